@@ -15,19 +15,16 @@ import numpy as np
 from benchmarks.census_like import EDU_SHARES, OCC_SHARES, counts_of, split
 from benchmarks.harness import table
 from benchmarks.local_assignment import TABLES, Microdata, read
-from kanon_db.algorithms.bucketization.anatomy import anatomy
+from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
-from kanon_db.algorithms.bucketization.multi_size import multi_size
-from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
-from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
+from kanon_db.algorithms.bucketization.two_size import anatomy, two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.errors import KanonError
-from kanon_db.metrics.count_errors import count_errors
+from kanon_db.metrics.count_queries import count_errors
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 THETAS = (2, 4, 8, 16, 32)

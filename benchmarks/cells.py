@@ -25,18 +25,19 @@ from benchmarks.local_assignment import (
     right_guesses,
 )
 from benchmarks.publication import N_RECORDS, make_census
-from kanon_db.algorithms.bucketization.cells import CellAssignment, Search, assign_in_cells
-from kanon_db.algorithms.bucketization.multi_size import multi_size
-from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.cell_assignment import (
+    CellAssignment,
+    Search,
+    assign_in_cells,
+)
+from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.metrics.count_errors import count_errors
-from kanon_db.metrics.workload import CountQuery
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.metrics.count_queries import CountQuery, count_errors
 
 SPECIFICATIONS = (
     '{"theta": 8, "base": 0.02}',

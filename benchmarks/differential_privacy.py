@@ -37,15 +37,14 @@ from benchmarks.noisy_counts import (
     truth_probability,
     zcdp_budget,
 )
-from kanon_db.algorithms.bucketization.optimal import optimal
+from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.multi_size import optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
-from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
-from kanon_db.metrics.workload import CountQuery
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.metrics.count_queries import CountErrors, CountQuery, estimated_counts, exact_counts
 
 TABLE = "Adult, occupation"
 THETAS = (8, 2)

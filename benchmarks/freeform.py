@@ -17,26 +17,29 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import table
-from kanon_db.algorithms.freeform.assignments import draw_assignments
-from kanon_db.algorithms.freeform.greedy import greedy
-from kanon_db.algorithms.freeform.hungarian import hungarian
-from kanon_db.algorithms.freeform.improvement import improved_matches
+from kanon_db.algorithms.freeform.improvement import improved_matches, ring
 from kanon_db.algorithms.freeform.k_concealment import k_concealment
-from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
-from kanon_db.algorithms.freeform.optimal import optimal
-from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, Method, partitioned
-from kanon_db.algorithms.freeform.result import cells
-from kanon_db.algorithms.freeform.ring import ring
-from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
-from kanon_db.algorithms.freeform.symmetric import symmetric
-from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.freeform.matches import (
+    PARTITION_SIZE,
+    Method,
+    cells,
+    draw_assignments,
+    partitioned,
+)
+from kanon_db.algorithms.freeform.matching_heuristics import (
+    greedy,
+    hungarian,
+    reciprocal,
+    sort_greedy,
+)
+from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow, optimal
+from kanon_db.algorithms.generalization.greedy_classes import greedy_search
+from kanon_db.algorithms.generalization.postprocessing import refine
 from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.metrics.freeform import measure
-from kanon_db.metrics.generalization import measure as measure_classes
+from kanon_db.metrics.information_loss import measure_classes, measure_freeform
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")
 IPUMS = ("ipums1980.csv.gz", "age sex race hispanic marstat educrec classwk yrsusa", "nccccncn")
@@ -91,7 +94,7 @@ def microdata(source: tuple[str, str, str], n_records: int, d: int = 8) -> Micro
 
 
 def _gcp(data: Microdata, matches: CodeArray) -> float:
-    return measure(data, cells(data, matches)).gcp
+    return measure_freeform(data, cells(data, matches)).gcp
 
 
 def _run(data: Microdata, k: int, method: Method, size: int = WHOLE) -> tuple[float, float]:
@@ -104,7 +107,7 @@ def _run(data: Microdata, k: int, method: Method, size: int = WHOLE) -> tuple[fl
 def _warm() -> None:
     """Compile before anything is timed."""
     data = microdata(IPUMS, 100)
-    for method in (*METHODS.values(), symmetric, min_cost_flow):
+    for method in (*METHODS.values(), reciprocal, min_cost_flow):
         partitioned(data, 3, method, WHOLE)
     k_concealment(data, 3)
     _refined(data, 3, 0.1)
@@ -220,7 +223,7 @@ def _small() -> str:
 
 
 def _by_k() -> str:
-    methods = METHODS | {"symmetric": symmetric, "min_cost_flow": min_cost_flow}
+    methods = METHODS | {"symmetric": reciprocal, "min_cost_flow": min_cost_flow}
     rows = []
     for name, source in SOURCES.items():
         data = microdata(source, 1000)

@@ -16,13 +16,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import table
-from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.k_member import k_member
+from kanon_db.algorithms.generalization.greedy_classes import greedy_search, k_member
 from kanon_db.algorithms.generalization.mondrian import mondrian
-from kanon_db.algorithms.generalization.refine import refine
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.generalization.postprocessing import refine
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.metrics.generalization import measure
+from kanon_db.metrics.information_loss import measure_classes
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")
 KS = (5, 10, 50)
@@ -139,7 +138,9 @@ def _losses(tables: dict[str, Microdata]) -> str:
         for k in KS:
             methods = (_mondrian, _greedy_search, _refined)
             results = [_timed(method, microdata, k) for method in methods]
-            measured = [(measure(microdata, classes), seconds) for classes, seconds in results]
+            measured = [
+                (measure_classes(microdata, classes), seconds) for classes, seconds in results
+            ]
             assert all(m.smallest_class >= k for m, _ in measured)  # noqa: S101
             tool, gcp, seconds = TABLES[name][4][k]
             rows.append(
@@ -177,7 +178,7 @@ def _speed(tables: dict[str, Microdata]) -> str:
     rows = []
     for name, microdata, method, target in cases:
         classes, seconds = _timed(method, microdata, 10)
-        gcp = measure(microdata, classes).gcp
+        gcp = measure_classes(microdata, classes).gcp
         rows.append(
             [name, f"{microdata.n_records:,} x 8", 10, f"{seconds:.2f}", target, f"{gcp:.4f}"]
         )

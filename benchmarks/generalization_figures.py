@@ -17,17 +17,18 @@ import pandas as pd
 
 from benchmarks.generalization import DATA, TABLES
 from benchmarks.harness import table
-from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.initial import initial
-from kanon_db.algorithms.generalization.k_member import k_member
+from kanon_db.algorithms.generalization.greedy_classes import greedy_search, initial, k_member
 from kanon_db.algorithms.generalization.mondrian import mondrian
-from kanon_db.algorithms.generalization.optimal import OptimalGeneralization, optimal
-from kanon_db.algorithms.generalization.refine import refine
-from kanon_db.algorithms.generalization.split_carry import split_carry
+from kanon_db.algorithms.generalization.optimal_classes import (
+    OptimalGeneralization,
+    optimal,
+    split_carry,
+)
+from kanon_db.algorithms.generalization.postprocessing import refine
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.metrics.generalization import measure
+from kanon_db.metrics.information_loss import measure_classes
 
 CASES = (("ipums", "numeric"), ("fars", "numeric"), ("fars", "mixed"), ("adult", "mixed"))
 ALL = 99
@@ -147,7 +148,7 @@ def _run(data: Microdata, k: int, method: Method) -> Measured:
     classes = found.class_of_record
     effort = EFFORT_OF_LARGE if _is_large(data) else EFFORT
     better = refine(data, classes, k, random=np.random.default_rng(0), effort=effort)
-    metrics, after = measure(data, classes), measure(data, better.class_of_record)
+    metrics, after = measure_classes(data, classes), measure_classes(data, better.class_of_record)
     assert min(metrics.smallest_class, after.smallest_class) >= k  # noqa: S101
     is_cut = bool(getattr(found, "n_cut_short", 0))
     return Measured(metrics.gcp, seconds, after.gcp, is_cut)
@@ -239,7 +240,7 @@ def _figure_2() -> tuple[str, list[Setting]]:
                 best.append(optimal(data, k, pulse=Pulse(SECONDS_OF_OPTIMUM)))
                 times.append(time.perf_counter() - started)
             optima = [
-                measure(data, found.class_of_record).gcp
+                measure_classes(data, found.class_of_record).gcp
                 for data, found in zip(samples, best, strict=True)
             ]
             row: list[object] = [

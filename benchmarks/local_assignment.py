@@ -19,24 +19,28 @@ import pandas as pd
 
 from benchmarks.harness import seconds, table
 from kanon_db.algorithms.attacks import (
+    BucketCandidates,
     BucketValues,
-    Candidates,
     candidates_of,
     learned_weights,
     unusual_records,
     weights_of_source,
 )
+from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
-from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.multi_size import optimal
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.metrics.count_errors import CountErrors, estimated_counts, exact_counts
-from kanon_db.metrics.workload import CountQuery, random_queries
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.metrics.count_queries import (
+    CountErrors,
+    CountQuery,
+    estimated_counts,
+    exact_counts,
+    random_queries,
+)
 from kanon_db.randomness import SecureRandom
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")
@@ -271,7 +275,7 @@ def _attack(data: Microdata, buckets: BucketArray, bound: FloatArray) -> list[li
     ]
 
 
-def _guesses(candidates: Candidates, weights: FloatArray) -> IntArray:
+def _guesses(candidates: BucketCandidates, weights: FloatArray) -> IntArray:
     """Return the place of each record's candidate of the largest weight."""
     order = np.lexsort((weights, candidates.record))
     return order[np.flatnonzero(np.diff(candidates.record[order], append=-1))]
@@ -279,7 +283,7 @@ def _guesses(candidates: Candidates, weights: FloatArray) -> IntArray:
 
 def _hits(
     sa_codes: CodeArray,
-    candidates: Candidates,
+    candidates: BucketCandidates,
     weights: FloatArray,
     bound: FloatArray,
     among: BoolArray,

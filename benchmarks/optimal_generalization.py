@@ -14,12 +14,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import table
-from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.initial import initial
-from kanon_db.algorithms.generalization.optimal import optimal
-from kanon_db.algorithms.generalization.split_carry import split_carry
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.recoding.exact_loss import ExactLoss
+from kanon_db.algorithms.generalization.greedy_classes import greedy_search, initial
+from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.loss import ExactLoss
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")

@@ -18,12 +18,18 @@ import numpy as np
 from benchmarks.census_like import OCC_SHARES, counts_of
 from benchmarks.harness import peak_memory, table
 from benchmarks.local_assignment import TABLES, read
-from kanon_db.algorithms.bucketization.anatomy import anatomy
+from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
-from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.two_size import anatomy
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.algorithms.releases import NEW, Measured, Release, measure, refresh
+from kanon_db.algorithms.releases import (
+    NEW,
+    BucketRelease,
+    ReleaseMeasures,
+    measure_releases,
+    refresh,
+)
 
 N_RECORDS = 1_000_000
 N_PEOPLE = 20_190
@@ -93,9 +99,9 @@ def replacements() -> str:
         if counts.max() * L > codes.size:
             continue
         tuples = np.arange(codes.size)
-        arrays = [Release.of(tuples, _in_buckets(codes, L, random), codes) for _ in range(3)]
+        arrays = [BucketRelease.of(tuples, _in_buckets(codes, L, random), codes) for _ in range(3)]
         for n in (2, 3):
-            found = measure(arrays[:n], codes.size, _bounds(codes, L))
+            found = measure_releases(arrays[:n], codes.size, _bounds(codes, L))
             rows.append([
                 name, f"{codes.size:,}", n - 1,
                 *(f"{found.check(check).certain:,}" for check in ("candidates", "forced")),
@@ -128,7 +134,7 @@ def costs() -> str:
     )  # fmt: skip
 
 
-def _measured(shape: Shape) -> tuple[float, float, Measured]:
+def _measured(shape: Shape) -> tuple[float, float, ReleaseMeasures]:
     random = np.random.default_rng(1)
     codes = _census_codes(random)
     n_tuples = N_RECORDS // shape.alike
@@ -140,19 +146,19 @@ def _measured(shape: Shape) -> tuple[float, float, Measured]:
         # Of people who are alike, the last one is missing.
         missing = random.random(n_tuples) < SHARE_GONE * shape.alike
         here = np.flatnonzero(~(missing[tuples] & (rank == shape.alike - 1)))
-        arrays.append(Release.of(tuples[here], buckets[here], codes[here]))
+        arrays.append(BucketRelease.of(tuples[here], buckets[here], codes[here]))
     bounds = _bounds(codes, shape.size)
-    measure([one_of(arrays[0])] * 2, 1, bounds)  # compiled, or read from the cache
+    measure_releases([one_of(arrays[0])] * 2, 1, bounds)  # compiled, or read from the cache
     started = process_time()
-    found = measure(arrays, n_tuples, bounds)
+    found = measure_releases(arrays, n_tuples, bounds)
     return process_time() - started, peak_memory(os.getpid()), found
 
 
-def one_of(release: Release) -> Release:
+def one_of(release: BucketRelease) -> BucketRelease:
     """Return a release of a single person with a single value."""
     one = np.ones(1, dtype=release.count.dtype)
     zero = np.zeros(1, dtype=release.count.dtype)
-    return Release(zero, zero, one, zero, zero, one)
+    return BucketRelease(zero, zero, one, zero, zero, one)
 
 
 def _census_codes(random: np.random.Generator) -> CodeArray:

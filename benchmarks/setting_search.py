@@ -16,10 +16,9 @@ import numpy as np
 
 from benchmarks.census_like import EDU_SHARES, OCC_SHARES, counts_of, split
 from benchmarks.harness import table
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.size_pairs import Pruning
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
-from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification, check_eligible
+from kanon_db.algorithms.bucketization.two_size import Pruning, two_size
 from kanon_db.algorithms.ground.arrays import IntArray
 
 SPECIFICATION = '{"theta": 8, "base": 0.02}'

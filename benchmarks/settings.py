@@ -15,14 +15,12 @@ import numpy as np
 
 from benchmarks.census_like import EDU_SHARES, OCC_SHARES, counts_of, split
 from benchmarks.harness import table
-from kanon_db.algorithms.bucketization.assignment import partition_records
-from kanon_db.algorithms.bucketization.multi_size import multi_size
-from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.bucket_assignment import partition_records
+from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 
 MAX_BUCKET_SIZE = 50
 TIME_LIMIT = 60

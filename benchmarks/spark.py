@@ -29,10 +29,13 @@ from benchmarks.spark_cluster import (
 )
 from benchmarks.spark_driver import PRIVACY, K
 from kanon_db.algorithms.bucketization import PrivacySpecification
-from kanon_db.algorithms.bucketization.cell_cuts import Cutter, fewest_of_cell
+from kanon_db.algorithms.bucketization.cell_assignment import (
+    CellCutter,
+    fewest_records_of_cell,
+)
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
-from kanon_db.algorithms.ground.pulse import UNLIMITED
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.arrays import sort_keys
+from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark.buckets.gathering import RECORDS_OF_PART
 
@@ -160,8 +163,8 @@ def in_parts(n: int) -> list[str]:
     order = np.argsort(sort_keys(list(qi_codes.T)), kind="stable")
     qi_codes, codes = qi_codes[order], codes[order]
     random = SecureRandom()
-    least = fewest_of_cell(n, RECORDS_OF_PART)
-    cutter = Cutter(qi_codes, codes, lambda _: privacy, 50, random, least, UNLIMITED)
+    least = fewest_records_of_cell(n, RECORDS_OF_PART)
+    cutter = CellCutter(qi_codes, codes, lambda _: privacy, 50, random, least, UNLIMITED)
     parts = cutter.cells()
     losses = [
         sum(

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.harness import table
 from benchmarks.spark_cluster import QUASI_IDENTIFIERS, SENSITIVE, measured, source_of
-from kanon_db.algorithms.generalization import CutTree, Domains, best_cut, mondrian
+from kanon_db.algorithms.generalization import CutDomains, PartTree, median_cut, mondrian
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Microdata, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
@@ -125,7 +125,7 @@ def publish(
     return {"parts": len(tree.leaves)}
 
 
-def cut_sample(sample: CodeArray, n_levels: int, k: int) -> CutTree:
+def cut_sample(sample: CodeArray, n_levels: int, k: int) -> PartTree:
     """Cut a sample in halves again and again; with one column, these are its quantiles.
 
     Parameters
@@ -141,8 +141,8 @@ def cut_sample(sample: CodeArray, n_levels: int, k: int) -> CutTree:
         np.maximum(np.arange(top + 1.0), low)
         for low, top in zip(sample.min(axis=0), sample.max(axis=0), strict=True)
     ]
-    domains = Domains.of([Attribute(each.size, each, each[0], each[-1]) for each in numbers])
-    tree = CutTree(sample.shape[0])
+    domains = CutDomains.of([Attribute(each.size, each, each[0], each[-1]) for each in numbers])
+    tree = PartTree(sample.shape[0])
     for _ in range(n_levels):
         nodes = tree.nodes_of(sample)
         for node in tree.leaves:
@@ -151,7 +151,7 @@ def cut_sample(sample: CodeArray, n_levels: int, k: int) -> CutTree:
                 np.bincount(inside[:, place], minlength=each.size)
                 for place, each in enumerate(numbers)
             ]
-            if (cut := best_cut(domains, counts, k)) is not None:
+            if (cut := median_cut(domains, counts, k)) is not None:
                 tree.cut(node, cut)
     return tree
 

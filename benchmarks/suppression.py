@@ -15,11 +15,15 @@ import psycopg
 from benchmarks.harness import peak_memory, private_server, seconds, table
 from benchmarks.publication import make_census
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.suppression.greedy import greedy
-from kanon_db.algorithms.suppression.optimal import OptimalSuppression, optimal
-from kanon_db.algorithms.suppression.patterns import PatternSet, all_patterns, expand_rules
-from kanon_db.metrics.suppression import output_row_types
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.suppression.greedy_suppression import greedy
+from kanon_db.algorithms.suppression.optimal_suppression import OptimalSuppression, optimal
+from kanon_db.algorithms.suppression.pattern_vectors import (
+    PatternSet,
+    all_patterns,
+    expand_rules,
+)
+from kanon_db.metrics.information_loss import output_row_types
 
 DATA = Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"), "data")
 KS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 25, 50, 75, 100)

@@ -1,6 +1,6 @@
 """Calls the heartbeat of the running operation from code that nobody gave a pulse.
 
-A pulse (:mod:`kanon_db.algorithms.ground.pulse`) is passed to what may take long for its own
+A pulse (:mod:`kanon_db.algorithms.ground.computation`) is passed to what may take long for its own
 reasons. Sorting takes long only because a table is long, deep below many callers; so it asks here.
 """
 

@@ -7,8 +7,7 @@ import os
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.algorithms.ground.shuffling import shuffled
+from kanon_db.algorithms.ground.arrays import AnyIntArray, shuffled
 
 
 class SecureRandom:

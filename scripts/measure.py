@@ -23,7 +23,8 @@ MOST_FILES, MOST_LINES, MOST_MODULES = 220, 900, 12
 
 ORDER = (
     "errors", "heartbeat", "algorithms.ground", "algorithms.programs", "randomness",
-    "algorithms.bucketization", "algorithms.suppression", "algorithms.recoding", "algorithms", "metrics", "session",
+    "algorithms.bucketization", "algorithms.suppression", "algorithms.recoding", "algorithms",
+    "metrics", "session",
     "declaration", "query", "transfer", "catalog", "publications", "models", "answers", "advice",
     "reporting", "operations", "wording", "spark", "cluster", "installation", "interfaces",
 )  # fmt: skip

@@ -10,8 +10,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from kanon_db.algorithms.recoding.constraints import Constraint
-from kanon_db.algorithms.recoding.exact_loss import simplest_fraction
+from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.algorithms.recoding.loss import simplest_fraction
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 Classes = list[list[int]]

@@ -26,7 +26,7 @@ from benchmarks.peers.ours import REFINED_SECONDS
 from benchmarks.peers.ours import TOOLS as OURS
 from benchmarks.peers.published import METHODS, load, published
 from benchmarks.peers.tables import Saved, write
-from kanon_db.metrics.generalization import measure
+from kanon_db.metrics.information_loss import measure_classes
 
 DATA: Final = Path(
     os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[3] / "shared"), "data"
@@ -146,7 +146,7 @@ def _compared(
                 yield [*shown, found, *[""] * 6]
                 continue
             classes = np.load(output)
-            measured = measure(saved.microdata, classes)
+            measured = measure_classes(saved.microdata, classes)
             yield [
                 *shown, *_taken(found), f"{measured.gcp:.4f}", measured.smallest_class,
                 _fewest_values(classes, saved), measured.n_suppressed,

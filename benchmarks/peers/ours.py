@@ -8,13 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.peers.tables import Saved, read
-from kanon_db.algorithms.generalization.enforce import enforce
-from kanon_db.algorithms.generalization.greedy_search import greedy_search
+from kanon_db.algorithms.generalization.greedy_classes import greedy_search
 from kanon_db.algorithms.generalization.mondrian import mondrian
-from kanon_db.algorithms.generalization.refine import refine
+from kanon_db.algorithms.generalization.postprocessing import enforce, refine
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.changing_classes import Constraint
 
 TOOLS: Final = ("Mondrian", "Greedy Search", "Greedy Search, refined")
 REFINED_SECONDS: Final = 20.0

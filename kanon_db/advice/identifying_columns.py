@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final
 
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.metrics.unicity import Unique, unique_records

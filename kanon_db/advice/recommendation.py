@@ -27,7 +27,7 @@ from kanon_db.advice.publication_candidates import (
     sql_call,
 )
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Source, published_schema
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.errors import (
@@ -37,7 +37,7 @@ from kanon_db.errors import (
     KanonError,
     SchemaMismatchError,
 )
-from kanon_db.metrics.count_errors import CountErrors
+from kanon_db.metrics.count_queries import CountErrors
 from kanon_db.publications.kind import SELECTIVITY, AttackTarget, Kind, RandomQueries
 from kanon_db.publications.pipeline import stage
 from kanon_db.publications.registry import kind_named

@@ -1,4 +1,4 @@
-"""The integer programs of the papers, stated with PuLP as the papers state them.
+"""States the integer programs of the papers with PuLP, as the papers state them.
 
 :func:`bucket_program` is that of [GB] Section 6.1, :func:`class_program` that of [OB] Section 2,
 :func:`graph_program` that of [FF] Section 4, and :func:`pattern_program` that of [PG] Section 2.2.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Counting with bitmaps: predicates and bucket sums on all records at once.
 #
 # A bitmap is a Python integer with one bit a record, placed as
-# :mod:`kanon_db.algorithms.bucketization.slots` says. Integers of a million bits are combined in
+# :mod:`kanon_db.algorithms.bucketization.buckets` says. Integers of a million bits are combined in
 # microseconds; numpy adds up the slots of each bucket in some hundred.
 
 

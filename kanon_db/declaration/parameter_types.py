@@ -98,7 +98,7 @@ def read_flag(value: Any, name: str) -> bool:
 
 def read_exact(value: Any, name: str) -> Fraction:
     """Accept a number, exactly as it is written; a Python float counts as its shortest text."""
-    from kanon_db.algorithms.ground.exact import exact_number
+    from kanon_db.algorithms.ground.exact_numbers import exact_number
 
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | Fraction):
         raise refused(name, "a number")
@@ -162,7 +162,7 @@ def above(least: float, most: float) -> Reader:
 
 def decoded(value: Any, name: str, *, is_exact: bool = True) -> Any:
     """Read JSON from text; anything that is not text, such as a Python dict, is left unchanged."""
-    from kanon_db.algorithms.ground.exact import read_json
+    from kanon_db.algorithms.ground.exact_numbers import read_json
 
     return read_json(value, name, is_exact=is_exact) if isinstance(value, str) else value
 

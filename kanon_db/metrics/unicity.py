@@ -1,4 +1,4 @@
-"""Which columns, and combinations of columns, tell records apart."""
+"""Finds the columns, and combinations of columns, that tell records apart."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from math import prod
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, sort_keys
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
 LARGEST = 3
 """Combinations of more columns, but for all of them, are not counted: there are too many."""

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Protocol
 
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.computation import Proof
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest

@@ -20,12 +20,10 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.proof import Proof
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Proof, Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.count_errors import CountErrors, exact_counts
-from kanon_db.metrics.workload import CountQuery, random_queries
+from kanon_db.metrics.count_queries import CountErrors, CountQuery, exact_counts, random_queries
 from kanon_db.publications.entities import Entities
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.relations import Note, StagedRelations

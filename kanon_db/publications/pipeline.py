@@ -23,9 +23,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.memory import give_back
-from kanon_db.algorithms.ground.sorting import order_of, taken
+from kanon_db.algorithms.ground.arrays import IntArray, give_back, order_of, taken
 from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.declaration import parameters_of

@@ -74,7 +74,7 @@ class Spectrum(NamedTuple):
     Attributes
     ----------
     eigenvalues, expected : tuple of float
-        See `kanon_db.algorithms.bucketization.composition`.
+        See `kanon_db.algorithms.bucketization.buckets`.
     """
 
     eigenvalues: tuple[float, ...]

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.metrics.count_errors import CountErrors
+from kanon_db.metrics.count_queries import CountErrors
 from kanon_db.publications.examination import open_target
 from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
 from kanon_db.publications.publish_request import RISKS

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, CountAccuracy, Examination

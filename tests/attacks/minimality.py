@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, sort_keys
 
 
 class Guesses(NamedTuple):

@@ -17,17 +17,16 @@ import numpy as np
 
 from kanon_db.algorithms import generalization
 from kanon_db.algorithms.bucketization import FPrimePrivacy, assign_randomly
-from kanon_db.algorithms.bucketization.cells import assign_in_cells
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.cell_assignment import assign_in_cells
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
-from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.freeform import cells as cells_of
 from kanon_db.algorithms.freeform import draw_assignments
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED
+from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.algorithms.recoding import Constraint, Microdata, Ranges, Sets, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
-from kanon_db.algorithms.releases.m_invariance import NEW
-from kanon_db.algorithms.releases.renewal import renew
+from kanon_db.algorithms.releases.m_invariance import NEW, renew
 from kanon_db.algorithms.suppression import all_patterns
 from kanon_db.declaration import read_request
 from kanon_db.errors import IneligibleError

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground import pulse
+from kanon_db.algorithms.ground import computation
 from kanon_db.publications import pipeline
 from kanon_db.session import Session
 from tests.attacks.posterior import tables_of
@@ -319,7 +319,7 @@ def test_a_short_time_limit_is_no_other_draw(
     package.register("data.hurried", ["age", "zip", "n"], "ill")
 
     def found(seconds: float, clock: float) -> object:
-        monkeypatch.setattr(pulse, "monotonic", lambda: time.monotonic() * clock)
+        monkeypatch.setattr(computation, "monotonic", lambda: time.monotonic() * clock)
         options = json.dumps({"time_limit": seconds})
         package.generalize("data.hurried", "hurried", k=4, method="mondrian", options=options)
         rows = everything(parties.publisher, "hurried")

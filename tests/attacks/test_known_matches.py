@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.generalization import k_member
-from kanon_db.algorithms.ground.pulse import UNLIMITED
+from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.declaration import read_request
 from kanon_db.publications.freeform import methods

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.algorithms.releases.m_invariance import NEW, refresh
-from kanon_db.algorithms.releases.renewal import renew
+from kanon_db.algorithms.releases.m_invariance import NEW, refresh, renew
 from tests.attacks.posterior import every_outcome
 
 Signature = tuple[int, ...]

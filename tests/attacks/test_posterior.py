@@ -18,7 +18,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization import cell_cuts
+from kanon_db.algorithms.bucketization import cell_assignment
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import IntArray
 from tests.attacks.posterior import (
@@ -139,7 +139,9 @@ def test_transparent_buckets_keep_the_bound_for_who_knows_the_method(
 )
 def test_cells_keep_the_bound_exactly(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
     """In every publication, with every outcome of the draws that decline a cut."""
-    monkeypatch.setattr(cell_cuts, "_FACTORS", (Fraction(3, 2),))  # others are drawn in more ways
+    monkeypatch.setattr(
+        cell_assignment, "_FACTORS", (Fraction(3, 2),)
+    )  # others are drawn in more ways
     people, histogram, thresholds = case
     found = posteriors(in_buckets(people, thresholds, in_cells, "two_size"), histogram)
     assert worst_excess(found, thresholds) <= 0
@@ -147,7 +149,7 @@ def test_cells_keep_the_bound_exactly(monkeypatch: pytest.MonkeyPatch, case: Cas
 
 def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut wherever both sides can be put into buckets, and leave the thresholds as they are."""
-    monkeypatch.setattr(cell_cuts.Cutter, "_declines", lambda *_: False)
+    monkeypatch.setattr(cell_assignment.CellCutter, "_declines", lambda *_: False)
     monkeypatch.setattr(FPrimePrivacy, "tightened", lambda self, _: self)
 
 

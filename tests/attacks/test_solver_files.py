@@ -28,7 +28,7 @@ def no_files_and_no_programs(event, arguments):
 import numpy as np
 import pulp
 from kanon_db.algorithms.ground import solver
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 
 # Five equations with random coefficients, in 50 binary variables: far too many for seconds.
 coefficients = np.random.default_rng(1).integers(1, 100, (5, 50))

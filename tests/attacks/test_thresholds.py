@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from tests.integration.parties import Functions, Parties, create_table, fetch, remains, sqlstate_of
 
 VALUES = ["flu"] * 96 + ["cold"] * 20 + ["hiv"] * 2 + [None] * 2

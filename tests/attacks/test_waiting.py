@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.releases.m_invariance import NEW
-from kanon_db.algorithms.releases.renewal import renew
+from kanon_db.algorithms.releases.m_invariance import NEW, renew
 from kanon_db.publications.guarantees import (
     WAITING_CLAUSE,
     WAITING_NOT_COVERED,

@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform import Freeform, numbered_cells
-from kanon_db.algorithms.ground.proof import Proof
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.freeform import FreeformMatches, numbered_cells
+from kanon_db.algorithms.ground.computation import Proof, Pulse
 from kanon_db.algorithms.recoding import Constraint, Microdata
-from kanon_db.algorithms.recoding.microdata import Attribute
-from kanon_db.algorithms.recoding.taxonomy import Taxonomy
+from kanon_db.algorithms.recoding.microdata import Attribute, Taxonomy
 from kanon_db.declaration.operation import read_request
-from kanon_db.metrics.freeform import measure as measure_freeform
-from kanon_db.metrics.generalization import measure
+from kanon_db.metrics.information_loss import measure_classes, measure_freeform
 from kanon_db.publications.freeform import methods as freeform
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.generalized import kind, methods
@@ -57,7 +54,7 @@ def optimum(data: Microdata, k: int, constraint: Constraint | None, n_suppressed
             constraint is None or constraint.restricted_to(members).holds_for(alone).all()
         ):
             own = Microdata(data.codes[members], data.attributes)
-            losses[mask] = measure(own, alone).weighted_loss
+            losses[mask] = measure_classes(own, alone).weighted_loss
 
     @cache
     def least(left: int, n_left_out: int) -> float:
@@ -99,7 +96,7 @@ def published(
         search=lambda records: getattr(methods, method)(records, request, pulse),
         on_step=lambda _name: None,
     )  # fmt: skip
-    return measure(data, found.result).weighted_loss, found.proof
+    return measure_classes(data, found.result).weighted_loss, found.proof
 
 
 def check_proof(proof: Proof | None, loss: float, best: float) -> None:
@@ -190,12 +187,12 @@ def test_freeform_bounds_are_of_what_is_published(sort: str) -> None:
         asked = {"source": "public.t", "publication": "p", "k": 2, "method": "optimal"}
         request = read_request(FreeformRequest, asked)
 
-        def loss_of(found: Freeform, data: Microdata = data) -> float:
+        def loss_of(found: FreeformMatches, data: Microdata = data) -> float:
             return measure_freeform(data, numbered_cells(data, found)).weighted_loss
 
         own = np.arange(n)
         best = min(
-            loss_of(Freeform.whole(np.column_stack([own, other]).astype(np.int32)))
+            loss_of(FreeformMatches.whole(np.column_stack([own, other]).astype(np.int32)))
             for other in map(np.array, permutations(range(n)))
             if (other != own).all()
         )

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.slots import bit_positions, pack_bits
+from kanon_db.algorithms.bucketization.buckets import BucketSetting, bit_positions, pack_bits
 from kanon_db.publications.buckets.bucket_relations import first_bucket_ids
 from tests.integration.parties import (
     Connection,

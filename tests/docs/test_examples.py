@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.declaration import parameters_of
 from kanon_db.errors import InvalidParameterError

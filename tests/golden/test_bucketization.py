@@ -9,19 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization.anatomy import anatomy
-from kanon_db.algorithms.bucketization.assignment import (
+from kanon_db.algorithms.bucketization.bucket_assignment import (
     is_valid,
     partition_records,
     round_robin,
 )
-from kanon_db.algorithms.bucketization.multi_size import multi_size
-from kanon_db.algorithms.bucketization.optimal import optimal
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.size_pairs import Pruning
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
-from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
+from kanon_db.algorithms.bucketization.two_size import Pruning, anatomy, two_size
 from kanon_db.errors import IneligibleError, InfeasibleError
 
 Golden = Callable[[str], Any]

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.publications.buckets.bucket_relations import first_bucket_ids
 from tests.integration.parties import enter_by_hand
 

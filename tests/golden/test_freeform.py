@@ -9,19 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform.greedy import greedy
-from kanon_db.algorithms.freeform.hungarian import hungarian
-from kanon_db.algorithms.freeform.losses import units_lost
-from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
-from kanon_db.algorithms.freeform.optimal import optimal
-from kanon_db.algorithms.freeform.partitions import lexicographic_order
-from kanon_db.algorithms.freeform.result import cells
-from kanon_db.algorithms.freeform.ring import ring
-from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
-from kanon_db.algorithms.freeform.verification import verify_matching
+from kanon_db.algorithms.freeform._generalization_graph import units_lost
+from kanon_db.algorithms.freeform.improvement import ring
+from kanon_db.algorithms.freeform.matches import cells, lexicographic_order
+from kanon_db.algorithms.freeform.matching_checks import verify_matching
+from kanon_db.algorithms.freeform.matching_heuristics import greedy, hungarian, sort_greedy
+from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow, optimal
+from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.metrics.freeform import measure
+from kanon_db.metrics.information_loss import measure_freeform
 from tests.unit.freeform.plain import run
 
 Golden = Callable[[str], Any]
@@ -60,7 +56,9 @@ def test_losses_of_the_recorded_solutions(cases: list[Any]) -> None:
             expected = Fraction(case[method]["gcp"])
             match = np.array(case[method]["match"])
             assert gcp(table, match) == expected
-            assert measure(table, cells(table, match)).gcp == pytest.approx(float(expected))
+            assert measure_freeform(table, cells(table, match)).gcp == pytest.approx(
+                float(expected)
+            )
 
 
 def test_table_1_as_printed(golden: Golden) -> None:

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.initial import initial
-from kanon_db.algorithms.generalization.optimal import optimal
-from kanon_db.algorithms.generalization.split_carry import split_carry
-from kanon_db.algorithms.recoding.exact_loss import ExactLoss
-from kanon_db.algorithms.recoding.microdata import Microdata
-from kanon_db.algorithms.recoding.order import attribute_order, sort_order
+from kanon_db.algorithms.generalization.greedy_classes import initial
+from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
+from kanon_db.algorithms.recoding.loss import ExactLoss
+from kanon_db.algorithms.recoding.microdata import Microdata, attribute_order, sort_order
 from tests.unit.generalization.exhaustive import numeric_microdata
 
 Golden = Callable[[str], Any]

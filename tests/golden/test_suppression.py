@@ -13,17 +13,16 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.suppression.greedy import Suppression, greedy
-from kanon_db.algorithms.suppression.optimal import optimal
-from kanon_db.algorithms.suppression.patterns import (
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.suppression.greedy_suppression import Suppression, greedy
+from kanon_db.algorithms.suppression.optimal_suppression import optimal, two_anonymity
+from kanon_db.algorithms.suppression.pattern_vectors import (
     PatternSet,
     all_patterns,
     expand_rules,
     parse_patterns,
 )
-from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
-from kanon_db.metrics.suppression import output_row_types, usefulness_loss
+from kanon_db.metrics.information_loss import output_row_types, usefulness_loss
 
 Golden = Callable[[str], Any]
 

@@ -6,7 +6,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from kanon_db.metrics.workload import CountQuery, random_queries
+from kanon_db.metrics.count_queries import CountQuery, random_queries
 from tests.integration.parties import (
     Functions,
     Package,

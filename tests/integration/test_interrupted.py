@@ -210,7 +210,7 @@ CANCELLED_WHILE_IT_SORTS = """
 CREATE FUNCTION pg_temp.sort() RETURNS text LANGUAGE plpython3u AS $$
 import threading
 import numpy as np
-from kanon_db.algorithms.ground.sorting import order_of
+from kanon_db.algorithms.ground.arrays import order_of
 from kanon_db.errors import DatabaseError
 from kanon_db.session.plpy_session import PlpySession
 keys = np.random.default_rng(1).integers(0, 2**62, 2**24)

@@ -18,7 +18,7 @@ from kanon_db.advice.identifying_columns import copy_source
 from kanon_db.advice.recommendation import TrialGround
 from kanon_db.catalog.entries import find_publication, published_schema
 from kanon_db.catalog.sources import open_source
-from kanon_db.metrics.workload import CountQuery
+from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.kind import AttackTarget
 from kanon_db.publications.registry import kind_named
 from kanon_db.session.psycopg_session import PsycopgSession

@@ -13,8 +13,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
-from kanon_db.algorithms.releases.fitting import Fits, fits_of
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
+from kanon_db.algorithms.releases.row_releases import ClassFits, fits_of
 
 N_VALUES = 2
 N_CODES = 3
@@ -138,7 +138,7 @@ def coded(release: Sequence[Class]) -> tuple[list[Ranges | Sets], IntArray]:
     return cells, np.stack([np.arange(len(release))] * 2, axis=1)
 
 
-def fitted(tuples: Sequence[Person], release: Sequence[Class]) -> Fits:
+def fitted(tuples: Sequence[Person], release: Sequence[Class]) -> ClassFits:
     """The classes that people fit, as the cells themselves say."""
     cells, cell_of_class = coded(release)
     found = fits_of(np.array(tuples, dtype=np.int32), cells, cell_of_class, [N_CODES] * 2)

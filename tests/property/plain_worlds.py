@@ -11,7 +11,7 @@ from itertools import permutations, product
 import numpy as np
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.releases.placements import Release, Releases
+from kanon_db.algorithms.releases.bucket_releases import BucketRelease, BucketReleases
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Case:
     n_values: int
 
     @property
-    def arrays(self) -> list[Release]:
+    def arrays(self) -> list[BucketRelease]:
         return [_as_arrays(buckets) for buckets in self.releases]
 
     @property
-    def together(self) -> Releases:
-        return Releases.of(self.arrays, self.n_tuples, self.n_values)
+    def together(self) -> BucketReleases:
+        return BucketReleases.of(self.arrays, self.n_tuples, self.n_values)
 
 
-def _as_arrays(buckets: list[list[tuple[tuple[int, int] | None, int]]]) -> Release:
+def _as_arrays(buckets: list[list[tuple[tuple[int, int] | None, int]]]) -> BucketRelease:
     placed = Counter((who[0], b) for b, bucket in enumerate(buckets) for who, _ in bucket if who)
     cells = Counter((b, value) for b, bucket in enumerate(buckets) for _, value in bucket)
     rows = np.array(
@@ -44,7 +44,7 @@ def _as_arrays(buckets: list[list[tuple[tuple[int, int] | None, int]]]) -> Relea
     contents = np.array(
         [(*pair, n) for pair, n in sorted(cells.items())], dtype=np.int64
     ).reshape(-1, 3)  # fmt: skip
-    return Release(*rows.T, *contents.T)
+    return BucketRelease(*rows.T, *contents.T)
 
 
 @st.composite

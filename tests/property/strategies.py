@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 
 
 def counts(max_values: int, max_count: int) -> st.SearchStrategy[list[int]]:

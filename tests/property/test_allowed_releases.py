@@ -9,10 +9,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
-from kanon_db.algorithms.releases.measure import measure
-from kanon_db.algorithms.releases.merging import Contents, merge
-from kanon_db.algorithms.releases.placements import Release
+from kanon_db.algorithms.releases.bucket_releases import BucketRelease, coarsening, holds_the_same
+from kanon_db.algorithms.releases.release_measures import measure_releases
+from kanon_db.algorithms.releases.row_releases import ClassContents, merge
 from kanon_db.publications.kind import PublishedClasses
 from kanon_db.publications.releases.joint_disclosure import (
     ReleasedClasses,
@@ -32,7 +31,7 @@ def _dealt(draw: st.DrawFn, n: int, n_buckets: int) -> IntArray:
     return found
 
 
-def _worst(release: Release, n_tuples: int, n_values: int) -> list[Fraction]:
+def _worst(release: BucketRelease, n_tuples: int, n_values: int) -> list[Fraction]:
     """The largest share that each value has in a bucket: the bound that the release keeps."""
     sizes = np.bincount(release.bucket, release.count, minlength=release.n_buckets)
     bounds = [Fraction(0)] * n_values
@@ -44,25 +43,27 @@ def _worst(release: Release, n_tuples: int, n_values: int) -> list[Fraction]:
 
 
 @st.composite
-def nested(draw: st.DrawFn) -> tuple[Release, list[Release], int]:
+def nested(draw: st.DrawFn) -> tuple[BucketRelease, list[BucketRelease], int]:
     """A release, and others that put its buckets together."""
     n, n_fine = draw(st.integers(2, 7)), draw(st.integers(1, 3))
     n_fine = min(n_fine, n)
     buckets = _dealt(draw, n, n_fine)
     values = np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
     people = np.array(draw(st.lists(st.integers(0, n), min_size=n, max_size=n)))
-    fine = Release.of(people, buckets, values)
+    fine = BucketRelease.of(people, buckets, values)
     others = []
     for _ in range(draw(st.integers(1, 2))):
         together = np.array(draw(st.lists(st.integers(0, 1), min_size=n_fine, max_size=n_fine)))
         _, dense = np.unique(together[buckets], return_inverse=True)
-        others.append(Release.of(people, dense, values))
+        others.append(BucketRelease.of(people, dense, values))
     return fine, others, n + 1
 
 
 @given(nested())
 @settings(max_examples=150, deadline=None)
-def test_coarser_buckets_tell_nothing_new(case: tuple[Release, list[Release], int]) -> None:
+def test_coarser_buckets_tell_nothing_new(
+    case: tuple[BucketRelease, list[BucketRelease], int],
+) -> None:
     """Two or three releases, with equal quasi-identifiers: no share exceeds that of the finest."""
     fine, coarser, n_tuples = case
     bounds = _worst(fine, n_tuples, 3)
@@ -72,15 +73,15 @@ def test_coarser_buckets_tell_nothing_new(case: tuple[Release, list[Release], in
         if bucket is not None:  # not where people who are alike are in several buckets
             assert holds_the_same(fine, coarse, bucket)
             allowed.append(coarse)
-    found = measure([fine, *allowed], n_tuples, bounds, max_worlds=10**6)
+    found = measure_releases([fine, *allowed], n_tuples, bounds, max_worlds=10**6)
     exact = [check for check in found.checks if check.kind != "estimate"]
     assert [check for check in exact if not check.holds] == []
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[list[Release], int, list[Fraction]]:
+def batches(draw: st.DrawFn) -> tuple[list[BucketRelease], int, list[Fraction]]:
     """The states of a publication with up to three batches of different people."""
-    states: list[Release] = []
+    states: list[BucketRelease] = []
     people: list[int] = []
     buckets: list[int] = []
     values: list[int] = []
@@ -90,23 +91,23 @@ def batches(draw: st.DrawFn) -> tuple[list[Release], int, list[Fraction]]:
         first = max(buckets, default=-1) + 1
         its_buckets = _dealt(draw, n, draw(st.integers(1, min(2, n))))
         its_values = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
-        alone = Release.of(np.arange(n), its_buckets, np.array(its_values))
+        alone = BucketRelease.of(np.arange(n), its_buckets, np.array(its_values))
         bounds = list(map(max, bounds, _worst(alone, n, 3)))
         people += range(len(people), len(people) + n)
         buckets += (its_buckets + first).tolist()
         values += its_values
-        states.append(Release.of(np.array(people), np.array(buckets), np.array(values)))
+        states.append(BucketRelease.of(np.array(people), np.array(buckets), np.array(values)))
     return states, len(people), bounds
 
 
 @given(batches())
 @settings(max_examples=150, deadline=None)
 def test_batches_of_new_people_keep_their_bounds(
-    case: tuple[list[Release], int, list[Fraction]],
+    case: tuple[list[BucketRelease], int, list[Fraction]],
 ) -> None:
     """A reader of all states of a publication knows no more than one of its last state."""
     states, n_people, bounds = case
-    found = measure(states, n_people, bounds, max_worlds=10**6)
+    found = measure_releases(states, n_people, bounds, max_worlds=10**6)
     exact = [check for check in found.checks if check.kind == "exact" and check.name == "worlds"]
     assert [check for check in exact if not check.holds] == []
     assert found.check("forced").holds
@@ -119,7 +120,7 @@ def _published(people: list[Person], release: list[Class]) -> tuple[ReleasedRows
     fits = fitted(tuples, release)
     of_row = np.repeat(np.arange(len(release)), [len(one.records) for one in release])
     records = np.array([record for one in release for record in one.records])
-    contents = Contents.of(of_row, records, len(release))
+    contents = ClassContents.of(of_row, records, len(release))
     number = np.array([people.count(one) for one in tuples])
     labels: list[str | None] = [str(record) for record in range(4)]
     read = ReleasedClasses(fits, of_row, *coded(release), {"record": (labels, records)})
@@ -186,13 +187,13 @@ def test_other_rows_do_not_follow() -> None:
 
 def test_people_who_move_are_no_coarsening() -> None:
     people, values = np.arange(4), np.array([0, 1, 0, 1])
-    one = Release.of(people, np.array([0, 0, 1, 1]), values)
-    other = Release.of(people, np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    one = BucketRelease.of(people, np.array([0, 0, 1, 1]), values)
+    other = BucketRelease.of(people, np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
     assert coarsening(one, other) is None
-    fewer = Release.of(people[:3], np.array([0, 0, 0]), values[:3])
+    fewer = BucketRelease.of(people[:3], np.array([0, 0, 0]), values[:3])
     assert coarsening(one, fewer) is None
     assert coarsening(fewer, one) is None
-    swapped = Release.of(people, np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1]))
+    swapped = BucketRelease.of(people, np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1]))
     bucket = coarsening(one, swapped)
     assert bucket is not None
     assert not holds_the_same(one, swapped, bucket)

@@ -16,20 +16,21 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization import size_pairs
-from kanon_db.algorithms.bucketization.anatomy import anatomy
-from kanon_db.algorithms.bucketization.assignment import (
+from kanon_db.algorithms.bucketization import two_size as module
+from kanon_db.algorithms.bucketization.bucket_assignment import (
     is_valid,
     partition_records,
     round_robin,
 )
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.size_pairs import Instance
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
-from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.privacy import (
+    FPrimePrivacy,
+    PrivacySpecification,
+    check_eligible,
+)
+from kanon_db.algorithms.bucketization.two_size import SettingProblem, anatomy, two_size
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED
+from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from tests.profiles import examples
 from tests.property import strategies
@@ -153,8 +154,8 @@ def test_the_first_valid_candidate_of_each_size_pair(table: Table, size: int, ot
     ]
     types = Counter(zip(*table, strict=True))
     found = np.full(5, -1)
-    instance = Instance.of(types, size1, size2, UNLIMITED)
-    size_pairs._look_at_pairs(
+    instance = SettingProblem.of(types, size1, size2, UNLIMITED)
+    module._look_at_pairs(
         instance.n_records, instance.capacity, instance.counts, instance.limits, size2, size2,
         False, False, 1, np.array([size1, size2]), found,
     )  # fmt: skip
@@ -177,7 +178,7 @@ def test_pruning_blocks_and_the_order_of_values_do_not_change_the_result(
     assert two_size(counts, privacy, max_size, pruning="none").pairs == found.pairs
     reversed_privacy = FPrimePrivacy(table[1][::-1])
     assert two_size(counts[::-1], reversed_privacy, max_size).pairs == found.pairs
-    with mock.patch.object(size_pairs, "_STEPS_PER_BEAT", 1):
+    with mock.patch.object(module, "_STEPS_PER_BEAT", 1):
         assert two_size(counts, privacy, max_size).pairs == found.pairs
 
 
@@ -188,13 +189,13 @@ def test_64_bits_suffice_for_the_largest_tables(table: Table, largest: int, more
     types, smallest = Counter(zip(*table, strict=True)), max(1, largest - more)
 
     def best() -> Pairs | None:
-        found = Instance.of(types, smallest, largest, UNLIMITED).best("none", UNLIMITED)
+        found = SettingProblem.of(types, smallest, largest, UNLIMITED).best("none", UNLIMITED)
         return None if found is None else found.pairs
 
     compiled = best()
     functions = ("fill_capacity", "gcd_and_inverse", "_loss", "_look_at_pairs", "_first_valid")
-    interpreted = {name: getattr(size_pairs, name).py_func for name in functions}
-    with mock.patch.multiple(size_pairs, **interpreted):
+    interpreted = {name: getattr(module, name).py_func for name in functions}
+    with mock.patch.multiple(module, **interpreted):
         assert best() == compiled
 
 

@@ -10,13 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization import FPrimePrivacy, cell_cuts, cuts, multi_size, two_size
-from kanon_db.algorithms.bucketization.cell_cuts import Cutter, Room
-from kanon_db.algorithms.bucketization.cells import CellAssignment, allot_cells, assign_in_cells
-from kanon_db.algorithms.bucketization.cut_tree import Cut
-from kanon_db.algorithms.bucketization.cuts import best_cut, divided
+from kanon_db.algorithms.bucketization import (
+    FPrimePrivacy,
+    cell_assignment,
+    multi_size,
+    two_size,
+)
+from kanon_db.algorithms.bucketization.cell_assignment import (
+    CellAssignment,
+    CellCutter,
+    CellRoom,
+    Cut,
+    allot_cells,
+    assign_in_cells,
+    best_cut,
+    divided,
+)
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.randomness import SecureRandom
 from tests.attacks.posterior import tail
 from tests.profiles import examples
@@ -86,7 +97,7 @@ def test_the_order_of_the_source_decides_nothing(
 
     def cells(data: tuple[CodeArray, CodeArray, FPrimePrivacy]) -> CodeArray:
         with pytest.MonkeyPatch.context() as patch:  # declined or not, but always the same
-            patch.setattr(Cutter, "_declines", lambda *given: given[-1] % 2 == 0)
+            patch.setattr(CellCutter, "_declines", lambda *given: given[-1] % 2 == 0)
             return assign(data).cell_of_record
 
     whole, shuffled = cells(data), cells((qi_codes[order], codes[order], privacy))
@@ -107,10 +118,10 @@ def test_a_histogram_is_cut_as_its_records_are(
     qi_codes, codes, privacy = data
     rows, weights = np.unique(np.column_stack([qi_codes, codes]), axis=0, return_counts=True)
     with pytest.MonkeyPatch.context() as patch:  # declined or not, but always the same
-        patch.setattr(Cutter, "_declines", lambda *given: given[-1] % 2 == 0)
-        patch.setattr(cuts, "_MOST_LOOKED_AT", most)
+        patch.setattr(CellCutter, "_declines", lambda *given: given[-1] % 2 == 0)
+        patch.setattr(cell_assignment, "_MOST_LOOKED_AT", most)
         found = assign(data)
-        cutter = Cutter(
+        cutter = CellCutter(
             rows[:, :-1], rows[:, -1], privacy.tightened, 120, SecureRandom(), 1, UNLIMITED, weights
         )
         cells = cutter.cells()
@@ -146,7 +157,7 @@ def test_a_swap_changes_the_slack_of_a_cut_by_one_at_most(
 ) -> None:
     """What bounds how much a declined cut can tell."""
     _, codes, privacy = data
-    room = Room(privacy, draw.draw(st.sampled_from([10, 50, 120])))
+    room = CellRoom(privacy, draw.draw(st.sampled_from([10, 50, 120])))
     side = np.arange(codes.size) < draw.draw(st.integers(1, codes.size))
     first, second = (draw.draw(st.integers(0, codes.size - 1)) for _ in range(2))
     swapped = codes.copy()
@@ -164,7 +175,7 @@ def test_where_there_is_room_a_setting_is_found(
 ) -> None:
     _, codes, privacy = data
     counts = np.bincount(codes, minlength=len(privacy.thresholds))
-    if Room(privacy, largest).holds(counts):
+    if CellRoom(privacy, largest).holds(counts):
         for search in (two_size, multi_size):
             assert search(counts, privacy, largest).n_records == codes.size
 
@@ -175,11 +186,11 @@ def test_a_cut_that_is_sure_can_be_made_whatever_lies_where(
     data: tuple[CodeArray, CodeArray, FPrimePrivacy], draw: st.DataObject
 ) -> None:
     _, codes, privacy = data
-    m, room = len(privacy.thresholds), Room(privacy, 120)
+    m, room = len(privacy.thresholds), CellRoom(privacy, 120)
     n = draw.draw(st.integers(1, codes.size))
     cell = np.bincount(codes, minlength=m)
     side = np.bincount(codes[:n], minlength=m)
-    if room.slack(side, cell) >= cell_cuts._NOT_AT_RISK:
+    if room.slack(side, cell) >= cell_assignment._NOT_AT_RISK:
         others = np.random.default_rng(0).permutation(codes)[:n]
         assert room.holds(np.bincount(others, minlength=m))
 
@@ -226,7 +237,7 @@ def test_a_cut_divides_records_in_their_order(
     is_lower = qi_codes[among, cut.attribute] <= cut.last
     for given_weights, used in ((None, np.ones_like(weights)), (weights, weights)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cuts, "_DIVIDED_AT_ONCE", draw.draw(st.integers(1, 120)))
+            patch.setattr(cell_assignment, "_DIVIDED_AT_ONCE", draw.draw(st.integers(1, 120)))
             lower, upper, counts = divided(qi_codes, codes, among, cut, m, given_weights)
         for number, (side, expected) in enumerate(
             ((lower, among[is_lower]), (upper, among[~is_lower]))
@@ -253,7 +264,7 @@ def test_a_cut_of_many_attributes_does_not_take_seconds(monkeypatch: pytest.Monk
         work.append(codes.shape[1] * codes.shape[0] ** 2)
         return -1, -1
 
-    monkeypatch.setattr(cuts, "_best_cut", looked_at)
+    monkeypatch.setattr(cell_assignment, "_best_cut", looked_at)
     for n_qi in (1, 16, 40, 200):
         best_cut(np.zeros((2**15, n_qi), np.int32), np.arange(2**15), 1)
     assert max(work) <= 2**23
@@ -261,16 +272,16 @@ def test_a_cut_of_many_attributes_does_not_take_seconds(monkeypatch: pytest.Monk
 
 def test_each_cut_that_is_looked_for_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only each cell: dozens of cuts of one cell may be declined."""
-    monkeypatch.setattr(Cutter, "_declines", lambda *_: True)
+    monkeypatch.setattr(CellCutter, "_declines", lambda *_: True)
     events = []
 
     def looked_for(codes: CodeArray, records: IntArray, least: int, _weights: None) -> Cut | None:
         events.append("look")
         return best_cut(codes, records, least)
 
-    monkeypatch.setattr(cell_cuts, "best_cut", looked_for)
+    monkeypatch.setattr(cell_assignment, "best_cut", looked_for)
     codes = np.random.default_rng(0).integers(0, 3, 1000).astype(np.int32)
-    cutter = Cutter(
+    cutter = CellCutter(
         np.arange(1000, dtype=np.int32)[:, np.newaxis], codes,
         FPrimePrivacy((Fraction(1, 2),) * 3).tightened, 10, SecureRandom(), 1,
         Pulse(heartbeat=lambda: events.append("beat")),
@@ -292,7 +303,7 @@ def test_cells_of_records_that_have_nothing_in_common_lose_little() -> None:
 
 @pytest.mark.parametrize(("factor", "slack"), [("3/2", 0), ("3/2", 3), ("9/8", 1)])
 def test_cuts_are_declined_as_often_as_the_proof_says(factor: str, slack: int) -> None:
-    cutter = Cutter(
+    cutter = CellCutter(
         np.zeros((1, 1), np.int32), np.zeros(1, np.int32),
         FPrimePrivacy((Fraction(1),)).tightened, 1, SecureRandom(), 1, UNLIMITED,
     )  # fmt: skip

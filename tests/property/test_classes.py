@@ -10,12 +10,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.attacks.covering import Covering
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
-from kanon_db.algorithms.releases import Release, measure
-from kanon_db.algorithms.releases.fitting import Fits, fits_of
-from kanon_db.algorithms.releases.merging import Contents, Merged, merge
-from kanon_db.algorithms.releases.possible import Shown, possible
+from kanon_db.algorithms.attacks.row_attacks import RowClasses
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
+from kanon_db.algorithms.releases import BucketRelease, measure_releases
+from kanon_db.algorithms.releases.possible_rows import ShownRelease, possible
+from kanon_db.algorithms.releases.row_releases import (
+    ClassContents,
+    ClassFits,
+    MergedClasses,
+    fits_of,
+    merge,
+)
 from tests.profiles import examples
 from tests.property.plain_classes import N_VALUES, Case, Class, Person, cases, fitted
 
@@ -29,10 +34,10 @@ class Read:
     tuples: list[Person]
     number: np.ndarray
     linked: np.ndarray
-    fits: list[Fits]
-    merged: list[Merged]
-    shown: list[Shown]
-    releases: list[Release]
+    fits: list[ClassFits]
+    merged: list[MergedClasses]
+    shown: list[ShownRelease]
+    releases: list[BucketRelease]
 
 
 def read(case: Case) -> Read:
@@ -46,25 +51,25 @@ def read(case: Case) -> Read:
         fits = fitted(tuples, release)
         of_row = np.repeat(np.arange(len(release)), [len(one.records) for one in release])
         records = np.array([record for one in release for record in one.records])
-        values = Contents.of(of_row, records % N_VALUES, len(release))
+        values = ClassContents.of(of_row, records % N_VALUES, len(release))
         merged = merge(fits, number, linked, values)
         found.fits.append(fits)
         found.merged.append(merged)
         found.releases.append(merged.release)
-        contents = Contents.of(of_row, records, len(release))
-        found.shown.append(Shown(merged.fits, contents, merged.is_known, 2))
+        contents = ClassContents.of(of_row, records, len(release))
+        found.shown.append(ShownRelease(merged.fits, contents, merged.is_known, 2))
     for buckets in case.buckets:
         place = {first: t for (first, _), t in zip(tuples, linked.tolist(), strict=True)}
         own = np.array([place[first] for first, _ in case.people])
         _, dense = np.unique(buckets, return_inverse=True)
         values = np.array(case.records) % N_VALUES
-        found.releases.append(Release.of(own, dense, values))
+        found.releases.append(BucketRelease.of(own, dense, values))
         pairs = [sorted(set(dense[own == t].tolist())) for t in linked]
         first = np.append(0, np.cumsum([len(one) for one in pairs]))
         found.shown.append(
-            Shown(
-                Fits(first, np.array([b for one in pairs for b in one], dtype=np.int64)),
-                Contents.of(dense, values, int(dense.max()) + 1),
+            ShownRelease(
+                ClassFits(first, np.array([b for one in pairs for b in one], dtype=np.int64)),
+                ClassContents.of(dense, values, int(dense.max()) + 1),
                 np.ones(len(tuples), dtype=np.bool_),
                 None,
             )
@@ -129,7 +134,7 @@ def test_merged_classes_are_never_overstated(case: Case, bound: Fraction) -> Non
     """Whom a check finds certain, or above the bound whatever is likely, is so in all worlds."""
     arrays = read(case)
     n_linked = int(arrays.linked.max()) + 1
-    found = measure(arrays.releases, n_linked, [bound] * N_VALUES)
+    found = measure_releases(arrays.releases, n_linked, [bound] * N_VALUES)
     total = sum(case.worlds.values())
     share = np.zeros((len(case.people), N_VALUES))
     for world, ways in case.worlds.items():
@@ -184,7 +189,7 @@ def test_fits_are_those_of_each_class(data: st.DataObject) -> None:
     codes = np.stack([random.integers(0, n, 60) for n in n_codes], axis=1).astype(np.int32)
     found = fits_of(codes, cells, cell_of_class, n_codes)
     assert found is not None
-    covering = Covering(cells, cell_of_class, n_codes)
+    covering = RowClasses(cells, cell_of_class, n_codes)
     for t in range(60):
         its = np.sort(found.classes[found.first[t] : found.first[t + 1]])
         assert np.array_equal(its, covering.classes_of(codes[t]))

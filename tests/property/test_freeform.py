@@ -8,24 +8,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.freeform.assignments import draw_assignments
-from kanon_db.algorithms.freeform.greedy import greedy
-from kanon_db.algorithms.freeform.hungarian import hungarian
-from kanon_db.algorithms.freeform.improvement import improved_matches
+from kanon_db.algorithms.freeform._generalization_graph import units_lost
+from kanon_db.algorithms.freeform.improvement import improved_matches, ring
 from kanon_db.algorithms.freeform.k_concealment import k_concealment
-from kanon_db.algorithms.freeform.losses import units_lost
-from kanon_db.algorithms.freeform.min_cost_flow import min_cost_flow
-from kanon_db.algorithms.freeform.optimal import optimal
-from kanon_db.algorithms.freeform.partitions import Method, partitioned, partitions
-from kanon_db.algorithms.freeform.result import Freeform, cells, numbered_cells
-from kanon_db.algorithms.freeform.ring import ring
-from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
-from kanon_db.algorithms.freeform.symmetric import symmetric
-from kanon_db.algorithms.recoding.cells import Ranges, Sets, distinct_cells
+from kanon_db.algorithms.freeform.matches import (
+    FreeformMatches,
+    Method,
+    cells,
+    draw_assignments,
+    numbered_cells,
+    partitioned,
+    partitions,
+)
+from kanon_db.algorithms.freeform.matching_heuristics import (
+    greedy,
+    hungarian,
+    reciprocal,
+    sort_greedy,
+)
+from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow, optimal
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets, distinct_cells
+from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError
-from kanon_db.metrics.freeform import measure
+from kanon_db.metrics.information_loss import measure_freeform
 from tests.profiles import examples
 from tests.property.test_generalization_optimal import microdata
 from tests.unit.freeform.plain import (
@@ -81,9 +87,9 @@ def test_reciprocal_graphs(table: Microdata, k: int) -> None:
     k = min(k, table.n_records)
     if table.n_records * (k - 1) % 2:
         with pytest.raises(InfeasibleError, match="reciprocal"):
-            run(symmetric, table, k)
+            run(reciprocal, table, k)
         return
-    matches = run(symmetric, table, k)
+    matches = run(reciprocal, table, k)
     assert_valid(table, matches, k)
     edges = {(j, i) for j, row in enumerate(matches.tolist()) for i in row}
     assert edges == {(i, j) for j, i in edges}
@@ -136,7 +142,9 @@ def test_losses_by_the_definition(table: Microdata, k: int) -> None:
     matches = run(sort_greedy, table, min(k, table.n_records))
     ncp, expected = Ncp.of(table), graph_loss(table, matches)
     assert units_lost(ncp, matches) * ncp.unit == expected
-    assert measure(table, cells(table, matches)).weighted_loss == pytest.approx(float(expected))
+    assert measure_freeform(table, cells(table, matches)).weighted_loss == pytest.approx(
+        float(expected)
+    )
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -207,7 +215,7 @@ def test_numbered_cells_are_the_cells_of_all_records(
     k = min(k, table.n_records)
     found = partitioned(table, k, sort_greedy, max(size, k))
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr("kanon_db.algorithms.freeform.result._RECORDS_OF_RUN", run)
+        changed.setattr("kanon_db.algorithms.freeform.matches._RECORDS_OF_RUN", run)
         numbered = numbered_cells(table, found)
         drawn = draw_assignments(found, np.random.default_rng(run))
     assert np.array_equal(np.sort(drawn.matches, axis=1), np.sort(found.matches, axis=1))
@@ -224,7 +232,10 @@ def test_numbered_cells_are_the_cells_of_all_records(
             assert every.codes.tolist() == plain.codes.tolist()
             assert every.ends.tolist() == plain.ends.tolist()
         assert distinct_cells(ours.cells).cells.n_cells == ours.cells.n_cells
-    lost, plainly = measure(table, numbered), measure(table, cells(table, found.matches))
+    lost, plainly = (
+        measure_freeform(table, numbered),
+        measure_freeform(table, cells(table, found.matches)),
+    )
     assert lost.weighted_loss == pytest.approx(plainly.weighted_loss)
 
 
@@ -235,7 +246,7 @@ def test_drawn_assignments_are_disjoint_and_of_the_graph(
 ) -> None:
     k = min(k, table.n_records)
     matches = run(sort_greedy, table, k)
-    drawn = draw_assignments(Freeform.whole(matches), np.random.default_rng(seed))
+    drawn = draw_assignments(FreeformMatches.whole(matches), np.random.default_rng(seed))
     rows = np.empty_like(matches)
     for column, of_original in enumerate(drawn.cell_of_original):
         assert np.array_equal(np.sort(of_original), np.arange(table.n_records))

@@ -12,17 +12,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization.assignment import (
+from kanon_db.algorithms.bucketization.bucket_assignment import (
     is_valid,
     partition_records,
     round_robin,
 )
-from kanon_db.algorithms.bucketization.multi_size import multi_size
-from kanon_db.algorithms.bucketization.optimal import optimal
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.bucketization.two_size import two_size
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError
 from tests.profiles import examples
 from tests.property import strategies

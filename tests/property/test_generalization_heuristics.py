@@ -11,19 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.generalization.alike import one_of_each
-from kanon_db.algorithms.generalization.enforce import enforce
-from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.k_member import k_member
+from kanon_db.algorithms.generalization.greedy_classes import greedy_search, k_member, one_of_each
 from kanon_db.algorithms.generalization.mondrian import mondrian
-from kanon_db.algorithms.generalization.refine import refine
-from kanon_db.algorithms.generalization.suppress import suppress
-from kanon_db.algorithms.recoding.constraints import Constraint
-from kanon_db.algorithms.recoding.microdata import Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.algorithms.recoding.order import sort_order
+from kanon_db.algorithms.generalization.postprocessing import enforce, refine, suppress
+from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.algorithms.recoding.loss import Ncp
+from kanon_db.algorithms.recoding.microdata import Microdata, sort_order
 from kanon_db.errors import IneligibleError
-from kanon_db.metrics.generalization import measure
+from kanon_db.metrics.information_loss import measure_classes
 from tests import generalization_plain as plain
 from tests.profiles import examples
 from tests.property.generalization_tables import tables
@@ -87,7 +82,7 @@ def test_loss_and_metrics_are_the_plain_ones(case: Case, seed: int) -> None:
     weight = sum(Fraction(a.weight).limit_denominator() for a in table.attributes)
     expected = plain.loss(table, plain.as_classes(numbered)) + weight * int((numbered < 0).sum())
     assert Ncp.of(table).total(numbered) == expected
-    assert measure(table, classes).weighted_loss == pytest.approx(float(expected))
+    assert measure_classes(table, classes).weighted_loss == pytest.approx(float(expected))
 
 
 @settings(deadline=None, max_examples=examples(60))

@@ -4,12 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.generalization.initial import initial
-from kanon_db.algorithms.generalization.optimal import optimal
-from kanon_db.algorithms.generalization.split_carry import split_carry
-from kanon_db.algorithms.recoding.exact_loss import ExactLoss
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.order import sort_order
+from kanon_db.algorithms.generalization.greedy_classes import initial
+from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
+from kanon_db.algorithms.recoding.loss import ExactLoss
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, sort_order
 from tests.profiles import examples
 from tests.unit.generalization.exhaustive import assert_valid, exhaustive_optimum, total_loss
 

@@ -15,7 +15,7 @@ from kanon_db.algorithms.bucketization import marginal_refinement
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
-from kanon_db.algorithms.ground.pulse import UNLIMITED
+from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError
 from tests.profiles import examples
 from tests.property import strategies

@@ -17,7 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms import freeform, generalization, suppression
-from kanon_db.algorithms.bucketization.optimal import optimal as optimal_setting
+from kanon_db.algorithms.bucketization.multi_size import optimal as optimal_setting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.programs import (
     PaperProgram,

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from kanon_db.algorithms.releases import (
     NEW,
-    Candidates,
-    Release,
-    Releases,
-    candidates_of,
+    BucketRelease,
+    BucketReleases,
+    PossibleValues,
     compare_all,
     count_worlds,
     differences,
     everybody,
     force,
     is_m_unique,
-    measure,
+    measure_releases,
+    possible_values,
     refresh,
     virtual_releases,
 )
@@ -32,7 +32,7 @@ from tests.property.plain_worlds import Case, cases, plain_posterior
 MANY = settings(max_examples=examples(600))
 
 
-def listed(found: Candidates, t: int) -> set[int]:
+def listed(found: PossibleValues, t: int) -> set[int]:
     start = found.first[t]
     return set(found.value[start : start + found.number[t]].tolist())
 
@@ -41,11 +41,11 @@ def listed(found: Candidates, t: int) -> set[int]:
 @given(cases())
 def test_candidates_and_forced_values_hold_in_all_worlds(case: Case) -> None:
     truth = plain_posterior(case)
-    candidates = candidates_of(case.together)
+    candidates = possible_values(case.together)
     wide = {t: listed(candidates, t) for t in truth}
     forced = force(case.together)
     virtual = virtual_releases(case.together, compare_all(case.together))
-    more = force(Releases.of([*case.arrays, *virtual], case.n_tuples, case.n_values))
+    more = force(BucketReleases.of([*case.arrays, *virtual], case.n_tuples, case.n_values))
     assert not forced.is_contradicted.any()
     assert not more.is_contradicted.any()
     for t, shares in truth.items():
@@ -109,7 +109,7 @@ def test_certain_people_and_exact_shares_are_those_of_all_worlds(case: Case) -> 
     """Of the whole measurement; all bounds are below 1, so that all who are certain count."""
     truth = plain_posterior(case)
     bounds = [Fraction(1, case.n_values)] * case.n_values
-    found = measure(case.arrays, case.n_tuples, bounds, max_worlds=1_000_000)
+    found = measure_releases(case.arrays, case.n_tuples, bounds, max_worlds=1_000_000)
     sizes = case.together.total
     certain = sum(int(sizes[t]) for t, shares in truth.items() if len(shares) == 1)
     assert found.contradicted == found.contradicted_groups == 0
@@ -141,10 +141,10 @@ def test_claims_are_true_of_many_people(seed: int, alike: int, size: int) -> Non
         numbers = np.bincount(tuples, minlength=n) - (random.random(n) < 0.05)
         here = np.flatnonzero(rank < numbers[tuples])
         buckets = random.permutation(here.size) % (here.size // size)
-        arrays.append(Release.of(tuples[here], buckets, values[here]))
-    releases = Releases.of(arrays, n, n_values)
+        arrays.append(BucketRelease.of(tuples[here], buckets, values[here]))
+    releases = BucketReleases.of(arrays, n, n_values)
     virtual = virtual_releases(releases, compare_all(releases))
-    releases = Releases.of([*arrays, *virtual], n, n_values)
+    releases = BucketReleases.of([*arrays, *virtual], n, n_values)
     forced = force(releases)
     assert not forced.is_contradicted.any()
     published = np.flatnonzero(rank < releases.total[tuples])
@@ -185,8 +185,8 @@ def test_refreshed_releases_keep_one_by_m(seed: int, m: int, counterfeits: bool)
             for b in range(int(all_buckets.max()) + 1):
                 held = tuple(sorted(all_values[all_buckets == b].tolist()))
                 assert held == found.signatures[found.signature_of_bucket[b]]
-            contents = Release.of(all_buckets, all_buckets, all_values)
-            people = Release.of(placed, buckets, values[placed])
+            contents = BucketRelease.of(all_buckets, all_buckets, all_values)
+            people = BucketRelease.of(placed, buckets, values[placed])
             arrays.append(dataclasses.replace(
                 people, bucket=contents.bucket, value=contents.value, count=contents.count
             ))  # fmt: skip
@@ -194,6 +194,6 @@ def test_refreshed_releases_keep_one_by_m(seed: int, m: int, counterfeits: bool)
         if counterfeits:
             assert not (found.waits & (last[who] != NEW)).any()
         last[placed], signatures = signature_of, found.signatures
-    measured = measure(arrays, 40, [Fraction(1, m)] * n_values, max_worlds=100_000)
+    measured = measure_releases(arrays, 40, [Fraction(1, m)] * n_values, max_worlds=100_000)
     assert measured.contradicted == measured.contradicted_groups == 0
     assert all(check.holds for check in measured.checks), measured

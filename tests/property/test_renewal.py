@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.releases.m_invariance import NEW
-from kanon_db.algorithms.releases.measure import measure
-from kanon_db.algorithms.releases.placements import Release
-from kanon_db.algorithms.releases.renewal import renew
+from kanon_db.algorithms.releases.bucket_releases import BucketRelease
+from kanon_db.algorithms.releases.m_invariance import NEW, renew
+from kanon_db.algorithms.releases.release_measures import measure_releases
 from tests.profiles import examples
 
 Signature = tuple[int, ...]
@@ -76,12 +75,12 @@ def test_everybody_keeps_a_signature_of_values_that_are_there_once(
         if placed:
             order = sorted(placed)
             place = dict(zip(asked, found.bucket_of.tolist(), strict=True))
-            releases.append(Release.of(
+            releases.append(BucketRelease.of(
                 np.array(order), np.array([place[one] for one in order]),
                 np.array([values[one] for one in order]),
             ))  # fmt: skip
     if releases:
-        measured = measure(releases, len(values), [Fraction(1, m)] * 6, max_worlds=10_000)
+        measured = measure_releases(releases, len(values), [Fraction(1, m)] * 6, max_worlds=10_000)
         assert measured.contradicted == 0
         assert [c for c in measured.checks if c.kind != "estimate" and not c.holds] == []
 

@@ -8,9 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization.composition import composition
-from kanon_db.algorithms.recoding.cell_shares import axis_of_ranges, shares_of_sets
-from kanon_db.algorithms.recoding.cells import Sets
+from kanon_db.algorithms.bucketization.buckets import composition
+from kanon_db.algorithms.recoding.generalized_cells import (
+    Sets,
+    distribution_of_ranges,
+    distribution_of_sets,
+)
 
 RECORDS = st.integers(1, 50)
 
@@ -31,7 +34,7 @@ def set_cells(draw: Any) -> tuple[Sets, np.ndarray, np.ndarray]:
 def test_shares_of_a_set_are_shares(case: tuple[Sets, np.ndarray, np.ndarray]) -> None:
     """They add up to one, and no value has less than its witnesses."""
     cells, records, known = case
-    shares = shares_of_sets(cells, records, known)
+    shares = distribution_of_sets(cells, records, known)
     owner = np.repeat(np.arange(records.size), cells.sizes)
     assert np.allclose(np.bincount(owner, weights=shares), 1)
     assert (shares >= (known / records)[owner] - 1e-9).all()
@@ -45,8 +48,8 @@ def test_a_set_of_one_value_tells_of_others(case: tuple[Sets, np.ndarray, np.nda
     more = Sets(
         np.append(cells.codes, np.int32(value)), np.append(cells.ends, cells.codes.size + 1)
     )
-    before = shares_of_sets(cells, records, known)
-    after = shares_of_sets(more, np.append(records, 10_000), np.append(known, 0.0))
+    before = distribution_of_sets(cells, records, known)
+    after = distribution_of_sets(more, np.append(records, 10_000), np.append(known, 0.0))
     its = np.flatnonzero(cells.codes == value)
     assert (after[its] >= before[its] - 1e-6).all()
 
@@ -71,7 +74,7 @@ def test_an_axis_has_the_records_where_the_ranges_are(
     low, high, records, known = case
     if is_whole:
         low, high = low - 0.5, high + 0.5
-    axis = axis_of_ranges(low, high, records, known, is_whole=is_whole)
+    axis = distribution_of_ranges(low, high, records, known, is_whole=is_whole)
     assert np.isclose(axis.shares.sum(), 1)
     assert (np.diff(axis.edges) > 0).all()
     assert axis.is_each == is_whole
@@ -92,7 +95,7 @@ def test_wide_axes_have_small_parts() -> None:
     low = np.sort(random.integers(0, 10**7, 300)).astype(float)
     high = low + random.integers(1, 10**5, 300)
     records = random.integers(2, 40, 300)
-    axis = axis_of_ranges(low - 0.5, high + 0.5, records, records / 10, is_whole=True)
+    axis = distribution_of_ranges(low - 0.5, high + 0.5, records, records / 10, is_whole=True)
     assert not axis.is_each
     assert axis.shares.size <= 4_000
     assert axis.shares.max() < 0.02

@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.suppression.greedy import LEFT_OVER, Suppression, greedy
-from kanon_db.algorithms.suppression.left_over import join_left_over
-from kanon_db.algorithms.suppression.optimal import optimal
-from kanon_db.algorithms.suppression.patterns import PatternSet, all_patterns
-from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
+from kanon_db.algorithms.suppression.greedy_suppression import (
+    LEFT_OVER,
+    Suppression,
+    greedy,
+    join_left_over,
+)
+from kanon_db.algorithms.suppression.optimal_suppression import optimal, two_anonymity
+from kanon_db.algorithms.suppression.pattern_vectors import PatternSet, all_patterns
 from kanon_db.errors import InfeasibleError
-from kanon_db.metrics.suppression import output_row_types, suppression_count, usefulness_loss
+from kanon_db.metrics.information_loss import (
+    output_row_types,
+    suppression_count,
+    usefulness_loss,
+)
 from tests.profiles import examples
 
 Rows = list[list[int]]

@@ -16,12 +16,15 @@ import pytest
 
 from kanon_db import spark as on_spark
 from kanon_db.algorithms.bucketization import FPrimePrivacy, multi_size, optimal, two_size
-from kanon_db.algorithms.bucketization.cell_cuts import Cutter
-from kanon_db.algorithms.bucketization.cells import allot_cells, assign_in_cells
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.cell_assignment import (
+    CellCutter,
+    allot_cells,
+    assign_in_cells,
+)
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
-from kanon_db.algorithms.ground.pulse import UNLIMITED
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark.buckets import assignments, composition, dealing, histogram
 from kanon_db.spark.buckets.cutting import locating
@@ -107,7 +110,7 @@ def rows(table: Any) -> Counter[Any]:
 @pytest.fixture
 def one_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cuts are declined or not, but always the same."""
-    monkeypatch.setattr(Cutter, "_declines", lambda *given: given[-1] % 2 == 0)
+    monkeypatch.setattr(CellCutter, "_declines", lambda *given: given[-1] % 2 == 0)
 
 
 @pytest.mark.parametrize(
@@ -278,9 +281,9 @@ def test_membership_is_drawn_as_on_one_machine(monkeypatch: pytest.MonkeyPatch) 
     def search(counts: Any, thresholds: FPrimePrivacy) -> BucketSetting:
         return two_size(counts, thresholds, 4)
 
-    monkeypatch.setattr(Cutter, "_declines", lambda *_: False)
+    monkeypatch.setattr(CellCutter, "_declines", lambda *_: False)
     order = np.argsort(qi_codes[:, 0], kind="stable")
-    cutter = Cutter(
+    cutter = CellCutter(
         qi_codes[order], codes[order], lambda _: privacy, 4, SecureRandom(), 8, UNLIMITED
     )
     cells = cutter.cells()

@@ -13,8 +13,7 @@ import pytest
 from kanon_db import spark as on_spark
 from kanon_db.catalog.entries import Source, find_publication, published_schema
 from kanon_db.errors import NotFoundError, SchemaMismatchError, VerificationError
-from kanon_db.metrics.count_errors import CountErrors, exact_counts
-from kanon_db.metrics.workload import random_queries
+from kanon_db.metrics.count_queries import CountErrors, exact_counts, random_queries
 from kanon_db.publications import KINDS
 from kanon_db.publications.kind import SELECTIVITY, AttackTarget
 from kanon_db.session.psycopg_session import PsycopgSession

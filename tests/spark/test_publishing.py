@@ -11,7 +11,7 @@ import pytest
 
 from kanon_db import spark as on_spark
 from kanon_db.algorithms.bucketization import two_size
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.errors import (
     DuplicateError,
     IneligibleError,

@@ -24,8 +24,8 @@ from kanon_db.errors import (
     TooFewError,
     VerificationError,
 )
-from kanon_db.metrics.freeform import measure as freeform_loss
-from kanon_db.metrics.generalization import measure
+from kanon_db.metrics.information_loss import measure_classes
+from kanon_db.metrics.information_loss import measure_freeform as freeform_loss
 from kanon_db.spark.generalized import kind as generalized_kind
 from kanon_db.spark.rows import parts
 from kanon_db.spark.suppressed import types
@@ -133,7 +133,7 @@ def test_mondrian_has_the_classes_of_one_machine(
         of_class[number].add(own[record])
     assert all(len(shown) == 1 for shown in of_class.values())
     assert min(Counter(own.values()).values()) >= 4
-    lost = measure(table, classes)
+    lost = measure_classes(table, classes)
     for name, value in (("gcp", lost.gcp), ("gcp_ob", lost.ob_gcp)):
         assert made.metrics[name] == pytest.approx(value, rel=1e-12)
     assert "k-anonymity: every combination of cells occurs k times" in list(holding(spark, target))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.recoding.taxonomy import Taxonomy
+from kanon_db.algorithms.recoding.microdata import Taxonomy
 from kanon_db.catalog.attributes import MOST_CHARACTERS, MOST_VALUES, Hierarchy
 from kanon_db.errors import InvalidParameterError
 from kanon_db.query.cell_conditions import checked

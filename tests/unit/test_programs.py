@@ -11,7 +11,7 @@ import pytest
 from kanon_db.algorithms import freeform, programs, suppression
 from kanon_db.algorithms.bucketization import FPrimePrivacy
 from kanon_db.algorithms.bucketization import optimal as optimal_setting
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.programs import (
     PaperProgram,
     bucket_program,

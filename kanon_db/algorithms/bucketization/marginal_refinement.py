@@ -1,20 +1,358 @@
-"""Swaps of records with the same sensitive value, which bring estimates closer to the counts."""
+"""Swaps records with the same sensitive value, which brings estimates closer to the counts.
+
+The errors are those of estimates on one or two quasi-identifiers.
+"""
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import Final
+from itertools import combinations, pairwise
+from typing import Final, NamedTuple
 
+import numba
 import numpy as np
 
-from kanon_db.algorithms.bucketization.marginals import Marginals, Shares, add_errors
-from kanon_db.algorithms.bucketization.random_assignment import Permuter
-from kanon_db.algorithms.bucketization.window_swaps import find_swaps, make_swaps
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
-from kanon_db.algorithms.ground.sorting import order_of, taken
-from kanon_db.algorithms.ground.threads import Threads
+from kanon_db.algorithms.bucketization.bucket_assignment import Permuter
+from kanon_db.algorithms.ground.arrays import (
+    CodeArray,
+    FloatArray,
+    IntArray,
+    SingleArray,
+    order_of,
+    sort_keys,
+    taken,
+)
+from kanon_db.algorithms.ground.computation import Pulse, Threads, in_threads, n_cores
+
+# Errors of the estimates on one or two quasi-identifiers, as buckets cause them.
+
+
+_RECORDS_PER_BLOCK: Final = 2**15
+"""Some ten milliseconds of work."""
+
+
+class Marginals(NamedTuple):
+    """Errors of all estimates on one or two quasi-identifiers and the sensitive attribute.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_records, n_qi)
+        Quasi-identifiers, similar values joined where they are too many to tell all apart.
+    pairs : ndarray of int64, shape (t, 2)
+        The two quasi-identifiers of each marginal, the same twice if it has one.
+    widths : ndarray of int64, shape (t,)
+        Number of codes of the second quasi-identifier; 0 if there is none.
+    first_cell : ndarray of int64, shape (t,)
+        Where the cells of each marginal begin.
+    weights : ndarray of float64, shape (n_cells,)
+        Weight of a squared error in the objective: 0 for cells of few records.
+    errors : ndarray of float64, shape (n_cells, m)
+        Records of each cell and sensitive value, less their estimate from the buckets.
+    """
+
+    codes: CodeArray
+    pairs: IntArray
+    widths: IntArray
+    first_cell: IntArray
+    weights: FloatArray
+    errors: FloatArray
+
+    @property
+    def objective(self) -> float:
+        """Weighted sum of the squared errors."""
+        return float(self.weights @ np.square(self.errors).sum(axis=1))
+
+
+class BucketShares(NamedTuple):
+    """Share of each sensitive value in each bucket; values of a bucket follow each other.
+
+    Parameters
+    ----------
+    ends : ndarray of int64, shape (n_buckets + 1,)
+        Entries of bucket g are those from ``ends[g]`` up to, not including, ``ends[g + 1]``.
+    values : ndarray of int64, shape (e,)
+    shares : ndarray of float64, shape (e,)
+    """
+
+    ends: IntArray
+    values: IntArray
+    shares: FloatArray
+
+    @classmethod
+    def of(cls, buckets: IntArray, sa_codes: CodeArray, n_values: int) -> BucketShares:
+        """Find the shares in buckets that are numbered without gaps."""
+        sizes = np.bincount(buckets)
+        keys, counts = np.unique(buckets * n_values + sa_codes, return_counts=True)
+        owners = keys // n_values
+        ends = np.searchsorted(owners, np.arange(sizes.size + 1)).astype(np.int64)
+        return cls(ends, keys % n_values, counts / sizes[owners])
+
+
+def add_errors(
+    buckets: IntArray, sa_codes: CodeArray, shares: BucketShares, marginals: Marginals, pulse: Pulse
+) -> IntArray:
+    """Add the errors of all records to the marginals.
+
+    Each half of the records is added up by a thread of its own: in the same order, and so to the
+    same sums, however many threads there are.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_cells,)
+        Records of each cell.
+    """
+    n_records, n_cells = sa_codes.size, marginals.weights.size
+    halves = tuple(pairwise((0, n_records // 2, n_records)))
+    counts = np.zeros((len(halves), n_cells), dtype=np.int64)
+    parts = [marginals, marginals._replace(errors=np.zeros_like(marginals.errors))]
+
+    def add(half: int, pulse: Pulse) -> None:
+        start, end = halves[half]
+        for first in range(start, end, _RECORDS_PER_BLOCK):
+            pulse.beat()
+            last = min(end, first + _RECORDS_PER_BLOCK)
+            _add(first, last, buckets, sa_codes, shares, parts[half], counts[half])
+
+    in_threads(add, range(len(halves)), n_cores(), pulse.of_part())
+    np.add(marginals.errors, parts[1].errors, out=marginals.errors)
+    total: IntArray = counts.sum(axis=0)
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def find_cells(marginals: Marginals, codes: CodeArray, cells: IntArray) -> None:
+    """Find the cell of each marginal that a record with these codes is in."""
+    _, pairs, widths, first_cell, _, _ = marginals
+    for t in range(widths.size):
+        cell = first_cell[t] + codes[pairs[t, 0]] * max(1, widths[t])
+        if widths[t]:
+            cell += codes[pairs[t, 1]]
+        cells[t] = cell
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(
+    first: int,
+    last: int,
+    buckets: IntArray,
+    sa_codes: CodeArray,
+    shares_of_buckets: BucketShares,
+    marginals: Marginals,
+    counts: IntArray,
+) -> None:
+    """Add some of the records, and what they contribute to the errors."""
+    ends, values, shares = shares_of_buckets
+    codes, _, widths, _, _, errors = marginals
+    cells = np.empty(widths.size, dtype=np.int64)
+    amounts = np.empty(errors.shape[1])
+    for record in range(first, last):
+        find_cells(marginals, codes[record], cells)
+        start, n = ends[buckets[record]], ends[buckets[record] + 1] - ends[buckets[record]]
+        for k in range(n):
+            amounts[k] = (values[start + k] == sa_codes[record]) - shares[start + k]
+        for t in range(cells.size):
+            v = cells[t]
+            counts[v] += 1
+            for k in range(n):
+                errors[v, values[start + k]] += amounts[k]
+
+
+# Swaps of records that have the same sensitive value: found in windows, made one by one.
+
+
+_LANES: Final = 16
+"""Numbers of a window's values are rounded up to a multiple of this: loops of whole vectors."""
+
+_DIFFERENT: Final = np.float32(0.7)
+"""The share of their weights in which two records are expected to differ."""
+
+_LEAST_GAIN: Final = 1e-9
+"""A swap that only rounding makes look better would go to and fro."""
+
+
+@numba.njit(cache=True, nogil=True)
+def find_swaps(
+    records: IntArray,
+    partners: IntArray,
+    sa_codes: CodeArray,
+    buckets: IntArray,
+    shares_of_buckets: BucketShares,
+    marginals: Marginals,
+    window: int,
+) -> None:
+    """Look for a promising partner of each record.
+
+    Parameters
+    ----------
+    records : ndarray of int64, shape (n,)
+    partners : ndarray of int64, shape (n,)
+        Gets how many places later a record's partner is, with which it is to change buckets; 0 for
+        none. The swaps are meant to be made in the order of the records.
+    sa_codes : ndarray of int32, shape (n_records,)
+    buckets : ndarray of int64, shape (n_records,)
+    shares_of_buckets : Shares
+    marginals : Marginals
+    window : int
+        So many records are looked at by themselves: a partner is in the same window.
+
+    Notes
+    -----
+    With the errors E and the weights w, A_ri = sum_t w_v E_vi is what the cells v of a record r
+    say about the value i. A swap of r and x, from buckets with the shares p and q, changes the
+    objective by 2 (p - q) (A_r - A_x) + |p - q|² W, where W is the weight of all cells in which
+    only one of the records is. So the cells are looked at once for each record, not for each
+    pair. It is an estimate, in single precision: W is taken as a share of the weight of all cells
+    of both records, and of the swaps that come before, only those of the same window are taken
+    into account, by what they change of the partner.
+    """
+    ends, values, shares = shares_of_buckets
+    codes, _, widths, _, weights, errors = marginals
+    n_qi, m = codes.shape[1], errors.shape[1]
+    own_codes = np.empty((window, n_qi), dtype=np.int32)
+    own_values, own_buckets = np.empty(window, dtype=np.int64), np.empty(window, dtype=np.int64)
+    cells = np.empty(widths.size, dtype=np.int64)
+    # The values in the buckets of a window, their shares there, and what the records' cells say.
+    most = -(-m // _LANES) * _LANES
+    listed, place = np.zeros(most, dtype=np.int64), np.full(m, -1, dtype=np.int64)
+    inside = np.empty((window, most), dtype=np.float32)
+    said = np.empty((window, most), dtype=np.float32)
+    weight = np.empty(window, dtype=np.float32)
+    for start in range(0, records.size, window):
+        n = min(window, records.size - start)
+        # Records lie anywhere in memory: a loop that does nothing else waits for many at once.
+        for j in range(n):
+            record = records[start + j]
+            own_buckets[j], own_values[j] = buckets[record], sa_codes[record]
+            for a in range(n_qi):
+                own_codes[j, a] = codes[record, a]
+        n_listed = 0
+        for j in range(n):
+            for e in range(ends[own_buckets[j]], ends[own_buckets[j] + 1]):
+                i = values[e]
+                if place[i] < 0:
+                    place[i] = n_listed
+                    listed[n_listed] = i
+                    n_listed += 1
+        width = -(-n_listed // _LANES) * _LANES
+        listed[n_listed:width] = 0  # any value: none of the buckets has a share of it there
+        inside[:n, :width] = 0
+        for j in range(n):
+            for e in range(ends[own_buckets[j]], ends[own_buckets[j] + 1]):
+                inside[j, place[values[e]]] = shares[e]
+        for k in range(n_listed):
+            place[listed[k]] = -1
+        for j in range(n):
+            find_cells(marginals, own_codes[j], cells)
+            row = said[j]
+            row[:width] = 0
+            total = 0.0
+            for t in range(cells.size):
+                of_cell, w = errors[cells[t]], weights[cells[t]]
+                total += w
+                for k in range(width):
+                    row[k] += w * of_cell[listed[k]]
+            weight[j] = total
+        for j in range(n):
+            best, chosen = np.float32(0), 0
+            for c in range(j + 1, n):
+                if own_buckets[c] == own_buckets[j] or own_values[c] != own_values[j]:
+                    continue
+                of_both = _DIFFERENT * (weight[j] + weight[c])
+                gain = _gain(inside, said, j, c, of_both, width)
+                if gain > best:
+                    best, chosen = gain, c
+            partners[start + j] = max(0, chosen - j)
+            if chosen:
+                for k in range(width):
+                    said[chosen, k] -= weight[chosen] * (inside[j, k] - inside[chosen, k])
+                    inside[chosen, k] = inside[j, k]
+                own_buckets[chosen] = own_buckets[j]
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz", "contract"})
+def _gain(
+    inside: SingleArray, said: SingleArray, r: int, x: int, weight: float, width: int
+) -> np.float32:
+    """Estimate by how much a swap lowers the objective."""
+    product, norm = np.float32(0), np.float32(0)
+    for k in range(width):
+        difference = inside[r, k] - inside[x, k]
+        product += difference * (said[r, k] - said[x, k])
+        norm += difference * difference
+    return -2 * product - weight * norm
+
+
+@numba.njit(cache=True, nogil=True)
+def make_swaps(
+    records: IntArray,
+    partners: IntArray,
+    buckets: IntArray,
+    shares_of_buckets: BucketShares,
+    marginals: Marginals,
+) -> None:
+    """Make those of the swaps that lower the objective.
+
+    Parameters
+    ----------
+    records, partners
+        As :func:`find_swaps` takes and gives them.
+    buckets, marginals
+        Changed in place.
+    shares_of_buckets
+    """
+    ends, values, shares = shares_of_buckets
+    codes, _, widths, _, weights, errors = marginals
+    dense = np.zeros(errors.shape[1])  # p - q, for the values listed
+    listed = np.empty(errors.shape[1], dtype=np.int64)
+    cells = np.empty((2, widths.size), dtype=np.int64)
+    for position in range(records.size):
+        if not partners[position]:
+            continue
+        r, x = records[position], records[position + partners[position]]
+        g, h = buckets[r], buckets[x]
+        n_listed = 0
+        for e in range(ends[g], ends[g + 1]):
+            dense[values[e]] = shares[e]
+            listed[n_listed] = values[e]
+            n_listed += 1
+        for e in range(ends[h], ends[h + 1]):
+            i = values[e]
+            if dense[i] == 0.0:
+                listed[n_listed] = i
+                n_listed += 1
+            dense[i] -= shares[e]
+        norm = 0.0
+        for k in range(n_listed):
+            norm += dense[listed[k]] ** 2
+        find_cells(marginals, codes[r], cells[0])
+        find_cells(marginals, codes[x], cells[1])
+        gain = 0.0
+        for t in range(widths.size):
+            v, y = cells[0, t], cells[1, t]
+            if v == y:
+                continue
+            # Record r takes the shares q instead of p: row v gains p - q, row y loses it.
+            with_v, with_y = 0.0, 0.0
+            for k in range(n_listed):
+                i = listed[k]
+                with_v += errors[v, i] * dense[i]
+                with_y += errors[y, i] * dense[i]
+            gain -= weights[v] * (norm + 2 * with_v) + weights[y] * (norm - 2 * with_y)
+        if g != h and gain > _LEAST_GAIN:
+            buckets[r], buckets[x] = h, g
+            for t in range(widths.size):
+                v, y = cells[0, t], cells[1, t]
+                if v == y:
+                    continue
+                for k in range(n_listed):
+                    i = listed[k]
+                    errors[v, i] += dense[i]
+                    errors[y, i] -= dense[i]
+        for k in range(n_listed):
+            dense[listed[k]] = 0.0
+
+
+# Swaps of records with the same sensitive value, which bring estimates closer to the counts.
+
 
 _LEAST_RECORDS: Final = 100  # fewer records of a cell could be moved for the sake of one of them
 _MAX_MARGINALS: Final = 36  # as many as 8 quasi-identifiers have: more take time and add little
@@ -91,7 +429,7 @@ def refine(
     than 8 million errors, neighboring codes are joined.
     """
     marginals = _marginals(qi_codes, n_values)
-    shares = Shares.of(buckets, sa_codes, n_values)
+    shares = BucketShares.of(buckets, sa_codes, n_values)
     counts = add_errors(buckets, sa_codes, shares, marginals, pulse)
     is_weighted = counts >= _LEAST_RECORDS
     marginals.weights[is_weighted] = counts[is_weighted] ** -0.5

@@ -1,23 +1,37 @@
-"""F'-privacy: a threshold of its own for each sensitive value ([GB] Section 3.3).
+"""Defines F'-privacy, and derives its thresholds from the rules of a privacy specification.
 
-Thresholds are exact rationals, down to the number of occurrences that a bucket may hold: in
-floating point ``0.29 * 100`` is 28.999…, whose floor is one short.
+F'-privacy has a threshold of its own for each sensitive value ([GB] Section 3.3).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.setting import record_counts
+from kanon_db.algorithms.bucketization.buckets import record_counts
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, SmallIntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.errors import InvalidParameterError
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.ground.exact_numbers import (
+    exact_number,
+    exact_text,
+    read_json,
+    rounded_down,
+    rounded_up,
+)
+from kanon_db.errors import IneligibleError, InvalidParameterError
+
+# F'-privacy: a threshold of its own for each sensitive value ([GB] Section 3.3).
+#
+# Thresholds are exact rationals, down to the number of occurrences that a bucket may hold: in
+# floating point ``0.29 * 100`` is 28.999…, whose floor is one short.
+
 
 _SIZES_PER_BLOCK = 64
 
@@ -198,3 +212,346 @@ class FPrimePrivacy:
             ],
             dtype=np.bool_,
         )
+
+
+# The privacy specification: rules from which the thresholds of F'-privacy follow.
+#
+# All numbers are exact rationals, from the text of the specification on.
+
+
+_RULES = ("theta", "base", "default", "l", "null", "cap")
+_EXAMPLE = (
+    'write for example {"l": 4}, {"default": "1/3"} or {"theta": 2, "base": 0.02, "cap": 0.5}'
+)
+
+
+@dataclass(frozen=True)
+class PrivacySpecification:
+    """Rules from which the threshold of every sensitive value follows.
+
+    A value gets the strictest (smallest) threshold of the general rules given: ``1 / l``,
+    ``default``, ``cap``, and ``min(1, theta * f_i + base)`` where f_i is its frequency in the
+    table. An entry of ``values``, or ``null`` for SQL's NULL, takes the place of the general rules
+    other than ``cap``, which no threshold exceeds.
+
+    Parameters
+    ----------
+    theta : Fraction, optional
+        Factor of the frequency, at least 0; 0 if only ``base`` is given.
+    base : Fraction, optional
+        Threshold of a value of frequency 0, in [0, 1]; 0 if only ``theta`` is given.
+    default : Fraction, optional
+        Threshold, in (0, 1].
+    l : Fraction, optional
+        Diversity, at least 1: a threshold of 1 / l.
+    values : mapping of str to Fraction
+        Thresholds of single values, in (0, 1], by the value's text.
+    null : Fraction, optional
+        Threshold of NULL as a sensitive value, in (0, 1].
+    cap : Fraction, optional
+        Upper bound of all thresholds, in (0, 1].
+    may_be_absent : bool
+        Whether ``values`` may name values that a table, a batch of a larger one, does not have.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number lies outside its range, or no rule is given at all.
+
+    Notes
+    -----
+    **Source:** [GB] Section 3.3, which proposes thresholds set by hand, a function of f_i such as
+    min{1, theta f_i + 0.02}, and l-diversity as the special case f'_i = 1/l. The cap, and how the
+    rules combine, are our own choice.
+
+    Examples
+    --------
+    >>> text = '{"theta": 8, "base": 0.02, "cap": 0.5, "values": {"HIV": "1/20"}}'
+    >>> spec = PrivacySpecification.parse(text)
+    >>> [str(f) for f in spec.thresholds(["Flu", "HIV", "Gout"], [79, 20, 1]).thresholds]
+    ['1/2', '1/20', '1/10']
+    """
+
+    theta: Fraction | None = None
+    base: Fraction | None = None
+    default: Fraction | None = None
+    l: Fraction | None = None
+    values: Mapping[str, Fraction] = field(default_factory=dict)
+    null: Fraction | None = None
+    cap: Fraction | None = None
+    may_be_absent: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+        self._check_range("theta", self.theta is None or self.theta >= 0, "at least 0")
+        self._check_range("base", self.base is None or 0 <= self.base <= 1, "in [0, 1]")
+        self._check_range("default", self.default is None or 0 < self.default <= 1, "in (0, 1]")
+        self._check_range("l", self.l is None or self.l >= 1, "at least 1")
+        self._check_range("null", self.null is None or 0 < self.null <= 1, "in (0, 1]")
+        self._check_range("cap", self.cap is None or 0 < self.cap <= 1, "in (0, 1]")
+        outside = sum(not 0 < threshold <= 1 for threshold in self.values.values())
+        if outside:
+            raise InvalidParameterError(
+                "a privacy threshold must lie in (0, 1]",
+                detail=f"{outside} of the {len(self.values)} thresholds in values lie outside",
+            )
+        if not self.values and all(getattr(self, rule) is None for rule in _RULES):
+            raise InvalidParameterError("the privacy specification is empty", hint=_EXAMPLE)
+        if self._is_linear and not (self.theta or self.base):
+            raise InvalidParameterError(
+                "theta and base must not both be 0",
+                detail="no record may be published under a threshold of 0",
+                hint=_EXAMPLE,
+            )
+
+    @property
+    def is_l_diversity(self) -> bool:
+        """Whether ``l`` is the only rule."""
+        return self.l is not None and type(self)(l=self.l) == replace(self, may_be_absent=False)
+
+    @classmethod
+    def parse(cls, specification: str | Mapping[str, Any]) -> Self:
+        """Read a specification, taking every number exactly as written.
+
+        Parameters
+        ----------
+        specification : str or mapping
+            A JSON object, as text or decoded, with at least one of the keys ``theta``, ``base``,
+            ``default``, ``l``, ``cap``, ``values`` and ``null``. A number is a JSON number, or a
+            string holding a decimal number or a fraction such as ``"1/3"``; at most 40 characters,
+            exponent -40 to 40. A float of Python is what its shortest text says.
+
+        Returns
+        -------
+        PrivacySpecification
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is anything else, repeats a key, or a number lies outside its range.
+        """
+        document = (
+            read_json(specification, "the privacy specification")
+            if isinstance(specification, str)
+            else specification
+        )
+        if not isinstance(document, Mapping):
+            raise InvalidParameterError(
+                "the privacy specification must be a JSON object", hint=_EXAMPLE
+            )
+        values = document.get("values", {})
+        if not isinstance(values, Mapping):
+            raise InvalidParameterError(
+                "values must be a JSON object",
+                hint='write for example {"default": 0.5, "values": {"HIV": 0.05}}',
+            )
+        unknown = len(document.keys() - {*_RULES, "values"})
+        if unknown:
+            raise InvalidParameterError(
+                "the privacy specification has an unknown key",
+                detail=f"{unknown} unknown keys",
+                hint=f"the keys are {', '.join(_RULES)} and values",
+            )
+        rules: dict[str, Any] = {
+            rule: _number(document[rule], rule) for rule in _RULES if rule in document
+        }
+        return cls(
+            values={value: _number(entry, "values") for value, entry in values.items()}, **rules
+        )
+
+    def describe(self) -> str:
+        """Say the rules without naming a value.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> PrivacySpecification.parse('{"base": 0.02, "values": {"HIV": "1/3"}}').describe()
+        'base 0.02, 1 value with a threshold of its own'
+        """
+        numbers = {rule: getattr(self, rule) for rule in _RULES}
+        rules = [f"{rule} {exact_text(x)}" for rule, x in numbers.items() if x is not None]
+        if self.values:
+            n_values = len(self.values)
+            rules.append(
+                f"{n_values} values with a threshold of their own"
+                if n_values > 1
+                else "1 value with a threshold of its own"
+            )
+        return ", ".join(rules)
+
+    def thresholds(self, values: Sequence[str | None], counts: npt.ArrayLike) -> FPrimePrivacy:
+        """Apply the rules to the sensitive values of a table.
+
+        Parameters
+        ----------
+        values : sequence of (str or None), length m
+            The distinct sensitive values as text; None is NULL.
+        counts : array_like of int, shape (m,)
+            Records of each of them, at least 1.
+
+        Returns
+        -------
+        FPrimePrivacy
+            One threshold for each of ``values``, in their order.
+
+        Raises
+        ------
+        InvalidParameterError
+            If no rule covers a value, or an entry of ``self.values`` is not among ``values``:
+            mistyped, it would leave unprotected the value that it means.
+        """
+        checked, n_records = record_counts(counts, len(values))
+        if (checked < 1).any():
+            raise InvalidParameterError("every sensitive value needs at least one record")
+        absent = 0 if self.may_be_absent else len(self.values.keys() - set(values))
+        if absent:
+            raise InvalidParameterError(
+                "the privacy specification has a threshold for a value that does not occur",
+                detail=f"{absent} of the {len(self.values)} values named do not occur in the "
+                "sensitive attribute",
+                hint="write each value exactly as PostgreSQL prints it as text",
+            )
+        general = {
+            count: self._general_threshold(Fraction(count, n_records))
+            for count in set(checked.tolist())
+        }
+        thresholds = [
+            self._own_threshold(value) or general[count]
+            for value, count in zip(values, checked.tolist(), strict=True)
+        ]
+        covered = tuple(threshold for threshold in thresholds if threshold is not None)
+        if len(covered) < len(thresholds):
+            raise InvalidParameterError(
+                "the privacy specification leaves values without a threshold",
+                detail=f"{len(thresholds) - len(covered)} of {len(thresholds)} sensitive values "
+                "are not covered",
+                hint="add a general rule: default, l, cap, or theta and base",
+            )
+        return FPrimePrivacy(covered)
+
+    @property
+    def _is_linear(self) -> bool:
+        return self.theta is not None or self.base is not None
+
+    def _linear_threshold(self, frequency: Fraction) -> Fraction:
+        return (self.theta or 0) * frequency + (self.base or Fraction(0))
+
+    def _general_threshold(self, frequency: Fraction) -> Fraction | None:
+        """Threshold of a value without one of its own, None if no general rule is given."""
+        candidates = []
+        if self.default is not None:
+            candidates.append(self.default)
+        if self.l is not None:
+            candidates.append(1 / self.l)
+        if self._is_linear:
+            candidates.append(min(Fraction(1), self._linear_threshold(frequency)))
+        if self.cap is not None:
+            candidates.append(self.cap)
+        return min(candidates, default=None)
+
+    def _own_threshold(self, value: str | None) -> Fraction | None:
+        own = self.null if value is None else self.values.get(value)
+        return own if own is None or self.cap is None else min(own, self.cap)
+
+    def _remedies(self, values: Sequence[str | None], counts: IntArray) -> list[str]:
+        """Smallest change of each rule that makes a table eligible; all of them are needed."""
+        n_records = int(counts.sum())
+        frequencies = [Fraction(count, n_records) for count in counts.tolist()]
+        table = list(zip(values, frequencies, strict=True))
+        remedies = []
+        if len(table) == 1:
+            return ["the table has a single value, which no publication hides"]
+        # A general rule allows every value it governs if it allows the most frequent one: this
+        # is plain for a constant threshold, and theta f + base < f only happens for theta < 1.
+        top = max(
+            (f for value, f in table if self._own_threshold(value) is None), default=Fraction(0)
+        )
+        if self.l is not None and 1 / self.l < top:
+            whole = 1 // top  # of a smaller l, digits of what exceeds 1: l = 1 protects nobody
+            lowered = whole if whole > 1 else 1 + Fraction(rounded_down(1 / top - 1))
+            other = (
+                ""
+                if whole > 1
+                else " or give the most frequent value a threshold of its own in values"
+            )
+            remedies.append(f"lower l to {exact_text(Fraction(lowered))}{other}")
+        if self.default is not None and self.default < top:
+            remedies.append(f"raise default to {rounded_up(top)}")
+        if self._is_linear and self._linear_threshold(top) < top:
+            theta = 1 - (self.base or 0) / top
+            base = (1 - (self.theta or 0)) * top
+            remedies.append(f"raise theta to {rounded_up(theta)} or base to {rounded_up(base)}")
+        most = max(frequencies)
+        if self.cap is not None and self.cap < most:
+            remedies.append(f"raise cap to {rounded_up(most)}")
+        low = [f for value, f in table if value is not None and self.values.get(value, 1) < f]
+        if low:
+            remedies.append(f"raise {len(low)} of the values' thresholds to {rounded_up(max(low))}")
+        low = [f for value, f in table if value is None and (self.null or 1) < f]
+        if low:
+            remedies.append(f"raise null to {rounded_up(max(low))}")
+        return remedies
+
+    @staticmethod
+    def _check_range(rule: str, inside: bool, allowed: str) -> None:
+        if not inside:
+            raise InvalidParameterError(f"{rule} must be {allowed}", hint=_EXAMPLE)
+
+
+def check_eligible(
+    spec: PrivacySpecification, values: Sequence[str | None], counts: npt.ArrayLike
+) -> None:
+    """Refuse a specification that no bucketization of the table can satisfy.
+
+    Parameters
+    ----------
+    spec : PrivacySpecification
+    values : sequence of (str or None), length m
+        The distinct sensitive values as text; None is NULL.
+    counts : array_like of int, shape (m,)
+        Records of each of them, at least 1.
+
+    Raises
+    ------
+    IneligibleError
+        If a value is more frequent in the table than its threshold. The detail says how many
+        are, the hint the smallest changes that would pass, rounded up to three significant
+        digits; where several rules fail, all named changes are needed together.
+    InvalidParameterError
+        As :meth:`PrivacySpecification.thresholds`.
+
+    Notes
+    -----
+    **Source:** [GB] Lemma 1.
+
+    Examples
+    --------
+    >>> spec = PrivacySpecification.parse('{"theta": 0.5, "base": 0.02}')
+    >>> try:
+    ...     check_eligible(spec, ["Flu", "HIV"], [90, 10])
+    ... except IneligibleError as error:
+    ...     print(error.hint)
+    raise theta to 0.978 or base to 0.45
+    """
+    checked, _ = record_counts(counts, len(values))
+    n_broken = int(spec.thresholds(values, checked).ineligible(checked).sum())
+    if n_broken:
+        raise IneligibleError(
+            "no publication can satisfy the privacy specification",
+            detail=f"{n_broken} of {len(values)} sensitive values are more frequent in the table "
+            "than their threshold",
+            hint="; ".join(spec._remedies(values, checked)),
+        )
+
+
+def _number(entry: object, rule: str) -> Fraction:
+    """Take a number exactly."""
+    if isinstance(entry, str | int | float) and not isinstance(entry, bool):
+        return exact_number(entry)
+    raise InvalidParameterError(
+        f"{rule} must be a number" if rule != "values" else "each of values must be a number",
+        hint='write a number such as 0.05, or a fraction such as "1/3"',
+    )

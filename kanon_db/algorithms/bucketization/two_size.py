@@ -1,17 +1,355 @@
-"""Optimal bucket setting of at most two sizes ([GB] Section 5)."""
+"""Finds bucket settings of at most two sizes: by Anatomy, or optimal ones ([GB] Section 5).
+
+With assignment in cells there are a thousand searches, each of a few hundred pairs of sizes; so the
+search through the pairs is compiled.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, Literal
 
+import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.bucketization.buckets import BucketSetting, record_counts
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting, record_counts
-from kanon_db.algorithms.bucketization.size_pairs import Instance, Pruning, Types
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.arrays import IntArray, SmallIntArray
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, inlined, innermost
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+
+# Anatomy: buckets of sizes l and l + 1 for l-diversity.
+
+
+def anatomy(counts: npt.ArrayLike, l: int) -> BucketSetting:
+    """Find Anatomy's bucket setting, in which a value occurs at most once in each bucket.
+
+    With at most one occurrence a bucket, no value is more frequent than 1 / l in any bucket.
+    The setting is always valid under that limit: see
+    :func:`~kanon_db.algorithms.bucketization.bucket_assignment.partition_records`.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape (m,)
+        Records of each sensitive value.
+    l : int
+        Diversity, at least 1.
+
+    Returns
+    -------
+    BucketSetting
+        n_records // l buckets of sizes l and l + 1; of two greater neighboring sizes if the
+        table is so small that more than one record a bucket is left over. Empty for an empty
+        table.
+
+    Raises
+    ------
+    InvalidParameterError
+        If ``l`` is less than 1.
+    IneligibleError
+        If a value has more than n_records / l records.
+
+    Notes
+    -----
+    **Source:** X. Xiao, Y. Tao, *Anatomy: simple and effective privacy preservation*, VLDB 2006
+    ([22] in [GB]), algorithm Anatomize; eligibility: [GB] Definition 1.
+
+    Deviations: Anatomy draws the records of each bucket one by one; here the sizes come first and
+    the records follow by the same partition and round-robin assignment as for the other methods,
+    which needs the counts only. Where Anatomy adds left-over records to random buckets that lack
+    their value, they are spread over the buckets as evenly as possible; none is ever dropped.
+
+    Examples
+    --------
+    >>> anatomy([3, 3, 3, 2], 3).pairs
+    ((3, 1), (4, 2))
+    """
+    checked, n_records = record_counts(counts)
+    if l < 1:
+        raise InvalidParameterError("l must be at least 1", detail=f"l = {l}")
+    largest = int(checked.max(initial=0))
+    if largest * l > n_records:
+        n_broken = int((checked > n_records // l).sum())
+        raise IneligibleError(
+            "no publication can satisfy l-diversity",
+            detail=f"l = {l}; {n_broken} of {checked.size} sensitive values have more than "
+            f"{n_records // l:,} of {n_records:,} records",
+            hint=f"lower l to {n_records // largest}"
+            if 2 * largest <= n_records
+            else "one value has more than half of the records; use another method and privacy",
+        )
+    if n_records == 0:
+        return BucketSetting.of([], [])
+    n_buckets = n_records // l
+    size, n_larger = divmod(n_records, n_buckets)
+    return BucketSetting.of([size, size + 1], [n_buckets - n_larger, n_larger])
+
+
+# The search through the pairs of two bucket sizes ([GB] Section 5), compiled.
+#
+# With cells there are a thousand searches, each of a few hundred pairs.
+
+
+Pruning = Literal["none", "loss", "full"]
+
+ValueTypes = Mapping[tuple[int, Fraction], int]
+"""How many sensitive values have the same number of records and the same threshold."""
+
+_STEPS_PER_BEAT = 2**17
+"""Values that are looked at, for one size or pair, between two beats: a few milliseconds."""
+
+_STEPS_PER_PAIR: Final = 8
+"""How many values could be looked at while the candidates of a pair are worked out."""
+
+
+@dataclass(frozen=True)
+class SettingProblem:
+    """What the search needs to know of a table.
+
+    Attributes
+    ----------
+    n_records : int
+    smallest, largest : int
+        The bucket sizes to search, at least 1.
+    capacity : ndarray of int64, shape (largest + 1,)
+        Most buckets of a size that the records can fill.
+    counts : ndarray of int64, shape (r,)
+        o_i of the binding values.
+    limits : ndarray of int16, shape (largest + 1, r)
+        floor(f'_i S) of each size and binding value.
+    """
+
+    n_records: int
+    smallest: int
+    largest: int
+    capacity: IntArray
+    counts: IntArray
+    limits: SmallIntArray
+
+    @classmethod
+    def of(cls, types: ValueTypes, smallest: int, largest: int, pulse: Pulse) -> SettingProblem:
+        """Compute the capacities, and leave out values that are not binding."""
+        counts = np.array([count for count, _ in types], dtype=np.int64)
+        privacy = FPrimePrivacy(tuple(threshold for _, threshold in types))
+        n_values = np.array(list(types.values()), dtype=np.int64)
+        limits = np.ascontiguousarray(privacy.limits_of_many(np.arange(largest + 1), pulse).T)
+        capacity = np.zeros(largest + 1, dtype=np.int64)
+        step = max(1, _STEPS_PER_BEAT // (_STEPS_PER_PAIR * counts.size))
+        for first in range(smallest, largest + 1, step):
+            pulse.beat()
+            fill_capacity(counts, n_values, limits, first, min(first + step, largest + 1), capacity)
+        binding = binding_values(counts, limits)
+        return cls(
+            int(counts @ n_values), smallest, largest, capacity, counts[binding],
+            np.take(limits, binding, axis=1),
+        )  # fmt: skip
+
+    def best(
+        self, pruning: Pruning, pulse: Pulse, *, least_second: int = 1
+    ) -> BucketSetting | None:
+        """Find the valid setting of the smallest loss, if there is any.
+
+        Parameters
+        ----------
+        pruning : {"full", "loss", "none"}
+            As for :func:`.two_size`.
+        pulse : Pulse
+        least_second : int
+            The least size of the larger buckets.
+        """
+        least_second = max(least_second, self.smallest)
+        place = np.array([self.smallest, least_second])
+        found = np.full(5, -1)
+        n_pairs = max(1, _STEPS_PER_BEAT // (_STEPS_PER_PAIR + self.counts.size))
+        pulse.beat()
+        while _look_at_pairs(
+            self.n_records, self.capacity, self.counts, self.limits, self.largest, least_second,
+            pruning != "none", pruning == "full", n_pairs, place, found,
+        ):  # fmt: skip
+            pulse.beat()
+        return None if found[0] < 0 else BucketSetting.of(found[1:3], found[3:])
+
+
+def binding_values(counts: IntArray, limits: SmallIntArray) -> npt.NDArray[np.intp]:
+    """Leave out values that are never harder to place than another one.
+
+    Limits grow with the threshold at every size, so their sum orders the values by threshold as
+    far as bucket sizes can tell. A value is easy to place if another has no higher limits and no
+    fewer records.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (m,)
+    limits : ndarray of int16, shape (q, m)
+
+    Returns
+    -------
+    ndarray of intp, shape (r,)
+    """
+    order = np.lexsort((-counts, limits.sum(axis=0)))
+    most_before = np.maximum.accumulate(np.concatenate(([0], counts[order][:-1])))
+    return order[counts[order] > most_before]
+
+
+@innermost
+def fill_capacity(
+    counts: IntArray,
+    n_values: IntArray,
+    limits: SmallIntArray,
+    first: int,
+    end: int,
+    capacity: IntArray,
+) -> None:
+    """Find the largest b with sum_i min{limits_i b, o_i} >= size b, [GB] Eq. (14) and (15).
+
+    The sum is concave in b. Where it is too small, b is lowered to where its tangent, "o_i of the
+    values that are exhausted, limits_i b of the others", meets size b: Newton's method, which ends
+    after as many steps as the sum has pieces, and in practice after a few.
+
+    Parameters
+    ----------
+    counts, n_values : ndarray of int64, shape (m,)
+        o_i, and how many values there are of each type.
+    limits : ndarray of int16, shape (q, m)
+    first, end : int
+        The sizes to look at, as a range.
+    capacity : ndarray of int64, shape (q,)
+        Set for these.
+    """
+    n_records = 0
+    for i in range(counts.size):
+        n_records += counts[i] * n_values[i]
+    for size in range(first, end):
+        n_buckets = n_records // size
+        while True:
+            exhausted = 0
+            held = 0
+            for i in range(counts.size):
+                limit = np.int64(limits[size, i])
+                if limit * n_buckets < counts[i]:
+                    held += limit * n_values[i]
+                else:
+                    exhausted += counts[i] * n_values[i]
+            lacking = size - held
+            if exhausted >= lacking * n_buckets:
+                break
+            n_buckets = exhausted // lacking
+        capacity[size] = n_buckets
+
+
+@innermost
+def gcd_and_inverse(a: int, b: int) -> tuple[int, int]:
+    """Return the greatest common divisor g, and x with a x = g modulo b."""
+    x, y = 1, 0
+    while b > 0:
+        quotient = a // b
+        a, b = b, a - quotient * b
+        x, y = y, x - quotient * y
+    return a, x
+
+
+@inlined
+def _loss(size1: int, b1: int, size2: int, b2: int) -> int:
+    """Loss of a candidate, [GB] Eq. (6)."""
+    return b1 * (size1 - 1) ** 2 + b2 * (size2 - 1) ** 2
+
+
+@innermost
+def _look_at_pairs(
+    n_records: int,
+    capacity: IntArray,
+    counts: IntArray,
+    limits: SmallIntArray,
+    largest: int,
+    least_second: int,
+    prunes: bool,
+    by_capacity: bool,
+    n_pairs: int,
+    place: IntArray,
+    found: IntArray,
+) -> bool:
+    """Look at the next pairs in lexicographic order; tell whether any are left.
+
+    The candidates of a pair are the lists Gamma of [GB] Lemma 4: candidate t is (b1 - t d1,
+    b2 + t d2). Loss increases with t (Lemma 3), so that the first valid one is the best.
+
+    Parameters
+    ----------
+    place : ndarray of int64, shape (2,)
+        The pair to begin with; moved on.
+    found : ndarray of int64, shape (5,)
+        Loss, S1, S2, b1, b2 of the best setting so far, its loss negative if there is none. Of
+        equal ones the first stays.
+    """
+    size1, size2 = place
+    for _ in range(n_pairs):
+        if size2 > largest:
+            size1 += 1
+            size2 = max(size1, least_second)
+            # Loss per record, (S - 1)² / S, increases with S, so all other pairs lose more.
+            is_hopeless = n_records // size1 * (size1 - 1) ** 2 > found[0] >= 0
+            if size1 > largest or (prunes and is_hopeless):
+                return False
+        gcd, inverse = gcd_and_inverse(size2, size1)
+        if n_records % gcd == 0:
+            d1, d2 = size2 // gcd, size1 // gcd  # Eq. (8)
+            # Eq. (7): the smallest b2 with S1 b1 + S2 b2 = n_records, by the inverse of S2.
+            b2 = n_records // gcd % d2 * inverse % d2
+            b1 = (n_records - size2 * b2) // size1
+            # Only candidates from low to high can fill their buckets.
+            low = max(0, -((capacity[size1] - b1) // d1))
+            high = min(b1 // d1, (capacity[size2] - b2) // d2)
+            bound = low if by_capacity else 0
+            least = _loss(size1, b1 - bound * d1, size2, b2 + bound * d2)
+            if low <= high and not (prunes and least > found[0] >= 0):
+                t = _first_valid(counts, limits[size1], limits[size2], b1, b2, d1, d2, low, high)
+                if t >= 0:
+                    b1, b2 = b1 - t * d1, b2 + t * d2
+                    loss = _loss(size1, b1, size2, b2)
+                    if found[0] < 0 or loss < found[0]:
+                        found[0], found[1], found[2] = loss, size1, size2
+                        found[3], found[4] = b1, b2
+        size2 += 1
+    place[0], place[1] = size1, size2
+    return True
+
+
+@innermost
+def _first_valid(
+    counts: IntArray,
+    limits1: SmallIntArray,
+    limits2: SmallIntArray,
+    b1: int,
+    b2: int,
+    d1: int,
+    d2: int,
+    low: int,
+    high: int,
+) -> int:
+    """Return the first candidate from low to high that places all values, or -1.
+
+    Eq. (17): candidate t places value i if and only if t slope_i >= lacking_i.
+    """
+    for i in range(counts.size):
+        limit1, limit2 = np.int64(limits1[i]), np.int64(limits2[i])
+        slope = limit2 * d2 - limit1 * d1
+        lacking = counts[i] - limit1 * b1 - limit2 * b2
+        if slope > 0:
+            low = max(low, -(-lacking // slope))
+        elif slope < 0:
+            high = min(high, lacking // slope)
+        elif lacking > 0:
+            return -1
+        if low > high:
+            return -1
+    return low
+
+
+# Optimal bucket setting of at most two sizes ([GB] Section 5).
+
 
 MAX_BUCKET_SIZE = 5000
 """Largest ``max_bucket_size``: the search looks at every pair of sizes."""
@@ -31,8 +369,9 @@ def two_size(
     """Find the bucket setting of at most two sizes with the smallest loss.
 
     Every record finds a place, and no bucket holds a sensitive value more often than its
-    threshold allows: see :func:`~kanon_db.algorithms.bucketization.assignment.partition_records`.
-    Of several optimal settings, the one of the smallest first, then second size is found.
+    threshold allows: see
+    :func:`~kanon_db.algorithms.bucketization.bucket_assignment.partition_records`. Of several
+    optimal settings, the one of the smallest first, then second size is found.
 
     Parameters
     ----------
@@ -134,7 +473,7 @@ def two_size(
             detail=f"{len(types):,} distinct thresholds, max_bucket_size = {max_bucket_size}",
             hint=f"lower max_bucket_size to at most {_MAX_CELLS // len(types)}",
         )
-    best = Instance.of(types, smallest, largest, pulse).best(pruning, pulse)
+    best = SettingProblem.of(types, smallest, largest, pulse).best(pruning, pulse)
     if best is None:
         raise InfeasibleError(
             "no bucket setting of at most two sizes is valid",
@@ -144,13 +483,13 @@ def two_size(
     return best
 
 
-def _hint(types: Types, smallest: int, max_bucket_size: int, pulse: Pulse) -> str:
+def _hint(types: ValueTypes, smallest: int, max_bucket_size: int, pulse: Pulse) -> str:
     """Name the smallest sufficient max_bucket_size, if it is not far."""
     n_records = sum(count * n_values for (count, _), n_values in types.items())
     largest = min(n_records, 4 * max_bucket_size, _MAX_SUGGESTED_SIZE, _MAX_CELLS // len(types))
     if largest <= max_bucket_size:
         return "raise the thresholds of the privacy specification"
-    instance = Instance.of(types, smallest, largest, pulse)
+    instance = SettingProblem.of(types, smallest, largest, pulse)
     for size in range(max_bucket_size + 1, largest + 1):
         if replace(instance, largest=size).best("full", pulse, least_second=size) is not None:
             return f"raise max_bucket_size to {size}"

@@ -1,24 +1,229 @@
-"""Improvement: the graph of any method made to lose less, by simulated annealing."""
+"""Improves the graph of any method by simulated annealing, and makes graphs of rings."""
 
 from __future__ import annotations
 
 from functools import partial
 
+import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.assignments import named_after_originals
-from kanon_db.algorithms.freeform.losses import units_lost
-from kanon_db.algorithms.freeform.match_annealing import anneal, summarize_cells
-from kanon_db.algorithms.freeform.partitions import PARTITION_SIZE, lexicographic_order
-from kanon_db.algorithms.freeform.ring import ring
-from kanon_db.algorithms.ground.arrays import CodeArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.class_annealing import annealed_classes
-from kanon_db.algorithms.recoding.class_summaries import ClassSummaries
-from kanon_db.algorithms.recoding.cooling import Schedule, random_state
-from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.algorithms.recoding.pool import grown_classes
-from kanon_db.algorithms.recoding.typed_records import TypedRecords
+from kanon_db.algorithms.freeform._generalization_graph import pair_units, units_lost
+from kanon_db.algorithms.freeform.matches import (
+    PARTITION_SIZE,
+    lexicographic_order,
+    named_after_originals,
+)
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, WordArray
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.annealing import (
+    Schedule,
+    TypedRecords,
+    annealed_classes,
+    random_bits,
+    random_state,
+    scaled,
+    threshold_of,
+)
+from kanon_db.algorithms.recoding.changing_classes import (
+    ClassSummaries,
+    PackedRecords,
+    exchange,
+    summarize,
+    union_loss,
+)
+from kanon_db.algorithms.recoding.class_growth import grown_classes
+from kanon_db.algorithms.recoding.loss import Ncp
+
+# Ring generalization: small partitions, each record matching its successors in a ring (NH).
+
+
+def ring(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
+    """Partition the records, and let each one match its k - 1 successors in its partition.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        Matches of each record, from 1 to the number of records.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`.
+
+    Notes
+    -----
+    **Source:** the baseline NH of [FF] Sections 2.1 and 8: Wong, Mamoulis and Cheung:
+    Non-homogeneous generalization in privacy preserving data publishing, 2010. [FF] says that its
+    partitions have k to 2k - 1 records, but not how they are found. Here a partition is cut
+    in two as long as it has 2k records: two records that lose much together are sought, by going
+    twice to the farthest one; the others are sorted by how much closer they are to one of the
+    two than to the other, and cut at the multiple of k next to where that changes its sign. The
+    ring goes from each record to the nearest that is left.
+
+    Cost: a few passes over the records for each level of cuts.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+    >>> age = Attribute(5, numbers=np.array([20.0, 30, 50, 55, 60]), lower=20, upper=60)
+    >>> table = Microdata([[0], [1], [2], [3], [4]], (age,))
+    >>> ring(Ncp.of(table), 2).tolist()
+    [[0, 1], [1, 2], [2, 0], [3, 4], [4, 3]]
+    """
+    n = ncp.values.shape[0]
+    matches = np.empty((n, k), dtype=np.int32)
+    parts = [np.arange(n)]
+    while parts:
+        pulse.beat()
+        part = parts.pop()
+        if part.size >= 2 * k:
+            parts += _halves(ncp, part, k)
+            continue
+        tour = _tour(ncp, part)
+        for r in range(k):
+            matches[tour, r] = np.roll(tour, -r)
+    return matches
+
+
+def _halves(ncp: Ncp, part: IntArray, k: int) -> list[IntArray]:
+    """Cut a partition of at least 2k records in two, of at least k records each."""
+    first = part[np.argmax(pair_units(ncp, part[0], part))]
+    to_first = pair_units(ncp, first, part)
+    to_second = pair_units(ncp, part[np.argmax(to_first)], part)
+    closer = to_first - to_second
+    order = np.argsort(closer, kind="stable")
+    cut = int(np.count_nonzero(closer < 0))
+    cut = min(max(round(cut / k), 1), part.size // k - 1) * k
+    return [np.sort(part[order[cut:]]), np.sort(part[order[:cut]])]
+
+
+def _tour(ncp: Ncp, part: IntArray) -> IntArray:
+    """Go from each record to the nearest that is left."""
+    left = list(range(part.size))
+    tour = [left.pop(0)]
+    while left:
+        distances = pair_units(ncp, part[tour[-1]], part[left])
+        tour.append(left.pop(int(np.argmin(distances))))
+    return part[tour]
+
+
+# Simulated annealing of a generalization graph: two cells exchange one original each.
+
+
+_TRIES = 5  # originals of the other cell that one may change places with, at each proposal
+
+
+@numba.njit(cache=True, nogil=True)
+def anneal(
+    records: PackedRecords,
+    cells: ClassSummaries,
+    cells_of: CodeArray,
+    neighbors: CodeArray,
+    first_of_type: IntArray,
+    type_of_record: CodeArray,
+    n_proposals: Integer,
+    temperature: float,
+    state: WordArray,
+) -> None:
+    """Propose exchanges; make those that lose less, and others with a chance that falls with loss.
+
+    Parameters
+    ----------
+    records : PackedRecords
+        In order of their row types.
+    cells : ClassSummaries
+        Changed in place. Its members are the k matches of each cell, cell after cell; records
+        are in several.
+    cells_of : ndarray of int32, shape (n, k)
+        Cells that cover each original, changed in place.
+    neighbors : ndarray of int32, shape (t, q)
+        Row types that each one is to be brought together with; -1: none.
+    first_of_type : ndarray of int64, shape (t + 1,)
+        First record of each row type, and the number of records.
+    type_of_record : ndarray of int32, shape (n,)
+    n_proposals : int
+    temperature : float
+        In units of loss: an exchange that loses so much more is made with a chance of 1 / e.
+    state : ndarray of uint64, shape (1,)
+        Of the random numbers; not 0.
+
+    Notes
+    -----
+    An original wants to leave one of its cells for one that covers an original much like it, and
+    changes places with an original that is there. Every record keeps its number of matches.
+    """
+    n, k = cells_of.shape
+    rows = cells.members.reshape(n, k)
+    low_bits = np.uint64(0xFFFFFFFF)
+    for _ in range(n_proposals):
+        draw = random_bits(state)
+        original = np.int64(scaled(draw >> np.uint64(32), np.uint64(n)))
+        which = np.int64(scaled(draw & low_bits, np.uint64(neighbors.shape[1])))
+        near = neighbors[type_of_record[original], which]
+        if near < 0:
+            continue
+        draw = random_bits(state)
+        alike = np.uint64(first_of_type[near + 1] - first_of_type[near])
+        other = first_of_type[near] + np.int64(scaled(draw >> np.uint64(32), alike))
+        cell_place = np.int64(scaled(draw & low_bits, np.uint64(k)))
+        draw = random_bits(state)
+        a = np.int64(cells_of[original, cell_place])
+        b = np.int64(cells_of[other, np.int64(scaled(draw >> np.uint64(32), np.uint64(k)))])
+        if a == b or cells.losses[a] + cells.losses[b] == 0 or _place_of(rows[b], original) >= 0:
+            continue
+        place: Integer = np.int64(scaled(draw & low_bits, np.uint64(k)))
+        for _ in range(min(k, _TRIES)):
+            place = place + 1 if place + 1 < k else 0
+            other = np.int64(rows[b, place])
+            if type_of_record[other] == type_of_record[original]:
+                continue
+            threshold = threshold_of(temperature, state)
+            change_b = exchange(records, cells, b, other, original)
+            if change_b - cells.losses[a] > threshold:
+                continue  # whatever the other cell saves
+            change_a = exchange(records, cells, a, original, other)
+            if change_a + change_b > threshold or _place_of(rows[a], other) >= 0:
+                continue
+            rows[a, _place_of(rows[a], original)] = other
+            rows[b, place] = original
+            cells_of[other, _place_of(cells_of[other], b)] = a
+            cells_of[original, cell_place] = b
+            cells.losses[a] += change_a
+            cells.losses[b] += change_b
+            summarize(records, cells, a)
+            summarize(records, cells, b)
+            break
+
+
+@numba.njit(cache=True, nogil=True)
+def summarize_cells(records: PackedRecords, cells: ClassSummaries) -> None:
+    """Find the sets, ends and losses of all cells from their members.
+
+    Parameters
+    ----------
+    records : PackedRecords
+    cells : ClassSummaries
+        Changed in place.
+    """
+    for cell in range(cells.sizes.size):
+        summarize(records, cells, cell)
+        cells.losses[cell] = union_loss(records, cells, cell, cell)
+
+
+@numba.njit(cache=True, nogil=True)
+def _place_of(row: CodeArray, number: Integer) -> int:
+    """Find a number in a row, -1 if it is not there."""
+    for place in range(row.size):
+        if row[place] == number:
+            return place
+    return -1
+
+
+# Improvement: the graph of any method made to lose less, by simulated annealing.
+
 
 EFFORT = 300
 """Exchanges that are proposed for each match of each record, at least."""
@@ -38,7 +243,7 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
     ----------
     ncp : Ncp
     matches : ndarray of int32, shape (n, k)
-        As in :class:`~kanon_db.algorithms.freeform.result.Freeform`.
+        As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
 
@@ -51,15 +256,15 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
     Notes
     -----
     Not in [FF]. Pairs of cells exchange an original each
-    (:mod:`~kanon_db.algorithms.freeform.match_annealing`), so that the graph stays k-regular.
+    (:mod:`~kanon_db.algorithms.freeform.improvement`), so that the graph stays k-regular.
     An exchange changes only two cells; what many cells share, as they do when k is large, hardly
     gets better by single exchanges. So equivalence classes are found and annealed too, and from
     k = 30 on only they are: on 1,000 records at k = 50 the graph of SortGreedy went from a GCP of
     0.37 to 0.31, and classes to 0.26. In their graph each record matches its successors in a ring
     through its class, which loses no more than the class; where it loses less than the other
     graph, it is taken instead. So is the graph of
-    :func:`~kanon_db.algorithms.freeform.ring.ring`, which takes no time and is better where there
-    are two attributes and k is large.
+    :func:`~kanon_db.algorithms.freeform.improvement.ring`, which takes no time and is better where
+    there are two attributes and k is large.
     """
     n, k = matches.shape
     if k == 1 or n <= k or not units_lost(ncp, matches):

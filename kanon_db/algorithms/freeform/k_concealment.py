@@ -1,4 +1,4 @@
-"""k-concealment: at least k possible matches each, but not equally likely ones. A baseline."""
+"""Finds graphs with k possible matches for each record, not equally likely ones. A baseline."""
 
 from __future__ import annotations
 
@@ -8,16 +8,96 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from kanon_db.algorithms.freeform.arrangement import BLOCK
-from kanon_db.algorithms.freeform.box_tree import open_round
-from kanon_db.algorithms.freeform.boxes import take_in, weigh_block, weight
-from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, build, is_matched
-from kanon_db.algorithms.freeform.strong_components import strong_components
+from kanon_db.algorithms.freeform._generalization_graph import (
+    BLOCK,
+    FAR,
+    NONE,
+    GrowingGraph,
+    build,
+    is_matched,
+    open_round,
+    take_in,
+    weigh_block,
+    weight,
+)
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
-from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InvalidParameterError
+
+# Strongly connected components: nodes that can reach each other.
+
+
+@numba.njit(cache=True, nogil=True)
+def strong_components(ends: IntArray, others: CodeArray) -> IntArray:
+    """Find the strongly connected components of a directed graph.
+
+    Parameters
+    ----------
+    ends : ndarray of int64, shape (n,)
+        Where the edges of each node end in ``others``; they begin where those before end.
+    others : ndarray of int32, shape (n_edges,)
+        Nodes that the edges lead to.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Component of each node.
+
+    Notes
+    -----
+    **Source:** Tarjan: Depth-first search and linear graph algorithms, 1972; without recursion.
+
+    Examples
+    --------
+    >>> strong_components(np.array([1, 3, 4]), np.array([1, 0, 2, 2], dtype=np.int32)).tolist()
+    [1, 1, 0]
+    """
+    n = ends.size
+    component = np.full(n, -1, dtype=np.int64)
+    index, low = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    following = ends.copy()
+    following[1:], following[0] = ends[:-1], 0
+    path, open_ones = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    n_open = n_seen = n_components = 0
+    for root in range(n):
+        if index[root] >= 0:
+            continue
+        path[0], depth = root, 1
+        while depth:
+            node = path[depth - 1]
+            if index[node] < 0:
+                index[node] = low[node] = n_seen
+                n_seen += 1
+                open_ones[n_open] = node
+                n_open += 1
+            descends = False
+            while following[node] < ends[node]:
+                other = others[following[node]]
+                if index[other] < 0:
+                    path[depth] = other
+                    depth += 1
+                    descends = True
+                    break
+                if component[other] < 0:
+                    low[node] = min(low[node], low[other])
+                following[node] += 1
+            if descends:
+                continue
+            if low[node] == index[node]:
+                while True:
+                    n_open -= 1
+                    component[open_ones[n_open]] = n_components
+                    if open_ones[n_open] == node:
+                        break
+                n_components += 1
+            depth -= 1
+    return component
+
+
+# k-concealment: at least k possible matches each, but not equally likely ones. A baseline.
+
 
 MAX_RECORDS = 20_000
 """Most records; all pairs of them are looked at, again and again."""
@@ -120,7 +200,7 @@ def _parts(n: int, n_pairs: int, pulse: Pulse) -> Iterator[tuple[int, int]]:
         yield start, min(start + size, n)
 
 
-def _rows(graph: Graph, matches: CodeArray, added: IntArray) -> CodeArray:
+def _rows(graph: GrowingGraph, matches: CodeArray, added: IntArray) -> CodeArray:
     """Collect the originals of each cell, in terms of records."""
     n, k = matches.shape
     cell, original = added.T
@@ -136,7 +216,7 @@ def _rows(graph: Graph, matches: CodeArray, added: IntArray) -> CodeArray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(graph: Graph, matches: CodeArray, start: int, end: int) -> None:
+def _fill(graph: GrowingGraph, matches: CodeArray, start: int, end: int) -> None:
     """Let cells take in the originals that cost least, one after the other."""
     n, k = matches.shape
     for cell in range(start, end):
@@ -153,7 +233,7 @@ def _fill(graph: Graph, matches: CodeArray, start: int, end: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _spread(graph: Graph, k: int, start: int, end: int) -> IntArray:
+def _spread(graph: GrowingGraph, k: int, start: int, end: int) -> IntArray:
     """Let originals be taken in by the cells that they cost least; list cells and originals."""
     n = graph.record.size
     added = np.empty(((end - start) * k, 2), dtype=np.int64)
@@ -177,7 +257,7 @@ def _spread(graph: Graph, k: int, start: int, end: int) -> IntArray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _covering(graph: Graph, start: int, end: int) -> tuple[IntArray, CodeArray]:
+def _covering(graph: GrowingGraph, start: int, end: int) -> tuple[IntArray, CodeArray]:
     """List the cells that cover each original, and how many they are."""
     n = graph.record.size
     sizes = np.zeros(end - start, dtype=np.int64)
@@ -198,7 +278,7 @@ def _covering(graph: Graph, start: int, end: int) -> tuple[IntArray, CodeArray]:
 
 @numba.njit(cache=True, nogil=True)
 def _reciprocate(
-    graph: Graph,
+    graph: GrowingGraph,
     k: int,
     ends: IntArray,
     covering: CodeArray,

@@ -1,21 +1,29 @@
-"""Mondrian: the table cut in two at medians again and again (LeFevre et al. 2006)."""
+"""Cuts a table in two at medians, again and again: Mondrian (LeFevre et al. 2006).
+
+A table too large for one machine is cut into parts from counts alone.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Literal, NamedTuple, Self, get_args
 
 import numba
 import numpy as np
 
-from kanon_db.algorithms.generalization.result import Generalization
-from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.threads import in_threads
-from kanon_db.algorithms.recoding.microdata import Microdata, check_k
-from kanon_db.algorithms.recoding.ncp import Ncp, Units
+from kanon_db.algorithms.generalization.greedy_classes import Generalization
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads
+from kanon_db.algorithms.recoding.loss import Ncp, Units
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
 from kanon_db.errors import InvalidParameterError
 
-Cut = Literal["strict", "relaxed"]
+# Mondrian: the table cut in two at medians again and again (LeFevre et al. 2006).
+
+
+MedianCut = Literal["strict", "relaxed"]
 
 _VALUES_PER_CALL = 2**20  # looked at between two heartbeats: some milliseconds
 _FEWEST_IN_THREADS = 100_000  # records
@@ -25,7 +33,7 @@ def mondrian(
     microdata: Microdata,
     k: int,
     *,
-    cut: Cut = "strict",
+    cut: MedianCut = "strict",
     workers: int = 1,
     pulse: Pulse = UNLIMITED,
 ) -> Generalization:
@@ -80,14 +88,14 @@ def mondrian(
     [0, 0, 1, 0, 1]
     """
     check_k(k, microdata.n_records)
-    if cut not in get_args(Cut):
+    if cut not in get_args(MedianCut):
         raise InvalidParameterError("the kind of cut is unknown", hint="use strict or relaxed")
     n_records = microdata.n_records
     n_values = np.array([attribute.n_values for attribute in microdata.attributes])
     offsets = np.cumsum(n_values) - n_values
     of_codes = Ncp.of(microdata.every_code())
     positions = np.concatenate([of_codes.values[:n, j] for j, n in enumerate(n_values)])
-    table = _Table(of_codes.units, offsets, positions)
+    table = _CodedTable(of_codes.units, offsets, positions)
     state = _Parts(
         microdata.codes.T.copy(),  # of one attribute, anything else would be no copy
         np.arange(n_records, dtype=np.int32),
@@ -120,16 +128,16 @@ def mondrian(
 
 
 def _cut_once(
-    table: _Table, state: _Parts, part: tuple[int, int], k: int, is_relaxed: bool
+    table: _CodedTable, state: _Parts, part: tuple[int, int], k: int, is_relaxed: bool
 ) -> list[tuple[int, int]]:
     """Cut a part in two; return both sides, or nothing if it cannot be cut."""
     state.stack[0] = part
-    n_parts, n_classes = _cut(table, state, 1, 0, k, is_relaxed, 1)
+    n_parts, n_classes = _cut_parts(table, state, 1, 0, k, is_relaxed, 1)
     return [] if n_classes else [(int(a), int(b)) for a, b in state.stack[:n_parts][::-1]]
 
 
 def _cut_all(
-    table: _Table,
+    table: _CodedTable,
     state: _Parts,
     parts: list[tuple[int, int]],
     k: int,
@@ -143,11 +151,13 @@ def _cut_all(
     while n_parts:
         # What comes before the part that is cut next is done.
         pulse.done(int(state.stack[n_parts - 1, 0]), state.order.size)
-        n_parts, n_classes = _cut(table, state, n_parts, n_classes, k, is_relaxed, _VALUES_PER_CALL)
+        n_parts, n_classes = _cut_parts(
+            table, state, n_parts, n_classes, k, is_relaxed, _VALUES_PER_CALL
+        )
     return int(n_classes)
 
 
-class _Table(NamedTuple):
+class _CodedTable(NamedTuple):
     """The attributes as compiled code reads them.
 
     Parameters
@@ -210,8 +220,8 @@ class _Spread(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def _cut(
-    table: _Table,
+def _cut_parts(
+    table: _CodedTable,
     parts: _Parts,
     n_parts: Integer,
     n_classes: Integer,
@@ -273,7 +283,7 @@ def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Inte
 
 
 @numba.njit(cache=True, nogil=True)
-def _measure(table: _Table, codes: CodeArray, spread: _Spread, number: Integer) -> None:
+def _measure(table: _CodedTable, codes: CodeArray, spread: _Spread, number: Integer) -> None:
     """Find how far a part spreads; it has the ``number`` by which its codes are marked as seen."""
     units, width = table.units, spread.width
     for j in range(width.size):
@@ -333,3 +343,248 @@ def _find_lower(
         n_taken -= int(takes)
         is_lower[i] = codes[i] < median or takes
     return n_lower
+
+
+# Parts of a table too large for one machine, from counts alone: as Mondrian cuts, or at gaps.
+
+
+NO_CUT = -1
+
+_FEWEST = 8
+"""One side of a cut at a gap has at least one record in so many."""
+
+
+@dataclass(frozen=True)
+class PartCut:
+    """Where a part is cut in two.
+
+    Attributes
+    ----------
+    attribute : int
+    last : int
+        The largest code of the lower side.
+    n_lower : int
+        Records of the lower side.
+    """
+
+    attribute: int
+    last: int
+    n_lower: int
+
+
+class PartTree:
+    """Which part each record is in, by the cuts that were made.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Records of each node; the first one is the whole table.
+
+    Examples
+    --------
+    >>> tree = CutTree(5)
+    >>> tree.cut(0, Cut(0, 2, 3))
+    (1, 2)
+    >>> tree.nodes_of(np.array([[4, 0], [2, 1], [1, 1]])).tolist(), tree.leaves
+    ([2, 1, 1], [1, 2])
+    """
+
+    def __init__(self, n_records: int) -> None:
+        self.sizes = [n_records]
+        self._attribute = [NO_CUT]
+        self._last = [0]
+        self._lower = [0]
+
+    def cut(self, node: int, cut: PartCut) -> tuple[int, int]:
+        """Cut a part in two, and return both sides."""
+        lower = len(self.sizes)
+        self._attribute[node], self._last[node], self._lower[node] = cut.attribute, cut.last, lower
+        self.sizes += [cut.n_lower, self.sizes[node] - cut.n_lower]
+        for known, value in ((self._attribute, NO_CUT), (self._last, 0), (self._lower, 0)):
+            known += [value, value]
+        return lower, lower + 1
+
+    def undo(self, node: int) -> None:
+        """Make a part whole again whose sides have not been cut; their numbers are not used."""
+        self._attribute[node] = NO_CUT
+
+    @property
+    def leaves(self) -> list[int]:
+        """The parts that are not cut, from the lower to the upper sides."""
+        found, stack = [], [0]
+        while stack:
+            node = stack.pop()
+            if self._attribute[node] == NO_CUT:
+                found.append(node)
+            else:
+                stack += [self._lower[node] + 1, self._lower[node]]
+        return found
+
+    def nodes_of(self, codes: AnyIntArray) -> IntArray:
+        """Return the part of each record.
+
+        Parameters
+        ----------
+        codes : ndarray of int, shape (n, m)
+
+        Returns
+        -------
+        ndarray of int64, shape (n,)
+        """
+        attribute, last, lower = map(np.array, (self._attribute, self._last, self._lower))
+        nodes = np.zeros(codes.shape[0], dtype=np.int64)
+        while True:
+            inside = np.flatnonzero(attribute[nodes] != NO_CUT)
+            if not inside.size:
+                return nodes
+            at = nodes[inside]
+            is_upper = codes[inside, attribute[at]] > last[at]
+            nodes[inside] = lower[at] + is_upper
+
+
+@dataclass(frozen=True, eq=False)
+class CutDomains:
+    """What the domains of attributes are, as cuts depend on it.
+
+    Attributes
+    ----------
+    units : Units
+    positions : list of ndarray of int64
+        Of each code of each attribute, in units.
+    """
+
+    units: Units
+    positions: Sequence[IntArray]
+
+    @classmethod
+    def of(cls, attributes: Sequence[Attribute]) -> Self:
+        """Express domains in units of loss."""
+        n_values = [attribute.n_values for attribute in attributes]
+        codes = np.minimum(np.arange(max(n_values))[:, np.newaxis], np.array(n_values) - 1)
+        ncp = Ncp.of(Microdata(codes.astype(np.int32), tuple(attributes)))
+        return cls(ncp.units, [ncp.values[:n, j].astype(np.int64) for j, n in enumerate(n_values)])
+
+    def gaps(self, j: int, there: IntArray) -> IntArray:
+        """Return what a class loses at least that has both of two neighbouring values.
+
+        Parameters
+        ----------
+        j : int
+            The attribute.
+        there : ndarray of int64, shape (n,)
+            Codes of those of its values that occur, ascending.
+
+        Returns
+        -------
+        ndarray of int64, shape (n - 1,)
+        """
+        apart: IntArray = np.full(there.size - 1, self.units.step[j], dtype=np.int64)
+        if self.units.numeric[j]:
+            apart = np.minimum(np.diff(self.positions[j][there]), self.units.whole[j])
+        return apart
+
+    def widths(self, counts: Sequence[IntArray]) -> IntArray:
+        """Return what a part loses in each attribute.
+
+        Parameters
+        ----------
+        counts : sequence of ndarray of int64
+            How many of its records have each code, attribute by attribute.
+        """
+        found = np.zeros(len(self.positions), dtype=np.int64)
+        for j, (positions, its_counts) in enumerate(zip(self.positions, counts, strict=True)):
+            there = np.flatnonzero(its_counts)
+            if self.units.numeric[j]:
+                span = positions[there[-1]] - positions[there[0]]
+                found[j] = min(span, self.units.whole[j])
+            else:
+                found[j] = self.units.step[j] * (there.size - 1)
+        return found
+
+
+def median_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut | None:
+    """Cut a part where :func:`.mondrian` does; None where no cut leaves k records on either side.
+
+    Parameters
+    ----------
+    domains : Domains
+    counts : sequence of ndarray of int64, shape (n_values,)
+        How many records of the part have each code, attribute by attribute.
+    k : int
+
+    Notes
+    -----
+    **Source:** that of :func:`~kanon_db.algorithms.generalization.mondrian.mondrian`, whose strict
+    cuts depend on these counts alone: a table that is cut by this until nothing can be cut has the
+    same classes.
+
+    Examples
+    --------
+    >>> age = Attribute(5, numbers=np.array([20.0, 30, 31, 52, 60]), lower=20, upper=60)
+    >>> best_cut(Domains.of([age]), [np.array([1, 1, 1, 1, 1])], 2)
+    Cut(attribute=0, last=2, n_lower=3)
+    """
+    widths = domains.widths(counts)
+    while widths.max() > 0:
+        widest = int(np.argmax(widths))
+        found = _cut_at_median(counts[widest], k)
+        if found is not None:
+            return PartCut(widest, *found)
+        widths[widest] = 0
+    return None
+
+
+def gap_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut | None:
+    """Cut a part between neighbouring values that lie furthest apart, and then near the median.
+
+    Parameters
+    ----------
+    domains : Domains
+    counts : sequence of ndarray of int64, shape (n_values,)
+        As in :func:`best_cut`.
+    k : int
+        Fewest records on either side; there is also at least an eighth of them, so that few cuts
+        make the parts small. Where that is not possible, the cut is that of :func:`best_cut`.
+
+    Notes
+    -----
+    A method that grows classes from records that lie close would build few across such a gap, so
+    that few are missing when each side is searched by itself; the median of an attribute with many
+    values runs through many. How much less is lost: "What parts cost" in docs/benchmarks.md.
+
+    Examples
+    --------
+    >>> age = Attribute(5, numbers=np.array([20.0, 30, 31, 52, 60]), lower=20, upper=60)
+    >>> cut_at_gap(Domains.of([age]), [np.array([1, 1, 1, 1, 1])], 1)
+    Cut(attribute=0, last=2, n_lower=3)
+    >>> sex = Attribute(2)
+    >>> cut_at_gap(Domains.of([age, sex]), [np.array([1, 1, 1, 1, 1]), np.array([4, 1])], 1)
+    Cut(attribute=1, last=0, n_lower=4)
+    """
+    size = int(counts[0].sum())
+    least, found = max(k, -(-size // _FEWEST)), []
+    for j, its_counts in enumerate(counts):
+        there = np.flatnonzero(its_counts)
+        n_lower = np.cumsum(its_counts[there])[:-1]
+        of_smaller, gaps = np.minimum(n_lower, size - n_lower), domains.gaps(j, there)
+        found += [
+            (gaps[i], of_smaller[i], PartCut(j, int(there[i]), int(n_lower[i])))
+            for i in np.flatnonzero(of_smaller >= least)
+        ]
+    if not found:
+        return median_cut(domains, counts, k)
+    return max(found, key=itemgetter(0, 1))[2]
+
+
+def _cut_at_median(counts: IntArray, k: int) -> tuple[int, int] | None:
+    """Return the last code of the lower side, and how many records that has."""
+    below = np.cumsum(counts)
+    size = int(below[-1])
+    half = (size + 1) // 2
+    median = int(np.searchsorted(below, half))
+    n_with = int(below[median])
+    n_below = n_with - int(counts[median])
+    below_allowed = n_below >= k and size - n_below >= k
+    if below_allowed and (size - n_with < k or half - n_below < n_with - half):
+        return median - 1, n_below
+    return (median, n_with) if size - n_with >= k else None

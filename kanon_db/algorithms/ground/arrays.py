@@ -1,14 +1,26 @@
-"""The array types of all algorithms, declared once.
+"""Declares the array types of all algorithms; sorts, shuffles and numbers what long arrays hold.
 
-Named after what they hold where that fixes the type, otherwise after the type.
+A cancel ends each of these operations within tenths of a second, however long the array is.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import ctypes
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias, TypeVar
 
+import numba
 import numpy as np
 import numpy.typing as npt
+
+from kanon_db.algorithms.ground.computation import Pulse, in_threads, n_cores
+from kanon_db.heartbeat import beat
+
+# The array types of all algorithms, declared once.
+#
+# Named after what they hold where that fixes the type, otherwise after the type.
+
 
 CodeArray: TypeAlias = npt.NDArray[np.int32]
 """Codes of values, as they come from the database; matches of freeform records."""
@@ -37,3 +49,500 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 Integer: TypeAlias = int | np.integer
 """What compiled code takes and gives back for a whole number."""
+
+
+# Memory that arrays no longer need.
+#
+# Other C libraries than glibc have no such functions, and need none.
+
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_LARGE_ARRAY: Final = 1 << 20
+_KEPT: Final = 8 << 20
+"""Bytes."""
+
+
+def give_back() -> None:
+    """Let the system have the memory that was freed, and that the C library would keep.
+
+    After a large array was freed, glibc takes smaller ones from a heap, whose end alone it gives
+    back: a server's process would stay as large as if it still had them.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
+
+
+@contextmanager
+def giving_back() -> Iterator[None]:
+    """Let the system have each array of a megabyte as soon as it is freed, while the block runs.
+
+    It takes some time to get the next one from the system again, so this is for work that has many
+    of them, and needs most of its time for something else. Afterwards, freed memory of some
+    megabytes is kept again.
+
+    Notes
+    -----
+    **Source:** M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in `man mallopt`.
+    """
+    _keep(_LARGE_ARRAY, _LARGE_ARRAY)
+    try:
+        yield
+    finally:
+        _keep(_KEPT, 2 * _KEPT)
+
+
+def _keep(array: int, free: int) -> None:
+    """Keep arrays of fewer bytes, and free memory of as many."""
+    choose = getattr(ctypes.CDLL(None), "mallopt", None)
+    if choose is not None:
+        choose(_M_MMAP_THRESHOLD, array)
+        choose(_M_TRIM_THRESHOLD, free)
+
+
+# Numbers spread over all 64 bits, so that sums of them tell what was summed up.
+
+
+def scattered(numbers: AnyIntArray) -> WordArray:
+    """Return a number of 64 bits for each number, as good as random, and equal for equal ones.
+
+    Notes
+    -----
+    **Source:** the output function of SplitMix64 (G. Steele et al., OOPSLA 2014), of which no two
+    numbers have the same value.
+
+    Examples
+    --------
+    >>> scattered(np.array([0, 1]))
+    array([16294208416658607535,  7960286522194355700], dtype=uint64)
+    """
+    mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+# The order of arrays as long as a table, found so that a cancel ends it at once.
+#
+# numpy cannot be interrupted, and its :func:`numpy.argsort` takes ten seconds for a hundred
+# million
+# numbers. So the numbers of a long array are first dealt to groups, smaller numbers to earlier
+# groups. Then each group is sorted, two at a time; it fits into fast memory, so that all take less
+# time than one sort. Between groups there is a heartbeat (:mod:`kanon_db.heartbeat`), and what it
+# raises ends everything within some tenths of a second: no thread is left behind that holds the
+# array, or waits for the interpreter. Where few numbers are possible, each has a group of its own,
+# and nothing is left to sort; short arrays are sorted by their digits. :func:`numpy.sort` is left
+# to
+# numpy.
+
+
+_Integer = TypeVar("_Integer", bound=np.integer)
+
+LONG: Final = 1 << 22
+"""Numbers that are sorted, or moved, between two heartbeats: some tenths of a second at most."""
+
+_BITS_OF_GROUPS: Final = 11
+_MOST_COUNTED: Final = 1 << 20
+"""Counts that fit into fast memory: groups of a long array with one number each, or digits."""
+
+_FEW: Final = 500
+"""Numbers that numpy sorts in less time."""
+
+_MOST_PASSES: Final = 4
+"""Over a short array, by digits of as many values as it has numbers: numpy would take longer."""
+
+_NUMBERS_OF_PART: Final = 1 << 19
+
+
+def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
+    """Return the order of whole numbers.
+
+    Parameters
+    ----------
+    numbers : ndarray of int, shape (n,)
+    stable : bool
+        Whether equal numbers stay in the order in which they come.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        As :func:`numpy.argsort` does; without `stable`, equal numbers come in any order.
+
+    Examples
+    --------
+    >>> order_of(np.array([7, 3, 5])).tolist()
+    [1, 2, 0]
+    """
+    native = numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
+    return _order(native, Pulse(heartbeat=beat), n_cores(), stable=stable)
+
+
+def taken(values: npt.NDArray[_Integer], order: AnyIntArray) -> npt.NDArray[_Integer]:
+    """Return ``values[order]``; what is read from all over a long array takes long, too."""
+    if order.size <= LONG:
+        found: npt.NDArray[_Integer] = values[order]
+        return found
+    found = np.empty(order.size, dtype=values.dtype)
+    for start in range(0, order.size, LONG):
+        np.take(values, order[start : start + LONG], out=found[start : start + LONG])
+        beat()
+    return found
+
+
+def _order(numbers: AnyIntArray, pulse: Pulse, workers: int, *, stable: bool) -> IntArray:
+    low, high = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
+    n_bits = (high - low).bit_length()
+    if numbers.size <= LONG:
+        is_worth_it = numbers.size >= _FEW
+        if is_worth_it and n_bits <= _MOST_PASSES * _bits_of_digits(numbers.size):
+            return _order_by_digits(numbers, low, n_bits)
+        return np.argsort(numbers, kind="stable" if stable else None)
+    if high - low >= _MOST_COUNTED:
+        n_bits = _BITS_OF_GROUPS
+    groups = _Groups(numbers, low, high, n_bits, pulse)
+    order = np.empty(numbers.size, dtype=np.int64)
+    nexts = groups.starts[:-1].copy()
+    for start in range(0, numbers.size, LONG):
+        _deal(numbers, groups.low, groups.shift, nexts, order, start, start + LONG)
+        pulse.beat()
+
+    def run(start: int, end: int, pulse: Pulse) -> None:
+        own = order[start:end]
+        own[:] = own[_order(numbers[own], pulse, 1, stable=stable)]
+
+    groups.each(run, workers, pulse)
+    return order
+
+
+def _bits_of_digits(n: int) -> int:
+    """Return how many bits of numbers are counted at once: there are about as many counts."""
+    return min((2 * n).bit_length() - 1, _MOST_COUNTED.bit_length() - 1)
+
+
+def _order_by_digits(numbers: AnyIntArray, low: int, n_bits: int) -> IntArray:
+    """Return the order of numbers by as few digits as there may be, the lowest of which is first.
+
+    **Source:** D. E. Knuth, *The Art of Computer Programming* 3, Section 5.2.5, Algorithm R.
+    """
+    n_passes = max(1, -(-n_bits // _bits_of_digits(numbers.size)))
+    width = -(-n_bits // n_passes)
+    order = np.arange(numbers.size)
+    for digit in range(n_passes):
+        order = _by_digit(numbers, np.uint64(low % 2**64), digit * width, width, order)
+    return order
+
+
+class _Groups:
+    """Groups of numbers by their highest bits, above the least of them.
+
+    Parameters
+    ----------
+    numbers : ndarray of int, shape (n,)
+    low, high : int
+        The least and the greatest of them.
+    n_bits : int
+        Of the numbers of groups.
+    pulse : Pulse
+    """
+
+    def __init__(
+        self, numbers: AnyIntArray, low: int, high: int, n_bits: int, pulse: Pulse
+    ) -> None:
+        self.low = np.uint64(low % 2**64)
+        self.shift = np.uint64(max((high - low).bit_length() - n_bits, 0))
+        counts = np.zeros(((high - low) >> int(self.shift)) + 1, dtype=np.int64)
+        for start in range(0, numbers.size, LONG):
+            _count(numbers[start : start + LONG], self.low, self.shift, counts)
+            pulse.beat()
+        self.starts: IntArray = np.append(0, np.cumsum(counts))
+
+    def each(self, run: Callable[[int, int, Pulse], None], workers: int, pulse: Pulse) -> None:
+        """Run something for each group with several numbers, given where it starts and ends."""
+        if not self.shift:  # all numbers of a group are equal
+            return
+
+        def run_some(part: range, pulse: Pulse) -> None:
+            for group in part:
+                start, end = self.starts[group : group + 2].tolist()
+                if end - start > 1:
+                    run(start, end, pulse)
+                    pulse.beat()
+
+        if workers == 1:
+            run_some(range(self.starts.size - 1), pulse)
+        else:
+            in_threads(run_some, list(self._parts()), workers, pulse.of_part())
+
+    def _parts(self) -> Iterator[range]:
+        """Divide the groups into runs of about as many numbers."""
+        ends = np.flatnonzero(np.diff(self.starts[1:] // _NUMBERS_OF_PART, append=-1)) + 1
+        start = 0
+        for end in ends.tolist():
+            yield range(start, end)
+            start = end
+
+
+@numba.njit(cache=True, nogil=True)
+def _by_digit(
+    numbers: AnyIntArray, low: np.uint64, shift: int, width: int, before: IntArray
+) -> IntArray:
+    """Bring an order into that of a digit; places with the same one stay as they are."""
+    mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    nexts = np.zeros((1 << width) + 1, dtype=np.int64)
+    for number in numbers:
+        nexts[((np.uint64(number) - low) >> np.uint64(shift) & mask) + np.uint64(1)] += 1
+    nexts = np.cumsum(nexts)
+    order = np.empty_like(before)
+    for place in before:
+        digit = (np.uint64(numbers[place]) - low) >> np.uint64(shift) & mask
+        order[nexts[digit]] = place
+        nexts[digit] += 1
+    return order
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(numbers: AnyIntArray, low: np.uint64, shift: np.uint64, counts: IntArray) -> None:
+    """Count the numbers of each group."""
+    for number in numbers:
+        counts[(np.uint64(number) - low) >> shift] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _deal(
+    numbers: AnyIntArray,
+    low: np.uint64,
+    shift: np.uint64,
+    nexts: IntArray,
+    order: IntArray,
+    start: int,
+    end: int,
+) -> None:
+    """Put the places of some numbers, one after the other, into their groups."""
+    for place in range(start, min(end, numbers.size)):
+        group = (np.uint64(numbers[place]) - low) >> shift
+        order[nexts[group]] = place
+        nexts[group] += 1
+
+
+# Distinct keys, and their numbers.
+
+
+def distinct(keys: IntArray) -> IntArray:
+    """Return the distinct keys, ascending.
+
+    Parameters
+    ----------
+    keys : ndarray of int64, shape (n,)
+
+    Returns
+    -------
+    ndarray of int64, shape (n_distinct,)
+
+    Notes
+    -----
+    What :func:`numpy.unique` returns; that one hashes, which takes ten times as long for a million
+    keys.
+
+    Examples
+    --------
+    >>> distinct(np.array([3, 1, 3]))
+    array([1, 3])
+    """
+    ordered: IntArray = np.sort(keys)
+    is_new = np.ones(ordered.size, dtype=np.bool_)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_new]
+
+
+def numbered(keys: AnyIntArray) -> IntArray:
+    """Return the number of each key among the distinct ones, which count from 0 in their order.
+
+    Parameters
+    ----------
+    keys : ndarray of int, shape (n,)
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Notes
+    -----
+    The inverse that :func:`numpy.unique` returns; that one sorts. Keys that lie close together are
+    looked up in a table of all that are possible, which takes a fifth of the time.
+
+    Examples
+    --------
+    >>> numbered(np.array([7, 3, 7])), numbered(np.array([2**40, 3, 2**40]))
+    (array([1, 0, 1]), array([1, 0, 1]))
+    """
+    least, greatest = int(keys.min(initial=0)), int(keys.max(initial=0))
+    if greatest - least > keys.size:
+        order = order_of(keys)
+        ordered = taken(keys, order)
+        is_new = np.zeros(keys.size, dtype=np.bool_)
+        is_new[1:] = ordered[1:] != ordered[:-1]
+        del ordered  # of a long array, two at a time are many bytes
+        numbers = np.empty(keys.size, dtype=np.int64)
+        numbers[order] = np.cumsum(is_new)
+        return numbers
+    places = keys - least if least else keys
+    is_key = np.zeros(greatest - least + 1, dtype=np.bool_)
+    is_key[places] = True
+    found: IntArray = (np.cumsum(is_key) - 1)[places]
+    return found
+
+
+# One integer for each record, by which to sort on several attributes at once.
+
+
+_LARGEST_KEY = 2**62
+
+
+def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> IntArray:
+    """Pack the codes of each record, the first attribute foremost.
+
+    Parameters
+    ----------
+    columns : iterable of ndarray of int, shape (n_records,)
+        Codes of each attribute, in [0, 2^31); at least one attribute. Only one of them is kept at
+        a time.
+    reflected : bool
+        Let the order within an attribute turn back and forth, as in a reflected Gray code, so
+        that records on either side of a change in one attribute tend to agree in the next.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        Equal for equal records, and for those only.
+
+    Notes
+    -----
+    Where the packed codes would overflow, what is packed so far is numbered anew.
+
+    Examples
+    --------
+    >>> first, second = np.array([0, 0, 1, 1], np.int32), np.array([0, 1, 0, 1], np.int32)
+    >>> sort_keys([first, second]).tolist(), sort_keys([first, second], reflected=True).tolist()
+    ([0, 1, 2, 3], [0, 1, 3, 2])
+    """
+    keys = np.zeros(1, dtype=np.int64)
+    n_keys = 1
+    for column in columns:
+        n_codes = int(column.max(initial=0)) + 1
+        if n_keys * n_codes > _LARGEST_KEY:
+            keys = numbered(keys)
+            n_keys = int(keys.max(initial=0)) + 1
+        turned = np.where(keys % 2, n_codes - 1 - column, column) if reflected else column
+        keys = keys * n_codes
+        keys = np.add(keys, turned, out=keys if keys.size == turned.size else None)
+        n_keys *= n_codes
+    return keys
+
+
+# Random orders from a stream of random bytes, without a sort.
+
+
+MOST_AT_ONCE: Final = 1 << 22
+"""Places that are shuffled at random all over them; of more, memory would be too slow."""
+
+_BITS_OF_SHUFFLED_GROUPS: Final = 11
+_SPARE_WORDS: Final = 16
+
+
+def shuffled(n: int, random_bytes: Callable[[int], bytes]) -> AnyIntArray:
+    """Draw an order of ``0 … n-1``.
+
+    Parameters
+    ----------
+    n : int
+        At least 0.
+    random_bytes : callable
+        Gives so many bytes, of which each has 256 equally likely values, whatever the others are.
+
+    Returns
+    -------
+    ndarray of int32 or int64, shape (n,)
+        Each order has the same probability; int32 where that suffices.
+
+    Notes
+    -----
+    **Source:** R. A. Fisher and F. Yates, *Statistical Tables* (1938), example 12, in the form of
+    R. Durstenfeld, Algorithm 235, CACM 7 (1964); its numbers below a bound as D. Lemire draws them,
+    *Fast random integer generation in an interval*, ACM TOMACS 29 (2019), Algorithm 5. More than
+    :data:`MOST_AT_ONCE` places are first dealt to groups, each to any of them with the same
+    probability, and then each group is shuffled: M. Sandelius, *A simple randomization procedure*,
+    JRSS B 24 (1962). Every step is exact, so no order is more likely than another.
+    """
+    kind = np.int32 if n <= np.iinfo(np.int32).max else np.int64
+    if n <= MOST_AT_ONCE:
+        order: AnyIntArray = np.arange(n, dtype=kind)
+        _shuffle(order, random_bytes)
+        return order
+    dealt: AnyIntArray = np.empty(n, dtype=kind)
+    start = 0
+    for end in _deal_places(dealt, random_bytes).tolist():
+        _shuffle(dealt[start:end], random_bytes)
+        beat()
+        start = end
+    return dealt
+
+
+def _shuffle(places: AnyIntArray, random_bytes: Callable[[int], bytes]) -> None:
+    """Shuffle fewer than 2^32 places in place."""
+    left = places.size
+    while left > 1:
+        # Nearly always enough: a number is refused with a probability below left / 2^32.
+        words = np.frombuffer(random_bytes(4 * (left + _SPARE_WORDS)), dtype=np.uint32)
+        left = _swap(places, left, words)
+
+
+def _deal_places(dealt: AnyIntArray, random_bytes: Callable[[int], bytes]) -> IntArray:
+    """Deal the places to groups at random; return where each of these ends."""
+    groups = np.empty(dealt.size, dtype=np.uint16)
+    counts = np.zeros(1 << _BITS_OF_SHUFFLED_GROUPS, dtype=np.int64)
+    parts = [slice(start, start + MOST_AT_ONCE) for start in range(0, dealt.size, MOST_AT_ONCE)]
+    for part in parts:
+        drawn = np.frombuffer(random_bytes(2 * groups[part].size), dtype=np.uint16)
+        groups[part] = drawn >> np.uint16(16 - _BITS_OF_SHUFFLED_GROUPS)
+        counts += np.bincount(groups[part], minlength=counts.size)
+        beat()
+    ends: IntArray = np.cumsum(counts)
+    nexts = ends - counts
+    for part in parts:
+        _put(groups[part], part.start, nexts, dealt)
+        beat()
+    return ends
+
+
+@numba.njit(cache=True, nogil=True)
+def _swap(places: AnyIntArray, left: int, words: SmallWordArray) -> int:
+    """Swap the last of the places that are left with any of these; return how many are left then.
+
+    A random word w below 2^32 gives the upper half of w * left. It is refused where fewer words
+    would give the last numbers than the others.
+    """
+    for word in words:
+        if left <= 1:
+            break
+        bound = np.uint64(left)
+        product = np.uint64(word) * bound
+        lower = product & np.uint64(0xFFFFFFFF)
+        if lower < bound and lower < (np.uint64(1 << 32) - bound) % bound:
+            continue
+        left -= 1
+        other = np.int64(product >> np.uint64(32))
+        places[left], places[other] = places[other], places[left]
+    return left
+
+
+@numba.njit(cache=True, nogil=True)
+def _put(groups: AnyIntArray, start: int, nexts: IntArray, dealt: AnyIntArray) -> None:
+    """Put places from `start` on, one after the other, into their groups."""
+    for i in range(groups.size):
+        group = groups[i]
+        dealt[nexts[group]] = start + i
+        nexts[group] += 1

@@ -1,4 +1,4 @@
-"""HiGHS, run so that it can be interrupted.
+"""Runs HiGHS so that it can be interrupted.
 
 Small models are stated with PuLP and solved by :func:`solve_problem`. Large models, and those that
 gain rows or columns as a search goes on, are arrays that HiGHS takes directly: PuLP needs a second
@@ -18,12 +18,12 @@ import numpy as np
 import pulp  # type: ignore[import-untyped]
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 
 _POLL_SECONDS = 0.005
 
 
-class Answer(NamedTuple):
+class Solution(NamedTuple):
     """What the solver says, in its floating point numbers.
 
     Parameters
@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class LinearModel:
     """A mixed integer linear program to be minimized, as arrays.
 
     Parameters
@@ -145,7 +145,7 @@ def run(highs: highspy.Highs, pulse: Pulse) -> None:
         thread.join()  # it ends a little later than the solver
 
 
-def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) -> Answer:
+def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) -> Solution:
     """Run the solver until it has the optimum, or time is over.
 
     Parameters
@@ -168,7 +168,7 @@ def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) 
     if pulse.seconds_left < inf:
         highs.setOptionValue("time_limit", max(pulse.seconds_left, 0.0))
     run(highs, pulse)
-    return Answer(
+    return Solution(
         values_of(highs),
         highs.getInfo().mip_dual_bound,
         highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible,
@@ -192,7 +192,7 @@ def values_of(highs: highspy.Highs) -> FloatArray | None:
     return np.array(highs.getSolution().col_value)
 
 
-def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Answer:
+def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Solution:
     """Solve a model stated with PuLP, from its variables' initial values if they have any.
 
     Parameters

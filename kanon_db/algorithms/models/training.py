@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.models.networks import Architecture, Float32Array, Member, network_for
 from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
 

@@ -1,17 +1,21 @@
 """What classes of records and graphs of matches share: microdata, losses, growth, annealing."""
 
-from kanon_db.algorithms.recoding.cells import (
+from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.algorithms.recoding.generalized_cells import (
     NumberedCells,
     Ranges,
     Sets,
     cells_of_classes,
     distinct_cells,
 )
-from kanon_db.algorithms.recoding.constraints import Constraint
-from kanon_db.algorithms.recoding.exact_loss import ExactLoss
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
-from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.algorithms.recoding.order import attribute_order, sort_order
+from kanon_db.algorithms.recoding.loss import ExactLoss, Ncp
+from kanon_db.algorithms.recoding.microdata import (
+    Attribute,
+    Microdata,
+    attribute_order,
+    check_k,
+    sort_order,
+)
 
 __all__ = [
     "Attribute", "Constraint", "ExactLoss", "Microdata", "Ncp", "NumberedCells", "Ranges", "Sets",

@@ -3,24 +3,60 @@
 Readers keep copies of all releases, know everybody's quasi-identifiers, and link people by them.
 """
 
-from kanon_db.algorithms.releases.candidates import Candidates, candidates_of
-from kanon_db.algorithms.releases.differencing import (
+from kanon_db.algorithms.releases.bucket_releases import (
+    NOWHERE,
+    BucketRelease,
+    BucketReleases,
+    PossibleValues,
+    possible_values,
+)
+from kanon_db.algorithms.releases.m_invariance import (
+    NEW,
+    WAITS,
+    MInvariantRelease,
+    is_m_unique,
+    refresh,
+    renew,
+)
+from kanon_db.algorithms.releases.possible_worlds import (
+    ForcedValues,
+    Posterior,
+    count_worlds,
+    force,
+)
+from kanon_db.algorithms.releases.release_measures import (
     Differences,
+    ReleaseCheck,
+    ReleaseMeasures,
     compare_all,
     differences,
     everybody,
+    measure_releases,
     virtual_releases,
 )
-from kanon_db.algorithms.releases.forced import Forced, force
-from kanon_db.algorithms.releases.m_invariance import NEW, WAITS, Refreshed, is_m_unique, refresh
-from kanon_db.algorithms.releases.measure import Check, Measured, measure
-from kanon_db.algorithms.releases.placements import NOWHERE, Release, Releases
-from kanon_db.algorithms.releases.renewal import renew
-from kanon_db.algorithms.releases.worlds import Posterior, count_worlds
 
 __all__ = [
-    "NEW", "NOWHERE", "WAITS", "Candidates", "Check", "Differences", "Forced", "Measured",
-    "Posterior", "Refreshed", "Release", "Releases", "candidates_of", "compare_all",
-    "count_worlds", "differences", "everybody", "force", "is_m_unique", "measure", "refresh",
-    "renew", "virtual_releases",
+    "NEW",
+    "NOWHERE",
+    "WAITS",
+    "BucketRelease",
+    "BucketReleases",
+    "Differences",
+    "ForcedValues",
+    "MInvariantRelease",
+    "PossibleValues",
+    "Posterior",
+    "ReleaseCheck",
+    "ReleaseMeasures",
+    "compare_all",
+    "count_worlds",
+    "differences",
+    "everybody",
+    "force",
+    "is_m_unique",
+    "measure_releases",
+    "possible_values",
+    "refresh",
+    "renew",
+    "virtual_releases",
 ]  # fmt: skip

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.bitmap_check import Balance
-from kanon_db.algorithms.bucketization.contents import Contents
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.slots import bit_positions
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
-from kanon_db.algorithms.ground.sorting import order_of
+from kanon_db.algorithms.bucketization.buckets import (
+    BitmapBalance,
+    BucketContents,
+    BucketSetting,
+    bit_positions,
+)
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of
 from kanon_db.catalog.entries import Publication
 from kanon_db.errors import VerificationError
 from kanon_db.publications.buckets.bucket_relations import first_bucket_ids, write_composition
@@ -74,7 +75,7 @@ def write_bitmaps(
     layout: Mapping[str, Any],
     columns: Mapping[str, CodedColumn],
     values: DistinctValues,
-    contents: Contents,
+    contents: BucketContents,
     bucket_ids: CodeArray,
     order: AnyIntArray,
 ) -> list[str]:
@@ -219,7 +220,7 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
         n_bits += size * n
     if not ranges:
         return 0
-    balance = Balance(np.concatenate(bucket_at_bit), n_compared)
+    balance = BitmapBalance(np.concatenate(bucket_at_bit), n_compared)
     differing = 0
     statement = _both_sides(session, tables, ranges, starts, lengths)
     # Only a statement that is fetched at once may have a parallel plan.
@@ -412,7 +413,7 @@ def _sensitive(
     types: Mapping[str, ColumnType],
     setting: BucketSetting,
     room: Allowance,
-) -> tuple[DistinctValues, Contents]:
+) -> tuple[DistinctValues, BucketContents]:
     """Read which values buckets have."""
     names = [str(layout[name]) for name in ("bucket_id", "sensitive", "count")]
     sat = take_snapshot(session, Relation(staging.schema, staging.name + SAT), names, room)
@@ -425,7 +426,7 @@ def _sensitive(
     _require_sizes(tables, buckets, counts)
     order = order_of(codes, stable=True)
     order = order[order_of(buckets[order], stable=True)]
-    contents = Contents(np.repeat(codes[order], counts[order]), setting)
+    contents = BucketContents(np.repeat(codes[order], counts[order]), setting)
     numbers = np.bincount(contents.codes, minlength=len(values.labels)).astype(np.int64)
     return replace(values, counts=numbers), contents
 

@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.releases.m_invariance import NEW
-from kanon_db.algorithms.releases.m_invariance import Refreshed as Dealt
-from kanon_db.algorithms.releases.renewal import renew
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.releases.m_invariance import NEW, renew
+from kanon_db.algorithms.releases.m_invariance import MInvariantRelease as Dealt
 from kanon_db.catalog.entries import Publication
 from kanon_db.publications.kind import Job
 from kanon_db.randomness import SecureRandom

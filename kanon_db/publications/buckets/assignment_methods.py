@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
-from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.computation import Proof
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
@@ -131,7 +131,7 @@ def cells(
     job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray, columns: Columns
 ) -> MethodResult:
     """Draw records into buckets, inside cells of similar records."""
-    from kanon_db.algorithms.bucketization.cells import assign_in_cells  # a compiler
+    from kanon_db.algorithms.bucketization.cell_assignment import assign_in_cells  # a compiler
 
     search = CellSearch(job, data)
     qi_codes = _quasi_identifiers(job, columns)

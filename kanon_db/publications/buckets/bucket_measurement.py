@@ -16,28 +16,32 @@ import numpy as np
 
 from kanon_db.algorithms.attacks import (
     ALL_ORDERS_OF,
-    Achieved,
+    AttackScore,
     Beliefs,
     BucketValues,
     Guesses,
-    Truth,
-    achieved,
+    TrueValues,
     candidates_of,
     learned_weights,
     name_rarest,
+    score_guesses,
     sweep_orders,
     unusual_records,
     weights_of_source,
 )
-from kanon_db.algorithms.bucketization.composition import Composition, composition
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
-from kanon_db.algorithms.ground.sorting import order_of
+from kanon_db.algorithms.bucketization.buckets import Composition, composition
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    order_of,
+    sort_keys,
+)
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication
-from kanon_db.metrics.count_errors import estimated_counts, exact_counts
-from kanon_db.metrics.workload import CountQuery
+from kanon_db.metrics.count_queries import CountQuery, estimated_counts, exact_counts
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.kind import AttackTarget, ComparedCounts, Workload, compare_counts
 from kanon_db.publications.results import Attack, CountAccuracy
@@ -90,9 +94,9 @@ def evaluate_buckets(target: AttackTarget, workload: Workload) -> list[CountAccu
 
     Notes
     -----
-    **Source:** [GB] Sections 3.2 and 7.2; see :func:`~kanon_db.metrics.workload.random_queries`.
-    The estimates are the paper's, computed from QIT and SAT. Those of `estimate_count` are these,
-    corrected where buckets are random.
+    **Source:** [GB] Sections 3.2 and 7.2; see
+    :func:`~kanon_db.metrics.count_queries.random_queries`. The estimates are the paper's, computed
+    from QIT and SAT. Those of `estimate_count` are these, corrected where buckets are random.
     """
     session, layout, types = target.session, target.publication.layout, target.types
     sensitive_column, columns = layout["sensitive"], layout["quasi_identifiers"]
@@ -297,7 +301,7 @@ class ScoringSource:
     codes: CodeArray
     values: IntArray
     tuples: IntArray
-    truth: Truth
+    truth: TrueValues
 
     @classmethod
     def of(cls, published: AttackedBuckets, codes: CodeArray, values: IntArray) -> Self:
@@ -315,7 +319,7 @@ class ScoringSource:
         codes, values = codes[is_published], values[is_published]
         tuples, n_tuples = _tuples(np.concatenate([published.codes, codes]))
         n_published = len(published.codes)
-        truth = Truth.of(tuples[n_published:], values, n_tuples, published.bounds.size)
+        truth = TrueValues.of(tuples[n_published:], values, n_tuples, published.bounds.size)
         return cls(codes, values, tuples[:n_published], truth)
 
 
@@ -343,14 +347,14 @@ def attack_read_buckets(
 
 def _play(
     session: AttackSession, pulse: Pulse, published: AttackedBuckets, source: ScoringSource
-) -> Iterator[tuple[str, Achieved]]:
+) -> Iterator[tuple[str, AttackScore]]:
     random = np.random.default_rng(secrets.randbits(128))
     codes, buckets, values, bounds = (
         published.codes, published.buckets, published.values, published.bounds,
     )  # fmt: skip
 
-    def scored(found: Guesses) -> Achieved:
-        return achieved(source.truth, found.tuples, found.values, bounds, found.people)
+    def scored(found: Guesses) -> AttackScore:
+        return score_guesses(source.truth, found.tuples, found.values, bounds, found.people)
 
     session.step("attacking: most frequent value")
     guesses = _most_frequent(published, source.tuples, pulse)
@@ -402,7 +406,7 @@ def _play(
     certain = int(values.count[values.count == values.sizes[values.bucket]].sum())
     unbounded = float(counts[bounds >= 1].sum() / counts.sum())
     base = float(np.count_nonzero(counts) == 1)
-    yield "homogeneity", Achieved(buckets.size, certain / buckets.size, base, unbounded)
+    yield "homogeneity", AttackScore(buckets.size, certain / buckets.size, base, unbounded)
 
 
 def _most_frequent(published: AttackedBuckets, tuples: IntArray, pulse: Pulse) -> Guesses:

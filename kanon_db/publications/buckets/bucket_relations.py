@@ -12,9 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.composition import Composition, composition
-from kanon_db.algorithms.bucketization.contents import Contents
-from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.buckets import (
+    BucketContents,
+    BucketSetting,
+    Composition,
+    composition,
+)
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
@@ -170,7 +173,7 @@ _NUMBERS_AT_ONCE: Final = 1 << 27
 
 
 def write_sat(
-    staging: StagedRelations, tables: BucketTables, values: DistinctValues, contents: Contents
+    staging: StagedRelations, tables: BucketTables, values: DistinctValues, contents: BucketContents
 ) -> int:
     """Write how often each sensitive value occurs in each bucket, by value and bucket.
 
@@ -244,7 +247,7 @@ def write_composition(
     staging: StagedRelations,
     tables: BucketTables,
     values: DistinctValues,
-    contents: Contents,
+    contents: BucketContents,
     *,
     is_random: bool,
 ) -> dict[str, list[float]] | None:

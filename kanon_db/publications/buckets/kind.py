@@ -17,13 +17,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.contents import Contents
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
+from kanon_db.algorithms.bucketization.buckets import BucketContents
+from kanon_db.algorithms.bucketization.privacy import (
+    FPrimePrivacy,
+    PrivacySpecification,
+    check_eligible,
+)
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
-from kanon_db.metrics.workload import CountQuery
+from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.buckets import assignment_methods
 from kanon_db.publications.buckets._derived_tables import (
     count_bitmap_differences,
@@ -660,7 +663,7 @@ class Buckets(Kind):
             write_coded_qit(staging, tables, named, bucket_ids, order)
         else:
             write_qit(staging, tables, job.snapshot, bucket_ids, order)
-        contents = Contents.of(codes, bucket_ids, setting)
+        contents = BucketContents.of(codes, bucket_ids, setting)
         certain = write_sat(staging, tables, values, contents)
         staging.create_weighted_view(layout, QIT, SAT)
         layout["with_bitmaps"] = write_bitmaps(

@@ -11,10 +11,10 @@ from kanon_db.algorithms.bucketization import anatomy as anatomy_setting
 from kanon_db.algorithms.bucketization import multi_size as multi_size_setting
 from kanon_db.algorithms.bucketization import optimal as optimal_setting
 from kanon_db.algorithms.bucketization import two_size as two_size_setting
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.kind import MethodResult
 

@@ -11,14 +11,14 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+    from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 
 _MAX_BUCKET_SIZE: Final = 5000
 
 
 def read_privacy(given: Mapping[str, Any]) -> PrivacySpecification:
     """Read a privacy specification, importing numpy only now."""
-    from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+    from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 
     specification = PrivacySpecification.parse(given)
     if specification.l == 1:

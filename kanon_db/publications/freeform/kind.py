@@ -19,11 +19,10 @@ from kanon_db.algorithms.freeform import (
     numbered_cells,
     verify_matching,
 )
-from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.algorithms.ground.memory import giving_back
+from kanon_db.algorithms.ground.arrays import AnyIntArray, giving_back
 from kanon_db.algorithms.recoding import Microdata, NumberedCells
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.metrics.freeform import measure
+from kanon_db.metrics.information_loss import measure_freeform
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import (
@@ -308,7 +307,9 @@ class FreeformRows(RowKind):
             if job.request.method == "k_concealment"
             else _check_graph(job, microdata, drawn, cells)
         )
-        return replace(found, result=(rows, cells, drawn, check, measure(microdata, cells)))
+        return replace(
+            found, result=(rows, cells, drawn, check, measure_freeform(microdata, cells))
+        )
 
     def write(self, job: Job[FreeformRequest], found: MethodResult) -> Written:
         """Write cells and rows; check every original value with all its cells."""

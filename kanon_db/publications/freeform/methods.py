@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 
 from kanon_db.algorithms import freeform
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.threads import n_cores
+from kanon_db.algorithms.ground.computation import Pulse, n_cores
 from kanon_db.algorithms.recoding import Microdata
-from kanon_db.metrics.freeform import measure
+from kanon_db.metrics.information_loss import measure_freeform
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.guarantees import proof_of_published
 from kanon_db.publications.kind import MethodResult
@@ -28,7 +27,7 @@ def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodRe
         symmetric=is_symmetric,
         pulse=pulse.within(request.options.time_limit),
     )
-    found: freeform.Freeform = best
+    found: freeform.FreeformMatches = best
     least = _loss(data, found, pulse)
     proof = proof_of_published(best.proof, data, least)
     if proof is not None and proof.is_optimal:
@@ -41,15 +40,15 @@ def optimal(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodRe
     return MethodResult(found, proof_of_published(best.proof, data, least))
 
 
-def _loss(data: Microdata, found: freeform.Freeform, pulse: Pulse) -> float:
+def _loss(data: Microdata, found: freeform.FreeformMatches, pulse: Pulse) -> float:
     """Measure what is lost if these matches are published."""
-    return measure(data, freeform.numbered_cells(data, found, pulse=pulse)).weighted_loss
+    return measure_freeform(data, freeform.numbered_cells(data, found, pulse=pulse)).weighted_loss
 
 
 def sort_greedy(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Take the lightest matches first."""
     if request.options.symmetric:
-        return _partitioned(freeform.symmetric, data, request, pulse)
+        return _partitioned(freeform.reciprocal, data, request, pulse)
     return _refined(freeform.sort_greedy, data, request, pulse)
 
 
@@ -76,7 +75,7 @@ def ring(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResul
 def k_concealment(data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:
     """Find matches that give a weaker guarantee."""
     matches = freeform.k_concealment(data, request.k, pulse=pulse).matches
-    return MethodResult(freeform.Freeform.whole(matches))
+    return MethodResult(freeform.FreeformMatches.whole(matches))
 
 
 def _refined(search: Any, data: Microdata, request: FreeformRequest, pulse: Pulse) -> MethodResult:

@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.exact import exact_number
-from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.algorithms.ground.exact_numbers import exact_number
+from kanon_db.algorithms.recoding.changing_classes import Constraint
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.guarantees import share_unbounded
 from kanon_db.publications.rows.published_rows import SensitiveCounts, ValueBounds

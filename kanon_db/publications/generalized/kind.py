@@ -14,20 +14,18 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.generalization import enforce, one_of_each, recommend, refine, suppress
-from kanon_db.algorithms.generalization.exact.all_partitions import (
+from kanon_db.algorithms.generalization.optimal_classes import (
     MOST_RECORDS,
     best_partition,
     members_of_sets,
 )
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.proof import Proof
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.threads import n_cores
+from kanon_db.algorithms.ground.computation import Proof, Pulse, n_cores
 from kanon_db.algorithms.recoding import Constraint, Microdata, cells_of_classes, distinct_cells
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.generalization import class_ncp, measure
+from kanon_db.metrics.information_loss import class_ncp, measure_classes
 from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.class_constraints import ClassConstraints
 from kanon_db.publications.generalized.request import GeneralizedRequest
@@ -202,7 +200,7 @@ class _Finishing:
 
     def loss(self, classes: IntArray) -> float:
         """Measure the loss of what is published."""
-        return measure(self.data, classes).weighted_loss
+        return measure_classes(self.data, classes).weighted_loss
 
     def proof(self, bound: Proof | None, classes: IntArray) -> Proof | None:
         """Compare what is published with a bound on the loss of all records, without constraints.
@@ -583,7 +581,7 @@ class Generalized(RowKind):
         is_class = np.bincount(classes + 1, minlength=1)[1:] > 0
         dense = np.append(np.cumsum(is_class) - 1, -1)[classes].astype(np.int32)
         cells = cells_of_classes(microdata, dense, job.pulse())
-        measured = measure(microdata, classes, cells)
+        measured = measure_classes(microdata, classes, cells)
         table = rows.write_cells([distinct_cells(own) for own in cells])
         outside = rows.write(table, dense)
         exposure = None

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms import generalization
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.threads import n_cores
+from kanon_db.algorithms.ground.computation import Pulse, n_cores
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.generalized.request import GeneralizedRequest

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.models import Member
 from kanon_db.algorithms.models.networks import Float32Array
 from kanon_db.algorithms.models.training import Settings, parts_of, train

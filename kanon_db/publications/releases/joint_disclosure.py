@@ -14,17 +14,25 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
-from kanon_db.algorithms.releases.coarser import coarsening, holds_the_same
-from kanon_db.algorithms.releases.containing import are_within
-from kanon_db.algorithms.releases.fitting import Fits, boxes_of, fits_of
-from kanon_db.algorithms.releases.measure import Check, measure, measure_differences
-from kanon_db.algorithms.releases.merging import Contents, Merged, merge
-from kanon_db.algorithms.releases.placements import Release
-from kanon_db.algorithms.releases.possible import Possible, Shown, possible
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, sort_keys
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
+from kanon_db.algorithms.releases.bucket_releases import BucketRelease, coarsening, holds_the_same
+from kanon_db.algorithms.releases.possible_rows import PossibleRows, ShownRelease, possible
+from kanon_db.algorithms.releases.release_measures import (
+    ReleaseCheck,
+    measure_differences,
+    measure_releases,
+)
+from kanon_db.algorithms.releases.row_releases import (
+    ClassContents,
+    ClassFits,
+    MergedClasses,
+    are_within,
+    boxes_of,
+    fits_of,
+    merge,
+)
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError, PermissionDeniedError, SchemaMismatchError
 from kanon_db.publications.kind import PublishedBuckets, PublishedClasses
@@ -99,7 +107,7 @@ class ReleasedClasses:
         The texts of each other column's values, and the code of each row.
     """
 
-    fits: Fits
+    fits: ClassFits
     class_of_row: IntArray
     cells: Sequence[Ranges | Sets]
     cell_of_class: CodeArray
@@ -219,8 +227,8 @@ class ReleasedRows:
     """
 
     read: ReleasedClasses
-    contents: Contents
-    merged: Merged
+    contents: ClassContents
+    merged: MergedClasses
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +250,7 @@ class ReleaseArrays:
         The tuples of these people.
     """
 
-    releases: list[Release]
+    releases: list[BucketRelease]
     n_tuples: int
     labels: list[str | None]
     rows: list[ReleasedRows | None]
@@ -316,7 +324,7 @@ def read_releases(
     linked = numbers[ends[-1] :]
     if people is not None:
         people.drop()
-    releases: list[Release] = []
+    releases: list[BucketRelease] = []
     merged: list[ReleasedRows | None] = []
     for first, last, (_, buckets), found, rows in zip(
         ends, ends[1:], placed, held, read, strict=False
@@ -327,7 +335,7 @@ def read_releases(
             continue
         own, value_of_row = _values_of(rows, sensitive)
         known = np.array([codes[text] for text in own], dtype=np.int64)[value_of_row]
-        contents = Contents.of(rows.class_of_row, known, rows.n_classes)
+        contents = ClassContents.of(rows.class_of_row, known, rows.n_classes)
         put_together = merge(rows.fits, people.number, linked, contents)
         merged.append(ReleasedRows(rows, contents, put_together))
         releases.append(put_together.release)
@@ -379,13 +387,13 @@ def _release(
     buckets: IntArray,
     held: dict[str | None, tuple[IntArray, IntArray]],
     codes: dict[str | None, int],
-) -> Release:
+) -> BucketRelease:
     numbers, dense = np.unique(buckets, return_inverse=True)
     n_buckets = max(int(numbers.size), 1)
     keys, n = np.unique(people * n_buckets + dense, return_counts=True)
     value = np.concatenate([np.full(b.size, codes[text]) for text, (b, _) in held.items()])
     bucket, count = (np.concatenate([one[k] for one in held.values()]) for k in range(2))
-    return Release(
+    return BucketRelease(
         keys // n_buckets, keys % n_buckets, n,
         np.searchsorted(numbers, bucket), value.astype(np.int64), count,
     )  # fmt: skip
@@ -432,7 +440,7 @@ def measure_rows(
         rows, linked, sensitive if with_values else None, read.labels
     )
     shown = [
-        Shown(one.merged.fits, contents, one.merged.is_known, partition.k)
+        ShownRelease(one.merged.fits, contents, one.merged.is_known, partition.k)
         for (one, partition), contents in zip(rows, records, strict=True)
     ]
     limits = np.array(list(map(float, bounds)) if with_values else [1.0])
@@ -466,7 +474,7 @@ def measure_rows(
 
 
 def _found(
-    found: Possible, people: IntArray, with_values: bool, least: int, result: str, unless: str
+    found: PossibleRows, people: IntArray, with_values: bool, least: int, result: str, unless: str
 ) -> list[ReleaseFinding]:
     looked_at = found.is_seen & ~found.is_contradicted
     by_rows = looked_at & (found.k > 0)
@@ -516,7 +524,7 @@ def records_of(
     linked: Sequence[str],
     sensitive: str | None,
     labels: Sequence[str | None],
-) -> tuple[list[Contents], IntArray]:
+) -> tuple[list[ClassContents], IntArray]:
     """Find the distinct records that rows show, and the sensitive value of each.
 
     Parameters
@@ -552,13 +560,13 @@ def records_of(
             values = columns[-1]
     _, first, records = np.unique(sort_keys(columns), return_index=True, return_inverse=True)
     contents = [
-        Contents.of(one.read.class_of_row, records[low:high], one.read.n_classes)
+        ClassContents.of(one.read.class_of_row, records[low:high], one.read.n_classes)
         for (one, _), low, high in zip(rows, ends, ends[1:], strict=False)
     ]
     return contents, values[first].astype(np.int64)
 
 
-def _of_buckets(read: ReleaseArrays, release: Release) -> Shown:
+def _of_buckets(read: ReleaseArrays, release: BucketRelease) -> ShownRelease:
     """Return which buckets the people of each combination of quasi-identifiers are in."""
     assert read.people is not None  # noqa: S101  # there are rows
     linked = read.linked
@@ -567,9 +575,9 @@ def _of_buckets(read: ReleaseArrays, release: Release) -> Shown:
     numbers = np.diff(starts)[linked]
     first = np.append(0, np.cumsum(numbers)).astype(np.int64)
     places = np.repeat(starts[:-1][linked] - first[:-1], numbers) + np.arange(first[-1])
-    fits = Fits(first, release.bucket_of[order][places].astype(np.int64))
+    fits = ClassFits(first, release.bucket_of[order][places].astype(np.int64))
     by_bucket = np.lexsort((release.value, release.bucket))
-    contents = Contents(
+    contents = ClassContents(
         release.bucket[by_bucket].astype(np.int64),
         release.value[by_bucket].astype(np.int64),
         release.count[by_bucket].astype(np.int64),
@@ -577,7 +585,7 @@ def _of_buckets(read: ReleaseArrays, release: Release) -> Shown:
     )
     # Of several people, all must be there.
     now = np.bincount(linked, read.people.number, read.n_tuples)
-    return Shown(fits, contents, (release.numbers(read.n_tuples) >= now)[linked], None)
+    return ShownRelease(fits, contents, (release.numbers(read.n_tuples) >= now)[linked], None)
 
 
 # Whether a release of rows follows from another one, so that readers of both learn nothing new.
@@ -608,7 +616,7 @@ def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
         return False
     (first, second), _ = records_of([fine, coarse], sorted(others.others), None, ())
     releases = [
-        Release(
+        BucketRelease(
             rows.merged.release.tuple_of, rows.merged.release.bucket_of, rows.merged.release.people,
             contents.class_of, contents.value, contents.count,
         )
@@ -709,10 +717,10 @@ def _measured(
     """Measure releases of the same attribute as buckets."""
     releases = [read.releases[at] for at in alike]
     if _n_candidates(releases, read.n_tuples) > _MOST_CANDIDATES:
-        checks: Sequence[Check] = measure_differences(releases, read.n_tuples, bounds, pulse)
+        checks: Sequence[ReleaseCheck] = measure_differences(releases, read.n_tuples, bounds, pulse)
         contradicted = uncounted = 0
     else:
-        measured = measure(releases, read.n_tuples, bounds, pulse)
+        measured = measure_releases(releases, read.n_tuples, bounds, pulse)
         checks, contradicted = measured.checks, measured.contradicted
         uncounted = measured.uncounted
     rows = [one for at in alike if (one := read.rows[at])]
@@ -743,13 +751,13 @@ def _measured(
     return found
 
 
-def _result(check: Check, more_is_known: bool) -> str:
+def _result(check: ReleaseCheck, more_is_known: bool) -> str:
     if not more_is_known or check.kind != "exact":
         return check.kind
     return "estimate" if check.name == "worlds" else "sound"
 
 
-def _n_candidates(releases: Sequence[Release], n_tuples: int) -> int:
+def _n_candidates(releases: Sequence[BucketRelease], n_tuples: int) -> int:
     """Count the values that people may have, at the most."""
     least = np.full(n_tuples, np.iinfo(np.int64).max)
     for one in releases:
@@ -818,7 +826,9 @@ def _totals(read: ReleaseArrays, at: int) -> IntArray:
 
 
 def _bounds(
-    partition: PublishedBuckets | PublishedClasses, labels: Sequence[str | None], release: Release
+    partition: PublishedBuckets | PublishedClasses,
+    labels: Sequence[str | None],
+    release: BucketRelease,
 ) -> list[Fraction]:
     """Return the threshold of each value in a release; 0 for those without, and those of others."""
     bounds = [Fraction(0)] * len(labels)

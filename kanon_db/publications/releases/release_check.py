@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from kanon_db.algorithms.releases.coarser import coarsening
+from kanon_db.algorithms.releases.bucket_releases import coarsening
 from kanon_db.catalog.entries import (
     Publication,
     Source,

@@ -17,11 +17,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray, WordArray
-from kanon_db.algorithms.ground.scattering import scattered
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+    scattered,
+    sort_keys,
+)
 from kanon_db.algorithms.recoding import Sets
-from kanon_db.algorithms.recoding.known_shares import MOST_CELLS, KnownRanges, KnownSets
+from kanon_db.algorithms.recoding.generalized_cells import (
+    MOST_CELLS,
+    RangeDistributions,
+    SetDistributions,
+)
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.names import free_column_name
 from kanon_db.publications.relations import StagedRelations
@@ -670,7 +679,7 @@ def _of_sets(
     ends: IntArray = np.cumsum([len(values) for values in members], dtype=np.int64)
     cells = Sets(np.array(total, dtype=np.int32), ends)
     records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
-    found = KnownSets.of(cells, records, witnesses, is_tight=cell.is_tight)
+    found = SetDistributions.of(cells, records, witnesses, is_tight=cell.is_tight)
     if found is None:
         return "of_each", []
     return "of_each", [
@@ -686,7 +695,7 @@ def _of_ranges(
 ) -> tuple[WhatIsKnown, list[ShareLine]]:
     low, high = (_column(rows, name) for name in ("low", "high"))
     records, witnesses = _column(rows, "records").astype(np.int64), _column(rows, "witnesses")
-    found = KnownRanges.of(
+    found = RangeDistributions.of(
         low, high, records, witnesses, is_tight=cell.is_tight, is_discrete=cell.is_discrete
     )
     if found is None:

@@ -14,9 +14,14 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.algorithms.ground.sort_keys import sort_keys
-from kanon_db.algorithms.ground.sorting import order_of, taken
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    IntArray,
+    order_of,
+    sort_keys,
+    taken,
+)
 from kanon_db.catalog.names import free_column_name
 from kanon_db.publications.kind import Job
 from kanon_db.publications.relations import StagedRelations

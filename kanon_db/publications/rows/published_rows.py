@@ -13,23 +13,21 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 
 from kanon_db.algorithms.attacks import (
-    Achieved,
-    Covering,
+    AttackScore,
     PublishedRows,
-    Truth,
-    achieved,
+    RowClasses,
+    TrueValues,
     downcode,
     guess_people,
+    score_guesses,
     unusual_records,
 )
-from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray, sort_keys
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.catalog.entries import Publication
 from kanon_db.errors import SchemaMismatchError
-from kanon_db.metrics.row_counts import column_losses, row_counts
-from kanon_db.metrics.workload import CountQuery
+from kanon_db.metrics.count_queries import CountQuery, column_losses, row_counts
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.kind import AttackTarget, Usefulness
 from kanon_db.publications.results import Attack
@@ -373,7 +371,7 @@ class AttackedRows:
             The number of values of each quasi-identifier in the source.
         """
         class_of_row, first = classes_of_rows(read.numbers)
-        covering = Covering(read.cells, read.numbers[first], n_codes)
+        covering = RowClasses(read.cells, read.numbers[first], n_codes)
         n_values = 1 if sensitive is None else len(sensitive.labels)
         rows = PublishedRows.of(covering, class_of_row, read.values, n_values)
         return cls(rows, class_of_row, read.values, codes, values, sensitive)
@@ -456,7 +454,7 @@ def _play(
     bounds: ValueBounds,
     *,
     shares_cells: bool,
-) -> Iterator[tuple[str, Achieved]]:
+) -> Iterator[tuple[str, AttackScore]]:
     rows, k = attacked.rows, int(publication.parameters["k"])
     random = np.random.default_rng(secrets.randbits(128))
     n_people, n_rows = attacked.values.size, attacked.class_of_row.size
@@ -488,32 +486,32 @@ def _play(
         if not prefix:
             guessed |= {"deFinetti": found.learned, "correlations of the source": found.known}
         for name, guesses in guessed.items():
-            yield f"{prefix}{name}", achieved(truth, numbers, guesses, bounds.values)
+            yield f"{prefix}{name}", score_guesses(truth, numbers, guesses, bounds.values)
         if not prefix:
             in_classes = n_rows, rows.homogeneous_share
             in_rows = drawn.size, float((found.n_values == 1).mean())
             certain = in_classes if shares_cells else in_rows
-            yield "homogeneity", Achieved(*certain, float(rows.n_values == 1), bounds.certain)
+            yield "homogeneity", AttackScore(*certain, float(rows.n_values == 1), bounds.certain)
     if all(cell["cell"] == "value" for cell in publication.layout["quasi_identifiers"]):
         return
     session.step("attacking: tight cells")
     yield "downcoding", _downcoded(attacked, k, random, pulse)
 
 
-def _linked(n_candidates: IntArray, n_rows: int, k: int) -> Achieved:
+def _linked(n_candidates: IntArray, n_rows: int, k: int) -> AttackScore:
     """Pick one of the rows that may be a person's."""
     if not n_candidates.size:
-        return Achieved(0, None, None, None)
+        return AttackScore(0, None, None, None)
     rates = np.divide(1, n_candidates, out=np.zeros(n_candidates.size), where=n_candidates > 0)
-    return Achieved(n_candidates.size, float(rates.mean()), 1 / n_rows, 1 / k)
+    return AttackScore(n_candidates.size, float(rates.mean()), 1 / n_rows, 1 / k)
 
 
-def _truth(attacked: AttackedRows, people: IntArray) -> tuple[Truth, IntArray]:
+def _truth(attacked: AttackedRows, people: IntArray) -> tuple[TrueValues, IntArray]:
     """Everybody who is looked up has a true value of their own."""
     counts = np.bincount(attacked.values[attacked.values >= 0], minlength=attacked.rows.n_values)
     numbers = np.arange(people.size)
-    truth = Truth.of(numbers, attacked.values[people], people.size, attacked.rows.n_values)
-    return Truth(truth.pairs, truth.people, int(counts.argmax())), numbers
+    truth = TrueValues.of(numbers, attacked.values[people], people.size, attacked.rows.n_values)
+    return TrueValues(truth.pairs, truth.people, int(counts.argmax())), numbers
 
 
 def _drawn(people: IntArray, n_others: int, random: np.random.Generator) -> IntArray:
@@ -526,7 +524,7 @@ def _drawn(people: IntArray, n_others: int, random: np.random.Generator) -> IntA
 
 def _downcoded(
     attacked: AttackedRows, k: int, random: np.random.Generator, pulse: Pulse
-) -> Achieved:
+) -> AttackScore:
     drawn = _drawn(np.arange(attacked.class_of_row.size), attacked.values.size, random)
     classes = attacked.class_of_row[drawn]
     return downcode(

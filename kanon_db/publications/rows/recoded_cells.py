@@ -18,9 +18,8 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray
 from kanon_db.algorithms.recoding import Ranges
-from kanon_db.algorithms.recoding.cells import NumberedCells, Sets
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.taxonomy import Taxonomy
+from kanon_db.algorithms.recoding.generalized_cells import NumberedCells, Sets
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, Taxonomy
 from kanon_db.catalog.attributes import BINNED, UNITS, Hierarchy
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import DatabaseError, SchemaMismatchError

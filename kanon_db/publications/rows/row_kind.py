@@ -21,17 +21,16 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     FloatArray,
     IntArray,
+    distinct,
 )
-from kanon_db.algorithms.ground.distinct import distinct
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.ground.threads import in_threads, n_cores
+from kanon_db.algorithms.ground.computation import Pulse, in_threads, n_cores
 from kanon_db.algorithms.recoding import Microdata, NumberedCells
-from kanon_db.algorithms.recoding.known_shares import MOST_CELLS
+from kanon_db.algorithms.recoding.generalized_cells import MOST_CELLS
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
-from kanon_db.metrics.workload import CountQuery
+from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.guarantees import joint_guarantee
 from kanon_db.publications.kind import (

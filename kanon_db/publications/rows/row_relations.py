@@ -14,9 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
-from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.algorithms.ground.sorting import taken
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import AnyIntArray, taken
 from kanon_db.catalog.entries import Publication
 from kanon_db.publications.guarantees import check_exposure, measure_exposure
 from kanon_db.publications.kind import Job

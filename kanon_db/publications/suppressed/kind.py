@@ -15,7 +15,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, classes_of
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.metrics.suppression import RowTypeDiversity
+from kanon_db.metrics.information_loss import RowTypeDiversity
 from kanon_db.publications.kind import (
     Job,
     MethodResult,

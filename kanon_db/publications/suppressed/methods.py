@@ -11,7 +11,7 @@ import numpy as np
 
 from kanon_db.algorithms import suppression
 from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.suppression import PatternSet, all_patterns, expand_rules, parse_patterns
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.sources import open_source

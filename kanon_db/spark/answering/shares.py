@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kanon_db.algorithms.recoding import Sets
-from kanon_db.algorithms.recoding.known_shares import MOST_CELLS, KnownRanges, KnownSets
+from kanon_db.algorithms.recoding.generalized_cells import (
+    MOST_CELLS,
+    RangeDistributions,
+    SetDistributions,
+)
 from kanon_db.query.layout import CellDescription
 from kanon_db.spark.answering.cells import ANYTHING, CellShares
 from kanon_db.spark.answering.places import coordinate, nearest
@@ -90,7 +94,7 @@ def _of_sets(
     total = [codes.setdefault(text, len(codes)) for key in keys for text in key]
     ends = np.cumsum([len(key) for key in keys], dtype=np.int64)
     cells = Sets(np.array(total, dtype=np.int32), ends)
-    found = KnownSets.of(cells, records, witnesses, is_tight=cell.is_tight)
+    found = SetDistributions.of(cells, records, witnesses, is_tight=cell.is_tight)
     if found is None:
         return None
     shares = np.split(found.shares, ends[:-1])
@@ -109,7 +113,7 @@ def _of_ranges(
     half = 0.5 if cell.is_discrete else 0.0
     low = np.array([coordinate(key[0], type_) for key in keys]) - half
     high = np.array([coordinate(key[1], type_) for key in keys]) + half
-    found = KnownRanges.of(
+    found = RangeDistributions.of(
         low, high, records, witnesses, is_tight=cell.is_tight, is_discrete=cell.is_discrete
     )
     if found is None:

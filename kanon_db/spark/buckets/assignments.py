@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kanon_db.algorithms.bucketization import two_size
-from kanon_db.algorithms.bucketization.assignment import partition_records, round_robin
+from kanon_db.algorithms.bucketization.bucket_assignment import partition_records, round_robin
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.assignment_methods import CellSearch
 from kanon_db.publications.buckets.bucket_relations import number_buckets
@@ -67,7 +67,7 @@ def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Meth
 
 def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
     """Draw records into buckets, inside cells of similar records."""
-    from kanon_db.algorithms.bucketization.cells import allot_cells  # a compiler
+    from kanon_db.algorithms.bucketization.cell_assignment import allot_cells  # a compiler
 
     if not job.snapshot.n_records:
         return random(job, data, values)

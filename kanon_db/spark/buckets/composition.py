@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.composition import Composition, decomposed
+from kanon_db.algorithms.bucketization.buckets import Composition, decomposed
 from kanon_db.publications.buckets.bucket_relations import composition_layout, is_composed
 from kanon_db.query.layout import SHARES, BucketTables
 from kanon_db.spark.buckets.dealing import n_parts

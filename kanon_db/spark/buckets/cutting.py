@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.cut_tree import CutTree
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.bucketization.cell_assignment import CutTree
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark.buckets.dealing import PART, SLICE, Slices
 from kanon_db.spark.buckets.histogram import QuasiIdentifiers
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from kanon_db.algorithms.bucketization.cell_cuts import Cell, Tightened
+    from kanon_db.algorithms.bucketization.cell_assignment import CutCell, Tightened
 
 CELL: Final = "cell"
 
@@ -41,7 +41,7 @@ class CutRecords:
         By which the cell of a record is found.
     """
 
-    cells: list[Cell]
+    cells: list[CutCell]
     frame: DataFrame
     names: list[str]
     tree: CutTree
@@ -91,15 +91,18 @@ def cut(
     n_values, tightened, max_bucket_size, pulse, least
         As there.
     """
-    from kanon_db.algorithms.bucketization.cell_cuts import Cutter, fewest_of_cell  # a compiler
+    from kanon_db.algorithms.bucketization.cell_assignment import (  # a compiler
+        CellCutter,
+        fewest_records_of_cell,
+    )
 
     quasi_identifiers = QuasiIdentifiers.of(job)
     coded = quasi_identifiers.coded(job, coded)
     found = quasi_identifiers.histogram(job, coded, n_values)
     job.voice.step("cutting the table into cells")
-    cutter = Cutter(
+    cutter = CellCutter(
         found.qi_codes, found.sa_codes, tightened, max_bucket_size, SecureRandom(),
-        fewest_of_cell(job.snapshot.n_records, least), pulse, found.weights,
+        fewest_records_of_cell(job.snapshot.n_records, least), pulse, found.weights,
     )  # fmt: skip
     cells = cutter.cells()
     return CutRecords(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.assignment import Allotment
+from kanon_db.algorithms.bucketization.bucket_assignment import Allotment
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.spark.buckets.values import CODE
 from kanon_db.spark.chance import RANK

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.catalog.entries import Publication
 from kanon_db.publications.buckets.bucket_relations import (
     composition_statement,

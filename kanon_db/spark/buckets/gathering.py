@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import BucketSetting
 from kanon_db.errors import InfeasibleError
 from kanon_db.publications.buckets.bucket_relations import number_buckets
 from kanon_db.randomness import SecureRandom

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.cut_tree import CutTree
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.bucketization.cell_assignment import CutTree
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, sort_keys
 from kanon_db.spark.buckets.combinations import (
     CHOICES,
     MOST_BITS,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kanon_db.algorithms.freeform import draw_assignments, segment_starts
-from kanon_db.algorithms.freeform.result import cells as cells_of_matches
-from kanon_db.algorithms.freeform.verification import verify_matching
-from kanon_db.algorithms.ground.pulse import UNLIMITED
+from kanon_db.algorithms.freeform.matches import cells as cells_of_matches
+from kanon_db.algorithms.freeform.matching_checks import verify_matching
+from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.publications.freeform import methods

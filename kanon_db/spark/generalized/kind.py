@@ -11,7 +11,7 @@ import numpy as np
 
 from kanon_db.algorithms.generalization import recommend
 from kanon_db.algorithms.recoding import Constraint
-from kanon_db.algorithms.recoding.constraints import ineligible
+from kanon_db.algorithms.recoding.changing_classes import ineligible
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.generalized.kind import (

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding import Constraint, Microdata, cells_of_classes
+from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute
-from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.kind import find_classes
 from kanon_db.publications.generalized.request import GeneralizedRequest

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.spark.labels import label
 from kanon_db.spark.rows.columns import QuasiIdentifier
 from kanon_db.spark.rows.values import number
@@ -103,7 +103,7 @@ def losses(column: QuasiIdentifier, cell: Column, extent: float) -> tuple[Column
 
     Notes
     -----
-    As :func:`kanon_db.metrics.generalization.class_ncp`, from the published cells alone.
+    As :func:`kanon_db.metrics.information_loss.class_ncp`, from the published cells alone.
     """
     from pyspark.sql import functions as f
 

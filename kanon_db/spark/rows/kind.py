@@ -9,8 +9,7 @@ from typing import cast
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.metrics.count_errors import exact_counts
-from kanon_db.metrics.workload import CountQuery
+from kanon_db.metrics.count_queries import CountQuery, exact_counts
 from kanon_db.publications import KINDS
 from kanon_db.publications.kind import ComparedCounts, Workload, compare_counts
 from kanon_db.publications.results import Attack, CountAccuracy

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RowLoss:
-    """As :class:`kanon_db.metrics.generalization.GeneralizationMetrics` has it.
+    """As :class:`kanon_db.metrics.information_loss.GeneralizationMetrics` has it.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.generalization import CutTree, Domains, best_cut, cut_at_gap
+from kanon_db.algorithms.generalization import CutDomains, PartTree, gap_cut, median_cut
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.recoding import Constraint
 from kanon_db.algorithms.recoding.microdata import Attribute
@@ -41,7 +41,7 @@ def cut_into_parts(
     constraint: Constraint | None,
     *,
     as_mondrian: bool,
-) -> CutTree:
+) -> PartTree:
     """Cut records until parts are small.
 
     Parameters
@@ -58,9 +58,9 @@ def cut_into_parts(
     as_mondrian : bool
         Whether parts are cut as Mondrian would cut them.
     """
-    find_cut = best_cut if as_mondrian else cut_at_gap
-    tree = CutTree(job.snapshot.n_records)
-    domains = Domains.of(attributes)
+    find_cut = median_cut if as_mondrian else gap_cut
+    tree = PartTree(job.snapshot.n_records)
+    domains = CutDomains.of(attributes)
     wanted, parents = [0] if tree.sizes[0] > RECORDS_OF_PART else [], {0: 0}
     columns = [code_of(place) for place in range(len(attributes))]
     sizes = [attribute.n_values for attribute in attributes]
@@ -96,7 +96,7 @@ def cut_into_parts(
     return tree
 
 
-def parted(records: DataFrame, tree: CutTree, n_attributes: int) -> tuple[DataFrame, int]:
+def parted(records: DataFrame, tree: PartTree, n_attributes: int) -> tuple[DataFrame, int]:
     """Send the records of each part to a partition of their own; return how many these are."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, StructType
@@ -159,7 +159,7 @@ class _Pieces:
         The number of codes of each column.
     """
 
-    tree: CutTree
+    tree: PartTree
     nodes: IntArray
     columns: list[str]
     sizes: IntArray

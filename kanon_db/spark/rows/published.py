@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.publications.rows.published_rows import RowCodes, classes_of_rows, single_values
 from kanon_db.spark.coded import (
     Numbered,

@@ -202,7 +202,7 @@ def _cost(rows: DataFrame, pattern: str, patterns: PatternSet) -> float:
 def _usefulness_loss(
     job: SparkJob, recoded: DataFrame, columns: Sequence[QuasiIdentifier]
 ) -> float:
-    """Measure as :func:`kanon_db.metrics.suppression.usefulness_loss`."""
+    """Measure as :func:`kanon_db.metrics.information_loss.usefulness_loss`."""
     from pyspark.sql import functions as f
 
     job.voice.step("measuring the loss")

@@ -72,7 +72,7 @@ class ChosenPatterns:
 
 
 def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> ChosenPatterns:
-    """Choose a pattern for each row type; see :func:`kanon_db.algorithms.suppression.greedy`.
+    """Choose a pattern for each row type; see :func:`greedy_suppression`.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from kanon_db.advice.publication_candidates import (
     shell_command,
     sql_call,
 )
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.interfaces.cli import main
 from kanon_db.publications.registry import KINDS
 

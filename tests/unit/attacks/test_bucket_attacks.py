@@ -11,25 +11,25 @@ import pytest
 
 from kanon_db.algorithms.attacks import (
     Beliefs,
+    BucketCandidates,
     BucketValues,
-    Candidates,
     SweepOrder,
-    Truth,
-    achieved,
+    TrueValues,
     candidates_of,
     learned_weights,
     name_rarest,
+    score_guesses,
     sweep_orders,
     unusual_records,
     weights_of_source,
 )
-from kanon_db.algorithms.attacks.minimality import ends_of_buckets
+from kanon_db.algorithms.attacks.minimality_attack import ends_of_buckets
+from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.random_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from tests.attacks.sparse import sparse_codes
 
 
@@ -45,7 +45,7 @@ def table(random: np.random.Generator, n: int = 300) -> tuple[CodeArray, AnyIntA
 
 
 def share_right(
-    candidates: Candidates, weights: FloatArray, values: AnyIntArray, n_values: int
+    candidates: BucketCandidates, weights: FloatArray, values: AnyIntArray, n_values: int
 ) -> float:
     """Name as many as have each value, everybody being alone with their quasi-identifiers."""
     alone = np.arange(values.size)
@@ -55,7 +55,7 @@ def share_right(
 
 def test_truth_is_the_share_of_those_who_look_alike(random: np.random.Generator) -> None:
     tuples, values = random.integers(0, 20, 200), random.integers(-1, 4, 200)
-    truth = Truth.of(tuples, values, 25, 4)
+    truth = TrueValues.of(tuples, values, 25, 4)
     for t in range(25):
         alike = values[tuples == t]
         for v in range(4):
@@ -68,18 +68,18 @@ def test_truth_is_the_share_of_those_who_look_alike(random: np.random.Generator)
 
 
 def test_achieved_leaves_out_what_is_not_bounded() -> None:
-    truth = Truth.of(np.array([0, 1, 2]), np.array([0, 1, 1]), 4, 2)
+    truth = TrueValues.of(np.array([0, 1, 2]), np.array([0, 1, 1]), 4, 2)
     guesses, tuples = np.array([0, 1, 1, -1, 1]), np.array([0, 1, 0, 2, 3])
-    found = achieved(truth, tuples, guesses, np.array([1.0, 0.25]))
+    found = score_guesses(truth, tuples, guesses, np.array([1.0, 0.25]))
     # Of persons 1 and 0, the one who has the value; nobody in the source has the tuple 3.
     assert (found.people, found.rate, found.base_rate, found.bound) == (2, 0.5, 0.5, 0.25)
-    nobody = achieved(truth, tuples, guesses, np.array([1.0, 1.0]))
+    nobody = score_guesses(truth, tuples, guesses, np.array([1.0, 1.0]))
     assert (nobody.people, nobody.rate, nobody.base_rate, nobody.bound) == (0, None, None, None)
-    unbounded = achieved(truth, tuples, guesses, None)
+    unbounded = score_guesses(truth, tuples, guesses, None)
     assert (unbounded.people, unbounded.bound) == (3, None)
-    several = achieved(truth, tuples, guesses, None, np.array([4, 1, 3, 9, 9]))
+    several = score_guesses(truth, tuples, guesses, None, np.array([4, 1, 3, 9, 9]))
     assert (several.people, several.rate) == (8, 5 / 8)
-    assert achieved(truth, tuples, guesses, None, np.zeros(5, dtype=int)).people == 0
+    assert score_guesses(truth, tuples, guesses, None, np.zeros(5, dtype=int)).people == 0
 
 
 def test_candidates_and_names(random: np.random.Generator) -> None:
@@ -184,7 +184,7 @@ def test_minimality_names_the_opening_record() -> None:
     codes = np.column_stack([np.arange(n) * 7 % 11, np.arange(n)]).astype(np.int32)
     buckets, values = np.arange(n) // 4, (np.arange(n) % 4 == 0).astype(np.int64)
     sat = BucketValues.of(buckets, values, 2)
-    truth = Truth.of(np.arange(n), values, n, 2)
+    truth = TrueValues.of(np.arange(n), values, n, 2)
     half = np.arange(100) % 2 == 0
     bounds = np.array([1.0, 0.25])
     given = (codes, buckets, sat, np.arange(n), truth, bounds)
@@ -212,7 +212,7 @@ def test_minimality_breaks_local_and_not_random(assignment: str) -> None:
         buckets = assign_randomly(values, counts, limits, setting, random)
     sat = BucketValues.of(buckets, values, 2)
     tuples = np.arange(values.size)
-    truth = Truth.of(tuples, values, values.size, 2)
+    truth = TrueValues.of(tuples, values, values.size, 2)
     half = random.random(sat.sizes.size) < 0.5
     bounds = np.array([1.0, 0.1])
     found = name_rarest(codes, buckets, sat, tuples, truth, bounds, sweep_orders(codes), half)
@@ -282,7 +282,7 @@ def test_learners_and_sweeps_beat(random: np.random.Generator) -> None:
     learned_weights(codes, candidates_of(buckets, sat), 5, pulse=pulse)
     assert len(beats) > 15
     before = len(beats)
-    truth = Truth.of(np.arange(300), values, 300, 5)
+    truth = TrueValues.of(np.arange(300), values, 300, 5)
     half = np.arange(50) < 25
     orders = sweep_orders(codes)
     name_rarest(codes, buckets, sat, np.arange(300), truth, np.full(5, 0.9), orders, half, pulse)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.attacks import Covering, PublishedRows, downcode, guess_people
-from kanon_db.algorithms.attacks.covering import masses_of_cells, spread_values
+from kanon_db.algorithms.attacks import PublishedRows, RowClasses, downcode, guess_people
+from kanon_db.algorithms.attacks.row_attacks import masses_of_cells, spread_values
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.algorithms.recoding import Attribute, Microdata, Ranges, Sets, cells_of_classes
 
@@ -43,9 +43,9 @@ def covers(cells: Ranges | Sets, number: int, code: int) -> bool:
     return bool(cells.tells_nothing[number] or cells.low[number] <= code <= cells.high[number])
 
 
-def covering_of(cells: list[Ranges | Sets], n_classes: int, n_codes: list[int]) -> Covering:
+def covering_of(cells: list[Ranges | Sets], n_classes: int, n_codes: list[int]) -> RowClasses:
     numbers = np.repeat(np.arange(n_classes)[:, np.newaxis], len(cells), axis=1)
-    return Covering(cells, numbers, n_codes)
+    return RowClasses(cells, numbers, n_codes)
 
 
 def test_covering(random: np.random.Generator) -> None:

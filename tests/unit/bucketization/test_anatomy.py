@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.algorithms.bucketization.anatomy import anatomy
+from kanon_db.algorithms.bucketization.two_size import anatomy
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 

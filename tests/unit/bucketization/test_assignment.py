@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization import assignment
-from kanon_db.algorithms.bucketization.assignment import (
+from kanon_db.algorithms.bucketization import bucket_assignment
+from kanon_db.algorithms.bucketization.bucket_assignment import (
     is_valid,
     partition_records,
     round_robin,
 )
-from kanon_db.algorithms.bucketization.setting import MAX_RECORDS, BucketSetting
+from kanon_db.algorithms.bucketization.buckets import MAX_RECORDS, BucketSetting
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
@@ -143,7 +143,7 @@ class TestRoundRobin:
         ]
 
     def test_runs_are_the_buckets_of_all_ranks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(assignment, "_RUN", 5)
+        monkeypatch.setattr(bucket_assignment, "_RUN", 5)
         setting = BucketSetting.of([2, 3], [8, 8])
         allotment = round_robin([[9, 6], [0, 13], [7, 5]], setting)
         values = np.repeat([0, 1, 2], [15, 13, 12])

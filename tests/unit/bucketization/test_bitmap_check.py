@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization.bitmap_check import Balance
+from kanon_db.algorithms.bucketization.buckets import BitmapBalance
 
 N_BUCKETS = 5
 BUCKETS = st.lists(st.integers(0, N_BUCKETS - 1), max_size=12)
@@ -23,7 +23,7 @@ def test_as_counted_one_by_one(
 ) -> None:
     """Of one value after the other, so that none leaves anything behind."""
     of_bit = [*of_bit[: len(of_bit) // 8 * 8]]
-    balance = Balance(np.array(of_bit, dtype=np.int32), N_BUCKETS)
+    balance = BitmapBalance(np.array(of_bit, dtype=np.int32), N_BUCKETS)
     for content, buckets, are_counted in cases:
         bits = np.frombuffer(content, dtype=np.uint8)[: len(of_bit) // 8]
         number = int.from_bytes(bits.tobytes(), "little")

@@ -9,9 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization.contents import Contents
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.slots import bit_positions
+from kanon_db.algorithms.bucketization.buckets import BucketContents, BucketSetting, bit_positions
 
 
 @given(
@@ -25,7 +23,7 @@ def test_as_the_records_have_them(pairs: dict[int, int], n_values: int, random: 
     numbers = np.repeat(np.arange(1, len(sizes) + 1, dtype=np.int32), sizes)
     random.shuffle(numbers)
     codes = np.array([random.randrange(n_values) for _ in numbers], dtype=np.int32)
-    found = Contents.of(codes, numbers, setting)
+    found = BucketContents.of(codes, numbers, setting)
     records = sorted(zip(numbers.tolist(), codes.tolist(), strict=True))
     assert found.codes.tolist() == [code for _, code in records]
     assert found.sizes.tolist() == sizes

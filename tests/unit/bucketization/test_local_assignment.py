@@ -7,15 +7,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization.local_assignment import LocalAssignment, assign_locally
+from kanon_db.algorithms.bucketization.local_assignment import (
+    UNPLACED,
+    LocalAssignment,
+    assign_locally,
+    place_unplaced,
+    sweep,
+)
 from kanon_db.algorithms.bucketization.marginal_refinement import refine
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.sorted_sweep import UNPLACED, place_left_over, sweep
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.sort_keys import sort_keys
+from kanon_db.algorithms.ground.arrays import sort_keys
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
-from kanon_db.metrics.count_errors import count_errors
-from kanon_db.metrics.workload import random_queries
+from kanon_db.metrics.count_queries import count_errors, random_queries
 from kanon_db.randomness import SecureRandom
 
 module = importlib.import_module("kanon_db.algorithms.bucketization.local_assignment")
@@ -108,7 +112,8 @@ class TestSweep:
         whole = sweep(order, values, limits)
         for length in (1, 7, 199):
             monkeypatch.setattr(
-                "kanon_db.algorithms.bucketization.sorted_sweep._RECORDS_PER_BLOCK", length
+                "kanon_db.algorithms.bucketization.local_assignment._RECORDS_PER_SWEPT_BLOCK",
+                length,
             )
             assert sweep(order, values, limits).tolist() == whole.tolist()
 
@@ -119,24 +124,24 @@ class TestPlaceLeftOver:
         limits = limits_of(FPrimePrivacy((THIRD, ANY)), 4)
         buckets = np.array([0, 1, 1, 1, 2, 2, UNPLACED])
         values = codes(1, 0, 1, 1, 1, 1, 0)
-        place_left_over(buckets, np.array([0, 1, 2, 3, 6, 4, 5]), values, limits)
+        place_unplaced(buckets, np.array([0, 1, 2, 3, 6, 4, 5]), values, limits)
         assert buckets.tolist() == [0, 1, 1, 1, 2, 2, 2]
 
     def test_full_buckets_stay_as_they_are(self) -> None:
         limits = limits_of(FPrimePrivacy((HALF, ANY)), 2)
         buckets = np.array([0, 0, 1, 1, UNPLACED])
-        place_left_over(buckets, np.arange(5), codes(0, 1, 1, 1, 0), limits)
+        place_unplaced(buckets, np.arange(5), codes(0, 1, 1, 1, 0), limits)
         assert buckets.tolist() == [0, 0, 1, 1, UNPLACED]
 
     def test_several_records_spread(self) -> None:
         limits = limits_of(FPrimePrivacy((THIRD, ANY)), 4)
         buckets = np.array([0, 0, 1, 1, 2, 2, UNPLACED, UNPLACED, UNPLACED, UNPLACED])
-        place_left_over(buckets, np.arange(10), codes(1, 1, 1, 1, 1, 1, 0, 0, 0, 0), limits)
+        place_unplaced(buckets, np.arange(10), codes(1, 1, 1, 1, 1, 1, 0, 0, 0, 0), limits)
         assert sorted(buckets.tolist()) == [UNPLACED, 0, 0, 0, 1, 1, 1, 2, 2, 2]
 
     def test_without_any_bucket(self) -> None:
         buckets = np.full(2, UNPLACED)
-        place_left_over(buckets, np.arange(2), codes(0, 0), np.zeros((1, 3), np.int16))
+        place_unplaced(buckets, np.arange(2), codes(0, 0), np.zeros((1, 3), np.int16))
         assert buckets.tolist() == [UNPLACED] * 2
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 
 
 def test_loss_adds_up_every_single_bucket() -> None:

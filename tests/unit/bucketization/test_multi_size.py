@@ -7,7 +7,7 @@ import pytest
 
 from kanon_db.algorithms.bucketization.multi_size import multi_size
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 

@@ -7,14 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization.assignment import is_valid
-from kanon_db.algorithms.bucketization.multi_size import multi_size
-from kanon_db.algorithms.bucketization.optimal import MAX_RECORDS, optimal
+from kanon_db.algorithms.bucketization.bucket_assignment import is_valid
+from kanon_db.algorithms.bucketization.multi_size import MAX_RECORDS, multi_size, optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
-module = importlib.import_module("kanon_db.algorithms.bucketization.optimal")
+module = importlib.import_module("kanon_db.algorithms.bucketization.multi_size")
 
 HARD = tuple(Fraction(i, 40) for i in (3, 4, 5, 6, 7, 9, 12, 16))
 HARD_COUNTS = [40, 53, 99, 101, 135, 202, 233, 477]

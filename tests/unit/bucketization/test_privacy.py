@@ -6,8 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.specification import PrivacySpecification, check_eligible
+from kanon_db.algorithms.bucketization.privacy import (
+    FPrimePrivacy,
+    PrivacySpecification,
+    check_eligible,
+)
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 

@@ -3,7 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization.setting import MAX_RECORDS, BucketSetting, record_counts
+from kanon_db.algorithms.bucketization.buckets import (
+    MAX_RECORDS,
+    BucketSetting,
+    record_counts,
+)
 from kanon_db.errors import InvalidParameterError
 
 

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization.setting import BucketSetting
-from kanon_db.algorithms.bucketization.slots import bit_positions, pack_bits
+from kanon_db.algorithms.bucketization.buckets import BucketSetting, bit_positions, pack_bits
 
 
 @given(

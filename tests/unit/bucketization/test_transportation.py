@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization.transportation import in_shares, transport
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.bucketization.bucket_assignment import in_shares, transport
+from kanon_db.algorithms.ground.computation import Pulse
 
 
 def test_in_shares() -> None:

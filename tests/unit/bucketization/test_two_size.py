@@ -6,15 +6,15 @@ from math import gcd
 import numpy as np
 import pytest
 
+from kanon_db.algorithms.bucketization.buckets import MAX_RECORDS
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.setting import MAX_RECORDS
-from kanon_db.algorithms.bucketization.size_pairs import (
+from kanon_db.algorithms.bucketization.two_size import (
     binding_values,
     fill_capacity,
     gcd_and_inverse,
+    two_size,
 )
-from kanon_db.algorithms.bucketization.two_size import two_size
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 
 

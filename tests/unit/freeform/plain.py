@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from kanon_db.algorithms.freeform.partitions import Method, partitioned
-from kanon_db.algorithms.freeform.result import cells
-from kanon_db.algorithms.freeform.verification import verify_matching
+from kanon_db.algorithms.freeform.matches import Method, cells, partitioned
+from kanon_db.algorithms.freeform.matching_checks import verify_matching
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Microdata
 from tests.unit.generalization.exhaustive import loss_of_class
 

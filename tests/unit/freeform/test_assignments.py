@@ -5,12 +5,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform.assignments import (
+from kanon_db.algorithms.freeform.matches import (
+    FreeformMatches,
+    MatchedPart,
     as_assignments,
     draw_assignments,
     named_after_originals,
+    numbered_cells,
 )
-from kanon_db.algorithms.freeform.result import Freeform, Part, numbered_cells
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
@@ -19,7 +21,7 @@ from kanon_db.randomness import SecureRandom
 MATCHES = np.array(
     [[0, 4, 6], [1, 0, 3], [2, 3, 1], [3, 5, 0], [4, 6, 2], [5, 1, 4], [6, 2, 5]], dtype=np.int32
 )
-GRAPH = Freeform.whole(MATCHES)
+GRAPH = FreeformMatches.whole(MATCHES)
 CRITICAL_2 = 13.82  # chi-square with 2 degrees of freedom, exceeded once in 1,000
 
 
@@ -69,10 +71,10 @@ def test_the_random_source_is_asked_for_each_choice() -> None:
 
 
 def test_long_walks_ask_for_more_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanon_db.algorithms.freeform.assignments._NUMBERS_PER_CALL", 3)
+    monkeypatch.setattr("kanon_db.algorithms.freeform.matches._NUMBERS_PER_CALL", 3)
     n = 50
     matches = np.column_stack([(np.arange(n) + r) % n for r in range(4)]).astype(np.int32)
-    drawn = draw_assignments(Freeform.whole(matches), np.random.default_rng(3))
+    drawn = draw_assignments(FreeformMatches.whole(matches), np.random.default_rng(3))
     for assignment in drawn.cell_of_original:
         assert np.array_equal(np.sort(assignment), np.arange(n))
 
@@ -89,15 +91,17 @@ def test_long_walks_ask_for_more_numbers(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_irregular_graphs_are_refused(matches: list[list[int]]) -> None:
     with pytest.raises(InvalidParameterError, match="matches"):
         draw_assignments(
-            Freeform.whole(np.array(matches, dtype=np.int32)), np.random.default_rng(1)
+            FreeformMatches.whole(np.array(matches, dtype=np.int32)), np.random.default_rng(1)
         )
 
 
 def test_one_match_and_no_records() -> None:
     random = np.random.default_rng(1)
-    alone = draw_assignments(Freeform.whole(np.arange(3, dtype=np.int32)[:, np.newaxis]), random)
+    alone = draw_assignments(
+        FreeformMatches.whole(np.arange(3, dtype=np.int32)[:, np.newaxis]), random
+    )
     assert alone.cell_of_original.tolist() == [[0, 1, 2]]
-    empty = Freeform.whole(np.empty((0, 2), dtype=np.int32))
+    empty = FreeformMatches.whole(np.empty((0, 2), dtype=np.int32))
     table = Microdata(np.empty((0, 2), dtype=np.int32), (Attribute(1), Attribute(1)))
     assert [cells.n_cells for cells in numbered_cells(table, empty)] == [0, 0]
     assert draw_assignments(empty, random).cells.size == 0
@@ -121,7 +125,7 @@ def test_parts_of_a_graph_are_split_by_themselves() -> None:
     n, k = 20_000, 4
     records = np.random.default_rng(4).permutation(n).reshape(-1, k)
     among = np.repeat(np.arange(k, dtype=np.uint8)[np.newaxis], k, axis=0)
-    found = Freeform([Part(some, among) for some in records])
+    found = FreeformMatches([MatchedPart(some, among) for some in records])
     drawn = draw_assignments(found, SecureRandom(), workers=2)
     for cell_of_original in drawn.cell_of_original:
         assert (np.sort(cell_of_original) == np.arange(n)).all()

@@ -9,20 +9,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform.greedy import greedy
-from kanon_db.algorithms.freeform.hungarian import hungarian
-from kanon_db.algorithms.freeform.losses import cell_units, units_lost
-from kanon_db.algorithms.freeform.min_cost_flow import MAX_MATCHES, min_cost_flow
-from kanon_db.algorithms.freeform.optimal import MAX_COLUMNS, optimal
-from kanon_db.algorithms.freeform.partitions import Method, lexicographic_order, partitioned
-from kanon_db.algorithms.freeform.ring import ring
-from kanon_db.algorithms.freeform.sort_greedy import sort_greedy
-from kanon_db.algorithms.freeform.symmetric import symmetric
-from kanon_db.algorithms.generalization.greedy_search import greedy_search
+from kanon_db.algorithms.freeform._generalization_graph import cell_units, units_lost
+from kanon_db.algorithms.freeform.improvement import ring
+from kanon_db.algorithms.freeform.matches import Method, lexicographic_order, partitioned
+from kanon_db.algorithms.freeform.matching_heuristics import (
+    greedy,
+    hungarian,
+    reciprocal,
+    sort_greedy,
+)
+from kanon_db.algorithms.freeform.optimal_graph import (
+    MAX_COLUMNS,
+    MAX_MATCHES,
+    min_cost_flow,
+    optimal,
+)
+from kanon_db.algorithms.generalization.greedy_classes import greedy_search
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.freeform.plain import assert_valid, graph_loss, run
 from tests.unit.generalization.exhaustive import random_microdata
@@ -55,7 +61,7 @@ def test_sort_greedy_takes_the_lightest_edges_first(
     def stop(*given: object) -> None:
         raise DeadEndError
 
-    module = importlib.import_module("kanon_db.algorithms.freeform.sort_greedy")
+    module = importlib.import_module("kanon_db.algorithms.freeform.matching_heuristics")
     monkeypatch.setattr(module, "resolve_dead_end", stop)
     n_checked = 0
     for seed in range(12):
@@ -251,10 +257,10 @@ def test_symmetric_graphs_exist_in_each_partition() -> None:
     for n in (60, 62, 74):
         table = random_microdata(random, n, "nc", 4)
         for size in (7, 9, 10, 15):
-            assert_valid(table, partitioned(table, 4, symmetric, size).matches, 4)
+            assert_valid(table, partitioned(table, 4, reciprocal, size).matches, 4)
     odd = random_microdata(random, 61, "nc", 4)
     with pytest.raises(InfeasibleError, match="no reciprocal graph"):
-        partitioned(odd, 4, symmetric, 10)
+        partitioned(odd, 4, reciprocal, 10)
 
 
 def test_limits_of_the_optimum() -> None:

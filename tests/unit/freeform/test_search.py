@@ -7,25 +7,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.freeform.arrangement import BLOCK
-from kanon_db.algorithms.freeform.box_tree import (
+from kanon_db.algorithms.freeform._generalization_graph import (
+    BLOCK,
+    FAR,
+    NONE,
+    GrowingGraph,
+    build,
+    cell_units,
     extend,
+    find_cheapest,
+    matches_of_records,
     open_round,
     raise_price,
     refresh,
+    search_for,
     take,
+    weigh_block,
+    weight,
 )
-from kanon_db.algorithms.freeform.boxes import weigh_block, weight
-from kanon_db.algorithms.freeform.descent import find_cheapest, search_for
-from kanon_db.algorithms.freeform.graph import FAR, NONE, Graph, build, matches_of_records
-from kanon_db.algorithms.freeform.losses import cell_units
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.recoding.ncp import Ncp
+from kanon_db.algorithms.recoding.loss import Ncp
 from tests.profiles import examples
 from tests.unit.generalization.exhaustive import random_microdata
 
 
-def graph_after(seed: int, n: int, kinds: str, n_values: int, n_rounds: int) -> tuple[Graph, Ncp]:
+def graph_after(
+    seed: int, n: int, kinds: str, n_values: int, n_rounds: int
+) -> tuple[GrowingGraph, Ncp]:
     """A graph after some rounds, in which each cell takes an original a few places further."""
     ncp = Ncp.of(random_microdata(np.random.default_rng(seed), n, kinds, n_values))
     graph = build(ncp, n_rounds)
@@ -36,7 +44,7 @@ def graph_after(seed: int, n: int, kinds: str, n_values: int, n_rounds: int) -> 
     return graph, ncp
 
 
-def all_weights(graph: Graph, ncp: Ncp) -> IntArray:
+def all_weights(graph: GrowingGraph, ncp: Ncp) -> IntArray:
     """Weight of each edge by the losses of the cells; rows are originals, in positions."""
     matches = matches_of_records(graph)[graph.record]
     before = cell_units(ncp, matches)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform.result import cells
-from kanon_db.algorithms.freeform.verification import least_coverage, verify_matching
-from kanon_db.algorithms.recoding.cells import Ranges, Sets
+from kanon_db.algorithms.freeform.matches import cells
+from kanon_db.algorithms.freeform.matching_checks import least_coverage, verify_matching
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 AGE = Attribute(5, np.array([20.0, 30, 40, 50, np.nan]), lower=20, upper=50)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.recoding.cells import cells_of_classes
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.generalized_cells import cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 

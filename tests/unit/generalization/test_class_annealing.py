@@ -3,15 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.initial import classes_of_k
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding import class_annealing
-from kanon_db.algorithms.recoding.class_annealing import annealed_classes
-from kanon_db.algorithms.recoding.constraints import Constraint
-from kanon_db.algorithms.recoding.cooling import PROPOSALS_PER_SECOND, Schedule
-from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.algorithms.recoding.order import sort_order
-from kanon_db.algorithms.recoding.typed_records import TypedRecords
+from kanon_db.algorithms.generalization.greedy_classes import classes_of_k
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding import annealing
+from kanon_db.algorithms.recoding.annealing import (
+    PROPOSALS_PER_SECOND,
+    Schedule,
+    TypedRecords,
+    annealed_classes,
+)
+from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.algorithms.recoding.loss import Ncp
+from kanon_db.algorithms.recoding.microdata import sort_order
 from tests.unit.generalization.exhaustive import random_microdata
 
 
@@ -91,8 +94,8 @@ def test_annealed_classes_keep_k_records_and_lose_less() -> None:
 def test_threads_keep_what_one_keeps(
     workers: int, is_constrained: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_annealing, "_RECORDS_PER_THREAD", 50)
-    monkeypatch.setattr(class_annealing, "_PROPOSALS_PER_PART", 50)
+    monkeypatch.setattr(annealing, "_RECORDS_PER_THREAD", 50)
+    monkeypatch.setattr(annealing, "_PROPOSALS_PER_PART", 50)
     for seed in range(3):
         ncp, typed = in_order(seed, 2_000)
         before = classes_of_k(2_000, 4)
@@ -111,8 +114,8 @@ def test_threads_keep_what_one_keeps(
 
 def test_parts_share_out_all_classes_and_records() -> None:
     _, typed = in_order(1, 1_000)
-    of = class_annealing.ClassSummaries.of(typed.records, classes_of_k(1_000, 4), room=4)
-    parts = class_annealing._parts(of, 3, np.random.default_rng(2))
+    of = annealing.ClassSummaries.of(typed.records, classes_of_k(1_000, 4), room=4)
+    parts = annealing._parts(of, 3, np.random.default_rng(2))
     records = np.concatenate([part.records for part in parts])
     assert np.array_equal(np.sort(records), np.arange(1_000))
     for part in parts:

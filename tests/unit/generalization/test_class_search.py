@@ -5,20 +5,20 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.exact import class_search
-from kanon_db.algorithms.generalization.exact.candidate_classes import (
+from kanon_db.algorithms.generalization import _class_search
+from kanon_db.algorithms.generalization._class_search import (
     NO_LIMIT,
     CandidateClasses,
+    ClassSearch,
+    DistinctRecords,
     PairCuts,
+    loss_of_pair,
 )
-from kanon_db.algorithms.generalization.exact.class_search import ClassSearch
-from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords, loss_of_pair
-from kanon_db.algorithms.generalization.exact.set_partition import nearest_neighbor_duals
+from kanon_db.algorithms.generalization.set_partition import nearest_neighbor_duals
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.exact_loss import ExactLoss
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.order import sort_order
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.loss import ExactLoss
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, sort_order
 from tests.unit.generalization.exhaustive import loss_of_class, random_microdata
 
 
@@ -96,7 +96,7 @@ def test_giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not by_quota.is_complete
     too_many = search(pulse=UNLIMITED)
     assert too_many.all() is None
-    monkeypatch.setattr(class_search, "_LOSSES_PER_BEAT", 100)
+    monkeypatch.setattr(_class_search, "_LOSSES_PER_BEAT", 100)
     over = search(pulse=Pulse(0))
     over.best(10)
     assert not over.is_complete

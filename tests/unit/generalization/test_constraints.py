@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.generalization.enforce import enforce
-from kanon_db.algorithms.generalization.refine import refine
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.recoding.constraints import Constraint
+from kanon_db.algorithms.generalization.postprocessing import enforce, refine
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.changing_classes import Constraint, PackedRecords
+from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.algorithms.recoding.packed_records import PackedRecords
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
 VALUES = np.array([0, 0, 1, 1, 2, 2])
@@ -162,7 +160,7 @@ def test_entities_are_counted_for_all_or_not_at_all(given: dict[str, object]) ->
 
 def test_uniting_beats_between_unions(monkeypatch: pytest.MonkeyPatch) -> None:
     """One call united classes until the constraint held: with rare values, for seconds."""
-    enforcing = importlib.import_module("kanon_db.algorithms.generalization.enforce")
+    enforcing = importlib.import_module("kanon_db.algorithms.generalization.postprocessing")
     monkeypatch.setattr(enforcing, "_COUNTS_PER_CALL", 1)
     n = 400
     microdata = Microdata(np.arange(n)[:, np.newaxis], (Attribute(n, np.arange(n), 0, n - 1),))
@@ -176,7 +174,7 @@ def test_uniting_beats_between_unions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("n", [3, 64, 65, 200])
 def test_large_sets_lose_what_their_values_do(n: int) -> None:
-    enforcing = importlib.import_module("kanon_db.algorithms.generalization.enforce")
+    enforcing = importlib.import_module("kanon_db.algorithms.generalization.postprocessing")
     codes = np.random.default_rng(n).integers(0, 90, (n, 3))
     microdata = Microdata(codes, (Attribute(90), Attribute(90), Attribute(90)))
     ncp = Ncp.of(microdata)

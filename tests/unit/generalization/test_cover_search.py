@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.exact import cover_search
-from kanon_db.algorithms.generalization.exact.candidate_classes import NO_LIMIT, CandidateClasses
-from kanon_db.algorithms.generalization.exact.cover_search import CoverSearch
+from kanon_db.algorithms.generalization import set_partition
+from kanon_db.algorithms.generalization._class_search import NO_LIMIT, CandidateClasses
+from kanon_db.algorithms.generalization.set_partition import CoverSearch
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
 
 def random_classes(random: np.random.Generator, n_types: int, n_classes: int) -> CandidateClasses:
@@ -88,7 +88,7 @@ def test_the_reduced_costs_may_be_less_than_the_loss() -> None:
 def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)
     classes = random_classes(random, 30, 400)
-    monkeypatch.setattr(cover_search, "_VISITS_PER_BEAT", 1000)
+    monkeypatch.setattr(set_partition, "_VISITS_PER_BEAT", 1000)
     beats = 0
 
     class ThreeBeats(Pulse):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.recoding import Ranges, Sets, cells, distinct_cells
+from kanon_db.algorithms.recoding import Ranges, Sets, distinct_cells, generalized_cells
 
 
 def listed(found: Ranges | Sets) -> list[object]:
@@ -51,7 +51,9 @@ def test_no_cells() -> None:
 
 def test_sets_with_the_same_sum_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """By luck, sums of different sets may be equal; then all cells stay."""
-    monkeypatch.setattr(cells, "scattered", lambda codes: np.zeros(codes.size, dtype=np.uint64))
+    monkeypatch.setattr(
+        generalized_cells, "scattered", lambda codes: np.zeros(codes.size, dtype=np.uint64)
+    )
     given = random_sets(0)
     found, numbers = distinct_cells(given)
     shown = listed(found)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.recoding.exact_loss import ExactLoss, simplest_fraction
+from kanon_db.algorithms.recoding.loss import ExactLoss, simplest_fraction
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from tests.unit.generalization.exhaustive import random_microdata, total_loss
 

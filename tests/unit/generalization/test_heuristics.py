@@ -10,17 +10,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.enforce import enforce
-from kanon_db.algorithms.generalization.greedy_search import greedy_search
-from kanon_db.algorithms.generalization.k_member import k_member
-from kanon_db.algorithms.generalization.mondrian import Cut, mondrian
-from kanon_db.algorithms.generalization.refine import refine
-from kanon_db.algorithms.generalization.suppress import suppress
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.recoding.constraints import Constraint
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
-from kanon_db.algorithms.recoding.order import sort_order
+from kanon_db.algorithms.generalization.greedy_classes import greedy_search, k_member
+from kanon_db.algorithms.generalization.mondrian import MedianCut, mondrian
+from kanon_db.algorithms.generalization.postprocessing import enforce, refine, suppress
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.algorithms.recoding.loss import Ncp
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, sort_order
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 Method = Callable[..., np.ndarray]
@@ -286,7 +282,7 @@ def test_suppress_and_enforce_can_be_stopped() -> None:
 @pytest.mark.parametrize("cut", ["strict", "relaxed"])
 @pytest.mark.parametrize("workers", [2, 3, 100])
 def test_mondrian_in_threads_finds_the_same(
-    cut: Cut, workers: int, monkeypatch: pytest.MonkeyPatch
+    cut: MedianCut, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mondrian_module, "_FEWEST_IN_THREADS", 1)
     for seed in range(5):

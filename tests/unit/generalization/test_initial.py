@@ -3,9 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.initial import initial
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.order import attribute_order, sort_order
+from kanon_db.algorithms.generalization.greedy_classes import initial
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, attribute_order, sort_order
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.generalization.exhaustive import numeric_microdata
 

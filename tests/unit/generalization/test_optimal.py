@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms import programs
-from kanon_db.algorithms.generalization.optimal import optimal
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.generalization.optimal_classes import optimal
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.generalization.exhaustive import (
@@ -19,7 +19,7 @@ from tests.unit.generalization.exhaustive import (
 )
 
 # The package's attribute of this name is the function.
-set_partition = importlib.import_module("kanon_db.algorithms.generalization.exact.set_partition")
+set_partition = importlib.import_module("kanon_db.algorithms.generalization.set_partition")
 
 
 class StoppedError(RuntimeError):

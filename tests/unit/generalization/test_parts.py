@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization import CutTree, Domains, best_cut, cut_at_gap, mondrian
+from kanon_db.algorithms.generalization import (
+    CutDomains,
+    PartTree,
+    gap_cut,
+    median_cut,
+    mondrian,
+)
+from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.algorithms.recoding.ncp import Ncp
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -26,7 +32,7 @@ def test_cuts_are_those_of_mondrian(seed: int) -> None:
         random.integers(0, 20, n), np.minimum(random.geometric(0.4, n) - 1, 6),
         random.integers(0, 3, n),
     ])  # fmt: skip
-    domains, tree, left = Domains.of(attributes), CutTree(n), [0]
+    domains, tree, left = CutDomains.of(attributes), PartTree(n), [0]
     while left:
         node = left.pop()
         inside = codes[tree.nodes_of(codes) == node]
@@ -35,7 +41,7 @@ def test_cuts_are_those_of_mondrian(seed: int) -> None:
             np.bincount(inside[:, j], minlength=attribute.n_values)
             for j, attribute in enumerate(attributes)
         ]
-        cut = best_cut(domains, counts, k)
+        cut = median_cut(domains, counts, k)
         if cut is not None:
             left += tree.cut(node, cut)
     place = {node: number for number, node in enumerate(tree.leaves)}
@@ -44,9 +50,9 @@ def test_cuts_are_those_of_mondrian(seed: int) -> None:
 
 
 def test_a_cut_that_is_undone() -> None:
-    tree = CutTree(4)
+    tree = PartTree(4)
     codes = np.array([[0], [1], [2], [3]])
-    cut = best_cut(Domains.of([Attribute(4)]), [np.ones(4, dtype=np.int64)], 2)
+    cut = median_cut(CutDomains.of([Attribute(4)]), [np.ones(4, dtype=np.int64)], 2)
     assert cut is not None
     tree.cut(0, cut)
     assert len(tree.leaves) == 2
@@ -66,7 +72,7 @@ def test_gaps_are_the_widest(seed: int) -> None:
         Attribute(int(random.integers(2, 9))),
     )
     codes = np.column_stack([random.integers(0, one.n_values, n) for one in attributes])
-    domains = Domains.of(attributes)
+    domains = CutDomains.of(attributes)
 
     def crossing(j: int, last: int) -> float:
         """What a class loses that has the values on either side."""
@@ -83,7 +89,7 @@ def test_gaps_are_the_widest(seed: int) -> None:
         if least <= np.count_nonzero(codes[:, j] <= last) <= n - least
     }
     counts = [np.bincount(codes[:, j], minlength=one.n_values) for j, one in enumerate(attributes)]
-    cut = cut_at_gap(domains, counts, 3)
+    cut = gap_cut(domains, counts, 3)
     assert cut is not None
     assert allowed[cut.attribute, cut.last] == pytest.approx(max(allowed.values()))
     assert cut.n_lower == np.count_nonzero(codes[:, cut.attribute] <= cut.last)
@@ -92,8 +98,8 @@ def test_gaps_are_the_widest(seed: int) -> None:
 def test_without_a_gap_it_is_the_median() -> None:
     """Where no cut leaves an eighth of the records, or k of them, on both sides."""
     age = Attribute(3, numbers=np.array([20.0, 30, 90]), lower=20, upper=90)
-    domains = Domains.of([age])
+    domains = CutDomains.of([age])
     counts = [np.array([2, 97, 1])]
-    assert cut_at_gap(domains, counts, 2) == best_cut(domains, counts, 2)
-    assert cut_at_gap(domains, counts, 3) is None
-    assert cut_at_gap(domains, [np.array([0, 5, 0])], 1) is None
+    assert gap_cut(domains, counts, 2) == median_cut(domains, counts, 2)
+    assert gap_cut(domains, counts, 3) is None
+    assert gap_cut(domains, [np.array([0, 5, 0])], 1) is None

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanon_db.algorithms.generalization.exact.candidate_classes import CandidateClasses
-from kanon_db.algorithms.generalization.exact.distinct_records import DistinctRecords
-from kanon_db.algorithms.generalization.exact.restricted_master import RestrictedMaster
-from kanon_db.algorithms.ground.pulse import UNLIMITED
+from kanon_db.algorithms.generalization._class_search import CandidateClasses, DistinctRecords
+from kanon_db.algorithms.generalization.set_partition import RestrictedMaster
+from kanon_db.algorithms.ground.computation import UNLIMITED
 
 
 def types_of(copies: list[int], whole: int) -> DistinctRecords:

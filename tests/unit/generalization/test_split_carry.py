@@ -3,10 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.generalization.initial import initial
-from kanon_db.algorithms.generalization.optimal import optimal
-from kanon_db.algorithms.generalization.split_carry import split_carry
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.generalization.greedy_classes import initial
+from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from tests.unit.generalization.exhaustive import assert_valid, random_microdata, total_loss

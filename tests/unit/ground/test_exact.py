@@ -5,7 +5,7 @@ from math import inf, nan
 
 import pytest
 
-from kanon_db.algorithms.ground.exact import exact_number, exact_text, rounded_up
+from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, rounded_up
 from kanon_db.errors import InvalidParameterError
 
 

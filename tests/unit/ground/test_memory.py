@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground.memory import give_back, giving_back
+from kanon_db.algorithms.ground.arrays import give_back, giving_back
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="it asks Linux how large a process is"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from kanon_db.algorithms.ground.proof import Proof
+from kanon_db.algorithms.ground.computation import Proof
 
 
 def test_units() -> None:

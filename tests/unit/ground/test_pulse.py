@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from kanon_db.algorithms.ground import pulse as module
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
+from kanon_db.algorithms.ground import computation as module
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
 
 @pytest.fixture

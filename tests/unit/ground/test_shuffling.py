@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.ground import shuffling
-from kanon_db.algorithms.ground.shuffling import shuffled
+from kanon_db.algorithms.ground import arrays
+from kanon_db.algorithms.ground.arrays import shuffled
 from kanon_db.heartbeat import beating
 
 
 @pytest.fixture(params=["at once", "in groups"])
 def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "in groups":
-        monkeypatch.setattr(shuffling, "MOST_AT_ONCE", 2)
-        monkeypatch.setattr(shuffling, "_BITS_OF_GROUPS", 1)
+        monkeypatch.setattr(arrays, "MOST_AT_ONCE", 2)
+        monkeypatch.setattr(arrays, "_BITS_OF_GROUPS", 1)
 
 
 @pytest.mark.usefixtures("_how")
@@ -40,7 +40,7 @@ def test_each_place_comes_once(n: int, seed: int) -> None:
     assert found.dtype == np.int32
     assert sorted(found.tolist()) == list(range(n))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shuffling, "MOST_AT_ONCE", 100)
+        patch.setattr(arrays, "MOST_AT_ONCE", 100)
         assert sorted(shuffled(n, random.bytes).tolist()) == list(range(n))
 
 
@@ -52,7 +52,7 @@ def test_numbers_that_would_come_too_often_are_refused() -> None:
 
 
 def test_long_orders_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffling, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr(arrays, "MOST_AT_ONCE", 10)
     n_beats = 0
 
     def stop() -> None:

@@ -6,15 +6,15 @@ import numpy as np
 import pulp  # type: ignore[import-untyped]
 import pytest
 
-from kanon_db.algorithms.ground.pulse import UNLIMITED, Pulse
-from kanon_db.algorithms.ground.solver import Answer, Model, solve, solve_problem
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.solver import LinearModel, Solution, solve, solve_problem
 
 COSTS, WEIGHTS, LEAST = [5, 4, 3, 7], [2, 3, 1, 4], 6
 
 
-def by_arrays(least: int, *, whole: bool = True, pulse: Pulse = UNLIMITED) -> Answer:
+def by_arrays(least: int, *, whole: bool = True, pulse: Pulse = UNLIMITED) -> Solution:
     """Least cost of things that weigh so much together."""
-    model = Model(
+    model = LinearModel(
         costs=np.array(COSTS),
         lower=np.zeros(4, dtype=np.int64),
         upper=np.ones(4, dtype=np.int64),
@@ -28,7 +28,7 @@ def by_arrays(least: int, *, whole: bool = True, pulse: Pulse = UNLIMITED) -> An
     return solve(model.handed_over(gap=0.0), pulse)
 
 
-def by_pulp(least: int, constant: int = 0) -> tuple[Answer, list[float]]:
+def by_pulp(least: int, constant: int = 0) -> tuple[Solution, list[float]]:
     problem = pulp.LpProblem("weights", pulp.LpMinimize)
     things = [problem.add_variable(f"x{i}", cat=pulp.LpBinary) for i in range(4)]
     problem += pulp.LpAffineExpression(zip(things, COSTS, strict=True)) + constant
@@ -74,7 +74,7 @@ def test_the_heartbeat_ends_the_solver() -> None:
 
     random = np.random.default_rng(1)
     n = 400
-    model = Model(
+    model = LinearModel(
         costs=random.integers(50, 150, size=n), lower=np.zeros(n, dtype=np.int64),
         upper=np.ones(n, dtype=np.int64), is_whole=np.ones(n, dtype=np.bool_),
         row_lower=np.full(40, 9000), row_upper=np.full(40, np.inf),

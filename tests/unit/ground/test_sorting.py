@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.ground import sorting
-from kanon_db.algorithms.ground.sorting import order_of, taken
+from kanon_db.algorithms.ground import arrays
+from kanon_db.algorithms.ground.arrays import order_of, taken
 from kanon_db.heartbeat import beat, beating
 
 
@@ -16,7 +16,7 @@ from kanon_db.heartbeat import beat, beating
 def everything_is_long() -> None:
     """Short arrays are sorted as long ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorting, "LONG", 4)
+        patch.setattr(arrays, "LONG", 4)
         yield
 
 
@@ -47,8 +47,8 @@ def test_orders_of_short_arrays_are_those_of_numpy(kind: str, data: st.DataObjec
     drawn = data.draw(st.lists(NUMBERS[kind], max_size=60))
     numbers = np.tile(np.array(drawn, dtype=kind), repeated)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorting, "LONG", 1 << 22)
-        patch.setattr(sorting, "_FEW", data.draw(st.sampled_from([0, 500])))
+        patch.setattr(arrays, "LONG", 1 << 22)
+        patch.setattr(arrays, "_FEW", data.draw(st.sampled_from([0, 500])))
         found = order_of(numbers, stable=True)
     assert found.tolist() == np.argsort(numbers, kind="stable").tolist()
 

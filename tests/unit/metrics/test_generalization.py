@@ -7,8 +7,8 @@ import pytest
 
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics import generalization
-from kanon_db.metrics.generalization import class_ncp, measure
+from kanon_db.metrics import information_loss
+from kanon_db.metrics.information_loss import class_ncp, measure_classes
 
 AGE = Attribute(4, np.array([20.0, 30.0, 60.0, np.nan]), 20.0, 60.0, weight=2.0)
 PLACE = Attribute(3)
@@ -16,7 +16,7 @@ TABLE = Microdata([[0, 0], [1, 1], [2, 2], [3, 2], [3, 0], [3, 0]], (AGE, PLACE)
 
 
 def test_examples() -> None:
-    results = doctest.testmod(generalization)
+    results = doctest.testmod(information_loss)
     assert results.attempted
     assert not results.failed
 
@@ -34,7 +34,7 @@ def test_normalizations_of_sets() -> None:
 
 
 def test_measures_of_classes_and_suppressed_records() -> None:
-    measured = measure(TABLE, [0, 0, 1, 1, 1, -1])
+    measured = measure_classes(TABLE, [0, 0, 1, 1, 1, -1])
     assert (measured.n_records, measured.n_classes, measured.n_suppressed) == (6, 2, 1)
     assert (measured.smallest_class, measured.average_class_size) == (2, 2.5)
     assert measured.discernibility_loss == 2**2 + 3**2 + 6
@@ -47,18 +47,18 @@ def test_measures_of_classes_and_suppressed_records() -> None:
 
 
 def test_all_suppressed_and_empty() -> None:
-    measured = measure(TABLE, [-1] * 6)
+    measured = measure_classes(TABLE, [-1] * 6)
     assert (measured.gcp, measured.n_classes, measured.smallest_class) == (1.0, 0, 0)
-    empty = measure(Microdata(np.zeros((0, 2), dtype=np.int32), (AGE, PLACE)), [])
+    empty = measure_classes(Microdata(np.zeros((0, 2), dtype=np.int32), (AGE, PLACE)), [])
     assert (empty.gcp, empty.discernibility_loss, empty.average_class_size) == (0.0, 0, 0.0)
 
 
 def test_an_attribute_of_one_value_loses_nothing() -> None:
     constant = Attribute(1, np.array([5.0]), 5.0, 5.0)
     table = Microdata([[0, 0], [0, 0]], (constant, Attribute(1)))
-    assert measure(table, [0, 0]).gcp == 0.0
+    assert measure_classes(table, [0, 0]).gcp == 0.0
 
 
 def test_refusals() -> None:
     with pytest.raises(InvalidParameterError, match="must have a class"):
-        measure(TABLE, [0, 0])
+        measure_classes(TABLE, [0, 0])

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.suppression import OutputRowTypes, output_row_types, usefulness_loss
+from kanon_db.metrics.information_loss import (
+    OutputRowTypes,
+    output_row_types,
+    usefulness_loss,
+)
 
 ROWS = [[20, 1], [30, 1], [40, 2], [60, 2]]
 SUPPRESSED = [[1, 0], [1, 0], [1, 1], [1, 1]]

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.metrics.unicity import unique_records
 
 

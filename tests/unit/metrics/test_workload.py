@@ -5,10 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.count_errors import CountErrors, count_errors, estimated_counts, exact_counts
-from kanon_db.metrics.workload import CountQuery, random_queries
+from kanon_db.metrics.count_queries import (
+    CountErrors,
+    CountQuery,
+    count_errors,
+    estimated_counts,
+    exact_counts,
+    random_queries,
+)
 
 
 class CanceledError(Exception):
@@ -138,7 +144,7 @@ class TestCounts:
         )
         whole = count_errors(buckets, qi_codes, sa_codes, queries)
         for length in (1, 7, 100, 499):
-            monkeypatch.setattr("kanon_db.metrics.count_errors._RECORDS_PER_BLOCK", length)
+            monkeypatch.setattr("kanon_db.metrics.count_queries._RECORDS_PER_BLOCK", length)
             pieces = count_errors(buckets, qi_codes, sa_codes, queries)
             assert pieces.actual.tolist() == whole.actual.tolist()
             assert pieces.estimated == pytest.approx(whole.estimated)

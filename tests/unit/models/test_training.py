@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.models.descent import forward
 from kanon_db.algorithms.models.networks import Float32Array, logits, network_for
 from kanon_db.algorithms.models.noise import noisy

@@ -7,28 +7,33 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.releases import Check, Measured, Release, measure
-from kanon_db.algorithms.releases.differencing import differences
-from kanon_db.algorithms.releases.placements import Releases
+from kanon_db.algorithms.releases import (
+    BucketRelease,
+    ReleaseCheck,
+    ReleaseMeasures,
+    measure_releases,
+)
+from kanon_db.algorithms.releases.bucket_releases import BucketReleases
+from kanon_db.algorithms.releases.release_measures import differences
 from kanon_db.errors import InvalidParameterError
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
 
-def release(*buckets: tuple[str, list[int]]) -> Release:
+def release(*buckets: tuple[str, list[int]]) -> BucketRelease:
     """Each bucket has people, one letter each, and the values of all, in any order."""
     people = [(ord(who) - ord("a"), b) for b, (names, _) in enumerate(buckets) for who in names]
     pairs, numbers = np.unique(people, axis=0, return_counts=True)
     contents = [(b, v) for b, (_, values) in enumerate(buckets) for v in values]
     cells, counts = np.unique(contents, axis=0, return_counts=True)
-    return Release(*pairs.T, numbers, *cells.T, counts)
+    return BucketRelease(*pairs.T, numbers, *cells.T, counts)
 
 
-def measured(*releases: Release, bounds: list[Fraction]) -> Measured:
-    return measure(releases, 26, bounds)
+def measured(*releases: BucketRelease, bounds: list[Fraction]) -> ReleaseMeasures:
+    return measure_releases(releases, 26, bounds)
 
 
-def broken(found: Measured) -> dict[str, Check]:
+def broken(found: ReleaseMeasures) -> dict[str, ReleaseCheck]:
     return {check.name: check for check in found.checks if not check.holds}
 
 
@@ -99,7 +104,7 @@ def test_differencing_by_cells() -> None:
     """For cells with exact counts in both releases, other buckets give no protection."""
     before = release(("ab", [0, 1]), ("cd", [0, 1]))
     after = release(("ac", [0, 1]), ("bdx", [0, 1, 1]))
-    both = Releases.of([before, after], 26, 2)
+    both = BucketReleases.of([before, after], 26, 2)
     found = differences(both, 0, 1, np.zeros(4, dtype=np.int64))
     assert found.surely(inserted=True)[1].tolist() == [1]
     with pytest.raises(InvalidParameterError, match="different groups"):
@@ -175,11 +180,11 @@ def test_bounds_of_one_protect_nobody() -> None:
 
 def test_nothing_is_measured_of_nothing() -> None:
     empty = np.empty(0, dtype=np.int64)
-    found = measure([Release(*[empty] * 6)] * 2, 0, [])
+    found = measure_releases([BucketRelease(*[empty] * 6)] * 2, 0, [])
     assert found.holds
     assert found.people == 0
 
 
 def test_a_bucket_holds_a_value_for_everybody() -> None:
     with pytest.raises(InvalidParameterError, match="fewer values than people"):
-        Releases.of([release(("abc", [0, 1]))], 3, 2)
+        BucketReleases.of([release(("abc", [0, 1]))], 3, 2)

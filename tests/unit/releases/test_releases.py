@@ -7,27 +7,29 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground.pulse import Pulse
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.releases import (
     NEW,
-    Release,
-    Releases,
+    BucketRelease,
+    BucketReleases,
     compare_all,
     force,
-    measure,
+    measure_releases,
     refresh,
 )
 from kanon_db.errors import InvalidParameterError
 
 
-def random_releases(n: int, size: int, n_values: int, alike: int, n_releases: int) -> Releases:
+def random_releases(
+    n: int, size: int, n_values: int, alike: int, n_releases: int
+) -> BucketReleases:
     random = np.random.default_rng(3)
     values = random.integers(0, n_values, n)
     tuples = np.arange(n) // alike
     arrays = [
-        Release.of(tuples, random.permutation(n) // size, values) for _ in range(n_releases)
+        BucketRelease.of(tuples, random.permutation(n) // size, values) for _ in range(n_releases)
     ]  # fmt: skip
-    return Releases.of(arrays, n, n_values)
+    return BucketReleases.of(arrays, n, n_values)
 
 
 def test_more_people_of_a_tuple_are_less_certain() -> None:
@@ -60,9 +62,9 @@ def test_people_in_too_many_worlds_are_said_to_be_uncounted() -> None:
     random = np.random.default_rng(1)
     values = random.integers(0, 3, 900)
     arrays = [
-        Release.of(np.arange(900), random.permutation(900) // 30, values) for _ in range(3)
+        BucketRelease.of(np.arange(900), random.permutation(900) // 30, values) for _ in range(3)
     ]  # fmt: skip
-    found = measure(arrays, 900, [Fraction(1, 2)] * 3)
+    found = measure_releases(arrays, 900, [Fraction(1, 2)] * 3)
     assert found.uncounted > 0
     assert found.counted + found.uncounted == found.people == 900
 

@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.suppression.greedy import greedy
-from kanon_db.algorithms.suppression.patterns import all_patterns, parse_patterns
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.suppression.greedy_suppression import greedy
+from kanon_db.algorithms.suppression.pattern_vectors import all_patterns, parse_patterns
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 

@@ -5,9 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.suppression.greedy import greedy
-from kanon_db.algorithms.suppression.left_over import join_left_over
-from kanon_db.algorithms.suppression.patterns import all_patterns, parse_patterns
+from kanon_db.algorithms.suppression.greedy_suppression import greedy, join_left_over
+from kanon_db.algorithms.suppression.pattern_vectors import all_patterns, parse_patterns
 from kanon_db.errors import InfeasibleError
 
 

@@ -7,14 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground.pulse import Pulse
-from kanon_db.algorithms.suppression.optimal import optimal
-from kanon_db.algorithms.suppression.patterns import all_patterns, parse_patterns
-from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.suppression.optimal_suppression import optimal, two_anonymity
+from kanon_db.algorithms.suppression.pattern_vectors import all_patterns, parse_patterns
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-from kanon_db.metrics.suppression import output_row_types
+from kanon_db.metrics.information_loss import output_row_types
 
-module = importlib.import_module("kanon_db.algorithms.suppression.optimal")
+module = importlib.import_module("kanon_db.algorithms.suppression.optimal_suppression")
 
 
 class StoppedError(RuntimeError):

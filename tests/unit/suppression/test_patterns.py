@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kanon_db.algorithms.suppression.patterns import (
+from kanon_db.algorithms.suppression.pattern_vectors import (
     MAX_PATTERNS,
     PatternSet,
     all_patterns,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.suppression.row_types import RowTypes, identical_rows
+from kanon_db.algorithms.suppression.greedy_suppression import RowTypes, identical_rows
 from kanon_db.errors import InvalidParameterError
 
 

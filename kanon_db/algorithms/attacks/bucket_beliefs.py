@@ -1,0 +1,360 @@
+"""Weighs the values that a record of a bucket may have, and learns them as deFinetti attacks do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from kanon_db.algorithms.attacks.attack_scores import PairCounts
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+)
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+
+# The values that a record of a bucket may have.
+
+
+@dataclass(frozen=True, eq=False)
+class BucketValues:
+    """The SAT as arrays: how often each sensitive value occurs in each bucket.
+
+    Parameters
+    ----------
+    bucket, value, count : ndarray of int64, shape (n_pairs,)
+        Each pair of a bucket and a value once, by bucket. Buckets are numbered from 0 without gaps.
+    """
+
+    bucket: IntArray
+    value: IntArray
+    count: IntArray
+
+    @classmethod
+    def of(cls, buckets: AnyIntArray, values: AnyIntArray, n_values: int) -> Self:
+        """Count the values of records, whose buckets are given."""
+        keys, counts = np.unique(buckets.astype(np.int64) * n_values + values, return_counts=True)
+        return cls(keys // n_values, keys % n_values, counts.astype(np.int64))
+
+    @property
+    def starts(self) -> IntArray:
+        """Where each bucket begins."""
+        return np.flatnonzero(np.diff(self.bucket, prepend=-1))
+
+    @property
+    def sizes(self) -> IntArray:
+        """The number of records of each bucket."""
+        sizes: IntArray = np.add.reduceat(self.count, self.starts)
+        return sizes
+
+    def last_by(self, score: FloatArray | IntArray) -> IntArray:
+        """Return the value of each bucket with the largest score, shape (n_buckets,).
+
+        Examples
+        --------
+        >>> sat = BucketValues.of(np.array([0, 0, 0, 1]), np.array([3, 5, 5, 3]), 6)
+        >>> sat.last_by(sat.count).tolist(), sat.sizes.tolist()
+        ([5, 3], [3, 1])
+        """
+        order = np.lexsort((score, self.bucket))
+        values: IntArray = self.value[order[np.append(self.starts[1:], self.bucket.size) - 1]]
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class BucketCandidates:
+    """Each record with each value of its bucket.
+
+    Parameters
+    ----------
+    record : ndarray of int64, shape (n,)
+        The record, ascending.
+    value : ndarray of int64, shape (n,)
+    cell : ndarray of int64, shape (n,)
+        The position of the pair of its bucket and the value.
+    count, share : ndarray of float64, shape (n,)
+        How often the value occurs in the bucket, in records and as a share of its records.
+    """
+
+    record: IntArray
+    value: IntArray
+    cell: IntArray
+    count: FloatArray
+    share: FloatArray
+
+
+def candidates_of(buckets: AnyIntArray, values: BucketValues) -> BucketCandidates:
+    """List which values each record may have.
+
+    Parameters
+    ----------
+    buckets : ndarray of int, shape (n_records,)
+        The bucket of each record.
+    values : BucketValues
+
+    Examples
+    --------
+    >>> sat = BucketValues.of(np.array([0, 0, 1]), np.array([4, 5, 5]), 6)
+    >>> found = candidates_of(np.array([1, 0]), sat)
+    >>> found.record.tolist(), found.value.tolist(), found.share.tolist()
+    ([0, 1, 1], [5, 4, 5], [1.0, 0.5, 0.5])
+    """
+    first = np.append(values.starts, values.bucket.size)
+    lengths = np.diff(first)[buckets]
+    record = np.repeat(np.arange(buckets.size), lengths)
+    start = np.cumsum(lengths) - lengths
+    cell = first[buckets][record] + np.arange(record.size) - start[record]
+    count = values.count[cell].astype(np.float64)
+    return BucketCandidates(
+        record, values.value[cell], cell, count, count / values.sizes[buckets[record]]
+    )
+
+
+# What an attacker who knows people's quasi-identifiers believes about them.
+
+
+@dataclass(frozen=True, eq=False)
+class Guesses:
+    """Guesses about people with the same quasi-identifiers.
+
+    Parameters
+    ----------
+    tuples, values : ndarray of int64, shape (n,)
+        The combination of quasi-identifiers, and the value guessed.
+    people : ndarray of int64, shape (n,)
+        For how many of these people.
+    """
+
+    tuples: IntArray
+    values: IntArray
+    people: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """How likely values are for people with the same quasi-identifiers.
+
+    Parameters
+    ----------
+    tuples, values : ndarray of int64, shape (n,)
+        Each combination of quasi-identifiers with each value that it may have, in this order.
+    weights : ndarray of float64, shape (n,)
+        The probabilities.
+    people : ndarray of int64, shape (n,)
+        How many people have the combination.
+    """
+
+    tuples: IntArray
+    values: IntArray
+    weights: FloatArray
+    people: IntArray
+
+    @classmethod
+    def of(
+        cls, candidates: BucketCandidates, weights: FloatArray, tuples: AnyIntArray, n_values: int
+    ) -> Self:
+        """Average over the records that may be a person's.
+
+        Parameters
+        ----------
+        candidates : Candidates
+        weights : ndarray of float64, shape (n_candidates,)
+            How likely each candidate is for its record; 1 in total for each record.
+        tuples : ndarray of int, shape (n_records,)
+            Each record's combination of quasi-identifiers.
+        n_values : int
+
+        Notes
+        -----
+        Somebody's record is any of those with their quasi-identifiers, with the same probability.
+        A bound on the probability for each record is one for their average, too.
+
+        Examples
+        --------
+        >>> found = Candidates(np.array([0, 0, 1]), np.array([4, 5, 5]), *[np.zeros(3)] * 3)
+        >>> beliefs = Beliefs.of(found, np.array([0.5, 0.5, 1.0]), np.array([7, 7]), 6)
+        >>> beliefs.values.tolist(), beliefs.weights.tolist(), beliefs.people.tolist()
+        ([4, 5], [0.25, 0.75], [2, 2])
+        """
+        keys = tuples[candidates.record].astype(np.int64) * n_values + candidates.value
+        distinct, numbers = np.unique(keys, return_inverse=True)
+        its_tuples, values = np.divmod(distinct, n_values)
+        people = np.bincount(tuples)[its_tuples].astype(np.int64)
+        return cls(its_tuples, values, np.bincount(numbers, weights) / people, people)
+
+    def among(self, protected: BoolArray) -> Beliefs:
+        """Return those about protected values, given as a mask of all values."""
+        kept = protected[self.values]
+        return Beliefs(self.tuples[kept], self.values[kept], self.weights[kept], self.people[kept])
+
+    @property
+    def most_likely(self) -> Guesses:
+        """The most likely value of everybody."""
+        order = np.lexsort((self.weights, self.tuples))
+        last = order[np.flatnonzero(np.diff(self.tuples[order], append=-1))]
+        return Guesses(self.tuples[last], self.values[last], self.people[last])
+
+    def named(self, holders: AnyIntArray) -> Guesses:
+        """Name, for each value, as many people as have it: the most likely ones.
+
+        Parameters
+        ----------
+        holders : ndarray of int, shape (n_values,)
+            How many people have each value.
+
+        Returns
+        -------
+        Guesses
+            Somebody may be named for several values, or for none.
+
+        Examples
+        --------
+        >>> likely = np.array([0.2, 0.9, 0.6])
+        >>> beliefs = Beliefs(np.arange(3), np.array([1, 1, 1]), likely, np.array([5, 2, 5]))
+        >>> named = beliefs.named(np.array([0, 4]))
+        >>> named.tuples.tolist(), named.people.tolist()
+        ([1, 2], [2, 2])
+        """
+        order = np.lexsort((-self.weights, self.values))
+        values, people = self.values[order], self.people[order]
+        starts = np.flatnonzero(np.diff(values, prepend=-1))
+        before = np.cumsum(people) - people
+        before -= np.repeat(before[starts], np.diff(starts, append=order.size))
+        named = np.clip(holders[values] - before, 0, people)
+        kept = named > 0
+        return Guesses(self.tuples[order[kept]], values[kept], named[kept])
+
+
+# The deFinetti attack: learn from the publication itself which values go with whom.
+
+
+ROUNDS = 15
+_LEAST = 1e-12
+
+
+def learned_weights(
+    qi_codes: CodeArray,
+    candidates: BucketCandidates,
+    n_values: int,
+    *,
+    n_rounds: int = ROUNDS,
+    pulse: Pulse = UNLIMITED,
+) -> FloatArray:
+    """Learn from QIT and SAT alone how likely each value of a record is.
+
+    Parameters
+    ----------
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+    candidates : Candidates
+        Of the same records.
+    n_values : int
+        How many sensitive values there are.
+    n_rounds : int
+        How often the model is learned anew.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_candidates,)
+
+    Notes
+    -----
+    **Source:** D. Kifer, *Attacks on privacy and deFinetti's theorem*, SIGMOD 2009; G. Cormode,
+    *Personal privacy vs population privacy*, 2010. Beginning with the shares in the buckets, two
+    steps alternate: a naive Bayes model from the weights, and weights from the model, scaled within
+    each bucket so that each record has one value and each value its number of records. Counts are
+    smoothed by adding one.
+    """
+    # The pairs of a code and a value are the same in every round.
+    pairs = [
+        np.unique(
+            column[candidates.record].astype(np.int64) * n_values + candidates.value,
+            return_inverse=True,
+        )[1].astype(np.int32)
+        for column in qi_codes.T
+    ]
+    n_codes = (qi_codes.max(axis=0, initial=-1) + 1).tolist()
+    weights = candidates.share
+    for _ in range(n_rounds):
+        pulse.beat()
+        prior = np.bincount(candidates.value, weights, n_values)[candidates.value]
+        log_likelihood = np.zeros(weights.size)
+        for pair, n in zip(pairs, n_codes, strict=True):
+            joint = np.bincount(pair, weights)[pair]
+            log_likelihood += np.log((joint + 1) / (prior + n))
+        weights = _scaled(candidates, log_likelihood, pulse)
+    return weights
+
+
+def weights_of_source(
+    qi_codes: CodeArray,
+    candidates: BucketCandidates,
+    source_codes: CodeArray,
+    source_values: AnyIntArray,
+    n_values: int,
+    *,
+    own: FloatArray | None = None,
+    pulse: Pulse = UNLIMITED,
+) -> FloatArray:
+    """Return how likely each value of a record is for someone who knows the source's correlations.
+
+    Parameters
+    ----------
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+    candidates : Candidates
+        Of the same records.
+    source_codes : ndarray of int32, shape (n_people, n_qi)
+        The quasi-identifiers of the source's people, by the same codes.
+    source_values : ndarray of int, shape (n_people,)
+        Their sensitive values, by the same codes.
+    own : ndarray of float64, shape (n_candidates,), optional
+        How far the record itself is among the people with the candidate's value. If given, the
+        records of a bucket are not known when its values are guessed: otherwise, a rare
+        quasi-identifier would give away the value of the only person who has it.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_candidates,)
+
+    Notes
+    -----
+    The model of :func:`learned_weights`, from the true values of everybody else: an upper end of
+    what correlations can tell such a learner. To leave out a whole bucket, and not only the record
+    itself, treats its records alike: whoever has a value is not told apart from the others by
+    being missing among those who have it.
+    """
+    prior = np.bincount(source_values, minlength=n_values)[candidates.value].astype(np.float64)
+    if own is not None:
+        prior -= np.bincount(candidates.cell, own)[candidates.cell]
+    log_likelihood = np.zeros(candidates.value.size)
+    for column, source_column in zip(qi_codes.T, source_codes.T, strict=True):
+        pulse.beat()
+        pairs = PairCounts.of(source_column, source_values, n_values)
+        codes = column[candidates.record]
+        joint = pairs.count(codes, candidates.value).astype(np.float64)
+        if own is not None:
+            keys = candidates.cell * (int(column.max()) + 1) + codes
+            alike = np.unique(keys, return_inverse=True)[1]
+            joint -= np.bincount(alike, own)[alike]
+        n_codes = int(source_column.max(initial=-1)) + 1
+        log_likelihood += np.log((np.maximum(joint, 0) + 1) / (np.maximum(prior, 0) + n_codes))
+    return _scaled(candidates, log_likelihood, pulse)
+
+
+def _scaled(candidates: BucketCandidates, log_likelihood: FloatArray, pulse: Pulse) -> FloatArray:
+    """Turn likelihoods into weights that fit each record and each bucket."""
+    highest = _highest(log_likelihood, candidates.record)
+    weights = np.maximum(np.exp(log_likelihood - highest), _LEAST) * candidates.count
+    for _ in range(ROUNDS):
+        pulse.beat()
+        weights *= candidates.count / np.bincount(candidates.cell, weights)[candidates.cell]
+        weights /= np.bincount(candidates.record, weights)[candidates.record]
+    return weights
+
+
+def _highest(scores: FloatArray, record: IntArray) -> FloatArray:
+    starts = np.flatnonzero(np.diff(record, prepend=-1))
+    return np.maximum.reduceat(scores, starts)[record]

@@ -1,0 +1,614 @@
+"""Plays attacks on published rows: guesses people's sensitive values, and the values behind cells.
+
+Both ask which rows may be a person's, and which people may be a row's. The second is downcoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms.attacks.attack_scores import AttackScore
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+)
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
+
+# Which published rows may be a person's, and which people may be a row's.
+
+
+class RowClasses:
+    """Classes of rows with the same cells.
+
+    Parameters
+    ----------
+    cells : sequence of Ranges or Sets
+        The distinct cells of each quasi-identifier.
+    cell_of_class : ndarray of int, shape (n_classes, n_qi)
+        Which of them each class has.
+    n_codes : sequence of int
+        How many values each quasi-identifier has.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Ranges | Sets],
+        cell_of_class: AnyIntArray,
+        n_codes: Sequence[int],
+    ) -> None:
+        self.cells = cells
+        self.cell_of_class = cell_of_class
+        self.n_codes = n_codes
+        self._low_high = [
+            _ends(c, n)[:, cell_of_class[:, a]] if isinstance(c, Ranges) else None
+            for a, (c, n) in enumerate(zip(cells, n_codes, strict=True))
+        ]
+        self._cells_of_code = [_inverted(c, n) for c, n in zip(cells, n_codes, strict=True)]
+        width = [_mean_size(c, n) / n for c, n in zip(cells, n_codes, strict=True)]
+        self._narrowest_first = np.argsort(width, kind="stable").tolist()
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return int(self.cell_of_class.shape[0])
+
+    def classes_of(self, codes: AnyIntArray) -> IntArray:
+        """Return the classes whose cells cover a person, ascending.
+
+        Parameters
+        ----------
+        codes : ndarray of int, shape (n_qi,)
+            The person's quasi-identifiers.
+        """
+        found: IntArray | slice = slice(None)
+        for attribute in self._narrowest_first:
+            code, ends = int(codes[attribute]), self._low_high[attribute]
+            if ends is not None:
+                inside = (ends[0, found] <= code) & (code <= ends[1, found])
+            else:
+                has = self._having(attribute, code)
+                inside = has[self.cell_of_class[found, attribute]]
+            kept = np.flatnonzero(inside)
+            found = kept if isinstance(found, slice) else found[kept]
+        return found if not isinstance(found, slice) else np.arange(self.n_classes)
+
+    def people_of(self, number: int, codes: CodeArray) -> IntArray:
+        """Return the people whom the cells of a class cover, ascending.
+
+        Parameters
+        ----------
+        number : int
+            The class.
+        codes : ndarray of int32, shape (n_people, n_qi)
+            The people's quasi-identifiers.
+        """
+        found: IntArray | slice = slice(None)
+        for attribute in self._narrowest_first:
+            column, ends = codes[found, attribute], self._low_high[attribute]
+            if ends is not None:
+                inside = (ends[0, number] <= column) & (column <= ends[1, number])
+            else:
+                inside = self.values_of(number, attribute)[column]
+            kept = np.flatnonzero(inside)
+            found = kept if isinstance(found, slice) else found[kept]
+        return found if not isinstance(found, slice) else np.arange(codes.shape[0])
+
+    def values_of(self, number: int, attribute: int) -> BoolArray:
+        """Return which values of an attribute the cell of a class covers, shape (n_codes,)."""
+        covered = np.zeros(self.n_codes[attribute], dtype=np.bool_)
+        cells, cell = self.cells[attribute], int(self.cell_of_class[number, attribute])
+        if isinstance(cells, Sets):
+            start = int(cells.ends[cell - 1]) if cell else 0
+            covered[cells.codes[start : cells.ends[cell]]] = True
+        else:
+            ends = self._low_high[attribute]
+            assert ends is not None  # noqa: S101  # for the type checker
+            covered[ends[0, number] : ends[1, number] + 1] = True
+        return covered
+
+    def _having(self, attribute: int, code: int) -> BoolArray:
+        inverted = self._cells_of_code[attribute]
+        cells = self.cells[attribute]
+        assert inverted is not None  # noqa: S101  # for the type checker
+        assert isinstance(cells, Sets)  # noqa: S101  # the same
+        starts, members = inverted
+        has = np.zeros(cells.ends.size, dtype=np.bool_)
+        has[members[starts[code] : starts[code + 1]]] = True
+        return has
+
+
+def spread_values(
+    cells: Ranges | Sets,
+    cell: IntArray,
+    value: IntArray,
+    count: FloatArray,
+    bin_of_code: IntArray,
+    n_values: int,
+) -> FloatArray:
+    """Count how often bins of codes go with values, if each cell spreads evenly over its codes.
+
+    Parameters
+    ----------
+    cells : Ranges or Sets
+    cell, value : ndarray of int64, shape (n,)
+        Cells of rows, each with a sensitive value.
+    count : ndarray of float64, shape (n,)
+        How many rows have both.
+    bin_of_code : ndarray of int64, shape (n_codes,)
+        Not decreasing, from 0 without gaps.
+    n_values : int
+
+    Returns
+    -------
+    ndarray of float64, shape (n_bins, n_values)
+
+    Examples
+    --------
+    >>> cells = Ranges(np.array([0, 1]), np.array([1, 1]), np.array([False, False]))
+    >>> one = np.ones(2)
+    >>> spread_values(cells, np.array([0, 1]), np.array([0, 1]), one, np.arange(2), 2).tolist()
+    [[0.5, 0.0], [0.5, 1.0]]
+    """
+    n_bins = int(bin_of_code[-1]) + 1
+    size = (n_bins + 1) * n_values
+    if isinstance(cells, Sets):
+        joint: FloatArray = np.zeros(size)
+        for at, owner, codes in _members(cells, cell):
+            weights = (count[at] / np.maximum(cells.sizes[cell[at]], 1))[owner]
+            pairs = bin_of_code[codes] * n_values + value[at][owner]
+            joint = joint + np.bincount(pairs, weights, size)
+        return joint[: n_bins * n_values].reshape(n_bins, n_values)
+    ends = _ends(cells, bin_of_code.size)[:, cell]
+    covers = ends[0] <= ends[1]  # not so for values that the source no longer has
+    low, high = bin_of_code[ends[:, covers]]
+    value, count = value[covers], count[covers]
+    share = count / (high - low + 1)
+    begins = np.bincount(low * n_values + value, share, size)
+    steps = begins - np.bincount((high + 1) * n_values + value, share, size)
+    spread: FloatArray = np.cumsum(steps.reshape(n_bins + 1, n_values), axis=0)[:n_bins]
+    return np.maximum(spread, 0)  # sums that cancel leave a rounding error
+
+
+def masses_of_cells(
+    cells: Ranges | Sets,
+    cell: IntArray,
+    value: IntArray,
+    bin_of_code: IntArray,
+    table: FloatArray,
+) -> FloatArray:
+    """Add up what a table has for the bins that cells cover.
+
+    Parameters
+    ----------
+    cells, cell, value, bin_of_code
+        As for :func:`spread_values`.
+    table : ndarray of float64, shape (n_bins, n_values)
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        1 for a cell that covers no code.
+
+    Examples
+    --------
+    >>> cells = Ranges(np.array([0, 1]), np.array([1, 1]), np.array([False, False]))
+    >>> table = np.array([[0.25, 0.5], [0.75, 0.125]])
+    >>> value = np.array([0, 1])
+    >>> masses_of_cells(cells, np.array([0, 1]), value, np.arange(2), table).tolist()
+    [1.0, 0.125]
+    """
+    masses = np.zeros(cell.size)
+    if isinstance(cells, Sets):
+        for at, owner, codes in _members(cells, cell):
+            weights = table[bin_of_code[codes], value[at][owner]]
+            masses[at] = np.bincount(owner, weights, at.stop - at.start)
+    else:
+        ends = _ends(cells, bin_of_code.size)[:, cell]
+        covers = ends[0] <= ends[1]
+        low, high = bin_of_code[ends[:, covers]]
+        sums = np.concatenate([np.zeros((1, table.shape[1])), np.cumsum(table, axis=0)])
+        masses[covers] = sums[high + 1, value[covers]] - sums[low, value[covers]]
+    return np.where(masses > 0, masses, 1)
+
+
+_CODES_PER_BLOCK = 2**21
+
+
+def _members(cells: Sets, cell: IntArray) -> Iterator[tuple[slice, IntArray, CodeArray]]:
+    """List the codes of many cells, a block of some million codes at a time.
+
+    Yields
+    ------
+    at : slice
+        The cells of the block.
+    owner : ndarray of int64
+        Which of them each code belongs to, from 0.
+    codes : ndarray of int32
+    """
+    starts = np.append(0, cells.ends)
+    sizes = cells.sizes[cell]
+    sums = np.cumsum(sizes)
+    first = 0
+    while first < cell.size:
+        base = sums[first - 1] if first else 0
+        end = max(first + 1, int(np.searchsorted(sums, base + _CODES_PER_BLOCK)))
+        at = slice(first, end)
+        owner = np.repeat(np.arange(end - first), sizes[at])
+        rank = np.arange(owner.size) - np.repeat(np.cumsum(sizes[at]) - sizes[at], sizes[at])
+        yield at, owner, cells.codes[starts[cell[at]][owner] + rank]
+        first = end
+
+
+def _ends(cells: Ranges, n_codes: int) -> IntArray:
+    """Return the first and the last code of each range, shape (2, n_cells)."""
+    low = np.where(cells.tells_nothing, 0, cells.low)
+    return np.stack([low, np.where(cells.tells_nothing, n_codes - 1, cells.high)]).astype(np.int64)
+
+
+def _inverted(cells: Ranges | Sets, n_codes: int) -> tuple[IntArray, IntArray] | None:
+    """Return the sets that have each code: where they begin, and the sets."""
+    if isinstance(cells, Ranges):
+        return None
+    order = np.argsort(cells.codes, kind="stable")
+    owners = np.repeat(np.arange(cells.ends.size), cells.sizes)
+    return np.searchsorted(cells.codes[order], np.arange(n_codes + 1)), owners[order]
+
+
+def _mean_size(cells: Ranges | Sets, n_codes: int) -> float:
+    if isinstance(cells, Sets):
+        return float(cells.sizes.mean()) if cells.ends.size else 0.0
+    low, high = _ends(cells, n_codes)
+    return float((high - low + 1).mean()) if low.size else 0.0
+
+
+# What someone who knows a person's quasi-identifiers finds in published rows.
+
+
+_MOST_BINS_AND_VALUES: Final = 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedRows:
+    """Published rows, gathered into classes with the same cells.
+
+    Parameters
+    ----------
+    covering : Covering
+    rows : ndarray of int64, shape (n_classes,)
+        The rows of each class.
+    starts : ndarray of int64, shape (n_classes + 1,)
+        Where the values of each class begin.
+    values, counts : ndarray of int64, shape (n_pairs,)
+        The sensitive values of each class, and how many of its rows have them. Without a sensitive
+        attribute there is one value.
+    n_values : int
+    """
+
+    covering: RowClasses
+    rows: IntArray
+    starts: IntArray
+    values: IntArray
+    counts: IntArray
+    n_values: int
+
+    @classmethod
+    def of(
+        cls, covering: RowClasses, class_of_row: AnyIntArray, values: AnyIntArray, n_values: int
+    ) -> PublishedRows:
+        """Count the values of each class.
+
+        Parameters
+        ----------
+        class_of_row : ndarray of int, shape (n_rows,)
+        values : ndarray of int, shape (n_rows,)
+            The sensitive value of each row.
+        """
+        keys = class_of_row.astype(np.int64) * n_values + values
+        pairs, counts = np.unique(keys, return_counts=True)
+        classes, its_values = np.divmod(pairs, n_values)
+        return cls(
+            covering,
+            np.bincount(class_of_row, minlength=covering.n_classes).astype(np.int64),
+            np.searchsorted(classes, np.arange(covering.n_classes + 1)),
+            its_values,
+            counts.astype(np.int64),
+            n_values,
+        )
+
+    @property
+    def homogeneous_share(self) -> float:
+        """The share of rows in classes that have one sensitive value."""
+        return float(self.rows[np.diff(self.starts) == 1].sum() / self.rows.sum())
+
+    @property
+    def classes(self) -> IntArray:
+        """The class of each pair of a class and a value."""
+        return np.repeat(np.arange(self.rows.size), np.diff(self.starts))
+
+    def pairs_of(self, classes: IntArray) -> IntArray:
+        """Return where the values of several classes are."""
+        lengths = np.diff(self.starts)[classes]
+        first = self.starts[classes] - np.cumsum(lengths) + lengths
+        return np.repeat(first, lengths) + np.arange(lengths.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class RowGuesses:
+    """What was found about people; -1 stands for no guess.
+
+    Attributes
+    ----------
+    n_rows : ndarray of int64, shape (n_people,)
+        How many rows may be theirs.
+    n_values : ndarray of int64, shape (n_people,)
+        How many different sensitive values these rows have.
+    most_frequent : ndarray of int64, shape (n_people,)
+        The most frequent of these values.
+    learned, known : ndarray of int64, shape (n_people,)
+        The value that a learner from the publication finds most likely, and one that knows the
+        source's correlations.
+    """
+
+    n_rows: IntArray
+    n_values: IntArray
+    most_frequent: IntArray
+    learned: IntArray
+    known: IntArray
+
+
+def guess_people(
+    rows: PublishedRows,
+    codes: CodeArray,
+    values: AnyIntArray,
+    people: AnyIntArray,
+    half: BoolArray,
+    protected: BoolArray | None = None,
+    pulse: Pulse = UNLIMITED,
+) -> RowGuesses:
+    """Look people up by their quasi-identifiers, and guess their sensitive value.
+
+    Parameters
+    ----------
+    rows : PublishedRows
+    codes : ndarray of int32, shape (n_source, n_qi)
+        The quasi-identifiers of everybody in the source.
+    values : ndarray of int, shape (n_source,)
+        Their sensitive values, -1 for one that is not published. They serve the guesses `known`.
+    people : ndarray of int, shape (n_people,)
+        Whom to look up.
+    half : ndarray of bool, shape (n_source,)
+        A random half of the source. Guesses about one half are learned from the other: otherwise,
+        a rare quasi-identifier would give away the value of the only person who has it.
+    protected : ndarray of bool, shape (n_values,), optional
+        Which values to guess; all by default.
+
+    Returns
+    -------
+    RowGuesses
+
+    Notes
+    -----
+    **Source:** after D. Kifer, *Attacks on privacy and deFinetti's theorem*, SIGMOD 2009, and
+    G. Cormode, *Personal privacy vs population privacy*, 2010: naive Bayes, with counts smoothed by
+    adding one. A row with a value v and cells C is the person's, whose quasi-identifiers are x,
+    with a probability proportional to P(x | v) / P(C | v). Rows show their sensitive values, so the
+    learner from the publication need not iterate as in buckets; it takes each cell as spread evenly
+    over its values. Where a table of all values of a quasi-identifier with all sensitive values
+    would be too large, neighboring values are taken together.
+    """
+    covering, n_values = rows.covering, rows.n_values
+    bins = [_bins(n, n_values) for n in covering.n_codes]
+    published = _published_model(rows, bins, pulse)
+    known = [_source_model(rows, codes[part], values[part], bins, pulse) for part in (half, ~half)]
+    found = RowGuesses(*(np.full(people.size, -1, dtype=np.int64) for _ in range(5)))
+    for i, person in enumerate(people.tolist()):
+        pulse.beat()
+        classes = covering.classes_of(codes[person])
+        found.n_rows[i] = rows.rows[classes].sum()
+        pairs = rows.pairs_of(classes)
+        found.n_values[i] = np.unique(rows.values[pairs]).size
+        if protected is not None:
+            pairs = pairs[protected[rows.values[pairs]]]
+        if not pairs.size:
+            continue
+        candidates, number = np.unique(rows.values[pairs], return_inverse=True)
+        counts = rows.counts[pairs].astype(np.float64)
+        found.most_frequent[i] = candidates[np.bincount(number, counts).argmax()]
+        places = [int(b[code]) for b, code in zip(bins, codes[person].tolist(), strict=True)]
+        for guesses, model in (
+            (found.learned, published),
+            (found.known, known[int(half[person])]),
+        ):
+            score = model.score(places, candidates)[number] - model.of_cells[pairs]
+            weights = counts * np.exp(score - score.max())
+            guesses[i] = candidates[np.bincount(number, weights).argmax()]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Bayes:
+    """Probabilities of values of each quasi-identifier, if the sensitive value is known.
+
+    Attributes
+    ----------
+    likelihoods : sequence of ndarray of float64, shape (n_bins, n_values)
+    of_cells : ndarray of float64, shape (n_pairs,)
+        The logarithm of the probability of the cells of each class, for each of its values.
+    """
+
+    likelihoods: Sequence[FloatArray]
+    of_cells: FloatArray
+
+    @classmethod
+    def of(
+        cls, rows: PublishedRows, joint: Iterable[FloatArray], bins: Sequence[IntArray],
+        pulse: Pulse,
+    ) -> _Bayes:  # fmt: skip
+        """Take the counts of bins with values, for each quasi-identifier."""
+        likelihoods = []
+        of_cells = np.zeros(rows.values.size)
+        classes = rows.classes
+        for attribute, counted in enumerate(joint):
+            pulse.beat()
+            likelihood = (counted + 1) / (counted.sum(axis=0) + counted.shape[0])
+            cell = rows.covering.cell_of_class[classes, attribute].astype(np.int64)
+            cells = rows.covering.cells[attribute]
+            of_cells += np.log(
+                masses_of_cells(cells, cell, rows.values, bins[attribute], likelihood)
+            )
+            likelihoods.append(likelihood)
+        return cls(likelihoods, of_cells)
+
+    def score(self, places: Sequence[int], values: IntArray) -> FloatArray:
+        """Return the logarithm of the likelihood of a person's bins for each value."""
+        score = np.zeros(values.size)
+        for likelihood, place in zip(self.likelihoods, places, strict=True):
+            score += np.log(likelihood[place, values])
+        return score
+
+
+def _bins(n_codes: int, n_values: int) -> IntArray:
+    n_bins = max(1, min(n_codes, _MOST_BINS_AND_VALUES // n_values))
+    return np.arange(n_codes, dtype=np.int64) * n_bins // n_codes
+
+
+def _published_model(rows: PublishedRows, bins: Sequence[IntArray], pulse: Pulse) -> _Bayes:
+    counts = rows.counts.astype(np.float64)
+    joint = (
+        spread_values(cells, cell.astype(np.int64), rows.values, counts, its_bins, rows.n_values)
+        for cells, cell, its_bins in zip(
+            rows.covering.cells, rows.covering.cell_of_class[rows.classes].T, bins, strict=True
+        )
+    )
+    return _Bayes.of(rows, joint, bins, pulse)
+
+
+def _source_model(
+    rows: PublishedRows,
+    codes: CodeArray,
+    values: AnyIntArray,
+    bins: Sequence[IntArray],
+    pulse: Pulse,
+) -> _Bayes:
+    known = values >= 0
+    its_values, n_values = values[known].astype(np.int64), rows.n_values
+
+    def counted(column: CodeArray, its_bins: IntArray) -> FloatArray:
+        n_bins = int(its_bins[-1]) + 1
+        pairs = its_bins[column[known]] * n_values + its_values
+        table = np.bincount(pairs, minlength=n_bins * n_values).reshape(n_bins, n_values)
+        return table.astype(np.float64)
+
+    joint = (counted(column, its_bins) for column, its_bins in zip(codes.T, bins, strict=True))
+    return _Bayes.of(rows, joint, bins, pulse)
+
+
+# Guessing the original values behind tight cells.
+
+
+def downcode(
+    covering: RowClasses,
+    row_classes: AnyIntArray,
+    row_values: AnyIntArray,
+    members: IntArray,
+    codes: CodeArray,
+    values: AnyIntArray,
+    pulse: Pulse = UNLIMITED,
+) -> AttackScore:
+    """Guess the original value of each generalized cell of some rows.
+
+    Parameters
+    ----------
+    covering : Covering
+    row_classes, row_values : ndarray of int, shape (n_rows,)
+        The class and the sensitive value of each of the rows to attack.
+    members : ndarray of int64, shape (n_classes,)
+        How many original records the cells of each class were made from, at least.
+    codes : ndarray of int32, shape (n_source, n_qi)
+        The quasi-identifiers of everybody in the source. Their frequencies in each attribute are
+        taken as known, and they score the guesses.
+    values : ndarray of int, shape (n_source,)
+        Their sensitive values.
+
+    Returns
+    -------
+    Achieved
+        The share of right guesses among the generalized cells, and of the most frequent value of
+        the attribute. Nothing bounds it.
+
+    Notes
+    -----
+    **Source:** A. Cohen, *Attacks on deidentification's defenses*, USENIX Security 2022, from which
+    we take the weakness and not the attack. Cells are as tight as their records allow, so somebody
+    in the class has the smallest value of a range, and somebody the largest; of a class of two,
+    both values are known. The guess is the value that most records of the class are expected to
+    have: one at each end of a range (or one for each value of a set), and the others as in the
+    table. Cohen's attack also uses how cells of different classes depend on each other.
+
+    Which person a row is about is not known. A guess is right with the share of those who have
+    the value among the people who fit the row in all cells and in its sensitive value.
+    """
+    frequencies = [
+        np.bincount(column, minlength=n)
+        for column, n in zip(codes.T, covering.n_codes, strict=True)
+    ]
+    common = [int(counts.argmax()) for counts in frequencies]
+    right: list[float] = []
+    base: list[float] = []
+    n_rows = 0
+    for number, value in zip(row_classes.tolist(), row_values.tolist(), strict=True):
+        pulse.beat()
+        people = covering.people_of(number, codes)
+        people = people[values[people] == value]
+        guesses = expected_values(covering, number, int(members[number]), frequencies)
+        if not people.size or not guesses:
+            continue
+        n_rows += 1
+        for attribute, guess in guesses.items():
+            originals = codes[people, attribute]
+            right.append(float((originals == guess).mean()))
+            base.append(float((originals == common[attribute]).mean()))
+    if not n_rows:
+        return AttackScore(0, None, None, None)
+    return AttackScore(n_rows, float(np.mean(right)), float(np.mean(base)), None)
+
+
+def expected_values(
+    covering: RowClasses, number: int, members: int, frequencies: Sequence[IntArray]
+) -> dict[int, int]:
+    """Return the value that most records of a class are expected to have, by attribute.
+
+    Attributes whose cell shows a single value are left out.
+
+    Examples
+    --------
+    >>> cells = Ranges(np.array([0]), np.array([2]), np.array([False]))
+    >>> covering = Covering([cells], np.zeros((1, 1), np.int64), [4])
+    >>> expected_values(covering, 0, 2, [np.array([1, 9, 2, 9])]), expected_values(
+    ...     covering, 0, 9, [np.array([1, 9, 2, 9])])
+    ({0: 0}, {0: 1})
+    """
+    found = {}
+    for attribute, counts in enumerate(frequencies):
+        covered = covering.values_of(number, attribute)
+        codes = np.flatnonzero(covered)
+        if codes.size < 2:
+            continue
+        cells = covering.cells[attribute]
+        surely: FloatArray = np.zeros(codes.size)
+        if not isinstance(cells, Ranges):
+            surely[:] = 1
+        elif not cells.tells_nothing[covering.cell_of_class[number, attribute]]:
+            surely[[0, -1]] = 1
+        others = max(members - float(surely.sum()), 0)
+        expected = surely + others * counts[codes] / max(int(counts[codes].sum()), 1)
+        found[attribute] = int(codes[expected.argmax()])
+    return found

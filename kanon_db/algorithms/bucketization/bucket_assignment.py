@@ -1,0 +1,566 @@
+"""Assigns records to buckets: by record partition and round robin ([GB] Section 4), at random.
+
+Which value goes to which size of buckets is a transportation problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.bucketization.buckets import BucketSetting, record_counts
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    IntArray,
+    order_of,
+    taken,
+)
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.errors import InfeasibleError, InvalidParameterError
+
+# Transportation problems: records of values to buckets of sizes, as many as each takes.
+
+
+@dataclass(frozen=True, eq=False)
+class Transport:
+    """Amounts sent from supplies to demands.
+
+    Parameters
+    ----------
+    amounts : ndarray of int64, shape (m, q)
+        Within the capacities. If nothing is stranded, rows add up to the supplies, and columns to
+        no more than the demands.
+    stranded : ndarray of bool, shape (m,)
+        Supplies that are, together, more than the demands can take from them: the sum over j of
+        min{demand_j, sum of their capacities to j} is less than their sum. None if the problem
+        is solved.
+    """
+
+    amounts: IntArray
+    stranded: BoolArray
+
+
+def transport(
+    supplies: IntArray,
+    demands: IntArray,
+    capacities: IntArray,
+    *,
+    pulse: Pulse = UNLIMITED,
+) -> Transport:
+    """Send all supplies to the demands within the capacities, spread evenly, or prove it hopeless.
+
+    Parameters
+    ----------
+    supplies : ndarray of int64, shape (m,)
+    demands : ndarray of int64, shape (q,)
+        Their sum is that of the supplies, or else not all of them are met exactly.
+    capacities : ndarray of int64, shape (m, q)
+        Most that each supply may send to each demand; all sums must stay below 2**63.
+    pulse : Pulse
+        Beaten every few milliseconds of work; what that raises ends it.
+
+    Returns
+    -------
+    Transport
+
+    Notes
+    -----
+    **Source:** the criterion for a solution is D. Gale's, *A theorem on flows in networks*,
+    Pacific J. Math. 7 (1957); shortest augmenting paths and their number: E. Dinic (1970).
+
+    Every supply begins with shares in proportion to its capacities. Demands with too much then
+    pass on to those with too little, along shortest paths of demands: what j can pass on to k is
+    the sum over i of min{amount_ij, capacity_ik - amount_ik}, and all supplies contribute in
+    proportion to it. A pass along a shortest path creates no path as short or shorter, and uses
+    up a pair of demands or one of the two ends. So there are at most about q³ of them; in
+    practice a few for each demand. Each costs O(m q) and the length of the path.
+
+    Examples
+    --------
+    >>> both = np.array([[2, 2], [2, 2]])
+    >>> transport(np.array([2, 3]), np.array([1, 4]), both).amounts.tolist()
+    [[0, 2], [1, 2]]
+    >>> narrow = np.array([[3, 0], [2, 2]])
+    >>> transport(np.array([3, 2]), np.array([2, 3]), narrow).stranded.tolist()
+    [True, False]
+    """
+    # What a supply cannot send anywhere is sent to a last demand, which is 0.
+    capacity = np.vstack([capacities.T, np.maximum(supplies - capacities.sum(axis=1), 0)])
+    demands = np.append(demands, 0)
+    amount = _in_proportion(supplies, capacity)
+    room = capacity - amount
+    excess = amount.sum(axis=1) - demands
+    has, free = amount > 0, room > 0
+    passes = np.empty((demands.size, demands.size), dtype=np.bool_)
+    for j in range(demands.size):
+        pulse.beat()
+        passes[j] = (has[j] & free).any(axis=1)
+    while True:
+        pulse.beat()
+        path, reached = _shortest_path(excess, passes)
+        if not path:
+            break
+        steps = list(pairwise(path))
+        passable = [int(np.minimum(amount[j], room[k]).sum()) for j, k in steps]
+        passed = min(int(excess[path[0]]), -int(excess[path[-1]]), *passable)
+        # Backward, so that every step finds the room that the next one made.
+        for j, k in reversed(steps):
+            shares = in_shares(passed, np.minimum(amount[j], room[k]))
+            amount[j] -= shares
+            room[j] += shares
+            amount[k] += shares
+            room[k] -= shares
+        excess[path[0]] -= passed
+        excess[path[-1]] += passed
+        has[path], free[path] = amount[path] > 0, room[path] > 0
+        for j in path:
+            passes[j] = (has[j] & free).any(axis=1)
+            passes[:, j] = (has & free[j]).any(axis=1)
+    stranded = np.zeros(supplies.size, dtype=np.bool_)
+    if (excess > 0).any():
+        # What is beyond reach is saturated by these, and takes all of the others.
+        stranded = supplies > capacity[:-1][~reached[:-1]].sum(axis=0)
+    return Transport(np.ascontiguousarray(amount[:-1].T), stranded)
+
+
+def in_shares(total: int, weights: IntArray) -> IntArray:
+    """Divide a whole number in proportion to weights.
+
+    Parameters
+    ----------
+    total : int
+        From 0 to the sum of the weights.
+    weights : ndarray of int64, shape (n,)
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        They add up to ``total``; each is within 1 of its proportion, and at most its weight.
+
+    Examples
+    --------
+    >>> in_shares(3, np.array([1, 3, 2])).tolist()
+    [0, 2, 1]
+    """
+    return _in_proportion(np.array([total]), weights[:, np.newaxis])[:, 0]
+
+
+def _in_proportion(totals: IntArray, weights: IntArray) -> IntArray:
+    """Divide each total in proportion to its column of weights, which adds up to no less."""
+    # Rounding the running total, not each share, makes the shares add up.
+    reached = np.cumsum(weights, axis=0)
+    if reached.size == 0:
+        return reached
+    largest = int(reached[-1].max()) * int(totals.max())
+    integer = np.int64 if largest < 2**63 else object
+    whole = np.maximum(reached[-1], 1).astype(integer)
+    shares: IntArray = (reached.astype(integer) * totals.astype(integer) // whole).astype(np.int64)
+    shares[1:] -= shares[:-1].copy()
+    return shares
+
+
+def _shortest_path(excess: IntArray, passes: BoolArray) -> tuple[list[int], BoolArray]:
+    """Find a shortest path from too much to too little; if there is none, what can be reached."""
+    reached = excess > 0
+    came_from = np.full(excess.size, -1)
+    front = np.flatnonzero(reached)
+    while front.size:
+        ends = front[excess[front] < 0]
+        if ends.size:
+            path = [int(ends[0])]
+            while came_from[path[0]] >= 0:
+                path.insert(0, int(came_from[path[0]]))
+            return path, reached
+        ahead = np.flatnonzero(~reached)
+        steps = passes[np.ix_(front, ahead)]
+        entered = steps.any(axis=0)
+        came_from[ahead[entered]] = front[steps[:, entered].argmax(axis=0)]
+        front = ahead[entered]
+        reached[front] = True
+    return [], reached
+
+
+# Which records go to which bucket: record partition and round-robin ([GB] Section 4).
+#
+# How many occurrences of a value a bucket may hold comes in as an array of limits, so that one
+# implementation serves F'-privacy (limits floor(f'_i S_j)) and Anatomy (limits 1).
+
+
+def is_valid(counts: npt.ArrayLike, limits: npt.ArrayLike, setting: BucketSetting) -> bool:
+    """Tell whether the records fit a bucket setting within the limits.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape (m,)
+        Records of each sensitive value: o_i.
+    limits : array_like of int, shape (m, q)
+        Most occurrences of each value in one bucket of each size.
+    setting : BucketSetting
+        Any number of sizes.
+
+    Returns
+    -------
+    bool
+        True if and only if all records can be assigned so that each bucket is full and holds no
+        value more often than its limit.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the shapes do not match.
+
+    Notes
+    -----
+    **Source:** [GB] Theorem 1; Lemma 2 for one size. Its conditions are not sufficient for three
+    sizes or more: there it takes a solution of the transportation problem of Section 6.1, see
+    :func:`~kanon_db.algorithms.bucketization.bucket_assignment.transport`.
+
+    Examples
+    --------
+    >>> is_valid([2, 3], [[1], [2]], BucketSetting.of([5], [1]))
+    False
+    >>> is_valid([2, 3], [[0, 1], [1, 2]], BucketSetting.of([1, 2], [1, 2]))
+    True
+    """
+    checked, available = _available(counts, limits, setting)
+    if not _satisfies_theorem_1(checked, available, setting):
+        return False
+    return setting.sizes.size <= 2 or not _transport(checked, available, setting).stranded.any()
+
+
+def partition_records(
+    counts: npt.ArrayLike, limits: npt.ArrayLike, setting: BucketSetting
+) -> IntArray:
+    """Decide how many records of each value go to the buckets of each size.
+
+    Within the result, round-robin keeps every bucket within the limits.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape (m,)
+        Records of each sensitive value: o_i.
+    limits : array_like of int, shape (m, q)
+        Most occurrences of each value in one bucket of each size.
+    setting : BucketSetting
+        Any number of sizes.
+
+    Returns
+    -------
+    ndarray of int64, shape (m, q)
+        Rows add up to ``counts``, columns to the capacity of the buckets of each size; no entry
+        exceeds limit times number of buckets.
+
+    Raises
+    ------
+    InfeasibleError
+        If the setting is not valid: see :func:`is_valid`.
+    InvalidParameterError
+        If the shapes do not match.
+
+    Notes
+    -----
+    **Source:** [GB] Algorithm 1 for one or two sizes, Section 6.1 for more.
+
+    Deviations: a record may move to the second size only while o_i2 < min(u_i2, o_i); line 5
+    forgets that the value must still have a record to move. The paper moves *any* such record;
+    here the moves are spread over the values in proportion to the room each has left (each value
+    within one record of its share), so that no value is exhausted before the others. For three
+    sizes or more, the paper takes the partition from the solution of its program; here it follows
+    from the setting alone, by a transportation problem whose solution is spread likewise.
+
+    Examples
+    --------
+    >>> partition_records([2, 3], [[0, 1], [1, 2]], BucketSetting.of([1, 2], [1, 2])).tolist()
+    [[0, 2], [1, 2]]
+    """
+    checked, available = _available(counts, limits, setting)
+    valid = _satisfies_theorem_1(checked, available, setting)
+    if valid and setting.sizes.size > 2:
+        found = _transport(checked, available, setting)
+        if not found.stranded.any():
+            return found.amounts
+        valid = False
+    if not valid:
+        raise InfeasibleError(
+            "the bucket setting is not valid",
+            detail=f"{setting.n_buckets:,} buckets for {setting.n_records:,} records, table of "
+            f"{int(checked.sum()):,} records and {checked.size} sensitive values",
+            hint="search for a setting with these counts and limits",
+        )
+    if setting.sizes.size == 0:
+        return available
+    first = available[:, 0]
+    excess = int(first.sum()) - int(setting.sizes[0] * setting.counts[0])
+    if excess > 0:
+        first -= in_shares(excess, available[:, 1] - (checked - first))
+    return np.column_stack([first, checked - first])[:, : setting.sizes.size]
+
+
+_RUN: Final = 2**20
+"""Records whose buckets are worked out at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Allotment:
+    """Which bucket each record goes to, by its value and its rank among the value's records.
+
+    A record of rank r goes to bucket ``first_bucket + (start + r - first_rank) % n_buckets``
+    of the entry for its value with ``first_rank <= r < first_rank + n_records``. Whoever ranks
+    the records of a value at random thereby decides at random which of them share a bucket.
+
+    Parameters
+    ----------
+    value : ndarray of int64, shape (e,)
+        Position of the value in the counts; ascending, at most one entry per value and size.
+    first_rank : ndarray of int64, shape (e,)
+        0-based rank of the entry's first record; ascending within a value.
+    n_records : ndarray of int64, shape (e,)
+        Number of records of the entry, at least 1.
+    first_bucket : ndarray of int64, shape (e,)
+        0-based number of the first bucket of the entry's size.
+    n_buckets : ndarray of int64, shape (e,)
+        Number of buckets of the entry's size.
+    start : ndarray of int64, shape (e,)
+        Where round-robin resumes, in [0, n_buckets).
+    """
+
+    value: IntArray
+    first_rank: IntArray
+    n_records: IntArray
+    first_bucket: IntArray
+    n_buckets: IntArray
+    start: IntArray
+
+    def bucket_of(self, values: npt.ArrayLike, ranks: npt.ArrayLike) -> IntArray:
+        """Find the buckets of records.
+
+        Parameters
+        ----------
+        values : array_like of int, shape (n,)
+            Position of each record's value in the counts.
+        ranks : array_like of int, shape (n,)
+            0-based rank of each record among the records of its value.
+
+        Returns
+        -------
+        ndarray of int64, shape (n,)
+            0-based bucket numbers.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such record.
+        """
+        value = np.asarray(values, dtype=np.int64)
+        rank = np.asarray(ranks, dtype=np.int64)
+        # Entries cover the records without gaps when these are numbered value by value.
+        ends = np.cumsum(self.n_records)
+        offset = np.concatenate(([0], ends))[np.searchsorted(self.value, value)]
+        entry = np.searchsorted(ends, offset + rank, side="right")
+        known = (rank >= 0) & (entry < ends.size)
+        known[known] = self.value[entry[known]] == value[known]
+        if not known.all():
+            raise InvalidParameterError(
+                "a record is not part of the allotment",
+                detail=f"{int((~known).sum())} of {known.size} records",
+            )
+        steps = self.start[entry] + rank - self.first_rank[entry]
+        buckets: IntArray = self.first_bucket[entry] + steps % self.n_buckets[entry]
+        return buckets
+
+    def runs(self) -> Iterator[IntArray]:
+        """Give the buckets of all records, value by value, each in the order of ranks."""
+        ends = np.cumsum(self.n_records)
+        n_records = int(ends[-1]) if ends.size else 0
+        for start in range(0, n_records, _RUN):  # so that none takes much more memory
+            end = min(start + _RUN, n_records)
+            first, last = np.searchsorted(ends, [start, end - 1], side="right").tolist()
+            numbers = np.arange(first, last + 1)
+            begin = ends[numbers] - self.n_records[numbers]
+            inside = np.minimum(ends[numbers], end) - np.maximum(begin, start)
+            entry = np.repeat(numbers, inside)
+            steps = np.arange(start, end) + (self.start - ends + self.n_records)[entry]
+            yield self.first_bucket[entry] + steps % self.n_buckets[entry]
+
+    def dealt_to(self, order: AnyIntArray) -> CodeArray:
+        """Deal the buckets to records.
+
+        Parameters
+        ----------
+        order : ndarray of int, shape (n_records,)
+            The records, value by value, each in the order of ranks.
+
+        Returns
+        -------
+        ndarray of int32, shape (n_records,)
+            The bucket of each record.
+        """
+        buckets = np.empty(order.size, dtype=np.int32)
+        dealt = 0
+        for run in self.runs():
+            buckets[order[dealt : dealt + run.size]] = run
+            dealt += run.size
+        return buckets
+
+
+def round_robin(partition: npt.ArrayLike, setting: BucketSetting) -> Allotment:
+    """Deal the records of each value in turn to the buckets of each size.
+
+    A bucket gets at most ceil(records / buckets) records of a value, the fewest possible, and
+    every bucket is filled exactly.
+
+    Parameters
+    ----------
+    partition : array_like of int, shape (m, q)
+        Records of each value for the buckets of each size; columns add up to their capacity.
+    setting : BucketSetting
+        Any number of sizes.
+
+    Returns
+    -------
+    Allotment
+
+    Raises
+    ------
+    InvalidParameterError
+        If the partition does not fill the buckets.
+
+    Notes
+    -----
+    **Source:** [GB] Section 4.1, Round-Robin Assignment. The pointer to the next bucket is
+    carried from one value to the next: begun anew for each value, as the text can be read, bucket
+    sizes would differ.
+
+    Examples
+    --------
+    >>> allotment = round_robin([[3], [1]], BucketSetting.of([2], [2]))
+    >>> allotment.bucket_of([0, 0, 0, 1], [0, 1, 2, 0]).tolist()
+    [0, 1, 0, 1]
+    """
+    dealt = np.asarray(partition, dtype=np.int64)
+    capacities = setting.sizes * setting.counts
+    if (
+        dealt.shape[1:] != capacities.shape
+        or (dealt < 0).any()
+        or (dealt.sum(axis=0) != capacities).any()
+    ):
+        raise InvalidParameterError(
+            "the record partition does not fill the buckets",
+            detail=f"partition: shape {dealt.shape}, bucket sizes: {setting.sizes.size}",
+        )
+    value, size_class = np.nonzero(dealt)
+    dealt_before = np.cumsum(dealt, axis=0) - dealt
+    ranked_before = np.cumsum(dealt, axis=1) - dealt
+    n_buckets = setting.counts[size_class]
+    return Allotment(
+        value=value.astype(np.int64),
+        first_rank=ranked_before[value, size_class],
+        n_records=dealt[value, size_class],
+        first_bucket=(np.cumsum(setting.counts) - setting.counts)[size_class],
+        n_buckets=n_buckets,
+        start=dealt_before[value, size_class] % n_buckets,
+    )
+
+
+def _available(
+    counts: npt.ArrayLike, limits: npt.ArrayLike, setting: BucketSetting
+) -> tuple[IntArray, IntArray]:
+    """Compute o_i, and a_ij = min{limit_ij b_j, o_i} of [GB] Definition 5."""
+    checked, _ = record_counts(counts)
+    per_bucket = np.asarray(limits, dtype=np.int64)
+    if per_bucket.shape != (checked.size, setting.sizes.size):
+        raise InvalidParameterError(
+            "limits must hold one number for each sensitive value and bucket size",
+            detail=f"limits: shape {per_bucket.shape}, sensitive values: {checked.size}, "
+            f"bucket sizes: {setting.sizes.size}",
+        )
+    # A bucket cannot hold more of a value than its size, whatever the limit: the product then
+    # stays within the capacity of the buckets.
+    per_bucket = np.minimum(per_bucket, setting.sizes)
+    return checked, np.minimum(per_bucket * setting.counts, checked[:, np.newaxis])
+
+
+def _satisfies_theorem_1(counts: IntArray, available: IntArray, setting: BucketSetting) -> bool:
+    """Privacy (3), fill (4) and capacity (5) constraints of [GB] Theorem 1; necessary for any q."""
+    return bool(
+        (available.sum(axis=1) >= counts).all()
+        and (available.sum(axis=0) >= setting.sizes * setting.counts).all()
+        and int(counts.sum()) == setting.n_records
+    )
+
+
+def _transport(counts: IntArray, available: IntArray, setting: BucketSetting) -> Transport:
+    """Send the records to the bucket sizes."""
+    return transport(counts, setting.sizes * setting.counts, available)
+
+
+# Random assignment: which records share a bucket is left to chance.
+
+
+class Permuter(Protocol):
+    """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
+
+    def permutation(self, n: int, /) -> AnyIntArray:
+        """Return a uniformly random order of ``0 … n-1``."""
+
+
+def assign_randomly(
+    codes: CodeArray,
+    counts: IntArray,
+    limits: IntArray,
+    setting: BucketSetting,
+    random: Permuter,
+) -> CodeArray:
+    """Draw a bucket for each record.
+
+    Given which values each bucket holds, every way to match the records with the values is
+    equally likely: that is what makes ``count / size`` the probability of a value.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_records,)
+        Position of each record's sensitive value in `counts`.
+    counts : ndarray of int64, shape (m,)
+        Records of each sensitive value: o_i.
+    limits : ndarray of int64, shape (m, q)
+        Most occurrences of each value in one bucket of each size.
+    setting : BucketSetting
+        A valid setting.
+    random : Permuter
+        Source of randomness.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_records,)
+        0-based bucket numbers; buckets of smaller sizes come first.
+
+    Raises
+    ------
+    InfeasibleError
+        If the setting is not valid.
+
+    Notes
+    -----
+    **Source:** [GB] Section 4: record partition (Algorithm 1), then round-robin assignment. "Any"
+    records are moved and dealt there; here the records of each value come in random order.
+    """
+    allotment = round_robin(partition_records(counts, limits, setting), setting)
+    # A stable sort by value leaves the records of each value in their random order.
+    order = random.permutation(codes.size)
+    narrow = codes.astype(np.min_scalar_type(counts.size))  # numpy sorts 16 bits by their digits
+    order = taken(order, order_of(taken(narrow, order), stable=True))
+    return allotment.dealt_to(order)
+
+
+def numbers_by_size(sizes: IntArray) -> CodeArray:
+    """Return the number of each bucket by size, from 0; those of one size stay in their order."""
+    numbers = np.empty(sizes.size, dtype=np.int32)
+    numbers[np.argsort(sizes, kind="stable")] = np.arange(sizes.size, dtype=np.int32)
+    return numbers

@@ -1,0 +1,526 @@
+"""Describes buckets: their sizes, their sensitive values, and their places in bitmaps.
+
+A :class:`BucketSetting` says how many buckets there are of which size ([GB] Section 3.4),
+:class:`BucketContents` which values they hold, and a :class:`Composition` what these tell of the
+relation between values. :class:`BitmapBalance` checks bitmaps, and knows nothing of how they were
+made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+    order_of,
+    taken,
+)
+from kanon_db.errors import InvalidParameterError
+from kanon_db.heartbeat import beat
+
+# Bucket settings: how many buckets of which size ([GB] Section 3.4).
+
+
+MAX_RECORDS = 2**48
+"""Largest table: with buckets of at most 5,000 records every product still fits 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class BucketSetting:
+    """The number of buckets of each size; any number of sizes, none for an empty table.
+
+    Parameters
+    ----------
+    sizes : ndarray of int64, shape (q,)
+        Bucket sizes in records, strictly increasing, at least 1.
+    counts : ndarray of int64, shape (q,)
+        Number of buckets of each size, at least 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the arrays are not as described.
+
+    Notes
+    -----
+    **Source:** [GB] Section 3.4, where it is written <B_1, …, B_q> with B_j = (S_j, b_j).
+
+    Examples
+    --------
+    >>> setting = BucketSetting.of([45, 3, 7], [83, 8809, 0])
+    >>> setting.pairs
+    ((3, 8809), (45, 83))
+    >>> setting.n_records, setting.loss
+    (30162, 195924)
+    """
+
+    sizes: IntArray
+    counts: IntArray
+
+    def __post_init__(self) -> None:
+        sizes = np.array(self.sizes, dtype=np.int64)
+        counts = np.array(self.counts, dtype=np.int64)
+        if sizes.ndim != 1 or sizes.shape != counts.shape:
+            raise InvalidParameterError(
+                "a bucket setting needs one count for each size",
+                detail=f"sizes: shape {sizes.shape}, counts: shape {counts.shape}",
+            )
+        if (sizes < 1).any() or (np.diff(sizes) < 1).any() or (counts < 1).any():
+            raise InvalidParameterError(
+                "a bucket setting needs increasing sizes and counts of at least 1",
+                hint="BucketSetting.of sorts the sizes and drops those that have no bucket",
+            )
+        for name, array in (("sizes", sizes), ("counts", counts)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def of(cls, sizes: npt.ArrayLike, counts: npt.ArrayLike) -> BucketSetting:
+        """Make a setting of sizes in any order, leaving out those without a bucket.
+
+        Parameters
+        ----------
+        sizes : array_like of int, shape (q,)
+            Distinct bucket sizes, in records.
+        counts : array_like of int, shape (q,)
+            Number of buckets of each size, at least 0.
+
+        Returns
+        -------
+        BucketSetting
+        """
+        sizes = np.asarray(sizes, dtype=np.int64)
+        counts = np.asarray(counts, dtype=np.int64)
+        order = np.argsort(sizes)
+        order = order[counts[order] != 0]
+        return cls(sizes[order], counts[order])
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Each size with its number of buckets, as plain integers."""
+        return tuple(zip(self.sizes.tolist(), self.counts.tolist(), strict=True))
+
+    @property
+    def n_buckets(self) -> int:
+        """Number of buckets of all sizes."""
+        return int(self.counts.sum())
+
+    @property
+    def n_records(self) -> int:
+        """Number of records that fill all buckets."""
+        return int(self.sizes @ self.counts)
+
+    @property
+    def largest_size(self) -> int:
+        """Number of records in the largest bucket, 0 without buckets."""
+        return int(self.sizes.max(initial=0))
+
+    @property
+    def loss(self) -> int:
+        """Loss, [GB] Eq. (2): the sum over the buckets of (size - 1) squared, exact.
+
+        Lower is better: 0 when every record is a bucket of its own, (n_records - 1) squared when
+        all records share one bucket.
+        """
+        return sum(count * (size - 1) ** 2 for size, count in self.pairs)
+
+    @property
+    def msbs(self) -> float:
+        """Mean squared bucket size, [GB] Definition 2: the loss per record. Lower is better.
+
+        It is loss / (n_records - 1), and 0.0 for fewer than two records. For equal buckets of size
+        l it is close to (l - 1)² / l, not "between l - 1 and l" as [GB] Section 3.2 says.
+        """
+        return self.loss / (self.n_records - 1) if self.n_records > 1 else 0.0
+
+
+def record_counts(counts: npt.ArrayLike, n_values: int | None = None) -> tuple[IntArray, int]:
+    """Check the numbers of records of each sensitive value and add them up.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape (m,)
+        Records of each sensitive value, at least 0.
+    n_values : int, optional
+        What m must be.
+
+    Returns
+    -------
+    counts : ndarray of int64, shape (m,)
+    n_records : int
+        Their sum.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are no such array, or their sum exceeds :data:`MAX_RECORDS`.
+    """
+    array = np.asarray(counts)
+    if array.ndim != 1 or (n_values is not None and array.size != n_values):
+        raise InvalidParameterError(
+            "counts must hold one number of records for each sensitive value",
+            detail=f"counts: shape {array.shape}"
+            + ("" if n_values is None else f", sensitive values: {n_values}"),
+        )
+    if array.size and (not np.issubdtype(array.dtype, np.integer) or array.min() < 0):
+        raise InvalidParameterError("counts must be whole numbers of at least 0")
+    n_records = sum(array.tolist())
+    if n_records > MAX_RECORDS:
+        raise InvalidParameterError(
+            "the table has too many records",
+            detail=f"n_records = {n_records:,}, limit = {MAX_RECORDS:,}",
+            hint="publish parts of the table separately",
+        )
+    return array.astype(np.int64), n_records
+
+
+# Where the records of buckets stand in bitmaps: slot by slot, so that buckets line up.
+#
+# Buckets are numbered from 1, ascending with their size. All buckets of one size S follow each
+# other; their first records make one run of bits, their second records the next, up to S. A bitmap
+# shifted by a run then lies over the others, bucket on bucket, and one operation on whole bitmaps
+# works on all buckets at once.
+
+
+_Integer = TypeVar("_Integer", bound=np.integer)
+
+
+def bit_positions(
+    bucket_numbers: AnyIntArray,
+    order: AnyIntArray,
+    setting: BucketSetting,
+) -> CodeArray:
+    """Give each record its place.
+
+    Parameters
+    ----------
+    bucket_numbers : ndarray of int, shape (n_records,)
+        Bucket of each record, from 1, ascending with the bucket size; n_records below 2^31.
+    order : ndarray of int, shape (n_records,)
+        A permutation of the records: in each bucket, they take their slots in this order.
+    setting : BucketSetting
+
+    Returns
+    -------
+    ndarray of int32, shape (n_records,)
+        Distinct positions from 0 to n_records - 1.
+
+    Examples
+    --------
+    >>> setting = BucketSetting.of([1, 2], [1, 2])
+    >>> bit_positions(np.array([2, 1, 3, 3, 2]), np.arange(5), setting).tolist()
+    [1, 0, 2, 4, 3]
+    """
+    ranked = taken(bucket_numbers, order)
+    by_bucket = taken(order, order_of(ranked, stable=True))
+    positions = np.empty(bucket_numbers.size, dtype=np.int32)
+    positions[in_slots(by_bucket, setting)] = np.arange(positions.size, dtype=np.int32)
+    return positions
+
+
+def in_slots(by_bucket: npt.NDArray[_Integer], setting: BucketSetting) -> npt.NDArray[_Integer]:
+    """Bring what is known of records, bucket after bucket, into the order of bits.
+
+    Parameters
+    ----------
+    by_bucket : ndarray of int, shape (n_records,)
+        By bucket number, and in each bucket by slot.
+    setting : BucketSetting
+
+    Returns
+    -------
+    ndarray of int, shape (n_records,)
+
+    Examples
+    --------
+    >>> in_slots(np.array([7, 1, 2, 3, 4]), BucketSetting.of([1, 2], [1, 2])).tolist()
+    [7, 1, 3, 2, 4]
+    """
+    ordered = np.empty_like(by_bucket)
+    start = 0
+    for size, count in setting.pairs:
+        own = slice(start, start + size * count)
+        # The records of a size form a table (bucket, slot): transpose it.
+        ordered[own].reshape(size, count)[:] = by_bucket[own].reshape(count, size).T
+        start = own.stop
+    return ordered
+
+
+def pack_bits(positions: AnyIntArray, n_records: int) -> bytes:
+    """Set the bits at these positions; the first is the lowest of the first byte.
+
+    Returns
+    -------
+    bytes
+        ``int.from_bytes(…, "little")`` has bit p set for each position p.
+    """
+    bits = np.zeros(n_records, dtype=np.bool_)
+    bits[positions] = True
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+# Which sensitive values buckets have: counted once, for all that is published of them.
+
+
+@dataclass(frozen=True, eq=False)
+class BucketContents:
+    """The sensitive values of all buckets.
+
+    Nothing in it depends on the order of the records.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n_records,)
+        Of the values, bucket after bucket by their numbers, ascending in each.
+    setting : BucketSetting
+        Buckets are numbered from 1, ascending with their size.
+    """
+
+    codes: AnyIntArray
+    setting: BucketSetting
+
+    @classmethod
+    def of(cls, codes: AnyIntArray, bucket_ids: CodeArray, setting: BucketSetting) -> Self:
+        """Gather the values of records.
+
+        Parameters
+        ----------
+        codes, bucket_ids : ndarray of int, shape (n_records,)
+            The value, from 0, and the bucket's number of each record.
+        setting : BucketSetting
+
+        Examples
+        --------
+        >>> setting = BucketSetting.of([1, 2], [1, 2])
+        >>> Contents.of(np.array([4, 0, 3, 1, 1]), np.array([2, 1, 3, 3, 2]), setting).codes
+        array([0, 1, 4, 1, 3])
+        """
+        by_value = order_of(codes, stable=True)
+        by_bucket = order_of(taken(bucket_ids, by_value), stable=True)
+        return cls(taken(taken(codes, by_value), by_bucket), setting)
+
+    @property
+    def sizes(self) -> IntArray:
+        """The size of each bucket, by its number."""
+        return np.repeat(self.setting.sizes, self.setting.counts)
+
+    @property
+    def in_slots(self) -> AnyIntArray:
+        """The codes at the bits of bitmaps: those of a bucket take its slots as they come."""
+        return in_slots(self.codes, self.setting)
+
+    def pairs(self) -> tuple[AnyIntArray, CodeArray, CodeArray]:
+        """Count how often each value stands in each bucket.
+
+        Returns
+        -------
+        codes, bucket_ids, counts : ndarray of int, shape (n_pairs,)
+            By code and bucket.
+
+        Examples
+        --------
+        >>> pairs = Contents(np.array([0, 1, 1]), BucketSetting.of([1, 2], [1, 1])).pairs()
+        >>> [column.tolist() for column in pairs]
+        [[0, 1], [1, 2], [1, 2]]
+        """
+        sizes = self.sizes
+        is_first = np.ones(self.codes.size, dtype=np.bool_)
+        np.not_equal(self.codes[1:], self.codes[:-1], out=is_first[1:])
+        is_first[np.cumsum(sizes) - sizes] = True
+        firsts = np.flatnonzero(is_first)
+        counts = np.diff(firsts, append=self.codes.size).astype(np.int32)
+        bucket_ids = np.repeat(np.arange(1, sizes.size + 1, dtype=np.int32), sizes)[firsts]
+        codes = self.codes[firsts]
+        by_value = order_of(codes, stable=True)
+        return taken(codes, by_value), taken(bucket_ids, by_value), taken(counts, by_value)
+
+
+# How the sensitive values of buckets go together: what buckets can tell of a relation.
+#
+# With N_v the number of records of a value v, and n_gv that of bucket g, which has |g| records,
+# let
+# C = sum of n_g n_g' / |g| over all buckets - N_v N_v' / N: how the composition of buckets differs
+# from that of the table, weighted with their sizes. Its eigenvectors are directions in which this
+# can be seen, each with its eigenvalue. What buckets hide is H = diag(N_v) - sum of n_g n_g' /
+# |g|.
+
+
+_BUCKETS_AT_ONCE: Final = 20_000
+_NEGLIGIBLE: Final = 1e-9
+"""Of the largest eigenvalue: a direction in which all buckets are alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """The directions in which buckets differ.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of float64, shape (n_directions,)
+    directions : ndarray of float64, shape (n_values, n_directions)
+        The eigenvectors, of length one.
+    hidden : ndarray of float64, shape (n_values, n_directions)
+        H times the eigenvectors.
+    expected : ndarray of float64, shape (n_directions,)
+        The share of the records with each value, along the eigenvectors.
+    """
+
+    eigenvalues: FloatArray
+    directions: FloatArray
+    hidden: FloatArray
+    expected: FloatArray
+
+
+def composition(values: AnyIntArray, sizes: AnyIntArray, n_values: int) -> Composition:
+    """Find the directions in which the composition of buckets differs.
+
+    Parameters
+    ----------
+    values : ndarray of int, shape (n_records,)
+        The value's code, from 0, of each record, bucket after bucket.
+    sizes : ndarray of int, shape (n_buckets,)
+        Records of each bucket, at least 1.
+    n_values : int
+
+    Examples
+    --------
+    Two buckets of two values each: they differ in whether they have the first one or the second.
+
+    >>> found = composition(np.array([0, 2, 1, 2]), np.array([2, 2]), 3)
+    >>> found.eigenvalues.round(2).tolist(), found.directions.T.round(2).tolist()
+    ([0.5], [[0.71, -0.71, -0.0]])
+    """
+    ends = np.cumsum(sizes)
+    together = np.zeros((n_values, n_values))
+    for low in range(0, sizes.size, _BUCKETS_AT_ONCE):
+        some = sizes[low : low + _BUCKETS_AT_ONCE]
+        start = ends[low] - some[0]
+        keys = np.repeat(np.arange(some.size) * n_values, some)
+        keys += values[start : start + keys.size]
+        counts = np.bincount(keys, minlength=some.size * n_values).reshape(-1, n_values)
+        together += (counts / some[:, np.newaxis]).T @ counts
+        beat()
+    return decomposed(together, np.bincount(values, minlength=n_values))
+
+
+def decomposed(together: FloatArray, counts: IntArray) -> Composition:
+    """Find the directions from what was added up over the buckets.
+
+    Parameters
+    ----------
+    together : ndarray of float64, shape (n_values, n_values)
+        Of each pair of values, the sum of n_g n_g' / |g| over all buckets.
+    counts : ndarray of int64, shape (n_values,)
+        The records of each value.
+    """
+    numbers, n_records = counts.astype(np.float64), int(counts.sum())
+    eigenvalues, directions = np.linalg.eigh(together - np.outer(numbers, numbers) / n_records)
+    kept = eigenvalues > _NEGLIGIBLE * max(float(eigenvalues.max()), _NEGLIGIBLE)
+    directions = directions[:, kept]
+    # The sign of an eigenvector is arbitrary: the same publication gives the same numbers.
+    largest = np.abs(directions).argmax(axis=0)
+    directions = directions * np.sign(directions[largest, np.arange(largest.size)])
+    return Composition(
+        eigenvalues[kept],
+        directions,
+        (np.diag(numbers) - together) @ directions,
+        directions.T @ numbers / n_records,
+    )
+
+
+# Whether a bitmap has the buckets that it should have; knows nothing of how it was made.
+
+
+class BitmapBalance:
+    """Compares sets of bits with the buckets of records, one value after the other.
+
+    Parameters
+    ----------
+    bucket_of_bit : ndarray of int32, shape (n_bits,)
+        The number, from 0, of the bucket that each bit stands for, -1 for bits to pass over. The
+        first bit is the lowest of the first byte.
+    n_buckets : int
+    """
+
+    def __init__(self, bucket_of_bit: CodeArray, n_buckets: int) -> None:
+        self._bucket_of_bit = bucket_of_bit
+        self._balance = np.zeros(n_buckets, dtype=np.int64)
+
+    def differing(
+        self, bits: npt.NDArray[np.uint8], buckets: CodeArray, counts: CodeArray | None = None
+    ) -> int:
+        """Count the buckets of which not as many bits are set as records are counted.
+
+        Parameters
+        ----------
+        bits : ndarray of uint8, shape (n_bits / 8,)
+        buckets : ndarray of int32, shape (n,)
+            From 0, in any order, also repeatedly.
+        counts : ndarray of int32, shape (n,), optional
+            How many records are meant; one, if not given.
+
+        Examples
+        --------
+        >>> balance = Balance(np.array([0, 0, 1, 1, 2, 2, -1, -1], dtype=np.int32), 3)
+        >>> balance.differing(np.array([0b10001101], np.uint8), np.array([0, 1, 1], np.int32))
+        0
+        >>> balance.differing(np.array([0b10001101], np.uint8), np.array([0, 2, 1], np.int32))
+        2
+        """
+        if counts is None:
+            counts = np.ones(buckets.size, dtype=np.int32)
+        words = np.zeros(-(-bits.size // 8), dtype="<u8")
+        words.view(np.uint8)[: bits.size] = bits
+        return int(_differing(words, self._bucket_of_bit, buckets, counts, self._balance))
+
+
+_DE_BRUIJN: Final = 0x03F79D71B4CB0A89
+_SHIFTED: Final = np.array([(_DE_BRUIJN << i) % 2**64 >> 58 for i in range(64)])
+_MULTIPLIER: Final = np.uint64(_DE_BRUIJN)
+_HIGHEST: Final = np.uint64(58)
+_LOWEST: Final = np.argsort(_SHIFTED)
+"""The place of a word's lowest bit, which alone is set, by the highest six bits of its product with
+a number of which all parts of six bits differ: H. S. Warren, *Hacker's Delight* (2002), 5-4."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _differing(
+    words: WordArray,
+    bucket_of_bit: CodeArray,
+    buckets: CodeArray,
+    counts: CodeArray,
+    balance: IntArray,
+) -> int:
+    """Count them; the balance of each bucket is 0 before and afterwards."""
+    left = 0
+    for i in range(words.size):
+        word = words[i]
+        while word:
+            lowest = word & (~word + np.uint64(1))
+            bucket = bucket_of_bit[64 * i + _LOWEST[lowest * _MULTIPLIER >> _HIGHEST]]
+            if bucket >= 0:
+                balance[bucket] += 1
+                left += 1
+            word ^= lowest
+    for i in range(buckets.size):
+        balance[buckets[i]] -= counts[i]
+        left -= counts[i]
+    differing = 0
+    for bucket in buckets:
+        if balance[bucket]:
+            differing += 1
+            balance[bucket] = 0
+    # Other buckets have only what their bits gave: nothing, if all the rest comes to nothing.
+    if left or differing:
+        differing += int(np.count_nonzero(balance))
+        balance[:] = 0
+    return differing

@@ -1,0 +1,906 @@
+"""Assigns records to random buckets inside cells of similar records.
+
+The table is cut into cells by decisions that do not tell the values of their records. The proof is
+in the documentation of :func:`assign_in_cells`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import numba
+import numpy as np
+
+from kanon_db.algorithms.bucketization.bucket_assignment import (
+    Allotment,
+    Permuter,
+    numbers_by_size,
+    partition_records,
+    round_robin,
+)
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, sort_keys
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, innermost, n_cores
+
+# Cuts of a table, which tell the cell of a record by its quasi-identifiers alone.
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A condition ``code <= last`` on one attribute.
+
+    Attributes
+    ----------
+    attribute : int
+        Its position.
+    last : int
+        The last code on the lower side.
+    """
+
+    attribute: int
+    last: int
+
+
+@dataclass(frozen=True, eq=False)
+class CutTree:
+    """Cuts of cuts, which tell the cell of a record by its codes alone.
+
+    Attributes
+    ----------
+    attribute, last : ndarray of int32, shape (n_places,)
+        The cut at each place, from the root on; any at a place that is a cell.
+    below : ndarray of int32, shape (n_places, 2)
+        Where its lower and its upper side are; a cell is below itself.
+    cell : ndarray of int32, shape (n_places,)
+        The number of the cell; -1 where there is a cut.
+    """
+
+    attribute: CodeArray
+    last: CodeArray
+    below: CodeArray
+    cell: CodeArray
+
+    @classmethod
+    def of(
+        cls,
+        cuts: Sequence[Cut | None],
+        sides: Sequence[tuple[int, int]],
+        numbers: Mapping[int, int],
+    ) -> CutTree:
+        """Make a tree of the cuts at each place, where their sides are, and numbers of cells."""
+        return cls(
+            np.array([0 if cut is None else cut.attribute for cut in cuts], dtype=np.int32),
+            np.array([0 if cut is None else cut.last for cut in cuts], dtype=np.int32),
+            np.array(
+                [
+                    (place, place) if cut is None else below
+                    for place, (cut, below) in enumerate(zip(cuts, sides, strict=True))
+                ],
+                dtype=np.int32,
+            ).reshape(-1, 2),
+            np.array([numbers.get(place, -1) for place in range(len(cuts))], dtype=np.int32),
+        )
+
+    def cell_of(self, codes: CodeArray) -> CodeArray:
+        """Find the cells of records, given codes of shape (n_records, n_qi).
+
+        Examples
+        --------
+        >>> tree = CutTree.of([Cut(0, 1), None, None], [(1, 2), (-1, -1), (-1, -1)], {1: 0, 2: 1})
+        >>> tree.cell_of(np.array([[0], [1], [2]], dtype=np.int32)).tolist()
+        [0, 0, 1]
+        """
+        places = np.zeros(len(codes), dtype=np.int32)
+        records = np.arange(len(codes))
+        while (self.cell[places] < 0).any():
+            is_upper = codes[records, self.attribute[places]] > self.last[places]
+            places = self.below[places, is_upper.astype(np.int8)]
+        found: CodeArray = self.cell[places]
+        return found
+
+
+# The cut that divides records into two sets of the most similar quasi-identifiers.
+
+
+_MOST_LOOKED_AT = 2**15
+_MOST_COMPARED = 2**23  # records times attributes squared: some dozen milliseconds of work
+_DIVIDED_AT_ONCE = 2**21
+
+
+def best_cut(
+    codes: CodeArray, records: IntArray, least: int, weights: IntArray | None = None
+) -> Cut | None:
+    """Find the cut that reduces the disagreement of all attributes most.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_records, n_qi)
+        Codes from 0, of ordered types in the type's order.
+    records : ndarray of int64, shape (n,)
+        The records to divide, in an order that depends on their codes alone: of more than 32,768,
+        or 2^23 / n_qi² if that is less, only every so-many-th is looked at.
+    least : int
+        Fewest of the records on either side, at least 1.
+    weights : ndarray of int64, shape (n_records,), optional
+        How many records each one stands for; the cut is that of these.
+
+    Returns
+    -------
+    Cut or None
+        None if no attribute has a cut with enough records on both sides. Of several equally good
+        ones the first. It depends on the codes alone.
+
+    Notes
+    -----
+    The disagreement of a set is the sum over the attributes of the Gini impurity, the chance that
+    two records differ. The best cut is that of the largest fall of the impurity, weighted by the
+    sizes of the sides, as in L. Breiman et al., *Classification and Regression Trees*, 1984,
+    chapter 4; there is no class to predict here, and all attributes count.
+
+    The sides' counts of pairs of codes are taken from a table for each two attributes, unless it
+    would have more cells than there are records. Cost: O(n n_qi²) for the n records that are looked
+    at, which is bounded.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 5], [1, 5], [2, 0], [3, 0]], dtype=np.int32)
+    >>> best_cut(codes, np.arange(4), 1)
+    Cut(attribute=0, last=1)
+    """
+    most = min(_MOST_LOOKED_AT, max(1, _MOST_COMPARED // codes.shape[1] ** 2))
+    if weights is None:
+        stride = -(-records.size // most)
+        among = np.ascontiguousarray(records[::stride])
+    else:
+        ends = np.cumsum(weights[records])
+        stride = -(-int(ends[-1]) // most)
+        among = records[np.searchsorted(ends, np.arange(0, ends[-1], stride), side="right")]
+    looked_at, lowest, n_codes = _looked_at(codes, among)
+    # Codes are few in a small set, however far apart they are.
+    kept = {}
+    for a in np.flatnonzero(n_codes > 2 * among.size).tolist():
+        kept[a], looked_at[a] = np.unique(looked_at[a], return_inverse=True)
+        n_codes[a] = kept[a].size
+    attribute, last = _best_cut(looked_at, n_codes, max(1, least // stride))
+    if attribute < 0:
+        return None
+    return Cut(attribute, int(lowest[attribute] + kept.get(attribute, range(last + 1))[last]))
+
+
+def divided(
+    qi_codes: CodeArray,
+    sa_codes: CodeArray,
+    records: IntArray,
+    cut: Cut,
+    n_values: int,
+    weights: IntArray | None = None,
+    pulse: Pulse = UNLIMITED,
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Divide records by a cut, and count the sensitive values on both sides.
+
+    Parameters
+    ----------
+    qi_codes, records, weights
+        As for :func:`best_cut`.
+    sa_codes : ndarray of int32, shape (n_records,)
+    cut : Cut
+    n_values : int
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work.
+
+    Returns
+    -------
+    lower, upper : ndarray of int64
+        The records on each side, in their order.
+    counts : ndarray of int64, shape (2, n_values)
+
+    Examples
+    --------
+    >>> codes = np.array([[0], [1], [2]], dtype=np.int32)
+    >>> lower, upper, counts = divided(codes, codes[:, 0], np.arange(3), Cut(0, 1), 3)
+    >>> lower.tolist(), upper.tolist(), counts.tolist()
+    ([0, 1], [2], [[1, 1, 0], [0, 0, 1]])
+    """
+    found = np.empty_like(records)
+    counts = np.zeros((2, n_values), dtype=np.int64)
+    n_lower = 0
+    for start in range(0, records.size, _DIVIDED_AT_ONCE):
+        pulse.beat()
+        n_lower = _divide(
+            qi_codes, cut.attribute, cut.last, sa_codes, records, weights,
+            start, min(start + _DIVIDED_AT_ONCE, records.size), n_lower, found, counts,
+        )  # fmt: skip
+    return found[:n_lower].copy(), found[n_lower:][::-1].copy(), counts
+
+
+@numba.njit(cache=True, nogil=True)
+def _divide(
+    qi_codes: CodeArray,
+    attribute: int,
+    last: int,
+    sa_codes: CodeArray,
+    records: IntArray,
+    weights: IntArray | None,
+    start: int,
+    end: int,
+    n_lower: int,
+    found: IntArray,
+    counts: IntArray,
+) -> int:
+    """Put lower records at the front and upper ones at the back; return how many are lower."""
+    for i in range(start, end):
+        record = records[i]
+        is_upper = int(qi_codes[record, attribute] > last)
+        # Each is put at both ends, only one of which moves on: there is no branch to be guessed.
+        found[n_lower] = record
+        found[records.size - 1 - i + n_lower] = record
+        n_lower += 1 - is_upper
+        counts[is_upper, sa_codes[record]] += 1 if weights is None else weights[record]
+    return n_lower
+
+
+@numba.njit(cache=True, nogil=True)
+def _looked_at(codes: CodeArray, records: IntArray) -> tuple[CodeArray, CodeArray, IntArray]:
+    """Return the codes of some records, by attribute and above the lowest, which comes second.
+
+    The third is how many codes of each attribute there are at most.
+    """
+    n_qi = codes.shape[1]
+    looked_at = np.empty((n_qi, records.size), dtype=codes.dtype)
+    lowest = codes[records[0]].copy()
+    highest = lowest.copy()
+    for i in range(records.size):
+        record = records[i]
+        for a in range(n_qi):
+            code = codes[record, a]
+            looked_at[a, i] = code
+            lowest[a] = min(lowest[a], code)
+            highest[a] = max(highest[a], code)
+    for a in range(n_qi):
+        looked_at[a] -= lowest[a]
+    return looked_at, lowest, highest.astype(np.int64) - lowest + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int]:
+    """Weigh all cuts of all attributes, given codes of shape (n_qi, n)."""
+    # An attribute of one code adds as much to what is divided as to the sides, and is left out.
+    varied = np.flatnonzero(n_codes > 1)
+    n = codes.shape[1]
+    first = np.zeros(n_codes.size + 1, dtype=np.int64)  # where the codes of each attribute begin
+    first[1:] = np.cumsum(n_codes)
+    totals = np.zeros(first[-1], dtype=np.int64)
+    for a in varied:
+        for i in range(n):
+            totals[first[a] + codes[a, i]] += 1
+    together = np.zeros(n, dtype=np.int64)  # how many have each code of a record, in sum
+    for a in varied:
+        for i in range(n):
+            together[i] += totals[first[a] + codes[a, i]]
+    lower_squares = _lower_squares(codes, n_codes, first, varied, totals)
+    squares = (totals**2).sum()
+    best = 0.0
+    best_attribute = -1
+    best_last = -1
+    for a in varied:
+        shared = np.zeros(n_codes[a], dtype=np.int64)
+        for i in range(n):
+            shared[codes[a, i]] += together[i]
+        n_lower = 0
+        n_shared = 0
+        for code in range(n_codes[a] - 1):
+            place = first[a] + code
+            n_lower += totals[place]
+            n_shared += shared[code]
+            if totals[place] == 0 or n_lower < least or n - n_lower < least:
+                continue
+            # Where c of all t records with a code are below, (t - c)² = t² - 2 t c + c².
+            upper_squares = squares - 2 * n_shared + lower_squares[place]
+            fall = lower_squares[place] / n_lower + upper_squares / (n - n_lower) - squares / n
+            if fall > best * (1 + 1e-12):
+                best = fall
+                best_attribute = int(a)
+                best_last = code
+    return best_attribute, best_last
+
+
+@numba.njit(cache=True, nogil=True)
+def _lower_squares(
+    codes: CodeArray, n_codes: IntArray, first: IntArray, varied: IntArray, totals: IntArray
+) -> IntArray:
+    """Return the sum of squared counts of all codes, of the records below a cut at each code.
+
+    For two attributes with few codes, it follows from a table of their pairs, each of which is
+    found with one step for each record; the others take several.
+    """
+    n = codes.shape[1]
+    squares = np.zeros_like(totals)
+    lower = np.empty_like(totals)
+    table = np.empty(n, dtype=np.int32)
+    cells = np.empty((0, 0), dtype=np.int32)
+    for a in varied:
+        of_a = slice(first[a], first[a + 1])
+        squares[of_a] += np.cumsum(totals[of_a] ** 2)
+        is_wide = n_codes[varied] * n_codes[a] > n
+        for b in varied[~is_wide]:
+            if b < a:
+                _count_pairs(codes[a], codes[b], n_codes[b], table[: n_codes[a] * n_codes[b]])
+                _add_of_table(table, n_codes[b], 1, squares[of_a], lower[: n_codes[b]])
+                _add_of_table(
+                    table, 1, n_codes[b], squares[first[b] : first[b + 1]], lower[: n_codes[a]]
+                )
+        others = varied[is_wide & (varied != a)]
+        if others.size:
+            if not cells.size:
+                cells = _cells(codes, first)
+            lower[:] = 0
+            _add_of_records(codes[a], totals[of_a], cells, others, lower, squares[of_a])
+    return squares
+
+
+@innermost
+def _count_pairs(codes: CodeArray, others: CodeArray, n_others: int, table: CodeArray) -> None:
+    """Count the records with each code of one attribute, row by row, and of another."""
+    table[:] = 0
+    for i in range(codes.size):
+        table[codes[i] * n_others + others[i]] += 1
+
+
+@innermost
+def _add_of_table(
+    table: CodeArray, row: int, column: int, squares: IntArray, lower: IntArray
+) -> None:
+    """Add the squared counts of another attribute's codes, below each code of one.
+
+    The table has its steps from row to row, and from column to column, so that it can be turned.
+    """
+    lower[:] = 0
+    for code in range(squares.size):
+        for other in range(lower.size):
+            lower[other] += table[code * row + other * column]
+            squares[code] += lower[other] ** 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _cells(codes: CodeArray, first: IntArray) -> CodeArray:
+    """Return the codes of each record, those of one attribute after those of the one before."""
+    n_qi, n = codes.shape
+    cells = np.empty((n, n_qi), dtype=np.int32)
+    for i in range(n):
+        for a in range(n_qi):
+            cells[i, a] = first[a] + codes[a, i]
+    return cells
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_of_records(
+    codes: CodeArray,
+    totals: IntArray,
+    cells: CodeArray,
+    others: IntArray,
+    lower: IntArray,
+    squares: IntArray,
+) -> None:
+    """Add the same of several attributes, whose tables would have more cells than records."""
+    # Counting sort: the records of code c end at ends[c].
+    ends = np.cumsum(totals)
+    place = ends - totals
+    order = np.empty(codes.size, dtype=np.int64)
+    for i in range(codes.size):
+        order[place[codes[i]]] = i
+        place[codes[i]] += 1
+    below = 0
+    begin = 0
+    for code in range(ends.size):
+        for k in range(begin, ends[code]):
+            i = order[k]
+            there = 0
+            for b in others:
+                there += lower[cells[i, b]]
+                lower[cells[i, b]] += 1
+            below += 2 * there + others.size  # (c + 1)² = c² + 2 c + 1
+        begin = ends[code]
+        squares[code] += below
+
+
+# Cutting a table into cells of similar records, by decisions that do not tell their values.
+
+
+Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
+"""Returns the thresholds for a factor by which the odds of a guess may have been raised."""
+
+_FACTORS: Final = tuple(map(Fraction, ("3/2", "5/4", "9/8", "17/16")))
+"""A large factor declines fewer cuts that have slack; the first one that can be used is taken."""
+
+_MOST_CELLS: Final = 1500
+"""One in so many records is the least on either side of a cut: each cell costs a search."""
+
+_MOST_UNEVEN: Final = 10
+"""One in so many records of a cell must lie on either side of a cut that is not sure."""
+
+_FEWEST_IN_THREADS: Final = 2**15
+"""Records whose cells are looked at by two threads."""
+
+_NOT_AT_RISK: Final = 2**60
+
+
+def fewest_records_of_cell(n_records: int, least: int = 50) -> int:
+    """Return the fewest records on either side of a cut of a table."""
+    return max(least, n_records // _MOST_CELLS)
+
+
+class CellRoom:
+    """How many records of each value surely find a place in a cell, whatever the others are.
+
+    Dealt round robin, value by value, to B buckets, n records make buckets of floor(n / B) or
+    ceil(n / B), and no bucket gets more than ceil(o / B) of the o records of a value. So B times
+    the limit of the smaller size has room, [GB] Lemma 2.
+    """
+
+    def __init__(self, privacy: FPrimePrivacy, max_bucket_size: int) -> None:
+        self.privacy = privacy
+        self._max_bucket_size = max_bucket_size
+
+    def of(self, n_records: int) -> IntArray:
+        """Return the room for each value, of shape (choices of B, m)."""
+        fewest = -(-n_records // self._max_bucket_size)
+        choices = {fewest, fewest + 1, fewest + 2, fewest * 5 // 4, fewest * 3 // 2, fewest * 2}
+        n_buckets = np.array([[b] for b in sorted(choices) if b <= n_records])
+        sizes = n_records // n_buckets
+        limits = self.privacy.occurrence_limits(sizes[:, 0]).T
+        # A threshold of 1 allows a bucket of either size to hold nothing else.
+        room: IntArray = np.where(limits == sizes, n_records, limits * n_buckets)
+        return room
+
+    def holds(self, counts: IntArray) -> bool:
+        """Tell whether a cell with these counts can be put into buckets."""
+        return bool((counts <= self.of(int(counts.sum()))).all(axis=1).any())
+
+    def slack(self, side: IntArray, cell: IntArray) -> int:
+        """Tell how many records of any value that is at risk a side of a cell could hold more.
+
+        Negative if the side cannot be put into buckets; above every count if it always can.
+        """
+        n_records = int(side.sum())
+        room = self.of(n_records)
+        at_risk = np.minimum(cell, n_records) > room
+        slack: IntArray = np.where(at_risk, room - side, _NOT_AT_RISK).min(axis=1)
+        return int(slack.max())
+
+
+@dataclass(frozen=True, eq=False)
+class CutCell:
+    """A cell, and the thresholds that hold in it.
+
+    Attributes
+    ----------
+    records : ndarray of int64
+        Its rows, in the order of their quasi-identifiers.
+    counts : ndarray of int64, shape (m,)
+        Records of each value.
+    factor : Fraction
+        By how much its thresholds are tightened.
+    room : Room
+    """
+
+    records: IntArray
+    counts: IntArray
+    factor: Fraction
+    room: CellRoom
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class CellDivision:
+    """A cut of a cell, and the cells on its lower and its upper side."""
+
+    cut: Cut
+    sides: tuple[CutCell, CutCell]
+
+
+class CellCutter:
+    """Cuts a table, whose records are in the order of their quasi-identifiers, into cells.
+
+    Parameters
+    ----------
+    qi_codes, sa_codes, tightened, max_bucket_size, random
+        As for :func:`~kanon_db.algorithms.bucketization.cell_assignment.assign_in_cells`.
+    least : int
+        Fewest records on either side of a cut.
+    pulse : Pulse
+    weights : ndarray of int64, shape (n_rows,), optional
+        How many records each row stands for, which all lie in the same cell; one by default. The
+        decisions are those that would be made of the records themselves.
+    """
+
+    def __init__(
+        self,
+        qi_codes: CodeArray,
+        sa_codes: CodeArray,
+        tightened: Tightened,
+        max_bucket_size: int,
+        random: Permuter,
+        least: int,
+        pulse: Pulse,
+        weights: IntArray | None = None,
+    ) -> None:
+        self._qi_codes = qi_codes
+        self._sa_codes = sa_codes
+        self._weights = weights
+        self._tightened = tightened
+        self._max_bucket_size = max_bucket_size
+        self._random = random
+        self._pulse = pulse
+        self._least = least
+        self._rooms: dict[Fraction, CellRoom] = {}
+        self._found: list[Cut | None] = []
+        self._sides: list[tuple[int, int]] = []
+
+    def cells(self) -> list[CutCell]:
+        """Return the cells that are not cut any more."""
+        waiting = [(self._grown(), self._whole())] if self._sa_codes.size else []
+        done: dict[int, CutCell] = {}
+        while waiting:
+            divisions = self._first_divisions([cell for _, cell in waiting])
+            level, waiting = zip(waiting, divisions, strict=True), []
+            for (place, cell), first in level:
+                self._pulse.beat()
+                tightened, division = self._cut(cell, first)
+                if division is None:
+                    done[place] = tightened
+                else:
+                    self._found[place] = division.cut
+                    self._sides[place] = (self._grown(), self._grown())
+                    waiting += zip(self._sides[place], division.sides, strict=True)
+        self._numbers = {place: number for number, place in enumerate(done)}
+        return list(done.values())
+
+    def tree(self) -> CutTree:
+        """Return the cuts that were made, by which the cell of any record can be found."""
+        return CutTree.of(self._found, self._sides, self._numbers)
+
+    def _grown(self) -> int:
+        """Add a place to the tree."""
+        self._found.append(None)
+        self._sides.append((-1, -1))
+        return len(self._found) - 1
+
+    def _whole(self) -> CutCell:
+        room = self._room(Fraction(1))
+        m = len(room.privacy.thresholds)
+        if self._weights is None:
+            counts = np.bincount(self._sa_codes, minlength=m)
+        else:
+            counts = np.zeros(m, dtype=np.int64)
+            np.add.at(counts, self._sa_codes, self._weights)
+        return CutCell(np.arange(self._sa_codes.size), counts, Fraction(1), room)
+
+    def _room(self, factor: Fraction) -> CellRoom:
+        if factor not in self._rooms:
+            self._rooms[factor] = CellRoom(self._tightened(factor), self._max_bucket_size)
+        return self._rooms[factor]
+
+    def _division(self, cell: CutCell, least: int, pulse: Pulse) -> CellDivision | None:
+        """Return the best cut of a cell with enough records on both sides, if any."""
+        pulse.beat()
+        cut = best_cut(self._qi_codes, cell.records, least, self._weights)
+        if cut is None:
+            return None
+        lower, upper, counts = divided(
+            self._qi_codes, self._sa_codes, cell.records, cut, cell.counts.size, self._weights,
+            pulse,
+        )  # fmt: skip
+        return CellDivision(
+            cut,
+            (replace(cell, records=lower, counts=counts[0]),
+             replace(cell, records=upper, counts=counts[1])),
+        )  # fmt: skip
+
+    def _first_divisions(self, cells: Sequence[CutCell]) -> list[CellDivision | None]:
+        """Return the first division of each cell that is looked at, if any."""
+
+        def of(cell: CutCell, pulse: Pulse) -> CellDivision | None:
+            return self._division(cell, self._least, pulse)
+
+        if sum(cell.records.size for cell in cells) < _FEWEST_IN_THREADS:
+            return [of(cell, self._pulse) for cell in cells]
+        return in_threads(of, cells, n_cores(), self._pulse.of_part())
+
+    def _cut(
+        self, cell: CutCell, division: CellDivision | None
+    ) -> tuple[CutCell, CellDivision | None]:
+        """Return a cell, tightened by as much as cuts were declined, and its division, if any."""
+        least = self._least
+        while division is not None:
+            sides = division.sides
+            slack = min(cell.room.slack(side.counts, cell.counts) for side in sides)
+            if slack >= _NOT_AT_RISK:
+                break
+            smaller = min(side.n_records for side in sides)
+            is_even = smaller * _MOST_UNEVEN >= cell.n_records
+            factor = self._usable_factor(cell) if is_even else None
+            if factor is not None:
+                if slack >= 0 and not self._declines(factor, slack):
+                    break
+                factor *= cell.factor
+                cell = replace(cell, factor=factor, room=self._room(factor))
+            # The next cut is more even: what lies on its smaller side has more room.
+            least = max(least, smaller) * 4 // 3 + 1
+            division = self._division(cell, least, self._pulse)
+        return cell, division
+
+    def _usable_factor(self, cell: CutCell) -> Fraction | None:
+        """Return the first factor by which the thresholds of a cell can be tightened."""
+        for factor in _FACTORS:
+            if self._room(cell.factor * factor).holds(cell.counts):
+                return factor
+        return None
+
+    def _declines(self, factor: Fraction, slack: int) -> bool:
+        """Draw, with the probability factor^-(slack + 1), exactly."""
+        return all(
+            self._random.permutation(factor.numerator)[0] < factor.denominator
+            for _ in range(slack + 1)
+        )
+
+
+# Assignment in cells: random buckets of neighbors, safe against who knows the algorithm.
+
+
+Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
+"""Finds a bucket setting from the number of records of each value, and their thresholds."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellAssignment:
+    """A bucket for each record, and the cells that no bucket crosses.
+
+    Parameters
+    ----------
+    bucket_of_record : ndarray of int32, shape (n_records,)
+        0-based bucket numbers; buckets of smaller sizes come first.
+    setting : BucketSetting
+        How many buckets of which size there are in all cells.
+    cell_of_record : ndarray of int32, shape (n_records,)
+    tightening : tuple of Fraction
+        For each cell, the factor by which declined cuts can have raised the odds of a guess.
+        Its buckets keep thresholds that are tightened by as much.
+    """
+
+    bucket_of_record: CodeArray
+    setting: BucketSetting
+    cell_of_record: CodeArray
+    tightening: tuple[Fraction, ...]
+
+
+def assign_in_cells(
+    qi_codes: CodeArray,
+    sa_codes: CodeArray,
+    tightened: Tightened,
+    max_bucket_size: int,
+    search: Search,
+    random: Permuter,
+    *,
+    least: int = 50,
+    pulse: Pulse = UNLIMITED,
+) -> CellAssignment:
+    """Cut the table into cells of similar records, and assign at random inside each.
+
+    Every record finds a place. Someone who knows the algorithm, all quasi-identifiers and the
+    publication, and thinks every microdata that it may come from equally likely, infers no value
+    with a probability above its threshold: see Notes.
+
+    Parameters
+    ----------
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+        Quasi-identifiers as codes from 0; codes of ordered types in the type's order.
+    sa_codes : ndarray of int32, shape (n_records,)
+        Position of each record's sensitive value in the thresholds.
+    tightened : callable
+        Returns the thresholds of the m sensitive values for a factor of at least 1: at most
+        those of :meth:`.FPrimePrivacy.tightened`, which they usually are. They follow from the
+        histogram of the table.
+    max_bucket_size : int
+        M', the most records in a bucket.
+    search : callable
+        Finds the setting of a cell from its counts (all above 0) and its thresholds. It must find
+        one if one of at most two neighboring sizes up to ``max_bucket_size`` is valid.
+    random : Permuter
+        Source of randomness.
+    least : int
+        Fewest records on either side of a cut, at least 1; one in 1,500 of the table if that is
+        more, which bounds the time.
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work; what it raises ends the assignment.
+
+    Returns
+    -------
+    CellAssignment
+        A single cell, as with random assignment, where no cut is allowed.
+
+    Raises
+    ------
+    IneligibleError, InfeasibleError
+        As ``search`` for the whole table: whether it is refused follows from its histogram.
+
+    Notes
+    -----
+    **Source:** our own. That cells are made from quasi-identifiers follows Mondrian (K. LeFevre et
+    al., ICDE 2006); that the decisions must not depend on what they hide is the lesson of the
+    minimality attack (R. Wong et al., VLDB 2007), and of X. Xiao, Y. Tao, N. Koudas, *Transparent
+    anonymization*, TODS 2010.
+
+    Cells are cut in two, from the whole table on, by :func:`.best_cut`, which sees
+    quasi-identifiers alone. A cell *can be cut* if both sides can be put into buckets under its
+    thresholds, as :class:`.Room` tells from their histograms. There are two ways to allow a cut:
+
+    1. Both sides could be put into buckets *whatever* records of the cell lie there. That follows
+       from the cell's own histogram.
+    2. Otherwise the cut is *declined* with the probability F^-(s + 1), where s is the slack: how
+       many more records of a value the tighter side could hold; if s < 0, always. Then another,
+       more even cut is looked for. All thresholds inside the cell are from then on tightened by F,
+       see :meth:`.FPrimePrivacy.tightened`; a factor F is used only if the cell can be put into
+       buckets under these. If there is none, and if one side has fewer than a tenth of the
+       records, the cut is passed over, whatever the slack: that tells nothing, and a few records
+       are not worth that all others may be tightened.
+
+    **Theorem.** Let all microdata that are consistent with the publication be equally likely
+    before. Then the probability that a record of the bucket g has the value x, given the
+    publication and the algorithm, is at most f'_x.
+
+    *Proof.* Fix the cells and the buckets, as sets of records and multisets of values. From them
+    follow the histograms of all cells and of all cells that were cut; so also which cuts were
+    looked at, which were allowed by 1 or passed over, the slack of each cut that was made, and with
+    it the probability that it was made. Settings follow from the histograms (of a search that ran
+    out of time, also from the speed of the machine), and given these, which of the records go where
+    is drawn uniformly. All this is the same in every microdata D that
+    is consistent with the publication. What is not the same is the probability w(D) with which the
+    declined cuts were declined: a product of F^-max(0, s(D) + 1) over the declined cuts of cells
+    that contain g. Swapping the values of two records of g changes the slack of a cut by at most
+    1: each count of a side changes by at most 1, and which values are at risk follows from the
+    cell's histogram. So it changes w(D) by at most the product T of these factors. Let c be the
+    number of records in g with the value x, P the set of the D in which the record r has it, and
+    N the others. Each D in P is one swap away from |g| - c microdata in N, each in N from c in P;
+    hence (|g| - c) w(P) <= T c w(N): the odds are at most T times c / (|g| - c). Thresholds were
+    tightened by T. So the odds of x are at most f'_x / (1 - f'_x). Without declined cuts T is 1,
+    and the probability is c / |g| exactly. ∎
+
+    The records are looked at in an order that follows from their quasi-identifiers, so that the
+    order of the source, which may depend on anything, decides nothing.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.bucketization.two_size import two_size
+    >>> qi_codes = np.repeat(np.arange(4, dtype=np.int32), 100)[:, np.newaxis]
+    >>> sa_codes = np.tile(np.arange(20, dtype=np.int32), 20)
+    >>> found = assign_in_cells(
+    ...     qi_codes, sa_codes, FPrimePrivacy((Fraction(1, 2),) * 20).tightened, 10,
+    ...     lambda counts, privacy: two_size(counts, privacy, 10), np.random.default_rng(0),
+    ... )  # fmt: skip
+    >>> found.setting.pairs, len(found.tightening)
+    (((2, 200),), 4)
+    """
+    # Neighbors lie next to each other in memory from here on; which of equal ones is first decides
+    # nothing.
+    order = order_of(sort_keys(list(qi_codes.T)))
+    pulse.beat()
+    qi_codes, sa_codes = qi_codes[order], sa_codes[order]
+    least = fewest_records_of_cell(sa_codes.size, least)
+    cutter = CellCutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
+    cells = cutter.cells()
+    n_values = len(tightened(Fraction(1)).thresholds)
+    setting, allotment = allot_cells(cells, search, n_values, pulse=pulse)
+    groups = np.empty(sa_codes.size, dtype=np.int32)
+    for number, cell in enumerate(cells):
+        groups[cell.records] = number
+    cell_of_record = np.empty_like(groups)
+    cell_of_record[order] = groups
+    groups = groups.astype(np.int64) * n_values + sa_codes
+    # Records of the same value in the same cell come in random order.
+    shuffled = random.permutation(sa_codes.size)
+    pulse.beat()
+    shuffled = shuffled[order_of(groups[shuffled], stable=True)]
+    pulse.beat()
+    return CellAssignment(
+        allotment.dealt_to(order[shuffled]),
+        setting,
+        cell_of_record,
+        tuple(cell.factor for cell in cells),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SettledCell:
+    """The buckets of a cell.
+
+    Attributes
+    ----------
+    values : ndarray of int64, shape (m',)
+        The sensitive values that it has.
+    counts : ndarray of int64, shape (m',)
+        Records of each.
+    limits : ndarray of int64, shape (m', q)
+        Most occurrences of each in a bucket of each size.
+    setting : BucketSetting
+    """
+
+    values: IntArray
+    counts: IntArray
+    limits: IntArray
+    setting: BucketSetting
+
+    @classmethod
+    def of(cls, cell: CutCell, search: Search) -> SettledCell:
+        """Find the setting of a cell."""
+        values = np.flatnonzero(cell.counts)
+        counts, thresholds = cell.counts[values], cell.room.privacy
+        if values.size < len(thresholds.thresholds):
+            thresholds = FPrimePrivacy(tuple(thresholds.thresholds[i] for i in values))
+        setting = search(counts, thresholds)
+        return cls(values, counts, thresholds.occurrence_limits(setting.sizes), setting)
+
+
+def allot_cells(
+    cells: Sequence[CutCell], search: Search, n_values: int, *, pulse: Pulse = UNLIMITED
+) -> tuple[BucketSetting, Allotment]:
+    """Say to which bucket each record of each cell goes, by its rank.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+    search : callable
+        As for :func:`assign_in_cells`.
+    n_values : int
+        m.
+    pulse : Pulse
+
+    Returns
+    -------
+    setting : BucketSetting
+        Of all cells; buckets are numbered by size, from 0.
+    allotment : Allotment
+        Its values are ``cell * n_values + value``; ranks are those among the records of a value
+        in its cell. Whoever draws them uniformly assigns records as :func:`assign_in_cells` does.
+
+    Raises
+    ------
+    IneligibleError, InfeasibleError
+        As ``search``.
+    """
+    settled = []
+    for cell in cells:
+        pulse.beat()
+        settled.append(SettledCell.of(cell, search))
+    firsts = np.cumsum([0, *(own.setting.n_buckets for own in settled)])
+    if not settled:
+        return BucketSetting.of([], []), round_robin(np.zeros((0, 0)), BucketSetting.of([], []))
+    sizes = np.concatenate([np.repeat(own.setting.sizes, own.setting.counts) for own in settled])
+    numbers = numbers_by_size(sizes)
+    allotments = []
+    for number, (own, first) in enumerate(zip(settled, firsts[:-1].tolist(), strict=True)):
+        allotment = round_robin(partition_records(own.counts, own.limits, own.setting), own.setting)
+        # The buckets of one size in a cell follow each other in the whole table, too.
+        allotments.append(
+            replace(
+                allotment,
+                value=number * n_values + own.values[allotment.value],
+                first_bucket=numbers[first + allotment.first_bucket].astype(np.int64),
+            )
+        )
+    return (
+        BucketSetting(*np.unique(sizes, return_counts=True)),
+        Allotment(
+            *(
+                np.concatenate([getattr(allotment, field.name) for allotment in allotments])
+                for field in fields(Allotment)
+            )
+        ),
+    )

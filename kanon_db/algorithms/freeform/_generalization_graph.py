@@ -1,0 +1,886 @@
+"""Builds a generalization graph, and finds the cheapest cells of an original in a tree of boxes.
+
+Originals are points, and cells are boxes around them. A search in the tree is exact, because it
+leaves out only boxes that prove that no cell below them is better.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    IntArray,
+    Integer,
+    SmallWordArray,
+)
+from kanon_db.algorithms.ground.computation import inlined, innermost
+from kanon_db.algorithms.recoding.loss import Ncp
+
+# What cells of given originals lose, in units: the yardstick of every method.
+
+
+def units_lost(ncp: Ncp, matches: AnyIntArray) -> int:
+    """Add up the loss of all cells.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    matches : ndarray of int, shape (n, q)
+        Originals that each cell covers.
+
+    Returns
+    -------
+    int
+        In units. Multiplied by ``ncp.unit`` and divided by the number of cells of all attributes,
+        it is GCP.
+    """
+    return int(cell_units(ncp, matches).sum())
+
+
+def cell_units(ncp: Ncp, matches: AnyIntArray) -> IntArray:
+    """Find what each cell loses in all attributes.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    matches : ndarray of int, shape (c, q)
+        Originals that each cell covers.
+
+    Returns
+    -------
+    ndarray of int64, shape (c,)
+        In units.
+    """
+    units = np.zeros(matches.shape[0], dtype=np.int64)
+    for j in range(ncp.numeric.size):
+        values = np.sort(ncp.values[:, j][matches].astype(np.int64), axis=1)
+        if ncp.numeric[j]:
+            units += np.minimum(values[:, -1] - values[:, 0], ncp.whole[j])
+        else:
+            units += (values[:, 1:] != values[:, :-1]).sum(axis=1) * ncp.step[j]
+    return units
+
+
+def pair_units(ncp: Ncp, ones: Integer | AnyIntArray, others: AnyIntArray) -> IntArray:
+    """Find what a cell of two records loses in all attributes.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    ones : int, or ndarray of int, shape (c,)
+        The first record, of all cells or of each.
+    others : ndarray of int, shape (c,)
+        The second ones.
+
+    Returns
+    -------
+    ndarray of int64, shape (c,)
+        In units.
+    """
+    apart = np.abs(ncp.values[others].astype(np.int64) - ncp.values[ones])
+    by_attribute = np.where(ncp.numeric, np.minimum(apart, ncp.whole), (apart > 0) * ncp.step)
+    units: IntArray = by_attribute.sum(axis=1)
+    return units
+
+
+# The order in which records become the cells of a tree: close ones side by side.
+
+
+BLOCK = 64
+"""Cells of a block, which are weighed at once."""
+
+
+def side_by_side(ncp: Ncp) -> IntArray:
+    """Order records so that those of any block, and of neighboring ones, are close to each other.
+
+    Parameters
+    ----------
+    ncp : Ncp
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Records in order.
+    """
+    by_row = np.lexsort(ncp.values.T[::-1])
+    order = np.arange(by_row.size)
+    step = np.where(ncp.numeric, 0, ncp.step)
+    size = BLOCK
+    while size < order.size:
+        size *= 2
+    _halve(ncp.values[by_row], step, size, order)
+    return by_row[order]
+
+
+@numba.njit(cache=True, nogil=True)
+def _halve(values: CodeArray, step: IntArray, size: int, order: IntArray) -> None:
+    """Halve the records at the median of the attribute they lose most in, down to blocks."""
+    n, m = values.shape
+    while size > BLOCK:
+        for start in range(0, n, size):
+            end = min(start + size, n)
+            if end - start <= size // 2:
+                continue
+            part = order[start:end]
+            widest, loss = 0, -1
+            for j in range(m):
+                column = values[part, j]
+                if step[j]:
+                    spread = (np.unique(column).size - 1) * step[j]
+                else:
+                    spread = np.int64(column.max()) - np.int64(column.min())
+                if spread > loss:
+                    widest, loss = j, spread
+            if loss > 0:
+                by_value = np.argsort(values[part, widest], kind="mergesort")
+                order[start:end] = part[by_value]
+        size //= 2
+
+
+# The generalization graph while it is built: originals, their cells, and the matches so far.
+
+
+NONE = -1
+"""Stands for a record where there is none."""
+
+FAR = 2**62
+"""More than any weight and price together: the price of a cell that is not available."""
+
+
+class GrowingGraph(NamedTuple):
+    """Originals, the cells they are recast to so far, and a tree of boxes around the cells.
+
+    Positions number the records in an order in which close ones lie side by side. Original i and
+    cell i belong to the same record. Cells are the first boxes; the others enclose those cells
+    below them that are available (:mod:`~kanon_db.algorithms.freeform._generalization_graph`). It
+    is one flat tuple, because compiled code that takes a tuple out of another one counts references
+    to all its arrays.
+
+    Parameters
+    ----------
+    record : ndarray of int64, shape (n,)
+        Record at each position.
+    cells_of : ndarray of int32, shape (n, k)
+        Cells that cover each original, -1 for those to come.
+    numbers : ndarray of int32, shape (n, p)
+        Positions of the originals in the ranges of numeric attributes; NULL is at twice the range.
+    bits : ndarray of int32, shape (n, q)
+        Which bit of a set stands for an original's value of each categorical attribute.
+    whole : ndarray of int32, shape (p,)
+        Loss of a numeric cell that tells nothing.
+    step : ndarray of int32, shape (q,)
+        Loss of one more value of a categorical cell.
+    low, high : ndarray of int32, shape (p, boxes)
+        Ends of the boxes in numeric attributes.
+    sets : ndarray of uint32, shape (words, boxes)
+        Values of the boxes in categorical attributes, one bit each.
+    lost : ndarray of int32, shape (boxes,)
+        What boxes lose in numeric attributes.
+    price : ndarray of int64, shape (boxes,)
+        Added to what a cell costs; :data:`FAR` for a cell that is not available, because it has
+        its match of this round. Of a box around others, the least price among them.
+    starts : ndarray of int64, shape (levels,)
+        Where each level of the tree begins among the boxes, at 0 the cells. Its last block is
+        filled up with boxes in which no cell is available.
+    largest : int
+        More than any edge weighs.
+    """
+
+    record: IntArray
+    cells_of: CodeArray
+    numbers: CodeArray
+    bits: CodeArray
+    whole: CodeArray
+    step: CodeArray
+    low: CodeArray
+    high: CodeArray
+    sets: SmallWordArray
+    lost: CodeArray
+    price: IntArray
+    starts: IntArray
+    largest: int
+
+
+def build(ncp: Ncp, k: int) -> GrowingGraph:
+    """Start a graph: each record matches itself, and nothing else.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        Matches that each record is to have.
+
+    Returns
+    -------
+    Graph
+        With no cell available yet; see
+        :func:`~kanon_db.algorithms.freeform._generalization_graph.open_round`.
+    """
+    record = side_by_side(ncp)
+    values = ncp.values[record]
+    n = record.size
+    varies = (values != values[:1]).any(axis=0)  # no cell loses anything in the other attributes
+    numeric, categorical = ncp.numeric & varies, ~ncp.numeric & varies
+    numbers = np.ascontiguousarray(values[:, numeric])
+    bits, n_words = _bits(values[:, categorical])
+    starts, n_boxes = _levels(n)
+    low = np.zeros((numbers.shape[1], n_boxes), dtype=np.int32)
+    low[:, :n] = numbers.T
+    sets = np.zeros((n_words, n_boxes), dtype=np.uint32)
+    for column in bits.T:
+        sets[column >> 5, np.arange(n)] |= np.uint32(1) << (column & 31).astype(np.uint32)
+    cells_of = np.full((n, k), NONE, dtype=np.int32)
+    cells_of[:, 0] = np.arange(n)
+    return GrowingGraph(
+        record,
+        cells_of,
+        numbers,
+        bits,
+        ncp.whole[numeric].astype(np.int32),
+        ncp.step[categorical].astype(np.int32),
+        low,
+        low.copy(),
+        sets,
+        np.zeros(n_boxes, dtype=np.int32),
+        np.full(n_boxes, FAR),
+        starts,
+        int(ncp.whole[ncp.numeric].sum()) + int(ncp.step[~ncp.numeric].sum()),
+    )
+
+
+def matches_of_records(graph: GrowingGraph) -> CodeArray:
+    """Take the matches of a finished graph, in terms of records.
+
+    Parameters
+    ----------
+    graph : Graph
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+    """
+    matches = np.empty_like(graph.cells_of)
+    for r, cells in enumerate(graph.cells_of.T):
+        matches[graph.record[cells], r] = graph.record
+    return matches
+
+
+def _levels(n: int) -> tuple[IntArray, int]:
+    """Find where the levels of a tree over n cells begin, and where the last one ends."""
+    starts, end, size = [0], 0, n
+    while True:
+        n_blocks = max(-(-size // BLOCK), 1)
+        end += n_blocks * BLOCK
+        if n_blocks == 1:
+            return np.array(starts), end
+        starts.append(end)
+        size = n_blocks
+
+
+def _bits(values: CodeArray) -> tuple[CodeArray, int]:
+    """Give each value of each attribute a bit; tell how many words there are of all bits."""
+    bits = np.empty(values.shape, dtype=np.int32)
+    n_bits = 0
+    for j, column in enumerate(values.T):
+        codes = np.unique(column, return_inverse=True)[1].reshape(-1)
+        bits[:, j] = codes + n_bits
+        n_bits += int(codes.max(initial=-1)) + 1
+    return bits, -(-n_bits // 32)
+
+
+@innermost
+def is_matched(cells_of: CodeArray, original: Integer, cell: Integer, n_rounds: Integer) -> bool:
+    """Tell whether the edge was taken in one of the rounds so far.
+
+    Parameters
+    ----------
+    cells_of : ndarray of int32, shape (n, k)
+        Of the graph.
+    original, cell : int
+        Positions.
+    n_rounds : int
+
+    Returns
+    -------
+    bool
+    """
+    for r in range(n_rounds):  # noqa: SIM110  # numba has no generators in any()
+        if cells_of[original, r] == cell:
+            return True
+    return False
+
+
+# Originals as points, cells as boxes around them, and what a box loses when it grows.
+#
+# A search weighs millions of cells. So boxes lie in blocks of 64, attribute by attribute, and all
+# of
+# a block are weighed at once, by instructions that work on 16 numbers at a time. The compiler
+# finds
+# these only if loops over a block have a fixed length, test nothing, and count in 32 bits;
+# positions
+# are unsigned because it would otherwise look whether each counts from the end.
+
+
+_LARGEST = np.int32(2**31 - 1)
+_BIT = np.uint32(1)
+_NOTHING = np.int32(0)
+
+
+@innermost
+def weight(graph: GrowingGraph, original: Integer, box: Integer) -> Integer:
+    """Find how much more a cell loses if it is to cover an original, too.
+
+    Parameters
+    ----------
+    graph : Graph
+    original : int
+    box : int
+
+    Returns
+    -------
+    int
+        In units.
+
+    Notes
+    -----
+    **Source:** [FF] Section 5, with the NCP of Eq. (1) and (2).
+    """
+    total = -np.int64(graph.lost[box])
+    for j in range(graph.whole.size):
+        number = graph.numbers[original, j]
+        span = max(graph.high[j, box], number) - min(graph.low[j, box], number)
+        total += min(span, graph.whole[j])
+    for j in range(graph.step.size):
+        bit = graph.bits[original, j]
+        if not graph.sets[bit >> 5, box] & (_BIT << np.uint32(bit & 31)):
+            total += graph.step[j]
+    return total
+
+
+@inlined
+def weigh_block(
+    graph: GrowingGraph,
+    original: Integer,
+    first: Integer,
+    scale: Integer,
+    grown: CodeArray,
+    costs: IntArray,
+    row: Integer,
+) -> Integer:
+    """Find what an original costs in each box of a block, as :func:`weight` and their prices say.
+
+    Parameters
+    ----------
+    graph : Graph
+    original : int
+    first : int
+        The first box of the block.
+    scale : int
+        Prices count one ``scale``-th of a unit of weight.
+    grown : ndarray of int32, shape (64,)
+        Room to work in.
+    costs : ndarray of int64, shape (rows, 64)
+        One row takes the costs, in units of price; at least :data:`FAR` where no cell is available.
+    row : int
+
+    Returns
+    -------
+    int
+        The least of them.
+
+    Notes
+    -----
+    A box around others costs at most as much as any of these, since a larger box has less to lose:
+    NCP is submodular, and what an original adds to a box it adds to every smaller one, too.
+    """
+    start, own = np.uint64(first), np.uint64(row)
+    for i in range(BLOCK):
+        grown[np.uint64(i)] = _NOTHING
+    for j in range(graph.whole.size):
+        number, whole, attribute = graph.numbers[original, j], graph.whole[j], np.uint64(j)
+        for i in range(BLOCK):
+            box = start + np.uint64(i)
+            low, high = graph.low[attribute, box], graph.high[attribute, box]
+            span = max(high, number) - min(low, number)
+            grown[np.uint64(i)] += min(np.int32(span), whole)
+    for j in range(graph.step.size):
+        bit, step = graph.bits[original, j], graph.step[j]
+        word, mask = np.uint64(bit >> 5), np.uint32(_BIT << np.uint32(bit & 31))
+        for i in range(BLOCK):
+            has_value = graph.sets[word, start + np.uint64(i)] & mask
+            grown[np.uint64(i)] += _NOTHING if has_value else step
+    least = np.int64(FAR)
+    for i in range(BLOCK):
+        box = start + np.uint64(i)
+        added = np.int32(grown[np.uint64(i)] - graph.lost[box])
+        cost = graph.price[box] + scale * np.int64(added)
+        costs[own, np.uint64(i)] = cost
+        least = min(least, cost)
+    return least
+
+
+@innermost
+def take_in(graph: GrowingGraph, original: Integer, cell: Integer) -> None:
+    """Enlarge a cell so that it covers an original.
+
+    Parameters
+    ----------
+    graph : Graph
+    original : int
+    cell : int
+    """
+    for j in range(graph.whole.size):
+        low = min(graph.low[j, cell], graph.numbers[original, j])
+        high = max(graph.high[j, cell], graph.numbers[original, j])
+        if high > graph.whole[j] and low < high:
+            # With NULL and a number it tells nothing, and boxes need not know why.
+            low, high = _NOTHING, np.int32(2 * graph.whole[j])
+        graph.low[j, cell] = low
+        graph.high[j, cell] = high
+    for j in range(graph.step.size):
+        bit = graph.bits[original, j]
+        graph.sets[bit >> 5, cell] |= _BIT << np.uint32(bit & 31)
+    graph.lost[cell] = _lost(graph, cell)
+
+
+@innermost
+def enclose(graph: GrowingGraph, box: Integer, first: Integer) -> None:
+    """Make a box the one around those of a block in which a cell is available.
+
+    Parameters
+    ----------
+    graph : Graph
+    box : int
+        Without such a cell, its price is :data:`FAR`, and the rest stays as it is.
+    first : int
+        The first box of the block.
+    """
+    start, own = np.uint64(first), np.uint64(box)
+    price = np.int64(FAR)
+    for i in range(BLOCK):
+        price = min(price, graph.price[start + np.uint64(i)])
+    graph.price[own] = price
+    if price >= FAR:
+        return
+    for j in range(graph.low.shape[0]):
+        row, low, high = np.uint64(j), _LARGEST, _NOTHING
+        for i in range(BLOCK):
+            inner = start + np.uint64(i)
+            is_available = graph.price[inner] < FAR
+            low = min(low, graph.low[row, inner] if is_available else _LARGEST)
+            high = max(high, graph.high[row, inner] if is_available else _NOTHING)
+        graph.low[row, own], graph.high[row, own] = low, high
+    for j in range(graph.sets.shape[0]):
+        row, members = np.uint64(j), np.uint32(0)
+        for i in range(BLOCK):
+            inner = start + np.uint64(i)
+            is_available = graph.price[inner] < FAR
+            members |= graph.sets[row, inner] if is_available else np.uint32(0)
+        graph.sets[row, own] = members
+    graph.lost[own] = _lost(graph, box)
+
+
+@innermost
+def _lost(graph: GrowingGraph, box: Integer) -> np.int32:
+    lost = _NOTHING
+    for j in range(graph.whole.size):
+        lost += min(np.int32(graph.high[j, box] - graph.low[j, box]), graph.whole[j])
+    return lost
+
+
+# The tree over the cells: blocks of boxes, each around the available ones of a block below.
+#
+# Level 0 are the cells, in the order of positions; the boxes of each other level stand for the
+# blocks
+# of the one below, and the highest one is a single block. A search in the tree is exact, because
+# it
+# leaves out only boxes that prove that no cell below them is better.
+
+
+@innermost
+def open_round(graph: GrowingGraph) -> None:
+    """Make every cell available, at no price.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
+    graph.price[: graph.record.size] = 0
+    refresh(graph)
+
+
+@innermost
+def refresh(graph: GrowingGraph) -> None:
+    """Compute all boxes around others anew.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
+    starts = graph.starts
+    for level in range(starts.size - 1):
+        for block in range((starts[level + 1] - starts[level]) // BLOCK):
+            enclose(graph, starts[level + 1] + block, starts[level] + block * BLOCK)
+
+
+@innermost
+def take(graph: GrowingGraph, cell: Integer) -> None:
+    """Make a cell unavailable.
+
+    Parameters
+    ----------
+    graph : Graph
+    cell : int
+        Position.
+    """
+    starts = graph.starts
+    graph.price[cell] = FAR
+    block = cell // BLOCK
+    for level in range(starts.size - 1):
+        enclose(graph, starts[level + 1] + block, starts[level] + block * BLOCK)
+        block //= BLOCK
+
+
+@innermost
+def raise_price(graph: GrowingGraph, cell: Integer, price: Integer) -> None:
+    """Give a cell a price that is not below its last one, while all cells are available.
+
+    Parameters
+    ----------
+    graph : Graph
+    cell : int
+        Position.
+    price : int
+    """
+    prices, starts = graph.price, graph.starts
+    prices[cell] = price
+    block = np.int64(cell) // BLOCK
+    for level in range(starts.size - 1):
+        first = starts[level] + block * BLOCK
+        least = np.int64(FAR)
+        for i in range(BLOCK):
+            least = min(least, prices[np.uint64(first + i)])
+        if prices[starts[level + 1] + block] == least:
+            return
+        prices[starts[level + 1] + block] = least
+        block //= BLOCK
+
+
+@innermost
+def extend(graph: GrowingGraph, original_of_cell: IntArray, n_rounds: int) -> None:
+    """End a round: let each cell cover the original that it is assigned.
+
+    Parameters
+    ----------
+    graph : Graph
+    original_of_cell : ndarray of int64, shape (n,)
+        An assignment, in positions; -1 for cells without one.
+    n_rounds : int
+        Rounds before.
+    """
+    for cell in range(original_of_cell.size):
+        original = original_of_cell[cell]
+        if original != NONE:
+            graph.cells_of[original, n_rounds] = cell
+            take_in(graph, original, cell)
+
+
+# The search for the cheapest cells of an original: down the tree of boxes, cheapest first.
+
+
+_MOST_LEVELS = 6  # enough for any number of cells that has 31 bits
+
+
+class CheapestCells(NamedTuple):
+    """What is searched for, what was found, and the room to search in.
+
+    Parameters
+    ----------
+    n_rounds : int
+        The edges of so many rounds are left out.
+    scale : int
+        Prices count one ``scale``-th of a unit of weight.
+    mutual : bool
+        Whether the weight of the edge that goes the other way counts, too. The scale is then 1.
+    cells : ndarray of int32, shape (c,)
+        Positions of the cells found, -1 where there are fewer.
+    costs : ndarray of int64, shape (c,)
+        Their prices plus ``scale`` times their weights, ascending; ``FAR`` where there are fewer.
+    hidden : ndarray of int64, shape (n_rounds,)
+        Prices of the cells of earlier rounds, which are not available meanwhile.
+    block, least : ndarray of int64, shape (levels,)
+        First box of the block that is looked at on each level, and the least cost in it.
+    bounds : ndarray of int64, shape (levels, 64)
+        What the boxes of these blocks cost; ``FAR`` for those that were looked into.
+    grown : ndarray of int32, shape (64,)
+    """
+
+    n_rounds: int
+    scale: int
+    mutual: bool
+    cells: CodeArray
+    costs: IntArray
+    hidden: IntArray
+    block: IntArray
+    least: IntArray
+    bounds: IntArray
+    grown: CodeArray
+
+
+def search_for(
+    n_cells: int, n_rounds: int, *, scale: int = 1, mutual: bool = False
+) -> CheapestCells:
+    """Prepare searches for so many cells each.
+
+    Parameters
+    ----------
+    n_cells : int
+    n_rounds : int
+    scale : int
+    mutual : bool
+        All of them as in :class:`Search`.
+
+    Returns
+    -------
+    Search
+    """
+    return CheapestCells(
+        n_rounds,
+        scale,
+        mutual,
+        np.empty(n_cells, dtype=np.int32),
+        np.empty(n_cells, dtype=np.int64),
+        np.empty(n_rounds, dtype=np.int64),
+        np.empty(_MOST_LEVELS, dtype=np.int64),
+        np.empty(_MOST_LEVELS, dtype=np.int64),
+        np.empty((_MOST_LEVELS, BLOCK), dtype=np.int64),
+        np.empty(BLOCK, dtype=np.int32),
+    )
+
+
+@innermost
+def find_cheapest(
+    graph: GrowingGraph, search: CheapestCells, original: Integer, floor: Integer
+) -> int:
+    """Find the available cells that cost an original least.
+
+    Of equal ones, those found first stay: they come from the block of the original's own cell, or
+    else from a block that promised most, and have the first positions there.
+
+    Parameters
+    ----------
+    graph : Graph
+    search : Search
+        Takes the cells and their costs.
+    original : int
+        Position.
+    floor : int
+        A cost that is known to be the least possible.
+
+    Returns
+    -------
+    int
+        Blocks looked at.
+    """
+    starts, price, had = graph.starts, graph.price, graph.cells_of
+    for r in range(search.n_rounds):
+        if had[original, r] != NONE:
+            search.hidden[r] = price[had[original, r]]
+            price[had[original, r]] = FAR
+    search.cells[:] = NONE
+    search.costs[:] = FAR
+    own = original // BLOCK * BLOCK
+    level, first, n_visits = 0, own, 0
+    while level >= 0:
+        least = weigh_block(
+            graph, original, first, search.scale, search.grown, search.bounds, level
+        )
+        n_visits += 1
+        if level:
+            search.block[level], search.least[level] = first, least
+        else:
+            _keep_cheapest(graph, search, original, first, least)
+        if n_visits == 1:  # then from the top, which knows whether it was enough
+            level, first = starts.size - 1, starts[-1]
+            if level and search.costs[-1] > floor:
+                continue
+        level, first = _most_promising(starts, search, level, own, floor)
+    for r in range(search.n_rounds):
+        if had[original, r] != NONE:
+            price[had[original, r]] = search.hidden[r]
+    return n_visits
+
+
+@inlined
+def _keep_cheapest(
+    graph: GrowingGraph, search: CheapestCells, original: Integer, first: Integer, least: Integer
+) -> None:
+    """Put the cells of a block that was weighed among the cheapest ones, as far as they are."""
+    cells, costs = search.cells, search.costs
+    cost: Integer = least
+    while cost < costs[-1]:
+        place = _place_of(search.bounds, 0, cost)
+        search.bounds[0, place] = FAR
+        cell = first + place
+        if search.mutual:
+            cost += weight(graph, cell, original)
+        place = costs.size
+        while place and costs[place - 1] > cost:
+            place -= 1
+        if place < costs.size:  # the last one falls out
+            for last in range(costs.size - 1, place, -1):
+                cells[last], costs[last] = cells[last - 1], costs[last - 1]
+            cells[place], costs[place] = cell, cost
+        cost = _least(search.bounds, 0)
+
+
+@inlined
+def _most_promising(
+    starts: IntArray, search: CheapestCells, level: Integer, own: Integer, floor: Integer
+) -> tuple[int, int]:
+    """Find the block to look into next: its level, -1 if none can be better, and its first box."""
+    worst: Integer = search.costs[-1]
+    level = max(level, 1)
+    while level < starts.size and worst > floor:
+        if search.least[level] >= worst:
+            level += 1
+            continue
+        place = _place_of(search.bounds, level, np.int64(search.least[level]))
+        search.bounds[level, place] = FAR
+        search.least[level] = _least(search.bounds, level)
+        box = search.block[level] + place
+        first = starts[level - 1] + (box - starts[level]) * BLOCK
+        if first != own:
+            return level - 1, first
+    return -1, 0
+
+
+@inlined
+def _least(costs: IntArray, row: Integer) -> Integer:
+    """Find the least cost in a row."""
+    least, own = np.int64(FAR), np.uint64(row)
+    for i in range(BLOCK):
+        least = min(least, costs[own, np.uint64(i)])
+    return least
+
+
+@inlined
+def _place_of(costs: IntArray, row: Integer, cost: Integer) -> Integer:
+    """Find the first place in a row that has a cost."""
+    place, own = np.int64(BLOCK), np.uint64(row)
+    for i in range(BLOCK):
+        found = np.int64(i) if costs[own, np.uint64(i)] == cost else np.int64(BLOCK)
+        place = min(place, found)
+    return place
+
+
+# What a round does about an original that finds no cell: others give theirs up for it.
+#
+# It happens to a few at the end of a round, and takes time in the number of cells.
+
+
+@numba.njit(cache=True, nogil=True)
+def resolve_dead_end(
+    graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
+) -> None:
+    """Assign an original that may take none of the available cells.
+
+    Parameters
+    ----------
+    graph : Graph
+    original : int
+        Position.
+    n_rounds : int
+        Rounds before.
+    original_of_cell : ndarray of int64, shape (n,)
+        The assignment so far, changed in place.
+
+    Notes
+    -----
+    **Source:** [FF] Lemma 5.1, Theorem 5.2: another original gives up its cell and takes one of
+    those that are available, which exists for k < (n + 3) / 2. The paper takes the nearest
+    predecessor that can do so; here it is the exchange that costs least, in time of the same
+    order, n times the at most n_rounds cells available. For larger k there may be no single
+    exchange. Then it is the shortest chain of them, which always exists, because edges that were
+    not taken in earlier rounds form a regular graph.
+    """
+    given_up, free = _cheapest_exchange(graph, original, n_rounds, original_of_cell)
+    if given_up != NONE:
+        original_of_cell[free] = original_of_cell[given_up]
+        original_of_cell[given_up] = original
+    else:
+        free = _shift_along_chain(graph, original, n_rounds, original_of_cell)
+    take(graph, free)
+
+
+@numba.njit(cache=True, nogil=True)
+def _cheapest_exchange(
+    graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
+) -> tuple[Integer, Integer]:
+    """Find the cell that is best given up, and the free one taken instead; -1 if there is none."""
+    available = np.flatnonzero(graph.price[: original_of_cell.size] < FAR)
+    cells_of = graph.cells_of
+    given_up, taken, least = NONE, NONE, FAR
+    for cell in range(original_of_cell.size):
+        other = original_of_cell[cell]
+        if other == NONE or is_matched(cells_of, original, cell, n_rounds):
+            continue
+        cost = weight(graph, original, cell)
+        cost -= weight(graph, other, cell)
+        for position in range(available.size):
+            free = int(available[position])
+            if cost < least and not is_matched(cells_of, other, free, n_rounds):
+                moved = cost + weight(graph, other, free)
+                if moved < least:
+                    given_up, taken, least = cell, free, moved
+    return given_up, taken
+
+
+@numba.njit(cache=True, nogil=True)
+def _shift_along_chain(
+    graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
+) -> Integer:
+    """Assign the original by the shortest chain of exchanges; return the free cell at its end.
+
+    The search is breadth first, from cells to the originals that hold them.
+    """
+    n = original_of_cell.size
+    held = np.full(n, NONE, dtype=np.int64)
+    for cell in range(n):
+        if original_of_cell[cell] != NONE:
+            held[original_of_cell[cell]] = cell
+    wanted_by = np.full(n, NONE, dtype=np.int64)
+    queue = np.empty(n + 1, dtype=np.int64)
+    queue[0], begin, end = original, 0, 1
+    while begin < end:
+        wanting = queue[begin]
+        begin += 1
+        for cell in range(n):
+            if wanted_by[cell] != NONE or is_matched(graph.cells_of, wanting, cell, n_rounds):
+                continue
+            wanted_by[cell] = wanting
+            if original_of_cell[cell] == NONE:
+                _pass_on(original, cell, held, wanted_by, original_of_cell)
+                return cell
+            queue[end] = original_of_cell[cell]
+            end += 1
+    return NONE
+
+
+@numba.njit(cache=True, nogil=True)
+def _pass_on(
+    original: int, free: int, held: IntArray, wanted_by: IntArray, original_of_cell: IntArray
+) -> None:
+    """Give each cell of the chain to the original that wants it, from the free one backwards."""
+    cell = free
+    while True:
+        wanting = wanted_by[cell]
+        original_of_cell[cell] = wanting
+        if wanting == original:
+            return
+        cell = held[wanting]

@@ -1,0 +1,662 @@
+"""Builds k assignments, one a round: Greedy, SortGreedy, Hungarian ([FF] Sections 5 to 7).
+
+Reciprocal graphs, in which records match each other or not at all, are built by lightest pairs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numba
+import numpy as np
+
+from kanon_db.algorithms.freeform._generalization_graph import (
+    BLOCK,
+    FAR,
+    NONE,
+    CheapestCells,
+    GrowingGraph,
+    build,
+    extend,
+    find_cheapest,
+    matches_of_records,
+    open_round,
+    pair_units,
+    raise_price,
+    refresh,
+    resolve_dead_end,
+    search_for,
+    take,
+)
+from kanon_db.algorithms.freeform.improvement import improved_matches
+from kanon_db.algorithms.freeform.matches import as_assignments, lexicographic_order
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, innermost
+from kanon_db.algorithms.recoding.loss import Ncp
+from kanon_db.errors import InfeasibleError
+
+# The frame of the heuristics: one assignment a round, found by the method's own way.
+
+
+VISITS_PER_CALL = 2**21
+"""Boxes that are looked at between two heartbeats: some milliseconds."""
+
+
+class AssignmentRound(Protocol):
+    """A way to find the assignment of one round."""
+
+    def __call__(
+        self, graph: GrowingGraph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse
+    ) -> None:
+        """Assign an original to each cell.
+
+        Parameters
+        ----------
+        graph : Graph
+            With all cells available that are not assigned yet.
+        n_rounds : int
+            Rounds before, whose edges must not be taken again.
+        original_of_cell : ndarray of int64, shape (n,)
+            In positions; -1 for the cells that are to be filled.
+        pulse : Pulse
+            To be beaten every few milliseconds.
+        """
+
+
+def run_rounds(
+    ncp: Ncp, k: int, assign: AssignmentRound, *, greedily: bool, improve: bool, pulse: Pulse
+) -> CodeArray:
+    """Build k disjoint assignments, the identity first, one in each round.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        From 1 to the number of records.
+    assign : Round
+    greedily : bool
+        Whether identical records, if there are at least k of them, match each other at no cost:
+        the r-th round shifts them by r places. It leaves less to the others.
+    improve : bool
+        Whether the finished graph is improved
+        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`).
+    pulse : Pulse
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`.
+
+    Notes
+    -----
+    **Source:** [FF] Section 5.
+    """
+    graph = build(ncp, k)
+    by_type, first, size = _identical(ncp.values[graph.record])
+    for n_rounds in range(1, k):
+        pulse.beat()
+        open_round(graph)
+        original_of_cell = np.full(graph.record.size, NONE, dtype=np.int64)
+        if greedily:
+            place = np.arange(by_type.size) - first
+            shifted = by_type[first + (place + n_rounds) % size]
+            rotated = size >= k
+            original_of_cell[by_type[rotated]] = shifted[rotated]
+            graph.price[by_type[rotated]] = FAR
+            refresh(graph)
+        assign(graph, n_rounds, original_of_cell, pulse)
+        extend(graph, original_of_cell, n_rounds)
+    matches = matches_of_records(graph)
+    return improved_matches(ncp, matches, pulse=pulse) if improve else matches
+
+
+def _identical(values: CodeArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Sort records by their rows; find where the equals of each begin, and how many there are."""
+    order = np.lexsort(values.T[::-1])
+    rows = values[order]
+    is_first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
+    starts = np.flatnonzero(is_first)
+    sizes = np.diff(starts, append=order.size)
+    return order, np.repeat(starts, sizes), np.repeat(sizes, sizes)
+
+
+# Greedy: in each round, each original takes the lightest of its edges in turn ([FF] Section 5).
+
+
+def greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) -> CodeArray:
+    """Build k disjoint assignments, in each of which one original after the other chooses a cell.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        Matches of each record, from 1 to the number of records.
+    improve : bool
+        Whether the finished graph is improved, which takes most of the time
+        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        the paper's algorithm.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`.
+
+    Notes
+    -----
+    **Source:** [FF] Algorithm 1, Lemma 5.1, Theorem 5.2. Originals choose in lexicographic order
+    (:func:`~kanon_db.algorithms.freeform.matches.lexicographic_order`); only identical records,
+    if there are at least k of them, have matched each other before. An original that finds no
+    cell is helped by the cheapest exchange
+    (:func:`~_generalization_graph.resolve_dead_end`), with any k up to n.
+
+    The lightest edge is found in a tree of boxes: exactly, without looking at all n cells.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+    >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> greedy(Ncp.of(table), 2).tolist()
+    [[0, 1], [1, 0], [2, 3], [3, 2]]
+    """
+    rank = np.argsort(lexicographic_order(ncp.values))
+    return run_rounds(
+        ncp, k, partial(_assign_in_turn, rank), greedily=True, improve=improve, pulse=pulse
+    )
+
+
+def _assign_in_turn(
+    rank: IntArray, graph: GrowingGraph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse
+) -> None:
+    search = search_for(1, n_rounds)
+    order = np.argsort(rank[graph.record])
+    order, start = order[~np.isin(order, original_of_cell)], 0
+    while start < order.size:
+        start = _choose(graph, search, original_of_cell, order, start)
+        pulse.beat()
+
+
+@numba.njit(cache=True, nogil=True)
+def _choose(
+    graph: GrowingGraph,
+    search: CheapestCells,
+    original_of_cell: IntArray,
+    order: IntArray,
+    start: int,
+) -> int:
+    """Let originals choose, one after the other from a start; tell which one is next."""
+    n_visits = 0
+    while start < order.size and n_visits < VISITS_PER_CALL:
+        original = order[start]
+        n_visits += BLOCK * find_cheapest(graph, search, original, np.int64(0))
+        cell = search.cells[0]
+        if cell == NONE:
+            resolve_dead_end(graph, original, search.n_rounds, original_of_cell)
+            n_visits += original_of_cell.size
+        else:
+            original_of_cell[cell] = original
+            take(graph, cell)
+        start += 1
+    return start
+
+
+# SortGreedy: in each round, the lightest edge of all first ([FF] Section 6).
+
+
+def sort_greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) -> CodeArray:
+    """Build k disjoint assignments, each by taking the lightest edge again and again.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        Matches of each record, from 1 to the number of records.
+    improve : bool
+        Whether the finished graph is improved, which takes most of the time
+        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        the paper's algorithm.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`.
+
+    Notes
+    -----
+    **Source:** [FF] Algorithm 2, Lemma 5.1. Weights are the increase of NCP, times the attribute's
+    weight. The paper leaves open which of equal edges comes first: here those between identical
+    records do, if these are at least k, then those of the originals that come first in the order
+    of the tree; of an original's, that to the cell which is found first
+    (:func:`~kanon_db.algorithms.freeform._generalization_graph.find_cheapest`).
+
+    The edges are never listed. Each original waits with the lightest of its edges, found in a
+    tree of boxes, of which 64 are weighed at once; if the cell is gone when it is its turn, it
+    looks again. As cells only become fewer, the edges are taken exactly in the order of their
+    weight. Memory is O(n (m + k)), and time that of a few searches for each record and round.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+    >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> sort_greedy(Ncp.of(table), 2).tolist()
+    [[0, 1], [1, 0], [2, 3], [3, 2]]
+    """
+    return run_rounds(ncp, k, _assign_lightest, greedily=True, improve=improve, pulse=pulse)
+
+
+def _assign_lightest(
+    graph: GrowingGraph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse
+) -> None:
+    take_lightest(graph, search_for(1, n_rounds), original_of_cell, pulse)
+    for original in np.setdiff1d(np.arange(original_of_cell.size), original_of_cell).tolist():
+        resolve_dead_end(graph, original, n_rounds, original_of_cell)
+        pulse.beat()
+
+
+class _Queue(NamedTuple):
+    """Originals that wait for the cell they can have at the least weight.
+
+    Parameters
+    ----------
+    keys : ndarray of int64, shape (n,)
+        Weight times n plus original; those of the first so many that wait, a heap.
+    wanted : ndarray of int64, shape (n,)
+        Cell that each original waits for.
+    """
+
+    keys: IntArray
+    wanted: IntArray
+
+
+def take_lightest(
+    graph: GrowingGraph, search: CheapestCells, original_of_cell: IntArray, pulse: Pulse
+) -> None:
+    """Take the lightest edge again and again, as long as there is one.
+
+    Parameters
+    ----------
+    graph : Graph
+        With all cells available that are not assigned yet.
+    search : Search
+        For one cell. If it is mutual, edges are taken in pairs, each with the one that goes the
+        other way; then no cell may be assigned yet.
+    original_of_cell : ndarray of int64, shape (n,)
+        In positions, -1 for cells without one; changed in place.
+    pulse : Pulse
+    """
+    n = original_of_cell.size
+    waiting = np.setdiff1d(np.arange(n), original_of_cell)
+    queue = _Queue(np.empty(n, dtype=np.int64), np.full(n, NONE, dtype=np.int64))
+    start = size = 0
+    while start < waiting.size:
+        start, size = _enter(graph, search, queue, waiting, start, size)
+        pulse.beat()
+    queue.keys[:size].sort()
+    while size:
+        size = _serve(graph, search, queue, original_of_cell, size)
+        pulse.beat()
+
+
+@innermost
+def _enter(
+    graph: GrowingGraph,
+    search: CheapestCells,
+    queue: _Queue,
+    waiting: IntArray,
+    start: int,
+    size: int,
+) -> tuple[int, int]:
+    """Put each original that waits into the queue, unless no cell is left for it."""
+    n_visits = 0
+    while start < waiting.size and n_visits < VISITS_PER_CALL:
+        original = waiting[start]
+        n_visits += BLOCK * find_cheapest(graph, search, original, np.int64(0))
+        if search.cells[0] != NONE:
+            queue.wanted[original] = search.cells[0]
+            queue.keys[size] = search.costs[0] * queue.wanted.size + original
+            size += 1
+        start += 1
+    return start, size
+
+
+@innermost
+def _serve(
+    graph: GrowingGraph, search: CheapestCells, queue: _Queue, original_of_cell: IntArray, size: int
+) -> int:
+    """Take the lightest edges, out of the queue; tell how many originals are left in it."""
+    n_visits = 0
+    keys, wanted, prices = queue.keys, queue.wanted, graph.price
+    n = wanted.size
+    while size and n_visits < VISITS_PER_CALL:
+        original = keys[0] % n
+        cell = np.int64(wanted[original])
+        waits = not search.mutual or prices[original] < FAR
+        key = FAR
+        n_visits += 1
+        if waits and prices[cell] < FAR:
+            original_of_cell[cell] = original
+            take(graph, cell)
+            if search.mutual:
+                original_of_cell[original] = cell
+                take(graph, original)
+        elif waits:
+            # It was the lightest edge, and the others are no lighter.
+            n_visits += BLOCK * find_cheapest(graph, search, original, keys[0] // n)
+            wanted[original] = search.cells[0]
+            if search.cells[0] != NONE:
+                key = search.costs[0] * n + original
+        if key == FAR:
+            size -= 1
+            key = keys[size]
+        _sift(keys, size, key)
+    return size
+
+
+@innermost
+def _sift(keys: IntArray, size: int, key: int) -> None:
+    """Replace the least of a heap's keys.
+
+    The heap is in the first ``size`` of them. Where that is one less than before, ``key`` is the
+    last of the keys before.
+    """
+    place = 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[place] = keys[child]
+        place = child
+    if place < size:
+        keys[place] = key
+
+
+# Hungarian: in each round, the assignment of least weight ([FF] Section 7).
+
+
+_N_KNOWN = 16  # cells that each original remembers
+_FIRST_SHARE = 64  # of the largest weight: the first increment
+_DIVISOR = 6  # of the increment, from one pass to the next
+
+
+def hungarian(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) -> CodeArray:
+    """Build k disjoint assignments, each of the least total weight that is left.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        Matches of each record, from 1 to the number of records.
+    improve : bool
+        Whether the finished graph is improved
+        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        the paper's algorithm, each round of which is optimal given those before.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`; optimal for k = 2.
+
+    Notes
+    -----
+    **Source:** [FF] Section 7. The paper's solver is the Hungarian algorithm on an n x n matrix;
+    here it is the auction algorithm for the same problem, see :func:`assign_at_least_weight`.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+    >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> hungarian(Ncp.of(table), 2).tolist()
+    [[0, 1], [1, 0], [2, 3], [3, 2]]
+    """
+    return run_rounds(ncp, k, assign_at_least_weight, greedily=False, improve=improve, pulse=pulse)
+
+
+class _Auction(NamedTuple):
+    """Who has which cell, who is without one, and what the originals remember of the cells.
+
+    Parameters
+    ----------
+    owner : ndarray of int64, shape (n,)
+        Original that has each cell, -1 for none.
+    waiting : ndarray of int64, shape (n,)
+        The first so many are the originals without a cell.
+    cells : ndarray of int32, shape (n, 16)
+        Cells that were the cheapest for each original when it last looked, -1 where there were
+        fewer.
+    weights : ndarray of int64, shape (n, 16)
+        Their weights, in the scale of prices.
+    others : ndarray of int64, shape (n,)
+        What all other cells cost each original at least.
+    """
+
+    owner: IntArray
+    waiting: IntArray
+    cells: CodeArray
+    weights: IntArray
+    others: IntArray
+
+
+def assign_at_least_weight(
+    graph: GrowingGraph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse
+) -> None:
+    """Find an assignment of least total weight, exactly.
+
+    Parameters
+    ----------
+    graph : Graph
+        With all cells available, at no price.
+    n_rounds : int
+        Rounds before, whose edges are left out.
+    original_of_cell : ndarray of int64, shape (n,)
+        Takes the assignment, in positions.
+    pulse : Pulse
+
+    Notes
+    -----
+    **Source:** Bertsekas: The auction algorithm: a distributed relaxation method for the
+    assignment problem, 1988. Each original without a cell bids for the one that is cheapest for
+    it by weight and price, and raises its price up to where the second cheapest would be as good,
+    and by an increment; whoever had the cell before bids again. In the end the total is above the
+    optimum by less than n increments. Weights count n + 1 units of price each and the last
+    increment is one unit, so the assignment is optimal. Passes with larger increments give
+    the prices to begin with.
+
+    Instead of rows of a matrix, each original remembers the 16 cells that were the cheapest when
+    it last looked, and what the last of them cost. As prices never fall, all other cells still
+    cost at least that much: what it remembers is enough as long as two of its cells cost no more.
+    Otherwise it searches the tree of boxes, which knows the least price below each node. So each
+    bid is that of the plain algorithm, in O(n) memory.
+    """
+    n = original_of_cell.size
+    search = search_for(_N_KNOWN, n_rounds, scale=n + 1)
+    auction = _Auction(
+        original_of_cell,
+        np.arange(n),
+        np.full((n, _N_KNOWN), NONE, dtype=np.int32),
+        np.zeros((n, _N_KNOWN), dtype=np.int64),
+        np.full(n, -1, dtype=np.int64),
+    )
+    increment = max(graph.largest * search.scale // _FIRST_SHARE, 1)
+    while True:
+        auction.owner[:] = NONE
+        auction.waiting[:] = np.arange(n)
+        size = n
+        while size:
+            size = _bid(graph, search, auction, size, increment)
+            pulse.beat()
+        if increment == 1:
+            return
+        increment = max(increment // _DIVISOR, 1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _bid(
+    graph: GrowingGraph, search: CheapestCells, auction: _Auction, size: int, increment: int
+) -> int:
+    """Let originals bid, the last in the list first; tell how many are left in it."""
+    n_visits = 0
+    owner, waiting, others = auction.owner, auction.waiting, auction.others
+    while size and n_visits < VISITS_PER_CALL:
+        original = waiting[size - 1]
+        best, least, second = _two_cheapest(graph, auction, original)
+        n_visits += search.costs.size
+        if second > others[original]:
+            n_visits += BLOCK * find_cheapest(graph, search, original, -FAR)
+            auction.cells[original] = search.cells
+            for place in range(search.costs.size):
+                price = graph.price[search.cells[place]]
+                auction.weights[original, place] = search.costs[place] - price
+            others[original] = search.costs[-1]
+            best, least, second = _two_cheapest(graph, auction, original)
+        if second == FAR:
+            second = least  # its only edge
+        raise_price(graph, best, graph.price[best] + second - least + increment)
+        if owner[best] == NONE:
+            size -= 1
+        else:
+            waiting[size - 1] = owner[best]
+        owner[best] = original
+    return size
+
+
+@innermost
+def _two_cheapest(graph: GrowingGraph, auction: _Auction, original: int) -> tuple[int, int, int]:
+    """Find the cheapest cell an original knows, its cost and that of the second cheapest."""
+    best, least, second = NONE, FAR, FAR
+    for place in range(auction.cells.shape[1]):
+        cell = auction.cells[original, place]
+        if cell == NONE:
+            break
+        cost = graph.price[cell] + auction.weights[original, place]
+        if cost < least:
+            best, least, second = cell, cost, least
+        elif cost < second:
+            second = cost
+    return best, least, second
+
+
+# Reciprocal graphs: records match each other or not at all ([FF] Sections 1 and 2.2).
+
+
+def reciprocal(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
+    """Build a reciprocal graph by taking the pair of records of least weight again and again.
+
+    It promises no more than any other k-regular graph. Whoever learns the true matches of c records
+    can use that against the others. In an equivalence class these keep k - c possible matches or
+    more; in a connected graph, reciprocal or not, somebody may keep a single one.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    k : int
+        Matches of each record, from 1 to the number of records.
+    pulse : Pulse
+        Beaten every few milliseconds; what a beat raises ends the work.
+
+    Returns
+    -------
+    ndarray of int32, shape (n, k)
+        As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`; record i matches
+        record j whenever j matches i. No column but the first need be so.
+
+    Raises
+    ------
+    InfeasibleError
+        If the number of records and k - 1 are both odd: then no reciprocal graph is k-regular.
+
+    Notes
+    -----
+    **Source:** [FF] Section 2.2 (after Choromanski, Jebara and Tang) says that all its algorithms
+    can be tuned to it, but not how; and that c known matches leave k - c, which does not hold
+    (``tests/attacks/test_known_matches.py``). Here each round is one of SortGreedy on
+    pairs of records instead of edges: the weight of a pair is that of both edges. Records that
+    are left without a partner are made up for in the end: two of them that lack a match, or one
+    that lacks two, take the place of a pair, whose records they match instead. Where no pair can
+    be replaced so, which takes k close to the number of records, each record matches its
+    neighbors in the order of the tree.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+    >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
+    >>> table = Microdata([[0], [1], [2], [3]], (age,))
+    >>> symmetric(Ncp.of(table), 2).tolist()
+    [[0, 1], [1, 0], [2, 3], [3, 2]]
+    """
+    n = ncp.values.shape[0]
+    if n * (k - 1) % 2:
+        raise InfeasibleError(
+            "no reciprocal graph exists",
+            detail=f"n_records = {n}, k = {k}: n_records * (k - 1) must be even",
+            hint="choose another k",
+        )
+    graph = build(ncp, k)
+    for n_rounds in range(1, k):
+        partner = np.full(n, NONE, dtype=np.int64)
+        open_round(graph)
+        take_lightest(graph, search_for(1, n_rounds, mutual=True), partner, pulse)
+        extend(graph, partner, n_rounds)
+    rows = graph.cells_of  # and the originals that each cell covers
+    if not _make_up(ncp.of_records(graph.record), rows, pulse):
+        rows[:] = _neighbors(n, k)
+    matches = np.empty_like(rows)
+    matches[graph.record] = graph.record[rows]
+    return as_assignments(matches, pulse=pulse)
+
+
+def _make_up(ncp: Ncp, rows: CodeArray, pulse: Pulse) -> bool:
+    """Give all records their number of matches; tell whether that worked."""
+    n = rows.shape[0]
+    lacking = np.repeat(np.arange(n), (rows == NONE).sum(axis=1)).tolist()
+    while lacking:
+        pulse.beat()
+        first = lacking.pop()
+        matched = np.zeros(n, dtype=np.bool_)
+        matched[rows[first][rows[first] != NONE]] = True
+        apart = [place for place, other in enumerate(lacking) if not matched[other]]
+        if apart:
+            _connect(rows, first, lacking.pop(apart[-1]))
+            continue
+        second = lacking.pop()
+        taken = np.zeros(n, dtype=np.bool_)
+        taken[rows[second][rows[second] != NONE]] = True
+        one, column = np.nonzero(rows[:, 1:] != NONE)
+        other = rows[one, column + 1]
+        free = ~matched[one] & ~taken[other]
+        if not free.any():
+            return False
+        one, other = one[free], other[free]
+        increase = pair_units(ncp, first, one) + pair_units(ncp, second, other)
+        best = int(np.argmin(increase - pair_units(ncp, one, other)))
+        a, b = int(one[best]), int(other[best])
+        rows[a][rows[a] == b] = NONE
+        rows[b][rows[b] == a] = NONE
+        _connect(rows, first, a)
+        _connect(rows, second, b)
+    return True
+
+
+def _connect(rows: CodeArray, one: int, other: int) -> None:
+    rows[one, np.flatnonzero(rows[one] == NONE)[0]] = other
+    rows[other, np.flatnonzero(rows[other] == NONE)[0]] = one
+
+
+def _neighbors(n: int, k: int) -> CodeArray:
+    """Let each position match as many positions before it in a ring as behind it."""
+    half = (k - 1) // 2
+    shifts = [0, *range(1, half + 1), *range(-half, 0)] + ([n // 2] if k % 2 == 0 else [])
+    rows = np.empty((n, k), dtype=np.int32)
+    for column, shift in enumerate(shifts):
+        rows[:, column] = np.roll(np.arange(n), -shift)
+    return rows

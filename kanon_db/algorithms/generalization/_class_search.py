@@ -1,0 +1,630 @@
+"""Searches for the classes of least reduced cost: the pricing of the set-partitioning model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, WordArray
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.loss import NULL, ExactLoss
+
+# Distinct records, and what a class of them loses.
+
+
+_BITS = 64
+
+
+class DistinctRecords(NamedTuple):
+    """Distinct records and how often each occurs; the fields are those of ExactLoss.
+
+    Parameters
+    ----------
+    values : ndarray of int64, shape (t, m)
+    copies : ndarray of int64, shape (t,)
+        Records of each type.
+    numeric : ndarray of bool, shape (m,)
+    whole : ndarray of int64, shape (m,)
+    of_count : ndarray of int64, shape (m, c)
+    """
+
+    values: IntArray
+    copies: IntArray
+    numeric: BoolArray
+    whole: IntArray
+    of_count: IntArray
+
+    @classmethod
+    def of(cls, loss: ExactLoss, records: IntArray) -> DistinctRecords:
+        """Find the distinct ones of some records.
+
+        Parameters
+        ----------
+        loss : ExactLoss
+        records : ndarray of int64, shape (r,)
+            Equal records in a row: the first ``copies[0]`` are of the first type, and so on.
+
+        Returns
+        -------
+        DistinctRecords
+        """
+        values = loss.values[records]
+        first = np.flatnonzero(np.append(True, (values[1:] != values[:-1]).any(axis=1)))
+        copies = np.diff(first, append=records.size)
+        values = values[first]
+        if loss.of_count.shape[1] > _BITS:
+            values = _dense(values, loss.numeric)
+        return cls(values, copies, loss.numeric, loss.whole, loss.of_count)
+
+    def take(self, order: IntArray) -> DistinctRecords:
+        """Return these types in this order."""
+        return self._replace(values=self.values[order], copies=self.copies[order])
+
+    def scaled(self, factor: int) -> DistinctRecords:
+        """Return the same types with losses in units smaller by a factor."""
+        positions = self.numeric & (self.values != NULL)
+        values = np.where(positions, self.values * factor, self.values)
+        whole, of_count = self.whole * factor, self.of_count * factor
+        return self._replace(values=values, whole=whole, of_count=of_count)
+
+    @property
+    def largest_loss(self) -> int:
+        """Loss of one record that tells nothing."""
+        return int(np.where(self.numeric, self.whole, self.of_count.max(axis=1)).sum())
+
+
+def _dense(values: IntArray, numeric: BoolArray) -> IntArray:
+    """Give the categories that occur numbers from 0, so that bit sets of them are short."""
+    dense = values.copy()
+    for j in np.flatnonzero(~numeric):
+        dense[:, j] = np.unique(values[:, j], return_inverse=True)[1].reshape(-1)
+    return dense
+
+
+@numba.njit(cache=True, nogil=True)
+def loss_of_pair(types: DistinctRecords, t: int, u: int) -> int:
+    """Loss of a record of type t in a class with one of type u.
+
+    Parameters
+    ----------
+    types : DistinctRecords
+    t, u : int
+
+    Returns
+    -------
+    int
+    """
+    loss = 0
+    for j in range(types.numeric.size):
+        a, b = types.values[t, j], types.values[u, j]
+        if not types.numeric[j]:
+            loss += types.of_count[j, 1 if a == b else 2]
+        elif a != b:
+            loss += types.whole[j] if a == NULL or b == NULL else abs(a - b)
+    return loss
+
+
+# Classes to choose from, and inequalities on which of them go together.
+
+
+NO_LIMIT = 2**62
+"""A loss or reduced cost above any other."""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateClasses:
+    """Classes of records, by the types of these.
+
+    Parameters
+    ----------
+    members : ndarray of int64, shape (c, 2k - 1)
+        Types of each class, once for each record, filled up with -1.
+    sizes : ndarray of int64, shape (c,)
+    losses : ndarray of int64, shape (c,)
+        Loss of all records of the class in units.
+    """
+
+    members: IntArray
+    sizes: IntArray
+    losses: IntArray
+
+    def __len__(self) -> int:
+        return self.sizes.size
+
+    def take(self, which: IntArray | BoolArray) -> CandidateClasses:
+        """Return some of these classes."""
+        return CandidateClasses(self.members[which], self.sizes[which], self.losses[which])
+
+    def of_records(self) -> IntArray:
+        """Tell the class of each record, type by type, of classes that hold each record once."""
+        members = self.members.reshape(-1)
+        class_of_member = np.repeat(np.arange(len(self)), self.members.shape[1])
+        is_record = members >= 0
+        order = np.argsort(members[is_record], kind="stable")
+        return class_of_member[is_record][order]
+
+
+class PairCuts(NamedTuple):
+    """Sets of types, of whose records not all pairs can be within classes.
+
+    A class with c records of a set holds c // 2 pairs of it, and all classes together at most
+    half of the set's records.
+
+    Parameters
+    ----------
+    members : ndarray of int64, shape (s, 3)
+        Types of each set.
+    prices : ndarray of int64, shape (s,)
+        What a pair costs, in units, at least 0.
+    starts : ndarray of int64, shape (t + 1,)
+    of_type : ndarray of int64, shape (3 s,)
+        Sets of type i are ``of_type[starts[i] : starts[i + 1]]``.
+
+    Notes
+    -----
+    **Source:** subset-row inequalities of three rows (Jepsen, Petersen, Spoorendonk, Pisinger
+    2008), valid by rounding half the sum of the rows.
+    """
+
+    members: IntArray
+    prices: IntArray
+    starts: IntArray
+    of_type: IntArray
+
+    @classmethod
+    def of(cls, members: IntArray, prices: IntArray, n_types: int) -> PairCuts:
+        """Index the sets by their types."""
+        flat = members.reshape(-1)
+        order = np.argsort(flat, kind="stable")
+        starts = np.searchsorted(flat[order], np.arange(n_types + 1))
+        return cls(members, prices, starts, order // max(members.shape[1], 1))
+
+    def worth(self, copies: IntArray) -> int:
+        """Add up the prices of all pairs that there can be."""
+        return int(self.prices @ (copies[self.members].sum(axis=1) // 2))
+
+    @classmethod
+    def none(cls, n_types: int) -> PairCuts:
+        """No sets at all."""
+        return cls.of(np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.int64), n_types)
+
+
+# The steps of the search for classes, compiled.
+
+
+DONE, PAUSED, FULL = 0, 1, 2
+"""Why the search stopped."""
+
+
+class SearchGoal(NamedTuple):
+    """Which classes are looked for; see :class:`.class_search.ClassSearch`."""
+
+    duals: IntArray  # (t,), descending
+    k: int
+    limit: int  # of the reduced cost
+    quota: int  # of classes found for one first record
+
+
+class SearchState(NamedTuple):
+    """Where the depth-first search stands; row d is of the class of d records on the way."""
+
+    depth: IntArray  # (1,)
+    chosen: IntArray  # (2k,): type of the d-th record
+    used: IntArray  # (2k,): copies of it
+    dual: IntArray  # (2k,): sum of the duals, less the prices
+    odd: BoolArray  # (2k, s): sets with an odd number of records
+    low: IntArray  # (2k, m)
+    high: IntArray  # (2k, m)
+    null: BoolArray  # (2k, m)
+    seen: WordArray  # (2k, m, words)
+    n_seen: IntArray  # (2k, m)
+    candidates: IntArray  # (2k, t): types that may come next
+    candidate_losses: IntArray  # (2k, t): loss of a record then
+    candidate_duals: IntArray  # (2k, t): sum of the duals, less the prices, then
+    n_candidates: IntArray  # (2k,)
+    position: IntArray  # (2k,)
+    best: IntArray  # (2k,): scratch, largest sums of duals
+    n_at_root: IntArray  # (1,): classes found since the first record was chosen
+
+
+class FoundClasses(NamedTuple):
+    """Classes found so far."""
+
+    n: IntArray  # (1,)
+    members: IntArray  # (capacity, 2k - 1)
+    sizes: IntArray  # (capacity,)
+    losses: IntArray  # (capacity,)
+    reduced_costs: IntArray  # (capacity,)
+
+
+def new_state(types: DistinctRecords, k: int, n_cuts: int) -> SearchState:
+    """Stand at the root, where any record may come first.
+
+    Parameters
+    ----------
+    types : DistinctRecords
+    k : int
+    n_cuts : int
+
+    Returns
+    -------
+    SearchState
+    """
+    n_types, m = types.values.shape
+    categories = types.values[:, ~types.numeric].max(initial=0) + 1
+
+    def integers(*shape: int, value: int = 0) -> IntArray:
+        return np.full((2 * k, *shape), value, dtype=np.int64)
+
+    state = SearchState(
+        depth=np.zeros(1, dtype=np.int64),
+        chosen=integers(),
+        used=integers(),
+        dual=integers(),
+        odd=np.zeros((2 * k, n_cuts), dtype=np.bool_),
+        low=integers(m, value=NO_LIMIT),
+        high=integers(m, value=NULL),
+        null=np.zeros((2 * k, m), dtype=np.bool_),
+        seen=np.zeros((2 * k, m, (categories + 63) // 64), dtype=np.uint64),
+        n_seen=integers(m),
+        candidates=integers(n_types),
+        candidate_losses=integers(n_types),
+        candidate_duals=integers(n_types),
+        n_candidates=integers(),
+        position=integers(),
+        best=integers(),
+        n_at_root=np.zeros(1, dtype=np.int64),
+    )
+    state.candidates[0] = np.arange(n_types)
+    state.n_candidates[0] = n_types
+    return state
+
+
+@numba.njit(cache=True, nogil=True)
+def _loss_with(types: DistinctRecords, state: SearchState, d: int, t: int) -> int:
+    """Loss of one record of the class at depth d if a record of type t joined."""
+    loss = 0
+    for j in range(types.numeric.size):
+        value = types.values[t, j]
+        if not types.numeric[j]:
+            n_seen = state.n_seen[d, j]
+            bit = np.uint64(1) << np.uint64(value & 63)
+            if not state.seen[d, j, value >> 6] & bit:
+                n_seen += 1
+            loss += types.of_count[j, n_seen]
+        elif value == NULL:
+            loss += types.whole[j] if state.high[d, j] != NULL else 0
+        elif state.null[d, j]:
+            loss += types.whole[j]
+        else:
+            loss += max(state.high[d, j], value) - min(state.low[d, j], value)
+    return loss
+
+
+@numba.njit(cache=True, nogil=True)
+def _join(types: DistinctRecords, state: SearchState, d: int, t: int) -> None:
+    """Make the class at depth d + 1 that at depth d with a record of type t."""
+    for j in range(types.numeric.size):
+        value = types.values[t, j]
+        if types.numeric[j]:
+            is_null = value == NULL
+            state.null[d + 1, j] = state.null[d, j] or is_null
+            state.low[d + 1, j] = state.low[d, j] if is_null else min(state.low[d, j], value)
+            state.high[d + 1, j] = max(state.high[d, j], value)
+            continue
+        for word in range(state.seen.shape[2]):
+            state.seen[d + 1, j, word] = state.seen[d, j, word]
+        bit = np.uint64(1) << np.uint64(value & 63)
+        state.n_seen[d + 1, j] = state.n_seen[d, j]
+        if not state.seen[d, j, value >> 6] & bit:
+            state.seen[d + 1, j, value >> 6] |= bit
+            state.n_seen[d + 1, j] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _price(cuts: PairCuts, state: SearchState, d: int, t: int) -> int:
+    """Price of the pairs that a record of type t makes with the class at depth d."""
+    price = 0
+    for c in range(cuts.starts[t], cuts.starts[t + 1]):
+        if state.odd[d, cuts.of_type[c]]:
+            price += cuts.prices[cuts.of_type[c]]
+    return price
+
+
+@numba.njit(cache=True, nogil=True)
+def _largest_duals(
+    types: DistinctRecords, goal: SearchGoal, state: SearchState, d: int, first: int, size: int
+) -> int:
+    """Sum the largest duals of 0, 1, … candidates of depth d from the first; return how many.
+
+    The class has ``size`` records already, the last of which may be one of these; so many are
+    summed as it may still take.
+    """
+    most = 2 * goal.k - 1 - size
+    n, total = 0, 0
+    state.best[0] = 0
+    for i in range(first, state.n_candidates[d]):
+        t = state.candidates[d, i]
+        copies = types.copies[t]
+        if t == state.chosen[size]:
+            copies -= state.used[size]
+        for _ in range(copies):
+            if n == most:
+                return n
+            n += 1
+            total += goal.duals[t]
+            state.best[n] = total
+    return n
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_within(
+    state: SearchState, k: int, size: int, loss: int, dual: int, n_best: int, limit: int
+) -> bool:
+    """Tell whether a class can be joined by one record or more and stay below the limit."""
+    for r in range(max(1, k - size), min(2 * k - 1 - size, n_best) + 1):
+        if (size + r) * loss - dual - state.best[r] < limit:
+            return True
+    return False
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _keep(state: SearchState, size: int, place: int, u: int, loss: int, dual: int) -> None:
+    """Let a record of type u come next at depth ``size``."""
+    state.candidates[size, place] = u
+    state.candidate_losses[size, place] = loss
+    state.candidate_duals[size, place] = dual
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _choose(
+    types: DistinctRecords, cuts: PairCuts, goal: SearchGoal, state: SearchState, d: int, t: int
+) -> None:
+    """Go from the class at depth d to that with one more record, of type t."""
+    size = d + 1
+    state.chosen[size] = t
+    state.used[size] = state.used[d] + 1 if d > 0 and state.chosen[d] == t else 1
+    state.dual[size] = state.dual[d] + goal.duals[t] - _price(cuts, state, d, t)
+    state.odd[size] = state.odd[d]
+    for c in range(cuts.starts[t], cuts.starts[t + 1]):
+        state.odd[size, cuts.of_type[c]] ^= True
+    _join(types, state, d, t)
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int, dual: int) -> None:
+    """Add the class at depth ``size``, joined by a record of type u, to those found."""
+    row = found.n[0]
+    for r in range(size):
+        found.members[row, r] = state.chosen[r + 1]
+    found.members[row, size] = u
+    found.members[row, size + 1 :] = -1
+    found.sizes[row] = size + 1
+    found.losses[row] = (size + 1) * loss
+    found.reduced_costs[row] = (size + 1) * loss - dual
+    found.n[0] += 1
+    state.n_at_root[0] += 1
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _extend(
+    types: DistinctRecords, cuts: PairCuts, goal: SearchGoal, state: SearchState, found:
+    FoundClasses, d: int, first: int,
+) -> int:  # fmt: skip
+    """Note classes of one more record below the limit; return how many may grow further.
+
+    Candidates for that record are those of depth d from the first on.
+    """
+    k, limit = goal.k, goal.limit
+    size, n_kept = d + 1, 0
+    n_best = _largest_duals(types, goal, state, d, first, size)
+    for c in range(first, state.n_candidates[d]):
+        u = state.candidates[d, c]
+        loss = _loss_with(types, state, size, u)
+        dual = state.dual[size] + goal.duals[u] - _price(cuts, state, size, u)
+        if size + 1 >= k and (size + 1) * loss - dual < limit:
+            _note(state, found, size, u, loss, dual)
+        if _is_within(state, k, size + 1, loss, dual, n_best, limit):
+            _keep(state, size, n_kept, u, loss, dual)
+            n_kept += 1
+    return n_kept
+
+
+@numba.njit(cache=True, nogil=True, forceinline=True)
+def _thin_out(
+    types: DistinctRecords, goal: SearchGoal, state: SearchState, size: int, n_kept: int
+) -> int:
+    """With the duals of some candidates gone, let others go; return how many are left."""
+    k, limit = goal.k, goal.limit
+    before = -1
+    while n_kept != before and n_kept > 0:
+        before = state.n_candidates[size] = n_kept
+        n_best = _largest_duals(types, goal, state, size, 0, size)
+        n_kept = 0
+        for c in range(before):
+            u = state.candidates[size, c]
+            loss, dual = state.candidate_losses[size, c], state.candidate_duals[size, c]
+            if _is_within(state, k, size + 1, loss, dual, n_best, limit):
+                _keep(state, size, n_kept, u, loss, dual)
+                n_kept += 1
+    return n_kept
+
+
+@numba.njit(cache=True, nogil=True)
+def search_on(
+    types: DistinctRecords,
+    cuts: PairCuts,
+    goal: SearchGoal,
+    state: SearchState,
+    found: FoundClasses,
+    budget: int,
+) -> tuple[int, bool]:
+    """Go on with the search.
+
+    Parameters
+    ----------
+    types : DistinctRecords
+    cuts : PairCuts
+    goal : Goal
+    state : SearchState
+    found : FoundClasses
+    budget : int
+        Losses to be calculated before it pauses.
+
+    Returns
+    -------
+    int
+        Why it stopped.
+    bool
+        Whether no first record was given up on.
+    """
+    is_complete = True
+    while budget > 0:
+        d = state.depth[0]
+        if d > 0 and state.n_at_root[0] >= goal.quota:
+            is_complete = False
+            state.depth[0] = d = 0
+        i = state.position[d]
+        if i == state.n_candidates[d]:
+            if d == 0:
+                return DONE, is_complete
+            state.depth[0] -= 1
+            continue
+        # What one step can find must fit in.
+        if found.n[0] + state.n_candidates[d] - i > found.sizes.size:
+            return FULL, is_complete
+        state.position[d] += 1
+        if d == 0:
+            state.n_at_root[0] = 0
+        t = state.candidates[d, i]
+        _choose(types, cuts, goal, state, d, t)
+        first = i if state.used[d + 1] < types.copies[t] else i + 1
+        budget -= state.n_candidates[d] - first
+        n_kept = _extend(types, cuts, goal, state, found, d, first)
+        n_kept = _thin_out(types, goal, state, d + 1, n_kept)
+        if n_kept > 0:
+            state.n_candidates[d + 1] = n_kept
+            state.position[d + 1] = 0
+            state.depth[0] = d + 1
+    return PAUSED, is_complete
+
+
+# Search for the classes of least reduced cost: the pricing of the set-partitioning model.
+
+
+_LOSSES_PER_BEAT = 2**17  # some milliseconds
+
+
+class ClassSearch:
+    """Classes of k to 2k - 1 records whose reduced cost is below a limit.
+
+    The reduced cost of a class is its loss and price, and the prices of its pairs, less the duals
+    of its records.
+
+    Parameters
+    ----------
+    types : DistinctRecords
+    k : int
+    duals : ndarray of int64, shape (t,)
+        Dual value of a record of each type, in units.
+    limit : int
+        Reduced costs must be less.
+    price : int
+        Price of a class, in units.
+    cuts : PairCuts, optional
+        Prices of pairs.
+    capacity : int
+        Most classes to be kept.
+    quota : int, optional
+        Give up on a first record after so many classes; the search is then not complete.
+    pulse : Pulse
+        Beaten every few milliseconds; when its time is over, the whole search is given up on.
+
+    Notes
+    -----
+    Depth first, records in descending order of their duals. Loss grows with the class, so that a
+    class and one more record, together with the largest duals that are left for r others, bounds
+    the reduced cost of all classes that hold them from below. Those that stay below the limit
+    are the only ones to be looked at deeper in the tree; the bound is taken again with the duals
+    of these alone. Everything is in whole units: the bounds are exact.
+    """
+
+    def __init__(
+        self,
+        types: DistinctRecords,
+        k: int,
+        duals: IntArray,
+        limit: int = NO_LIMIT,
+        *,
+        price: int = 0,
+        cuts: PairCuts | None = None,
+        capacity: int,
+        quota: int = NO_LIMIT,
+        pulse: Pulse,
+    ) -> None:
+        self._order = np.argsort(-duals, kind="stable")
+        cuts = PairCuts.none(duals.size) if cuts is None else cuts
+        rank = np.argsort(self._order)
+        self._types = types.take(self._order)
+        self._cuts = PairCuts.of(rank[cuts.members], cuts.prices, duals.size)
+        self._goal = SearchGoal(duals[self._order], k, limit, quota)
+        self._pulse = pulse
+        self._state = new_state(self._types, k, cuts.prices.size)
+        self._state.dual[0] = -price
+        self._found = FoundClasses(
+            np.zeros(1, dtype=np.int64),
+            np.full((capacity, 2 * k - 1), -1, dtype=np.int64),
+            *(np.zeros(capacity, dtype=np.int64) for _ in range(3)),
+        )
+        self.is_complete = True
+        """Whether nothing was given up on."""
+
+    def all(self) -> CandidateClasses | None:
+        """Return all classes below the limit; None if they exceed the capacity, or on giving up."""
+        return self._classes() if self._run() == DONE and self.is_complete else None
+
+    def best(self, n: int) -> CandidateClasses:
+        """Return n classes of least reduced cost; n is less than the capacity."""
+        while self._run() == FULL:
+            self._keep(n)
+        if self._found.n[0] > n:
+            self._keep(n)
+        return self._classes()
+
+    @property
+    def reduced_costs(self) -> IntArray:
+        """Reduced costs of the classes returned."""
+        return self._found.reduced_costs[: self._found.n[0]].copy()
+
+    def _run(self) -> int:
+        while True:
+            self._pulse.beat()
+            status, complete = search_on(
+                self._types, self._cuts, self._goal, self._state, self._found, _LOSSES_PER_BEAT
+            )
+            self.is_complete &= complete
+            if status != PAUSED:
+                return status
+            if self._pulse.is_over:
+                self.is_complete = False
+                return DONE
+
+    def _keep(self, n: int) -> None:
+        found = self._found
+        costs = found.reduced_costs[: found.n[0]]
+        kept = np.argpartition(costs, n - 1)[:n]
+        for column in found[1:]:
+            column[:n] = column[kept]
+        found.n[0] = n
+        limit = min(self._goal.limit, int(found.reduced_costs[:n].max()))
+        self._goal = self._goal._replace(limit=limit)
+
+    def _classes(self) -> CandidateClasses:
+        n = self._found.n[0]
+        members = np.append(self._order, -1)[self._found.members[:n]]
+        return CandidateClasses(
+            members, self._found.sizes[:n].copy(), self._found.losses[:n].copy()
+        )

@@ -1,0 +1,605 @@
+"""Finds classes of the least total loss, with proof ([OB] Section 2), or a few neighbors at a time.
+
+The latter is Split & Carry ([OB] Algorithm 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Literal, get_args
+
+import numba
+import numpy as np
+
+from kanon_db.algorithms.generalization._class_search import DistinctRecords
+from kanon_db.algorithms.generalization.greedy_classes import classes_of_k, greedy_search
+from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, Integer
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
+from kanon_db.algorithms.ground.solver import solve_problem
+from kanon_db.algorithms.programs import class_program
+from kanon_db.algorithms.recoding.loss import ExactLoss, Loss
+from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
+from kanon_db.errors import InvalidParameterError
+
+# The best of all partitions of a few records, whatever is lost and whatever is allowed.
+
+
+MOST_RECORDS = 15
+"""Most records: there are 3^15 = 14 million pairs of a set and a part of it."""
+
+
+def members_of_sets(n_records: int) -> tuple[IntArray, IntArray]:
+    """List the records of every set of some of them, and the number of the set beside each.
+
+    Examples
+    --------
+    >>> records, sets = members_of_sets(2)
+    >>> records.tolist(), sets.tolist()
+    ([0, 1, 0, 1], [1, 2, 3, 3])
+    """
+    sets, records = np.nonzero(np.arange(2**n_records)[:, np.newaxis] >> np.arange(n_records) & 1)
+    return records, sets
+
+
+def best_partition(
+    losses: FloatArray, of_suppressed: float, most_suppressed: int, *, pulse: Pulse = UNLIMITED
+) -> tuple[IntArray, float]:
+    """Find the classes with the least loss of all, some records perhaps left out.
+
+    Parameters
+    ----------
+    losses : ndarray of float64, shape (2 ** n_records,)
+        Loss of all records of each set as one class, by :func:`members_of_sets`; infinity for one
+        that is not allowed. That of the empty set, 0, is not used.
+    of_suppressed : float
+        Loss of a record that is left out.
+    most_suppressed : int
+        Most records that may be left out.
+    pulse : Pulse
+        Only its heartbeat is used, once for each record that may be left out.
+
+    Returns
+    -------
+    class_of_record : ndarray of int64, shape (n_records,)
+        From 0; -1 for a record that is left out.
+    loss : float
+        Infinity if nothing is allowed.
+
+    Notes
+    -----
+    Dynamic programming over sets: the first record of a set is in one of the classes that are
+    parts of the set, or is left out.
+
+    Examples
+    --------
+    >>> losses = np.array([0, np.inf, np.inf, 3.0, np.inf, 1.0, np.inf, 6.0])
+    >>> best_partition(losses, 2.0, 1)
+    (array([ 0, -1,  0]), 3.0)
+    """
+    n = int(losses.size).bit_length() - 1
+    best = np.full((most_suppressed + 1, losses.size), np.inf)
+    chosen = np.zeros(best.shape, dtype=np.int64)
+    best[:, 0] = 0.0
+    for left_out in range(most_suppressed + 1):
+        pulse.beat()
+        _fill(losses, of_suppressed, left_out, best, chosen)
+    classes = np.full(n, -1, dtype=np.int64)
+    rest, number, left_out = losses.size - 1, 0, most_suppressed
+    loss = float(best[left_out, rest])
+    while rest and loss < np.inf:
+        part = int(chosen[left_out, rest])
+        if part:
+            classes[[record for record in range(n) if part >> record & 1]] = number
+            number += 1
+        else:
+            part = rest & -rest
+            left_out -= 1
+        rest &= ~part
+    return classes, loss
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(
+    losses: FloatArray, of_suppressed: float, left_out: Integer, best: FloatArray, chosen: IntArray
+) -> None:
+    """Find the best partition of each set, so many records left out at most; 0: its first one."""
+    for whole in range(1, losses.size):
+        first = whole & -whole
+        rest = whole ^ first
+        if left_out:
+            best[left_out, whole] = best[left_out - 1, rest] + of_suppressed
+        part = rest
+        while True:
+            loss = losses[part | first] + best[left_out, rest ^ part]
+            if loss < best[left_out, whole]:
+                best[left_out, whole] = loss
+                chosen[left_out, whole] = part | first
+            if not part:
+                break
+            part = (part - 1) & rest
+
+
+# Classes by the mixed integer linear program of [OB]: a variable for each pair of records.
+
+
+def solve_pairwise(
+    microdata: Microdata,
+    loss: Loss,
+    k: int,
+    start: IntArray,
+    pulse: Pulse,
+) -> tuple[IntArray | None, float]:
+    """Solve the paper's program by HiGHS.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    loss : {"ncp", "binary"}
+    k : int
+    start : ndarray of int64, shape (n_records,)
+        Classes to start from.
+    pulse : Pulse
+        Beaten every few milliseconds, in the thread of the caller.
+
+    Returns
+    -------
+    class_of_record : ndarray of int64, shape (n_records,), or None
+        None if no solution was found.
+    lower_bound : float
+        Bound on the loss, minus infinity if there is none.
+
+    Raises
+    ------
+    InvalidParameterError
+        As :func:`~kanon_db.algorithms.programs.class_program`, which states the program.
+    """
+    program = class_program(microdata, k, loss=loss, start=start)
+    answer = solve_problem(program.problem, pulse)
+    if answer.values is None:
+        return None, answer.lower_bound
+    equivalent = np.argwhere(program.whole_values("v"))
+    return _components(microdata.n_records, equivalent.tolist()), answer.lower_bound
+
+
+def _components(n: int, pairs: list[list[int]]) -> IntArray:
+    """Put the records that are equivalent, directly or indirectly, into one class."""
+    label = np.arange(n)
+    for i, l in pairs:
+        label[label == label[l]] = label[i]
+    return np.unique(label, return_inverse=True)[1].reshape(-1)
+
+
+# Improve classes by the best partition of some neighboring ones at a time.
+
+
+_GROUPS = (4, 6, 8)  # of k records in a neighborhood: the small ones first
+
+
+def improve_neighborhoods(
+    exact: ExactLoss,
+    order: IntArray,
+    class_of_record: IntArray,
+    k: int,
+    *,
+    pulse: Pulse,
+) -> IntArray:
+    """Partition each class anew, together with those next to it, until that helps no more.
+
+    Parameters
+    ----------
+    exact : ExactLoss
+    order : ndarray of int64, shape (n_records,)
+        Records in order, equal ones in a row.
+    class_of_record : ndarray of int64, shape (n_records,)
+        Classes of k to 2k - 1 records.
+    k : int
+        At least 2.
+    pulse : Pulse
+        Beaten every few milliseconds; no further class is tried when its time is over.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        Classes that lose as much or less.
+
+    Notes
+    -----
+    The neighbors of a class are those that lose least when joined with it.
+    """
+    rank = np.argsort(order)
+    classes = [np.sort(rank[class_of_record == number]) for number in np.unique(class_of_record)]
+    for n_groups in _GROUPS:
+        _improve(exact, order, classes, k, n_groups * k, pulse)
+    result = np.empty_like(class_of_record)
+    for number, positions in enumerate(part for part in classes if part.size):
+        result[order[positions]] = number
+    return result
+
+
+def _improve(
+    exact: ExactLoss,
+    order: IntArray,
+    classes: list[IntArray],
+    k: int,
+    largest: int,
+    pulse: Pulse,
+) -> None:
+    """Improve classes, which are of positions in the order, until that helps no more."""
+    waiting = [i for i, positions in enumerate(classes) if positions.size]
+    while waiting and not pulse.is_over:
+        pulse.beat()
+        center = waiting.pop(0)
+        chosen = _neighborhood(exact, order, classes, center, largest)
+        rows = np.sort(np.concatenate([classes[i] for i in chosen]))
+        ends = np.cumsum([classes[i].size for i in chosen])
+        before = order[np.concatenate([classes[i] for i in chosen])]
+        upper = int(exact.of_classes(before, ends).sum())
+        found = set_partition(DistinctRecords.of(exact, order[rows]), k, upper, pulse=pulse)
+        if found.classes is None:
+            continue
+        numbers = found.classes.of_records()
+        parts = [rows[numbers == number] for number in range(len(found.classes))]
+        # The number of classes may change: the first ones take the old places.
+        for i, part in zip(chosen, parts, strict=False):
+            classes[i] = part
+        changed = chosen[: len(parts)] + list(
+            range(len(classes), len(classes) + len(parts) - len(chosen))
+        )
+        classes += parts[len(chosen) :]
+        for i in chosen[len(parts) :]:
+            classes[i] = classes[i][:0]
+        waiting = [i for i in waiting if i not in chosen] + changed
+
+
+def _neighborhood(
+    exact: ExactLoss, order: IntArray, classes: list[IntArray], center: int, largest: int
+) -> list[int]:
+    """Choose a class and those that lose least when joined with it, up to so many records."""
+    sizes = np.array([positions.size for positions in classes])
+    others = np.flatnonzero(sizes)
+    others = others[others != center]
+    if not others.size:
+        return [center]
+    joined = [np.concatenate([classes[center], classes[i]]) for i in others]
+    ends = np.cumsum(sizes[others] + sizes[center])
+    losses = exact.of_classes(order[np.concatenate(joined)], ends)
+    nearest = others[np.argsort(losses, kind="stable")]
+    fitting = np.cumsum(sizes[nearest]) + sizes[center] <= largest
+    return [center, *nearest[fitting].tolist()]
+
+
+# Split & Carry ([OB] Algorithm 1): optimal classes of a few neighbors at a time.
+
+
+@dataclass(frozen=True, eq=False)
+class SplitCarry:
+    """Classes found by Split & Carry.
+
+    Parameters
+    ----------
+    class_of_record : ndarray of int64, shape (n_records,)
+        Number of the class of each record, in the order in which classes became final.
+    sizes : ndarray of int64, shape (p,)
+        Records of each sub-problem.
+    n_cut_short : int
+        Sub-problems whose classes are not proven to be optimal, as their time was over.
+    """
+
+    class_of_record: IntArray
+    sizes: IntArray
+    n_cut_short: int
+
+
+def split_carry(
+    microdata: Microdata,
+    k: int,
+    *,
+    s: int = 3,
+    carry: int | None = None,
+    bubble: tuple[int, int] | None = None,
+    loss: Loss = "ncp",
+    pulse: Pulse = UNLIMITED,
+) -> SplitCarry:
+    """Split the sorted records into small problems, solve these, and carry classes to the next.
+
+    Each class has k to 2k - 1 records. Without ``bubble``, the loss is never
+    above that of the initial classes.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Fewest records of a class, at least 1. Time grows steeply with it.
+    s : int
+        New groups of k records in each sub-problem, at least 1.
+    carry : int, optional
+        The classes of so many last records go on to the next sub-problem; ``k`` if not given.
+    bubble : tuple of two ints, optional
+        P and A: each sub-problem has P records; the A classes that lose least become final, the
+        others go on. In place of ``s`` and ``carry``.
+    loss : {"ncp", "binary"}
+        See :class:`~kanon_db.algorithms.recoding.loss.ExactLoss`.
+    pulse : Pulse
+        Its time is shared out evenly among the sub-problems; what one leaves over is for later
+        ones. Where the time is over, the best classes found so far remain. Beaten every few
+        milliseconds.
+
+    Returns
+    -------
+    SplitCarry
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer than ``k`` records.
+    InvalidParameterError
+        If ``k``, ``s``, ``carry`` or ``bubble`` is out of range, or a sub-problem has more than
+        :data:`~.exact.set_partition.MAX_RECORDS` records.
+
+    Notes
+    -----
+    **Source:** [OB] Algorithm 1, Section 6 (parameters l, P and A), Appendix C.
+
+    - A class of 2k records or more never beats its split: there are none, so that with a class
+      all its indirectly equivalent records are carried, and Lemma 2 holds. A sub-problem has at
+      most l (2k - 1) + (s + 1) k - 1 records.
+    - Left-over records join the last group of k, as in Appendix C: there are ⌈⌊n / k⌋ / s⌉
+      sub-problems.
+    - A sub-problem keeps the classes that it came with unless others lose less.
+    - Instead of a mixed integer linear program, each sub-problem is solved by
+      :func:`~kanon_db.algorithms.generalization.set_partition.set_partition`.
+    """
+    n_records = microdata.n_records
+    check_k(k, n_records)
+    carry = k if carry is None else carry
+    _check_sizes(k, s, carry, bubble)
+    exact = ExactLoss.of(microdata, loss)
+    order = sort_order(microdata)
+    chain = _Chain(exact, order, k)
+    if k > 1:
+        rows_per_problem = k * s if bubble is None else max(bubble[0] - k, k)
+        n_problems = -(-n_records // rows_per_problem)
+        while chain.n_read < n_records:
+            # The share of this sub-problem ends when those to come have only theirs left.
+            turn = pulse.until(min(1.0, (len(chain.sizes) + 1) / n_problems))
+            if bubble is None:
+                chain.read(s)
+                chain.solve(turn)
+                chain.accept_before(carry)
+            else:
+                chain.read_up_to(bubble[0])
+                chain.solve(turn)
+                chain.accept_least(bubble[1])
+    return SplitCarry(
+        chain.class_of_record(), np.array(chain.sizes, dtype=np.int64), chain.n_cut_short
+    )
+
+
+def _check_sizes(k: int, s: int, carry: int, bubble: tuple[int, int] | None) -> None:
+    if s < 1 or carry < 1:
+        raise InvalidParameterError("s and carry must be at least 1", detail=f"{s = }, {carry = }")
+    if bubble is not None and not (bubble[0] >= 2 * k and bubble[1] >= 1):
+        raise InvalidParameterError(
+            "bubble must be two numbers: of records, at least 2k, and of classes, at least 1",
+            detail=f"{bubble = }, {k = }",
+        )
+
+
+class _Chain:
+    """Sub-problems: classes of positions in the sorted order, and what they lose in units."""
+
+    def __init__(self, exact: ExactLoss, order: IntArray, k: int) -> None:
+        self._exact, self._order, self._k = exact, order, k
+        n_records = order.size
+        self._n_groups = n_records // k
+        self._group_ends = np.arange(1, self._n_groups + 1) * k
+        self._group_ends[-1:] = n_records
+        self._group_losses = (
+            exact.of_classes(order, self._group_ends) if n_records else np.zeros(0, np.int64)
+        )
+        self._next_group = 0
+        self._open: list[tuple[int, IntArray]] = []
+        self._final: list[IntArray] = []
+        self.sizes: list[int] = []
+        self.n_cut_short = 0
+        self.n_read = 0 if k > 1 else n_records
+
+    def class_of_record(self) -> IntArray:
+        """Tell the class of each record."""
+        classes = np.empty(self._order.size, dtype=np.int64)
+        if self._k == 1:
+            classes[self._order] = classes_of_k(self._order.size, 1)
+        for number, positions in enumerate(self._final):
+            classes[self._order[positions]] = number
+        return classes
+
+    def read(self, n_groups: int) -> None:
+        """Add the next initial classes."""
+        for group in range(self._next_group, min(self._next_group + n_groups, self._n_groups)):
+            end = int(self._group_ends[group])
+            self._open.append((int(self._group_losses[group]), np.arange(self.n_read, end)))
+            self.n_read = end
+            self._next_group += 1
+
+    def read_up_to(self, size: int) -> None:
+        """Add the next records until there are so many; or all, if fewer than k would be left."""
+        n_open = sum(positions.size for _, positions in self._open)
+        end = self.n_read + max(size - n_open, 1)
+        if self._order.size - end < self._k:
+            end = self._order.size
+        n_new = end - self.n_read
+        if n_new < self._k:
+            _, positions = self._open.pop()
+            n_new += positions.size
+            positions = np.append(positions, np.arange(self.n_read, end))
+        else:
+            positions = np.arange(self.n_read, end)
+        for part in np.split(positions, np.arange(self._k, n_new - self._k + 1, self._k)):
+            ends = np.array([part.size])
+            self._open.append((int(self._exact.of_classes(self._order[part], ends)[0]), part))
+        self.n_read = end
+
+    def solve(self, pulse: Pulse) -> None:
+        """Find the best classes of the records that are open."""
+        rows = np.sort(np.concatenate([positions for _, positions in self._open]))
+        self.sizes.append(rows.size)
+        upper = sum(loss for loss, _ in self._open)
+        pulse.beat()
+        if not upper:
+            return
+        if pulse.is_over:
+            self.n_cut_short += 1
+            return
+        records = DistinctRecords.of(self._exact, self._order[rows])
+        found = set_partition(records, self._k, upper, pulse=pulse)
+        if found.classes is not None:
+            class_of_row = found.classes.of_records()
+            by_class = rows[np.argsort(class_of_row, kind="stable")]
+            parts = np.split(by_class, np.cumsum(found.classes.sizes)[:-1])
+            self._open = list(zip(found.classes.losses.tolist(), parts, strict=True))
+        self.n_cut_short += not found.proof.is_optimal
+
+    def accept_before(self, carry: int) -> None:
+        """Make final the classes that hold none of the last records."""
+        rows = np.sort(np.concatenate([positions for _, positions in self._open]))
+        boundary = rows[-carry:][0] if self.n_read < self._order.size else self._order.size
+        self._final += [positions for _, positions in self._open if positions[-1] < boundary]
+        self._open = [one for one in self._open if one[1][-1] >= boundary]
+
+    def accept_least(self, n_classes: int) -> None:
+        """Make final the classes that lose least."""
+        if self.n_read == self._order.size:
+            n_classes = len(self._open)
+        self._open.sort(key=lambda one: one[0])
+        self._final += [positions for _, positions in self._open[:n_classes]]
+        self._open = self._open[n_classes:]
+
+
+# Optimal classes: the least total information loss, proven ([OB] Section 2).
+
+
+Formulation = Literal["set_partition", "paper"]
+
+_SHARE_OF_START = 1 / 6  # of the time, each of two steps
+_TOLERANCE = 1e-6  # of the solver's bound, relative
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalGeneralization:
+    """Classes, and how close to the optimum they are known to be.
+
+    Parameters
+    ----------
+    class_of_record : ndarray of int64, shape (n_records,)
+        Number of the class of each record.
+    proof : Proof
+        Loss of all records, which is the sum over records and attributes, times the attributes'
+        weights; and a bound on that of any classes.
+    n_classes : int
+        Most classes that the search had as columns of its model at a time; 0 by the formulation
+        ``paper``.
+    """
+
+    class_of_record: IntArray
+    proof: Proof
+    n_classes: int
+
+
+def optimal(
+    microdata: Microdata,
+    k: int,
+    *,
+    formulation: Formulation = "set_partition",
+    loss: Loss = "ncp",
+    pulse: Pulse = UNLIMITED,
+) -> OptimalGeneralization:
+    """Find classes of at least k records with the least total loss.
+
+    Parameters
+    ----------
+    microdata : Microdata
+    k : int
+        Fewest records of a class, at least 1.
+    formulation : {"set_partition", "paper"}
+        The program to solve: one variable for each class that is worth a look, or the paper's, one
+        for each pair of records, for some ten records.
+    loss : {"ncp", "binary"}
+        See :class:`~kanon_db.algorithms.recoding.loss.ExactLoss`.
+    pulse : Pulse
+        Beaten every few milliseconds, in the thread of the caller; what that raises ends the work.
+
+    Returns
+    -------
+    OptimalGeneralization
+        The best classes found, with the bound proven when the time ran out.
+
+    Raises
+    ------
+    InfeasibleError
+        If there are fewer than ``k`` records.
+    InvalidParameterError
+        If ``k``, ``formulation`` or ``loss`` is out of range, there are more than
+        :data:`~.exact.set_partition.MAX_RECORDS` records, or the table is not for the formulation
+        ``paper``: it is too large, or a numeric attribute holds NULL.
+
+    Notes
+    -----
+    **Source:** [OB] Section 2.2, Eq. (34); see
+    :func:`~kanon_db.algorithms.generalization.set_partition.set_partition` and
+    :func:`~kanon_db.algorithms.programs.class_program`.
+
+    The search starts from Split & Carry or Greedy Search, whichever loses less, improved by the
+    best partition of neighboring classes.
+    By ``set_partition``, losses and bounds are whole units throughout, so that no tolerance
+    decides whether the classes are optimal; where losses are rounded, so are objective and bound
+    (``ExactLoss.is_exact``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+    >>> age = Attribute(4, numbers=np.array([20.0, 30.0, 50.0, 60.0]), lower=20, upper=60)
+    >>> found = optimal(Microdata([[0], [1], [2], [3]], (age,)), 2)
+    >>> found.proof.status, found.proof.objective, found.class_of_record.tolist()
+    ('optimal', Fraction(1, 1), [0, 0, 1, 1])
+    """
+    n_records = microdata.n_records
+    check_k(k, n_records)
+    _check(formulation, loss)
+    if formulation == "set_partition":
+        check_size(n_records)
+    exact = ExactLoss.of(microdata, loss)
+    order = sort_order(microdata)
+    seconds = pulse.seconds * _SHARE_OF_START
+    classes = split_carry(microdata, k, loss=loss, pulse=pulse.within(seconds)).class_of_record
+    bound = n_classes = 0
+    greedy = greedy_search(microdata, k, pulse=pulse).class_of_record
+    if exact.units_of(greedy) < exact.units_of(classes):
+        classes = greedy
+    if k > 1 and n_records and formulation == "set_partition":
+        classes = improve_neighborhoods(exact, order, classes, k, pulse=pulse.within(seconds))
+        records = DistinctRecords.of(exact, order)
+        found = set_partition(records, k, exact.units_of(classes), pulse=pulse)
+        bound, n_classes = int(found.proof.lower_bound), found.n_classes
+        if found.classes is not None:
+            classes[order] = found.classes.of_records()
+    elif k > 1 and n_records:
+        better, least = solve_pairwise(microdata, loss, k, classes, pulse)
+        if isfinite(least):
+            units = least / float(exact.unit)
+            bound = max(ceil(units - _TOLERANCE * abs(units)), 0)
+        if better is not None and exact.units_of(better) < exact.units_of(classes):
+            classes = better
+    proof = Proof.of(exact.units_of(classes), bound, exact.unit)
+    return OptimalGeneralization(classes, proof, n_classes)
+
+
+def _check(formulation: Formulation, loss: Loss) -> None:
+    if formulation not in get_args(Formulation):
+        raise InvalidParameterError(
+            "unknown formulation", hint=f"use one of {', '.join(get_args(Formulation))}"
+        )
+    if loss not in get_args(Loss):
+        raise InvalidParameterError("unknown loss", hint=f"use one of {', '.join(get_args(Loss))}")

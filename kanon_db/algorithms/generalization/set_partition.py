@@ -1,0 +1,804 @@
+"""Solves optimal classes as a set-partitioning problem: by enumeration or column generation.
+
+The restricted master problem is solved by HiGHS; a search over given classes proves the optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import highspy
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.generalization._class_search import (
+    NO_LIMIT,
+    CandidateClasses,
+    ClassSearch,
+    DistinctRecords,
+    PairCuts,
+    loss_of_pair,
+)
+from kanon_db.algorithms.ground.arrays import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    SmallIntArray,
+)
+from kanon_db.algorithms.ground.computation import Proof, Pulse
+from kanon_db.algorithms.ground.solver import new_solver, run
+from kanon_db.errors import InvalidParameterError
+
+# Exact search for a partition of the records into given classes, at the least loss.
+
+
+_DONE, _PAUSED = 0, 1
+_VISITS_PER_BEAT = 2**20  # some milliseconds
+
+
+class _CoverColumns(NamedTuple):
+    """Types of each class, and how many records of them."""
+
+    types: IntArray  # (c, 2k - 1)
+    counts: IntArray  # (c, 2k - 1)
+    n_types: IntArray  # (c,)
+    losses: IntArray  # (c,)
+
+
+class _CoverState(NamedTuple):
+    """Where the depth-first search stands; row d is of the partial partition of d classes."""
+
+    depth: IntArray  # (1,)
+    entered: BoolArray  # (depth,): whether the node has its children
+    left: IntArray  # (depth, t): records of each type not yet in a class
+    bound: IntArray  # (depth,): lower bound on the loss of a partition with the classes taken
+    n_columns: IntArray  # (depth,)
+    columns: CodeArray  # (depth, c): classes that may still be taken
+    costs: IntArray  # (depth, c): their reduced costs
+    children: CodeArray  # (depth, c): positions of the classes to be tried, in this order
+    n_children: IntArray  # (depth,)
+    position: IntArray  # (depth,)
+    taken: IntArray  # (depth,): class taken
+    loss: IntArray  # (depth,): loss of the classes taken
+    best: IntArray  # (1,): least loss
+    best_taken: IntArray  # (depth,)
+    n_best: IntArray  # (1,)
+    starts: IntArray  # (t + 1,): scratch
+    of_type: CodeArray  # (c * (2k - 1),): scratch
+
+
+class CoverSearch:
+    """The partition of all records into classes out of a list with the least loss.
+
+    Parameters
+    ----------
+    classes : CandidateClasses
+        Any number of times each.
+    reduced_costs : ndarray of int64, shape (c,)
+        At least 0, in units. A partition loses what they add up to beyond the bound, or more.
+    copies : ndarray of int64, shape (t,)
+        Records of each type.
+    bound : int
+        Lower bound on the loss of a partition, which the reduced costs of its classes add to.
+    limit : int
+        Loss must be less.
+    pulse : Pulse
+        Beaten every few milliseconds; :meth:`run` stops when its time is over.
+
+    Notes
+    -----
+    Depth first: of the type that the fewest classes hold, one record must be in one of them. At
+    each node the duals of the types are raised, one after the other, as far as no reduced cost
+    falls below 0; what they add up to bounds the reduced costs of the classes still to be taken
+    from below, and no class that exceeds what is left of the limit can be taken. Everything is in
+    whole units: the bounds are exact.
+    """
+
+    def __init__(
+        self,
+        classes: CandidateClasses,
+        reduced_costs: IntArray,
+        copies: IntArray,
+        bound: int,
+        limit: int,
+        *,
+        pulse: Pulse,
+    ) -> None:
+        n_classes, width = classes.members.shape
+        self._classes = classes
+        self._columns = _columns(classes)
+        self._pulse = pulse
+        depth = int(copies.sum()) // max(int(classes.sizes.min(initial=NO_LIMIT)), 1) + 2
+        t = copies.size
+        self._state = _CoverState(
+            depth=np.zeros(1, dtype=np.int64),
+            entered=np.zeros(depth, dtype=np.bool_),
+            left=np.zeros((depth, t), dtype=np.int64),
+            bound=np.zeros(depth, dtype=np.int64),
+            n_columns=np.zeros(depth, dtype=np.int64),
+            columns=np.zeros((depth, n_classes), dtype=np.int32),
+            costs=np.zeros((depth, n_classes), dtype=np.int64),
+            children=np.zeros((depth, n_classes), dtype=np.int32),
+            n_children=np.zeros(depth, dtype=np.int64),
+            position=np.zeros(depth, dtype=np.int64),
+            taken=np.zeros(depth, dtype=np.int64),
+            best=np.array([limit]),
+            loss=np.zeros(depth, dtype=np.int64),
+            best_taken=np.zeros(depth, dtype=np.int64),
+            n_best=np.zeros(1, dtype=np.int64),
+            starts=np.zeros(t + 2, dtype=np.int64),
+            of_type=np.zeros(n_classes * width, dtype=np.int32),
+        )
+        state = self._state
+        state.left[0] = copies
+        state.bound[0] = bound
+        state.n_columns[0] = n_classes
+        state.columns[0] = np.arange(n_classes)
+        state.costs[0] = reduced_costs
+
+    def run(self) -> bool:
+        """Search until the end, or until time is over; tell whether it ended."""
+        while True:
+            self._pulse.beat()
+            if _search(self._columns, self._state, _VISITS_PER_BEAT) == _DONE:
+                return True
+            if self._pulse.is_over:
+                return False
+
+    @property
+    def best(self) -> CandidateClasses | None:
+        """Classes of the best partition below the limit, if there is one."""
+        n = self._state.n_best[0]
+        return self._classes.take(self._state.best_taken[:n]) if n else None
+
+
+def _columns(classes: CandidateClasses) -> _CoverColumns:
+    n_classes, width = classes.members.shape
+    members = np.sort(classes.members, axis=1)
+    first = np.ones((n_classes, width), dtype=np.bool_)
+    first[:, 1:] = members[:, 1:] != members[:, :-1]
+    first &= members >= 0
+    slot = np.cumsum(first, axis=1) - 1
+    types = np.full((n_classes, width), -1, dtype=np.int64)
+    counts = np.zeros((n_classes, width), dtype=np.int64)
+    row, place = np.nonzero(members >= 0)
+    np.add.at(counts, (row, slot[row, place]), 1)
+    types[row, slot[row, place]] = members[row, place]
+    return _CoverColumns(types, counts, first.sum(axis=1), classes.losses)
+
+
+@numba.njit(cache=True, nogil=True)
+def _search(columns: _CoverColumns, state: _CoverState, budget: int) -> int:
+    """Go on with the search for so many looks at classes."""
+    while budget > 0:
+        d = state.depth[0]
+        if not state.entered[d]:
+            budget -= state.n_columns[d] + 1
+            state.entered[d] = True
+            state.position[d] = 0
+            state.n_children[d] = 0
+            if not state.left[d].any():
+                if state.loss[d] < state.best[0]:
+                    state.best[0] = state.loss[d]
+                    state.n_best[0] = d
+                    state.best_taken[:d] = state.taken[:d]
+            elif _raise_duals(columns, state, d):
+                _branch(columns, state, d)
+        if state.position[d] == state.n_children[d]:
+            if d == 0:
+                return _DONE
+            state.depth[0] -= 1
+            continue
+        child = state.children[d, state.position[d]]
+        state.position[d] += 1
+        budget -= state.n_columns[d] + 1
+        _take(columns, state, d, child)
+    return _PAUSED
+
+
+@numba.njit(cache=True, nogil=True)
+def _raise_duals(columns: _CoverColumns, state: _CoverState, d: int) -> bool:
+    """Raise the duals of the node; tell whether it can still lead below the limit."""
+    left, starts, of_type = state.left[d], state.starts, state.of_type
+    _index(columns, state, d)
+    for t in range(left.size):
+        if left[t] == 0:
+            continue
+        if starts[t] == starts[t + 1]:
+            return False
+        slack = NO_LIMIT
+        for i in range(starts[t], starts[t + 1]):
+            place = of_type[i]
+            slack = min(slack, state.costs[d, place] // _count(columns, state, d, place, t))
+        if slack > 0:
+            for i in range(starts[t], starts[t + 1]):
+                place = of_type[i]
+                state.costs[d, place] -= slack * _count(columns, state, d, place, t)
+            state.bound[d] += slack * left[t]
+            if state.bound[d] >= state.best[0]:
+                return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(columns: _CoverColumns, state: _CoverState, d: int, place: int, t: int) -> int:
+    """Count the records of type t in the class at a place of the node's list."""
+    column = state.columns[d, place]
+    for i in range(columns.n_types[column]):
+        if columns.types[column, i] == t:
+            return int(columns.counts[column, i])
+    return 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _index(columns: _CoverColumns, state: _CoverState, d: int) -> None:
+    """List the node's classes by type."""
+    starts, of_type = state.starts, state.of_type
+    starts[:] = 0
+    for place in range(state.n_columns[d]):
+        column = state.columns[d, place]
+        for i in range(columns.n_types[column]):
+            starts[columns.types[column, i] + 2] += 1
+    for t in range(2, starts.size):
+        starts[t] += starts[t - 1]
+    for place in range(state.n_columns[d]):
+        column = state.columns[d, place]
+        for i in range(columns.n_types[column]):
+            t = columns.types[column, i] + 1
+            of_type[starts[t]] = place
+            starts[t] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _branch(columns: _CoverColumns, state: _CoverState, d: int) -> None:
+    """Keep the classes that fit below the limit; branch on the type that fewest of them hold."""
+    n = 0
+    for place in range(state.n_columns[d]):
+        if state.bound[d] + state.costs[d, place] < state.best[0]:
+            state.columns[d, n] = state.columns[d, place]
+            state.costs[d, n] = state.costs[d, place]
+            n += 1
+    state.n_columns[d] = n
+    _index(columns, state, d)
+    branch = -1
+    for t in range(state.left.shape[1]):
+        if state.left[d, t] > 0 and (
+            branch < 0
+            or state.starts[t + 1] - state.starts[t]
+            < state.starts[branch + 1] - state.starts[branch]
+        ):
+            branch = t
+    first, last = state.starts[branch], state.starts[branch + 1]
+    costs = np.empty(last - first, dtype=np.int64)
+    for i in range(last - first):
+        costs[i] = state.costs[d, state.of_type[first + i]]
+    for i, child in enumerate(np.argsort(costs)):
+        state.children[d, i] = state.of_type[first + child]
+    state.n_children[d] = last - first
+
+
+@numba.njit(cache=True, nogil=True)
+def _take(columns: _CoverColumns, state: _CoverState, d: int, child: int) -> None:
+    """Go down to the node in which the class at this place is taken."""
+    column, cost = state.columns[d, child], state.costs[d, child]
+    bound = state.bound[d] + cost
+    if bound >= state.best[0]:
+        return
+    left = state.left[d + 1]
+    left[:] = state.left[d]
+    for i in range(columns.n_types[column]):
+        left[columns.types[column, i]] -= columns.counts[column, i]
+    n = 0
+    for place in range(state.n_columns[d]):
+        other, other_cost = state.columns[d, place], state.costs[d, place]
+        if other_cost == NO_LIMIT or bound + other_cost >= state.best[0]:
+            continue
+        fits = True
+        for i in range(columns.n_types[other]):
+            if columns.counts[other, i] > left[columns.types[other, i]]:
+                fits = False
+                break
+        if fits:
+            state.columns[d + 1, n] = other
+            state.costs[d + 1, n] = other_cost
+            n += 1
+    # Partitions with this class are dealt with below this child.
+    state.costs[d, child] = NO_LIMIT
+    state.n_columns[d + 1] = n
+    state.bound[d + 1] = bound
+    state.loss[d + 1] = state.loss[d] + columns.losses[column]
+    state.taken[d] = column
+    state.entered[d + 1] = False
+    state.depth[0] = d + 1
+
+
+# The restricted master problem of column generation.
+#
+# That is the linear relaxation of set partitioning over the classes generated so far. Columns and
+# rows are added as the search goes on, so that HiGHS is given them directly.
+
+
+_LEAST_VIOLATION = 0.02
+_CUTS_PER_ROUND = 60
+_MAX_FOUND = 20_000
+_POSITIVE = 1e-7
+
+
+class Duals(NamedTuple):
+    """Dual values in units.
+
+    Parameters
+    ----------
+    types : ndarray of int64, shape (t,)
+        Of a record of each type.
+    price : int
+        Of a class, at least 0.
+    cuts : PairCuts
+        Inequalities with their prices.
+    """
+
+    types: IntArray
+    price: int
+    cuts: PairCuts
+
+    def bound(self, copies: IntArray, most_classes: int) -> int:
+        """Bound the loss of a partition from below, if no class has a reduced cost below 0.
+
+        Parameters
+        ----------
+        copies : ndarray of int64, shape (t,)
+        most_classes : int
+
+        Returns
+        -------
+        int
+        """
+        return int(self.types @ copies) - self.price * most_classes - self.cuts.worth(copies)
+
+
+class RestrictedMaster:
+    """Choose classes, or fractions of them, that hold every record once, at the least loss.
+
+    Parameters
+    ----------
+    types : DistinctRecords
+    k : int
+
+    Notes
+    -----
+    It begins with one class for each type, dearer than any, that holds nothing but one record.
+    There are at most n // k classes: without saying so, the linear program has n / k of them,
+    which makes a difference where k does not divide a small n.
+    """
+
+    def __init__(self, types: DistinctRecords, k: int) -> None:
+        n_types = types.copies.size
+        self._copies = types.copies
+        # Losses are around 1 for the solver.
+        self._scale = 1 / max(types.largest_loss, 1)
+        self._counts = np.eye(n_types, dtype=np.int16)
+        self._cuts = np.zeros((0, 3), dtype=np.int64)
+        self._known: set[bytes] = set()
+        self._highs = highs = new_solver()
+        nothing = np.zeros(0)
+        copies = types.copies.astype(np.float64)
+        highs.addRows(n_types, copies, copies, 0, _int32([0] * n_types), _int32([]), nothing)
+        most_classes = float(int(types.copies.sum()) // k)
+        highs.addRow(-highspy.kHighsInf, most_classes, 0, _int32([]), nothing)
+        dearest = np.full(n_types, 2.0 * k)
+        self._add_columns(dearest, np.arange(n_types), np.arange(n_types), np.ones(n_types))
+
+    def __len__(self) -> int:
+        return self._counts.shape[1] - self._copies.size
+
+    def add(self, classes: CandidateClasses) -> bool:
+        """Add classes to choose from.
+
+        Parameters
+        ----------
+        classes : CandidateClasses
+
+        Returns
+        -------
+        bool
+            Whether there were any new ones. By the tolerances of the solver, the reduced cost of
+            one that it has may seem to be below 0.
+        """
+        keys = [row.tobytes() for row in np.sort(classes.members, axis=1)]
+        new = np.array([key not in self._known for key in keys], dtype=np.bool_)
+        if not new.any():
+            return False
+        self._known.update(keys)
+        classes = classes.take(new)
+        n_types, n_classes = self._copies.size, len(classes)
+        counts = np.zeros((n_types + 1, n_classes), dtype=np.int16)
+        for member in classes.members.T:
+            counts[member, np.arange(n_classes)] += 1
+        counts = counts[:-1]
+        ones = np.ones((1, n_classes), dtype=np.int16)
+        rows = np.concatenate([counts, ones, counts[self._cuts].sum(axis=1) // 2])
+        column, row = np.nonzero(rows.T)
+        starts = np.searchsorted(column, np.arange(n_classes))
+        self._add_columns(classes.losses * self._scale, starts, row, rows[row, column])
+        self._counts = np.concatenate([self._counts, counts], axis=1)
+        return True
+
+    def solve(self, pulse: Pulse) -> Duals:
+        """Solve the linear program to its end.
+
+        Parameters
+        ----------
+        pulse : Pulse
+            Beaten every few milliseconds.
+
+        Returns
+        -------
+        Duals
+        """
+        run(self._highs, pulse)
+        duals = np.array(self._highs.getSolution().row_dual) / self._scale
+        whole = np.rint(duals).astype(np.int64)
+        n_types = self._copies.size
+        price, prices = np.split(np.maximum(-whole[n_types:], 0), [1])
+        active = prices > 0
+        cuts = PairCuts.of(self._cuts[active], prices[active], n_types)
+        return Duals(whole[:n_types], int(price[0]), cuts)
+
+    def add_cuts(self) -> bool:
+        """Add the inequalities that the solution violates most; tell whether there are any."""
+        chosen = np.array(self._highs.getSolution().col_value)
+        positive = np.flatnonzero(chosen > _POSITIVE)
+        counts = np.ascontiguousarray(self._counts[:, positive])
+        found = np.zeros((_MAX_FOUND, 3), dtype=np.int64)
+        violations = np.zeros(_MAX_FOUND)
+        n = _separate(counts, chosen[positive], self._copies, found, violations)
+        order = np.argsort(-violations[:n], kind="stable")
+        # Many violated inequalities share types; those of a few of them are enough.
+        uses = np.zeros(self._copies.size, dtype=np.int64)
+        most = max(5, 6 * _CUTS_PER_ROUND // uses.size)
+        added: list[IntArray] = []
+        for members in found[order]:
+            if (uses[members] < most).all() and len(added) < _CUTS_PER_ROUND:
+                uses[members] += 1
+                added.append(members)
+        for members in added:
+            pairs = self._counts[members].sum(axis=0) // 2
+            columns = np.flatnonzero(pairs)
+            self._highs.addRow(
+                -highspy.kHighsInf,
+                float(self._copies[members].sum() // 2),
+                columns.size,
+                _int32(columns),
+                pairs[columns].astype(np.float64),
+            )
+        self._cuts = np.concatenate([self._cuts, np.array(added, dtype=np.int64).reshape(-1, 3)])
+        return bool(added)
+
+    def _add_columns(
+        self,
+        costs: npt.NDArray[np.floating],
+        starts: IntArray,
+        rows: IntArray,
+        values: npt.NDArray[np.number],
+    ) -> None:
+        n = costs.size
+        unlimited = np.full(n, highspy.kHighsInf)
+        self._highs.addCols(
+            n,
+            costs.astype(np.float64),
+            np.zeros(n),
+            unlimited,
+            rows.size,
+            _int32(starts),
+            _int32(rows),
+            values.astype(np.float64),
+        )
+
+
+def _int32(values: npt.ArrayLike) -> CodeArray:
+    return np.asarray(values, dtype=np.int32)
+
+
+@numba.njit(cache=True, nogil=True)
+def _separate(
+    counts: SmallIntArray,
+    chosen: FloatArray,
+    copies: IntArray,
+    found: IntArray,
+    violations: FloatArray,
+) -> int:
+    """Find sets of three types with more pairs within the chosen classes than there can be."""
+    n_types, n_classes = counts.shape
+    together = np.zeros((n_types, n_types))
+    for c in range(n_classes):
+        for a in range(n_types):
+            if counts[a, c] > 0:
+                for b in range(n_types):
+                    if b != a and counts[b, c] > 0:
+                        together[a, b] += chosen[c]
+    n = 0
+    for a in range(n_types):
+        for b in range(n_types):
+            if together[a, b] == 0:
+                continue
+            for c in range(b + 1, n_types):
+                # One of the three is with both others; it is a, the first such one.
+                if together[a, c] == 0 or (together[b, c] > 0 and a > b):
+                    continue
+                n_records = copies[a] + copies[b] + copies[c]
+                if n_records % 2 == 0:
+                    continue
+                violation = -float(n_records // 2)
+                for i in range(n_classes):
+                    violation += chosen[i] * ((counts[a, i] + counts[b, i] + counts[c, i]) // 2)
+                if violation > _LEAST_VIOLATION and n < violations.size:
+                    found[n, 0], found[n, 1], found[n, 2] = a, b, c
+                    violations[n] = violation
+                    n += 1
+    return n
+
+
+# Optimal classes as a set-partitioning problem: enumeration or column generation, and proof.
+
+
+MAX_RECORDS = 1000
+"""Most records: of more, it would not learn more about the optimum than a trivial bound."""
+
+_MAX_ENUMERATED = 5000  # classes, without column generation
+_MAX_CLASSES = 200_000  # for the proof
+_MAX_CELLS = 2**23  # of its search: some 130 MB
+_CAPACITY = 20_000
+_CLASSES_PER_ROUND = 300
+_CLASSES_PER_RECORD = 100
+_FEW_CLASSES = 20
+_MAX_ROUNDS_OF_CUTS = 40
+_FIRST_STEP = 256  # steps that the bound has; those of the proof become larger
+_PRECISION = 2**36
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPartition:
+    """What is known about the best partition of records into classes.
+
+    Parameters
+    ----------
+    classes : CandidateClasses or None
+        The best partition found, if it is better than what was known before.
+    proof : Proof
+        Loss of the best partition known, in units, and a bound on that of any.
+    n_classes : int
+        Classes that the search looked at as columns of the model.
+    """
+
+    classes: CandidateClasses | None
+    proof: Proof
+    n_classes: int
+
+
+def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -> ClassPartition:
+    """Find the partition of records into classes of k to 2k - 1 with the least loss.
+
+    Parameters
+    ----------
+    types : DistinctRecords
+    k : int
+        At least 2.
+    upper : int
+        Loss of a known partition in units: only better ones count.
+    pulse : Pulse
+        Beaten every few milliseconds. When its time is over, the best partition and bound so far
+        are returned.
+
+    Returns
+    -------
+    Partition
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are more than :data:`MAX_RECORDS` records.
+
+    Notes
+    -----
+    **Source:** the model is [OB] Eq. (21) to (28) with one variable for each class in place of one
+    for each pair of records, as a class of 2k records or more never beats its split.
+
+    1. The duals of :func:`nearest_neighbor_duals` leave few classes worth a look in a small table:
+       these are enumerated and searched.
+    2. Otherwise the linear relaxation is solved by column generation, and tightened by
+       subset-row inequalities; there are at most n // k classes.
+    3. Of all classes, those whose reduced cost is below a step are enumerated and searched for a
+       partition that exceeds the bound by less than the step. There is none, and the bound rises;
+       or the best of them is optimal. Steps become larger unless there are too many classes.
+
+    Floating point numbers only decide where to look: bounds are calculated from rounded duals,
+    with the least reduced cost of all classes, in whole fractions of a unit.
+    """
+    check_size(int(types.copies.sum()))
+    quick = _enumerate(types, k, upper, pulse)
+    if quick is not None:
+        return quick
+    factor = 1
+    while 2 * factor * types.largest_loss <= _PRECISION:
+        factor *= 2
+    fine = types.scaled(factor)
+    search = _ColumnGeneration(fine, k, upper * factor, pulse)
+    search.run()
+    found = search.best
+    classes = None
+    if found is not None:
+        classes = CandidateClasses(found.members, found.sizes, found.losses // factor)
+        upper = int(classes.losses.sum())
+    return ClassPartition(classes, Proof.of(upper, -(-search.bound // factor)), search.n_classes)
+
+
+def check_size(n_records: int) -> None:
+    """Refuse a table that is too large.
+
+    Parameters
+    ----------
+    n_records : int
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are more than :data:`MAX_RECORDS` records.
+    """
+    if n_records > MAX_RECORDS:
+        raise InvalidParameterError(
+            "there are too many records for an exact search",
+            detail=f"{n_records:,} records; the limit is {MAX_RECORDS:,}",
+            hint="use the method split_carry with smaller sub-problems, or greedy_search",
+        )
+
+
+def _enumerate(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> ClassPartition | None:
+    """Search all classes that can be part of a better partition, if they are few."""
+    duals = nearest_neighbor_duals(types, k)
+    bound = int(duals @ types.copies)
+    if bound >= upper:
+        return ClassPartition(None, Proof.of(upper, upper), 0)
+    capacity = _MAX_ENUMERATED + duals.size
+    search = ClassSearch(types, k, duals, upper - bound, capacity=capacity, pulse=pulse)
+    classes = search.all()
+    if classes is None:
+        return None
+    cover = CoverSearch(classes, search.reduced_costs, types.copies, bound, upper, pulse=pulse)
+    ended = cover.run()
+    if cover.best is not None:
+        upper = int(cover.best.losses.sum())
+    return ClassPartition(cover.best, Proof.of(upper, upper if ended else bound), len(classes))
+
+
+@numba.njit(cache=True, nogil=True)
+def nearest_neighbor_duals(types: DistinctRecords, k: int) -> IntArray:
+    """Bound the loss of a record of each type from below by that with its k-1st nearest neighbor.
+
+    Parameters
+    ----------
+    types : DistinctRecords
+    k : int
+
+    Returns
+    -------
+    ndarray of int64, shape (t,)
+        Duals for which no class has a reduced cost below 0: a class has k - 1 others, and loses
+        no less than any two of its records.
+    """
+    n_types = types.copies.size
+    duals = np.zeros(n_types, dtype=np.int64)
+    nearest = np.empty(k, dtype=np.int64)
+    for t in range(n_types):
+        nearest[:] = NO_LIMIT
+        for u in range(n_types):
+            loss = loss_of_pair(types, t, u)
+            for _ in range(min(types.copies[u], k)):
+                if loss >= nearest[-1]:
+                    break
+                i = k - 1
+                while i > 0 and nearest[i - 1] > loss:
+                    nearest[i] = nearest[i - 1]
+                    i -= 1
+                nearest[i] = loss
+        duals[t] = nearest[-1]
+    return duals
+
+
+class _ColumnGeneration:
+    """Column generation, cuts, and proof; losses are in fractions of a unit."""
+
+    def __init__(self, types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> None:
+        self._types, self._k, self._pulse = types, k, pulse
+        self._upper = upper
+        self._n_records = int(types.copies.sum())
+        # The solver's own tolerance is 1e-7 of the losses that it is given.
+        self._tolerance = types.largest_loss >> 22
+        self._most_classes = self._n_records // k
+        none = PairCuts.none(types.copies.size)
+        self._duals = Duals(nearest_neighbor_duals(types, k), 0, none)
+        self.bound = self._duals.bound(types.copies, self._most_classes)
+        """Lower bound on the loss of any partition."""
+        self.best: CandidateClasses | None = None
+        """The best partition found."""
+        self.n_classes = 0
+        """Columns of the model."""
+
+    def run(self) -> None:
+        """Work until the optimum is proven, or the time is over."""
+        master = RestrictedMaster(self._types, self._k)
+        for _ in range(_MAX_ROUNDS_OF_CUTS):
+            if not self._generate(master) or not master.add_cuts():
+                break
+        self.n_classes = len(master)
+        if not self._pulse.is_over:
+            self._prove()
+
+    def _generate(self, master: RestrictedMaster) -> bool:
+        """Solve the linear relaxation; tell whether that succeeded."""
+        while not self._pulse.is_over:
+            duals = master.solve(self._pulse)
+            search = self._classes_below(-self._tolerance, duals, _CAPACITY, _CLASSES_PER_RECORD)
+            classes = search.best(_CLASSES_PER_ROUND)
+            if not search.is_complete and len(classes) < _FEW_CLASSES:
+                search = self._classes_below(-self._tolerance, duals, _CAPACITY)
+                classes = search.best(_CLASSES_PER_ROUND)
+            if search.is_complete:
+                least = int(search.reduced_costs.min(initial=-self._tolerance))
+                self._raise_bound(duals, least)
+            if not len(classes) or not master.add(classes):
+                return search.is_complete
+        return False
+
+    def _classes_below(
+        self, limit: int, duals: Duals, capacity: int, quota: int = NO_LIMIT
+    ) -> ClassSearch:
+        return ClassSearch(
+            self._types,
+            self._k,
+            duals.types,
+            limit,
+            price=duals.price,
+            cuts=duals.cuts,
+            capacity=capacity + self._types.copies.size,
+            quota=quota,
+            pulse=self._pulse,
+        )
+
+    def _raise_bound(self, duals: Duals, least: int) -> None:
+        """Take the duals if they prove more, no class having a reduced cost below ``least``."""
+        duals = duals._replace(price=duals.price - min(least, 0))
+        bound = duals.bound(self._types.copies, self._most_classes)
+        if bound > self.bound:
+            self.bound = bound
+            self._duals = duals
+
+    def _prove(self) -> None:
+        """Raise the bound step by step, until it meets a partition."""
+        base = self.bound
+        step = base // _FIRST_STEP + 1
+        n_levels = self._most_classes + 2
+        capacity = min(_MAX_CLASSES, _MAX_CELLS // n_levels)
+        while self.bound < self._upper and step:
+            limit = min(self.bound + step, self._upper)
+            search = self._classes_below(limit - base, self._duals, capacity)
+            classes = search.all()
+            if self._pulse.is_over:
+                return
+            if classes is None:
+                step = (limit - self.bound) // 4
+                continue
+            self.n_classes = max(self.n_classes, len(classes))
+            cover = CoverSearch(
+                classes, search.reduced_costs, self._types.copies, base, limit, pulse=self._pulse
+            )
+            ended = cover.run()
+            if cover.best is not None:
+                self.best = cover.best
+                self._upper = limit = int(cover.best.losses.sum())
+            if not ended:
+                return
+            self.bound = limit
+            step += step // 2

@@ -1,0 +1,315 @@
+"""Runs long computations: interruptibly, in threads, compiled, and with a proof of optimality.
+
+:class:`Pulse` is a heartbeat and a time limit, :func:`in_threads` divides work among threads, and
+:func:`innermost` compiles loops. A :class:`Proof` is the lower bound that a search has proven.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast
+
+import numba
+
+from kanon_db.heartbeat import no_heartbeat
+
+# What keeps a long computation in touch with the world: a heartbeat, and the end of its time.
+
+
+_T = TypeVar("_T")
+
+_ITEMS_PER_BEAT = 1000
+
+
+class Pulse:
+    """A heartbeat and a time limit, passed through a computation as one.
+
+    Parameters
+    ----------
+    seconds : float
+        From now until time is over; infinity for no limit.
+    heartbeat : callable
+        What :meth:`beat` calls: it notices a cancel, and raises.
+    on_done : callable, optional
+        What :meth:`done` calls instead, with how much of all is done.
+
+    Notes
+    -----
+    The one way in which an algorithm learns that its time ran out. It then returns the best that
+    it has found, with a :class:`~kanon_db.algorithms.ground.computation.Proof` that says how good
+    that is.
+    """
+
+    def __init__(
+        self,
+        seconds: float = inf,
+        heartbeat: Callable[[], None] = no_heartbeat,
+        on_done: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.seconds = seconds
+        self._start = monotonic()
+        self._heartbeat = heartbeat
+        self._on_done = on_done
+
+    def beat(self) -> None:
+        """Say that work goes on; to be called every few milliseconds. What it raises ends it."""
+        self._heartbeat()
+
+    def done(self, n: int, of: int) -> None:
+        """Beat, and say how much of all is done: only where the whole of a step knows it."""
+        if self._on_done is None:
+            self._heartbeat()
+        else:
+            self._on_done(n, of)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the end, negative after it."""
+        return self._start + self.seconds - monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is over."""
+        return self.seconds_left <= 0
+
+    @property
+    def spent(self) -> float:
+        """Share of the time that has passed, above 1 after the end; 0 without a limit."""
+        return (monotonic() - self._start) / self.seconds if self.seconds > 0 else inf
+
+    def within(self, seconds: float) -> Self:
+        """Return the same heartbeat with a limit from now on, which ends no later than this one."""
+        return type(self)(min(seconds, self.seconds_left), self._heartbeat, self._on_done)
+
+    def until(self, share: float) -> Self:
+        """Return the same heartbeat, over when a share above 0 of this one's time has passed."""
+        return self.within(self.seconds * share - (monotonic() - self._start))
+
+    def of_part(self) -> Self:
+        """Return the same heartbeat and limit for a part of a step, which beats when it is done."""
+        return type(self)(self.seconds_left, self._heartbeat)
+
+    def watched(self, items: Iterable[_T]) -> Iterator[_T]:
+        """Go through items of light work, with a beat every few milliseconds.
+
+        Yields
+        ------
+        object
+        """
+        for i, item in enumerate(items):
+            if i % _ITEMS_PER_BEAT == 0:
+                self.beat()
+            yield item
+
+
+UNLIMITED: Final = Pulse()
+"""No limit and no heartbeat: the default of every algorithm."""
+
+
+# How close to the optimum a result is known to be.
+
+
+Status: TypeAlias = Literal["optimal", "feasible"]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The objective of a solution, and a proven lower bound on that of any.
+
+    Attributes
+    ----------
+    objective : Fraction
+        What the method minimizes, of the solution returned.
+    lower_bound : Fraction
+        At most the objective. Less, if time ran out before the two met.
+
+    Examples
+    --------
+    >>> Proof(Fraction(10), Fraction(9)).gap
+    0.1
+    """
+
+    objective: Fraction
+    lower_bound: Fraction
+
+    @classmethod
+    def of(cls, objective: int, lower_bound: int, unit: Fraction = Fraction(1)) -> Self:
+        """Make a proof of whole numbers of a unit.
+
+        Parameters
+        ----------
+        objective, lower_bound : int
+            A bound above the objective means that nothing better exists, and is lowered to it.
+        unit : Fraction
+            What 1 stands for.
+
+        Returns
+        -------
+        Proof
+        """
+        return cls(objective * unit, min(lower_bound, objective) * unit)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether no solution can be better."""
+        return self.objective <= self.lower_bound
+
+    @property
+    def status(self) -> Status:
+        """``optimal`` if proven to be, else ``feasible``."""
+        return "optimal" if self.is_optimal else "feasible"
+
+    @property
+    def gap(self) -> float:
+        """Distance from the lower bound relative to the objective, in the range 0 to 1."""
+        if self.is_optimal:
+            return 0.0
+        return float((self.objective - self.lower_bound) / self.objective)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What is published of it."""
+        return {"gap": self.gap, "lower_bound": float(self.lower_bound)}
+
+
+# Threads that compute without the interpreter's lock, and leave signals to the main one.
+
+
+_Argument = ParamSpec("_Argument")
+_Returned = TypeVar("_Returned")
+_Part = TypeVar("_Part")
+
+_POLL_SECONDS = 0.005
+
+
+def n_cores() -> int:
+    """How many threads compute at a time, unless told otherwise: two, on a machine that has them.
+
+    A server has other sessions to answer.
+    """
+    return min(2, os.cpu_count() or 1)
+
+
+class Threads:
+    """Some threads, gone when the block ends; what they have not begun by then is not done.
+
+    Parameters
+    ----------
+    number : int
+        At least 1.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._executor = ThreadPoolExecutor(number)
+
+    def start(
+        self,
+        work: Callable[_Argument, _Returned],
+        *given: _Argument.args,
+        **named: _Argument.kwargs,
+    ) -> Future[_Returned]:
+        """Have a thread do something.
+
+        Signals are for the thread that knows what to do about them: new threads block them.
+        """
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            return self._executor.submit(work, *given, **named)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+
+class _StoppedError(Exception):
+    """Another part of the work has failed, or it is not wanted any more."""
+
+
+def in_threads(
+    run: Callable[[_Part, Pulse], _Returned], parts: Sequence[_Part], workers: int, pulse: Pulse
+) -> list[_Returned]:
+    """Run something for each part; leave no thread, whatever is raised.
+
+    Parameters
+    ----------
+    run : callable
+        It beats the pulse that it is given every few milliseconds.
+    parts : sequence
+    workers : int
+        Threads.
+    pulse : Pulse
+        It beats in the calling thread, which knows how many parts are done.
+
+    Returns
+    -------
+    list
+        What was found for each part.
+    """
+    stop = threading.Event()
+    left = iter(enumerate(parts))
+    found: dict[int, _Returned] = {}
+
+    def beat() -> None:
+        if stop.is_set():
+            raise _StoppedError
+
+    of_threads = Pulse(pulse.seconds_left, beat)
+
+    def run_some() -> None:
+        """Run one part after the other; the threads share what is left."""
+        for number, part in left:
+            found[number] = run(part, of_threads)
+
+    with Threads(workers) as threads:
+        try:
+            running = [threads.start(run_some) for _ in range(min(workers, len(parts)))]
+            while True:
+                done, waited_for = wait(running, _POLL_SECONDS, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()  # raises what the thread raised
+                if not waited_for:
+                    return [found[number] for number in range(len(parts))]
+                pulse.done(len(found), len(parts))
+        finally:
+            stop.set()
+
+
+# How the innermost loops are compiled: functions that run millions of times, and make no arrays.
+#
+# They do without numba's runtime. It would count references to the arrays that they pass on, a
+# dozen
+# in a tuple, which takes longer than to weigh 64 cells; whoever calls them from Python holds
+# these.
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+
+
+def innermost(function: _Function) -> _Function:
+    """Compile a function for which Python's lock is let go."""
+    return cast("_Function", numba.njit(**_OPTIONS)(function))
+
+
+def inlined(function: _Function) -> _Function:
+    """Compile a function as part of those that call it."""
+    return cast("_Function", numba.njit(inline="always", **_OPTIONS)(function))

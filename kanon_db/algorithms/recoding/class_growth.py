@@ -1,0 +1,574 @@
+"""Grows equivalence classes from records that are in none yet, and places those left over."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numba
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.changing_classes import (
+    NONE,
+    ClassSummaries,
+    PackedRecords,
+    entry,
+    make_move,
+)
+from kanon_db.algorithms.recoding.loss import Ncp, Units
+from kanon_db.algorithms.recoding.microdata import is_first_of_equal
+
+# One class after the other grown from the records that are left: compiled code.
+
+
+_NO_BOUND = 2**31 - 1
+_COMPARISONS_PER_CALL = 2**24  # of a row type with a class in one attribute: some milliseconds
+
+
+class RemainingRecords(NamedTuple):
+    """The row types of a block, and which of their records are left.
+
+    Parameters
+    ----------
+    columns : ndarray of int32, shape (m, n_types)
+        Value of each row type in each attribute.
+    types : ndarray of int64, shape (n_types,)
+        Their numbers, ascending.
+    following, ends : ndarray of int64, shape (n_types,)
+        In the order of the records, the first one left of each row type, and where they end.
+    n_left : ndarray of int64, shape (2,)
+        How many records and how many row types are left.
+    class_in_order : ndarray of int64, shape (n_records,)
+        Class of each record, in order; -1 for those that are left.
+    """
+
+    columns: CodeArray
+    types: IntArray
+    following: IntArray
+    ends: IntArray
+    n_left: IntArray
+    class_in_order: IntArray
+
+
+class GrowingClass(NamedTuple):
+    """The class that is growing, and the candidates that may join it next.
+
+    Parameters
+    ----------
+    low, high : ndarray of int64, shape (m,)
+        Least and greatest value of the class.
+    present : ndarray of bool
+        Whether it has a categorical value; those of attribute j from ``offsets[j]`` on.
+    offsets : ndarray of int64, shape (m,)
+    loss : ndarray of int32, shape (n_types,)
+        What the class was found to lose with each row type.
+    candidates : ndarray of int64, shape (n_types,)
+        The first ``n_candidates[0]`` are positions of the row types with such a loss within reach.
+    bound : ndarray of int64, shape (n_types,)
+        What the class loses, at least, with each candidate.
+    n_candidates : ndarray of int64, shape (1,)
+    reach : ndarray of int64, shape (1,)
+        Greatest loss of a candidate.
+    n_compared : ndarray of int64, shape (1,)
+        Comparisons with row types in one attribute since the last heartbeat.
+    """
+
+    low: IntArray
+    high: IntArray
+    present: BoolArray
+    offsets: IntArray
+    loss: CodeArray
+    candidates: IntArray
+    bound: IntArray
+    n_candidates: IntArray
+    reach: IntArray
+    n_compared: IntArray
+
+    @classmethod
+    def of(cls, ncp: Ncp) -> GrowingClass:
+        """Make room for a class without records or candidates.
+
+        Parameters
+        ----------
+        ncp : Ncp
+
+        Returns
+        -------
+        Growing
+        """
+        n_codes = np.where(ncp.numeric, 0, ncp.values.max(axis=0, initial=-1).astype(np.int64) + 1)
+        low, high = np.empty((2, n_codes.size), dtype=np.int64)
+        present, offsets = np.zeros(n_codes.sum(), dtype=np.bool_), np.cumsum(n_codes) - n_codes
+        n_candidates, reach, n_compared = np.zeros((3, 1), dtype=np.int64)
+        none = np.empty(0, dtype=np.int64)
+        loss = np.empty(0, dtype=np.int32)
+        return cls(low, high, present, offsets, loss, none, none, n_candidates, reach, n_compared)
+
+    def among(self, n_types: int) -> GrowingClass:
+        """Make room for so many candidates.
+
+        Parameters
+        ----------
+        n_types : int
+
+        Returns
+        -------
+        Growing
+        """
+        candidates, bound = np.empty((2, n_types), dtype=np.int64)
+        loss = np.empty(n_types, dtype=np.int32)
+        return self._replace(loss=loss, candidates=candidates, bound=bound)
+
+
+@numba.njit(cache=True, nogil=True)
+def grow_from_first(
+    left: RemainingRecords, units: Units, growing: GrowingClass, k: Integer, number: Integer
+) -> Integer:
+    """Grow classes until it is time for a heartbeat, or to read on; return how many."""
+    n_grown = 0
+    first: Integer = 0
+    growing.n_compared[0] = 0
+    while not is_used_up(left, k) and growing.n_compared[0] < _COMPARISONS_PER_CALL:
+        first = _first_left(left, first)
+        _grow(left, units, growing, k, number + n_grown, first, first)
+        n_grown += 1
+    return n_grown
+
+
+@numba.njit(cache=True, nogil=True)
+def grow_from(
+    left: RemainingRecords,
+    units: Units,
+    growing: GrowingClass,
+    k: Integer,
+    number: Integer,
+    row_type: Integer,
+) -> Integer:
+    """Grow a class from a record of a row type; return the row type that joined last."""
+    seed = np.searchsorted(left.types, row_type)
+    return int(left.types[_grow(left, units, growing, k, number, seed, _first_left(left, 0))])
+
+
+@numba.njit(cache=True, nogil=True)
+def is_used_up(left: RemainingRecords, k: Integer) -> bool:
+    """Whether too few records, or too few of the row types, are left to search on."""
+    return bool(left.n_left[0] < k or left.n_left[1] <= left.types.size * 3 // 4)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _first_left(left: RemainingRecords, first: Integer) -> Integer:
+    while left.following[first] == left.ends[first]:
+        first += 1
+    return first
+
+
+@numba.njit(cache=True, nogil=True)
+def _grow(
+    left: RemainingRecords,
+    units: Units,
+    growing: GrowingClass,
+    k: Integer,
+    number: Integer,
+    seed: Integer,
+    first: Integer,
+) -> Integer:
+    """Grow one class from the row type at position ``seed``; ``first`` is the first one left.
+
+    Returns
+    -------
+    int
+        Position of the row type whose record joined last.
+    """
+    members = np.empty(k, dtype=np.int64)
+    growing.low[:] = growing.high[:] = left.columns[:, seed]
+    chosen: Integer = seed
+    loss: Integer = np.int64(0)
+    is_searching = False
+    for size in range(k):
+        # Nothing is closer to the first one than its like.
+        if size and (is_searching or seed != first or left.following[seed] == left.ends[seed]):
+            if not is_searching:
+                _compare_with_one(left, units, growing, seed, first)
+                is_searching = True
+            chosen, loss = _closest(left, units, growing, first, loss)
+        members[size] = chosen
+        _join(left, units, growing, chosen, number)
+    # Reach a little further than this class needed to.
+    growing.reach[0] = max(loss + loss // 8, growing.reach[0] - growing.reach[0] // 16)
+    for j in range(units.numeric.size):
+        if not units.numeric[j]:
+            for chosen in members:
+                growing.present[growing.offsets[j] + left.columns[j, chosen]] = False
+    return int(members[-1])
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _join(
+    left: RemainingRecords, units: Units, growing: GrowingClass, i: Integer, number: Integer
+) -> None:
+    """Let the next record of a row type join the class."""
+    left.class_in_order[left.following[i]] = number
+    left.following[i] += 1
+    left.n_left[0] -= 1
+    left.n_left[1] -= left.following[i] == left.ends[i]
+    for j in range(units.numeric.size):
+        value = left.columns[j, i]
+        growing.low[j] = min(growing.low[j], value)
+        growing.high[j] = max(growing.high[j], value)
+        if not units.numeric[j]:
+            growing.present[growing.offsets[j] + value] = True
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _closest(
+    left: RemainingRecords, units: Units, growing: GrowingClass, first: Integer, loss: Integer
+) -> tuple[Integer, Integer]:
+    """Find the first row type that the class, with its ``loss``, loses least with."""
+    while True:
+        best: Integer = -1
+        least: Integer = _NO_BOUND
+        for c in range(growing.n_candidates[0]):
+            i = growing.candidates[c]
+            if growing.bound[c] < least and left.following[i] < left.ends[i]:
+                growing.bound[c] = _joint_loss(left, units, growing, i, loss)
+                if growing.bound[c] < least:
+                    best, least = i, growing.bound[c]
+                    if least == loss:
+                        break
+        if best >= 0 and least <= growing.reach[0]:
+            return best, least
+        # A row type out of reach may lose less.
+        _compare_with_class(left, units, growing, first, loss)
+
+
+@numba.njit(cache=True, nogil=True)
+def _compare_with_one(
+    left: RemainingRecords, units: Units, growing: GrowingClass, seed: Integer, first: Integer
+) -> None:
+    """Find the candidates of a class of one record."""
+    n_types = left.types.size
+    loss = growing.loss
+    loss[first:] = 0
+    for j in range(units.numeric.size):
+        column = left.columns[j]
+        value, limit, one_more = column[seed], np.int32(units.whole[j]), np.int32(units.step[j])
+        if units.numeric[j]:
+            for i in range(first, n_types):
+                loss[i] += min(abs(column[i] - value), limit)
+        else:
+            for i in range(first, n_types):
+                loss[i] += one_more if column[i] != value else np.int32(0)
+    growing.n_compared[0] += left.columns[:, first:].size
+    _collect(left, growing, first)
+
+
+@numba.njit(cache=True, nogil=True)
+def _compare_with_class(
+    left: RemainingRecords, units: Units, growing: GrowingClass, first: Integer, loss: Integer
+) -> None:
+    """Reach further, and find the candidates of the class as it is now."""
+    least: Integer = _NO_BOUND
+    for i in range(first, left.types.size):
+        if left.following[i] < left.ends[i]:
+            growing.loss[i] = _joint_loss(left, units, growing, i, loss)
+            least = min(least, growing.loss[i])
+    reach = growing.reach[0]
+    growing.reach[0] = max(reach + reach // 4, least + least // 4)
+    growing.n_compared[0] += 4 * left.columns[:, first:].size
+    _collect(left, growing, first)
+
+
+@numba.njit(cache=True, nogil=True)
+def _joint_loss(
+    left: RemainingRecords, units: Units, growing: GrowingClass, i: Integer, loss: Integer
+) -> Integer:
+    """Loss of the class with one more record."""
+    total = loss
+    for j in range(units.numeric.size):
+        value = left.columns[j, i]
+        if not units.numeric[j]:
+            if not growing.present[growing.offsets[j] + value]:
+                total += units.step[j]
+        elif value < growing.low[j] or value > growing.high[j]:
+            low, high = growing.low[j], growing.high[j]
+            total += min(max(high, value) - min(low, value), units.whole[j])
+            total -= min(high - low, units.whole[j])
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _collect(left: RemainingRecords, growing: GrowingClass, first: Integer) -> None:
+    """List the row types within reach that have records left."""
+    reach = growing.reach[0]
+    n_candidates = 0
+    for i in range(first, left.types.size):
+        if growing.loss[i] <= reach and left.following[i] < left.ends[i]:
+            growing.candidates[n_candidates] = i
+            growing.bound[n_candidates] = growing.loss[i]
+            n_candidates += 1
+    growing.n_candidates[0] = n_candidates
+
+
+@numba.njit(cache=True, nogil=True)
+def furthest(left: RemainingRecords, units: Units, values: CodeArray) -> Integer:
+    """Find the number of the first row type that is left and furthest from a row."""
+    n_types = left.types.size
+    distance = np.zeros(n_types)
+    for j in range(units.numeric.size):
+        column, value, whole = left.columns[j], values[j], units.whole[j]
+        if whole == 0:
+            continue
+        if units.numeric[j]:
+            for i in range(n_types):
+                distance[i] += min(abs(column[i] - value), whole) / whole
+        else:
+            for i in range(n_types):
+                distance[i] += 1.0 if column[i] != value else 0.0
+    best, furthest = -1, -1.0
+    for i in range(n_types):
+        if left.following[i] < left.ends[i] and distance[i] > furthest:
+            best, furthest = left.types[i], distance[i]
+    return best
+
+
+# Placing the records that are left over when classes have been grown.
+
+
+LeftOverRule = Literal["least_increase", "least_result"]
+
+_RECORDS_PER_BEAT = 8
+
+
+def place_left_over_records(
+    ncp: Ncp,
+    class_of_record: IntArray,
+    left_over: IntArray,
+    rule: LeftOverRule = "least_increase",
+    pulse: Pulse = UNLIMITED,
+) -> IntArray:
+    """Put records, one by one, into the classes that lose least by taking them.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    class_of_record : ndarray of int64, shape (n_records,)
+        Classes numbered from 0 without gaps; -1 for a record in none.
+    left_over : ndarray of int64
+        Records to be placed, in this order.
+    rule : {"least_increase", "least_result"}
+        Whether the increase of a class's loss is to be least, or the loss that it has afterwards.
+        Of several such classes, the first one is taken.
+    pulse : Pulse
+        Only its heartbeat is used.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+
+    Notes
+    -----
+    **Source:** [OB] Section 3.2, Table 7.
+    """
+    if not left_over.size:
+        return class_of_record
+    records = PackedRecords.of(ncp)
+    classes = ClassSummaries.of(records, class_of_record, left_over.size)
+    for start in range(0, left_over.size, _RECORDS_PER_BEAT):
+        pulse.beat()
+        some = left_over[start : start + _RECORDS_PER_BEAT]
+        _place(records, classes, some, rule == "least_increase")
+    return classes.class_of_record
+
+
+@numba.njit(cache=True, nogil=True)
+def _place(
+    records: PackedRecords, classes: ClassSummaries, left_over: IntArray, by_increase: bool
+) -> None:
+    for record in left_over:
+        best: Integer = NONE
+        best_loss = 0
+        for g in range(classes.sizes.size):
+            after = classes.losses[g] + entry(records, classes, g, record)
+            loss = after * (classes.sizes[g] + 1)
+            if by_increase:
+                loss -= classes.losses[g] * classes.sizes[g]
+            if best < 0 or loss < best_loss:
+                best, best_loss = g, loss
+        make_move(records, classes, record, best)
+
+
+# The records that are not yet in a class, from which classes of k records are grown.
+
+
+def grown_classes(
+    ncp: Ncp,
+    order: IntArray,
+    k: int,
+    *,
+    block_size: int | None = None,
+    left_over: LeftOverRule = "least_increase",
+    pulse: Pulse = UNLIMITED,
+) -> IntArray:
+    """Grow classes, each from the first record that is left, and place those left over.
+
+    Parameters
+    ----------
+    ncp : Ncp
+        Of at least k records.
+    order : ndarray of int64, shape (n_records,)
+        Records, identical ones next to each other.
+    k : int
+        Records of each class.
+    block_size : int, optional
+        The number of row types to search among; None: all.
+    left_over : {"least_increase", "least_result"}
+        Which class a record joins if fewer than k are left.
+    pulse : Pulse
+        Only its heartbeat is used.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        Classes numbered in the order in which they were grown.
+    """
+    pool = RecordPool(ncp, order, k, block_size=block_size)
+    while pool.n_left >= k:
+        pulse.done(order.size - pool.n_left, order.size)
+        pool.grow_from_first()
+    return pool.finished(left_over, pulse)
+
+
+class RecordPool:
+    """Records that are not yet in a class, by row type, in a given order.
+
+    Parameters
+    ----------
+    ncp : Ncp
+    order : ndarray of int64, shape (n_records,)
+        Records, identical ones next to each other.
+    k : int
+        Records of each class.
+    block_size : int, optional
+        The number of row types to search among; None: all.
+    """
+
+    def __init__(self, ncp: Ncp, order: IntArray, k: int, *, block_size: int | None = None) -> None:
+        self._ncp, self._order, self._k = ncp, order, k
+        values = ncp.values[order]
+        self._starts = np.flatnonzero(is_first_of_equal(values))
+        self._ends = np.append(self._starts[1:], order.size)[: self._starts.size]
+        self._values = values[self._starts]
+        self._class_in_order = np.full(order.size, -1, dtype=np.int64)
+        self.n_left: Integer = order.size
+        self._n_classes: Integer = 0
+        self._block_size = block_size or max(self._starts.size, 1)
+        self._n_read = 0
+        self._growing = GrowingClass.of(ncp)
+        self._read(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+    def grow_from_first(self) -> None:
+        """Grow some classes, each from the first record that is left."""
+        n_grown = grow_from_first(
+            self._left, self._ncp.units, self._growing, self._k, self._n_classes
+        )
+        self._update(n_grown)
+
+    def grow_from(self, row_type: Integer) -> Integer:
+        """Grow one class from a record of a row type.
+
+        Parameters
+        ----------
+        row_type : int
+            As given by :meth:`furthest`.
+
+        Returns
+        -------
+        int
+            Row type of the record that joined last.
+        """
+        last = grow_from(
+            self._left, self._ncp.units, self._growing, self._k, self._n_classes, row_type
+        )
+        self._update(1)
+        return last
+
+    def furthest(self, row_type: Integer) -> int:
+        """Find the row type, of those with records left, that is furthest from another.
+
+        Parameters
+        ----------
+        row_type : int
+            Number of a row type, which may have no records left.
+
+        Returns
+        -------
+        int
+            The first of several that are equally far.
+
+        Notes
+        -----
+        **Source:** Byun et al. 2007, Definition 2: the distance of two numbers is their difference
+        as a share of the range, that of two categories 1 unless they are equal.
+        """
+        return int(furthest(self._left, self._ncp.units, self._values[row_type]))
+
+    def type_of_record(self, record: int) -> int:
+        """Return the row type of a record.
+
+        Parameters
+        ----------
+        record : int
+
+        Returns
+        -------
+        int
+        """
+        position = np.flatnonzero(self._order == record)[0]
+        return int(np.searchsorted(self._starts, position, side="right")) - 1
+
+    def finished(self, left_over: LeftOverRule, pulse: Pulse) -> IntArray:
+        """Place the records that are left over, fewer than k.
+
+        Parameters
+        ----------
+        left_over : {"least_increase", "least_result"}
+        pulse : Pulse
+
+        Returns
+        -------
+        ndarray of int64, shape (n_records,)
+            Class of each record.
+        """
+        classes = np.empty_like(self._class_in_order)
+        classes[self._order] = self._class_in_order
+        remaining = self._order[self._class_in_order < 0]
+        return place_left_over_records(self._ncp, classes, remaining, left_over, pulse)
+
+    def _update(self, n_grown: Integer) -> None:
+        """Count the classes that were grown, and read on where too little is left of the block."""
+        self._n_classes += n_grown
+        self.n_left -= n_grown * self._k
+        if is_used_up(self._left, self._k):
+            kept = self._left.following < self._left.ends
+            self._read(self._left.types[kept], self._left.following[kept])
+
+    def _read(self, types: IntArray, following: IntArray) -> None:
+        """Fill up the block, of which these row types have records left."""
+        n_records_read = int(self._ends[self._n_read - 1]) if self._n_read else 0
+        # A class needs k records, however few row types that may be.
+        n_missing = self._k - int((self._ends[types] - following).sum())
+        n_needed = np.searchsorted(self._ends, n_records_read + n_missing) + 1 - self._n_read
+        n_new = min(
+            max(self._block_size - types.size, int(n_needed)), self._starts.size - self._n_read
+        )
+        new = np.arange(self._n_read, self._n_read + n_new)
+        self._n_read += n_new
+        types = np.append(types, new)
+        following = np.append(following, self._starts[new])
+        ends = self._ends[types]
+        self._left = RemainingRecords(
+            np.ascontiguousarray(self._values[types].T), types, following, ends,
+            np.array([(ends - following).sum(), types.size]), self._class_in_order,
+        )  # fmt: skip
+        self._growing = self._growing.among(types.size)

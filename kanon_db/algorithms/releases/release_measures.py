@@ -1,0 +1,585 @@
+"""Measures what several releases tell together, one row for each check.
+
+Differencing compares the exact counts of two releases: what they tell of those who came or went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import Literal
+
+import numba
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+)
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.releases.bucket_releases import (
+    NOWHERE,
+    BucketRelease,
+    BucketReleases,
+    PossibleValues,
+    components_of,
+    possible_values,
+)
+from kanon_db.algorithms.releases.possible_worlds import (
+    MAX_WORLDS,
+    ForcedValues,
+    count_worlds,
+    force,
+)
+from kanon_db.errors import InvalidParameterError
+
+# Differencing: what the exact counts of two releases tell of those who came or went.
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Groups of people, each in buckets of one release, and nearly the same in those of another.
+
+    Parameters
+    ----------
+    old, new : int
+        The releases.
+    inserted, deleted : ndarray of int64, shape (n_groups,)
+        How many people are in the group in the new release only, and in the old one only.
+        Counterfeits are among them.
+    group, value, change : ndarray of int64, shape (n,)
+        How often a value occurs in the new release above the old one, where that differs.
+    group_of_bucket : ndarray of int64, shape (n_buckets,)
+        The group of each bucket of either release; -1 for those of others, and those without
+        anybody who is in both.
+    """
+
+    old: int
+    new: int
+    inserted: IntArray
+    deleted: IntArray
+    group: IntArray
+    value: IntArray
+    change: IntArray
+    group_of_bucket: IntArray
+
+    @property
+    def is_one_sided(self) -> BoolArray:
+        """In which groups people only came, or only went: then the values of all are known."""
+        found: BoolArray = (self.inserted == 0) | (self.deleted == 0)
+        return found
+
+    @property
+    def is_contradicted(self) -> BoolArray:
+        """In which groups more values came than people, so that somebody's value changed."""
+        more = np.bincount(self.group, np.maximum(self.change, 0), self.inserted.size)
+        found: BoolArray = more > self.inserted
+        return found
+
+    def surely(self, *, inserted: bool) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return the least number of those who came, or went, with a value.
+
+        Exact for groups that are one-sided, a lower bound for the others; nothing is said of those
+        that are contradicted.
+
+        Parameters
+        ----------
+        inserted : bool
+            Of those who came, otherwise of those who went.
+
+        Returns
+        -------
+        group, value, least, size : ndarray of int64, shape (n,)
+            The size is that of the virtual bucket: how many people came, or went.
+        """
+        sign, sizes = (1, self.inserted) if inserted else (-1, self.deleted)
+        some = (sign * self.change > 0) & ~self.is_contradicted[self.group]
+        group = self.group[some]
+        return group, self.value[some], sign * self.change[some], sizes[group]
+
+
+def differences(
+    releases: BucketReleases, old: int, new: int, group_of_bucket: AnyIntArray | None = None
+) -> Differences:
+    """Compare the values of groups of people in two releases.
+
+    Exact: ``values(inserted) - values(deleted)`` of each group is what every reader of both can
+    count.
+
+    Parameters
+    ----------
+    releases : Releases
+    old, new : int
+        Releases, from 0.
+    group_of_bucket : ndarray of int64, shape (n_buckets,), optional
+        A group for each bucket of the two releases, such as a cell for which both have exact
+        counts. Everybody must be in one group. By default the finest groups: the components of
+        buckets that people link who are in both.
+
+    Returns
+    -------
+    Differences
+
+    Raises
+    ------
+    InvalidParameterError
+        If a tuple is in buckets of two groups.
+
+    Examples
+    --------
+    >>> before = Release.of(np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    >>> after = Release.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 2]))
+    >>> found = differences(Releases.of([before, after], 5, 3), 0, 1)
+    >>> found.inserted.tolist(), found.group.tolist(), found.value.tolist()
+    ([0, 1], [1], [2])
+    """
+    in_old = (releases.release == old) & (releases.bucket != NOWHERE)
+    in_new = (releases.release == new) & (releases.bucket != NOWHERE)
+    in_both = np.zeros((2, releases.n_all), dtype=np.bool_)
+    in_both[0, releases.tuple_of[in_old]] = True
+    in_both[1, releases.tuple_of[in_new]] = True
+    stays = (in_both[0] & in_both[1])[releases.tuple_of]
+    concerned = np.zeros(releases.n_buckets, dtype=np.bool_)
+    if group_of_bucket is None:
+        links = (in_old | in_new) & stays
+        groups = components_of(releases, links)
+        concerned[releases.bucket[links]] = True
+    else:
+        groups = group_of_bucket.astype(np.int64)
+        concerned[releases.bucket[in_old | in_new]] = True
+    numbers, dense = np.unique(groups[concerned], return_inverse=True)
+    found = np.full(releases.n_buckets, -1, dtype=np.int64)
+    found[concerned] = dense
+    placed = np.flatnonzero(in_old | in_new)
+    group_of_tuple = np.full(releases.n_all, -1, dtype=np.int64)
+    group_of_tuple[releases.tuple_of[placed]] = found[releases.bucket[placed]]
+    stray = group_of_tuple[releases.tuple_of[placed]] != found[releases.bucket[placed]]
+    if (stray & stays[placed]).any():
+        raise InvalidParameterError(
+            "people are in different groups of the two releases",
+            hint="use groups that are unions of buckets of both releases",
+        )
+    keys, change = _number_changes(releases, old, new, found)
+    group = keys // max(1, releases.n_all)
+    return Differences(
+        old,
+        new,
+        np.bincount(group, np.maximum(change, 0), numbers.size).astype(np.int64),
+        np.bincount(group, np.maximum(-change, 0), numbers.size).astype(np.int64),
+        *_changes(releases, in_old, in_new, found),
+        found,
+    )
+
+
+def everybody(releases: BucketReleases) -> IntArray:
+    """Return one group for all buckets: differencing of whole releases."""
+    return np.zeros(releases.n_buckets, dtype=np.int64)
+
+
+def compare_all(releases: BucketReleases, pulse: Pulse = UNLIMITED) -> list[Differences]:
+    """Compare each release with each later one: as a whole, and then by the finest groups."""
+    found = []
+    for old, new in combinations(range(releases.n_releases), 2):
+        for groups in (everybody(releases), None):
+            pulse.beat()
+            found.append(differences(releases, old, new, groups))
+    return found
+
+
+def virtual_releases(
+    releases: BucketReleases, compared: Sequence[Differences]
+) -> list[BucketRelease]:
+    """Make releases of groups whose values are known by differencing.
+
+    Sound: they hold what follows from the releases, for algorithms that look at each bucket alone.
+
+    Parameters
+    ----------
+    releases : Releases
+    compared : sequence of Differences
+
+    Returns
+    -------
+    list of Release
+        Those who came or went between two releases, in groups where others did not do the other.
+    """
+    found: list[BucketRelease] = []
+    for one in compared:
+        for came, wanted, empty in (
+            (True, one.inserted, one.deleted),
+            (False, one.deleted, one.inserted),
+        ):
+            known = (wanted > 0) & (empty == 0) & ~one.is_contradicted
+            if known.any():
+                found.append(_virtual(releases, one, known, inserted=came))
+    return found
+
+
+def people_of(
+    releases: BucketReleases, compared: Differences, groups: BoolArray, *, inserted: bool
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return who came, or went, in some of the groups.
+
+    Parameters
+    ----------
+    releases : Releases
+    compared : Differences
+    groups : ndarray of bool, shape (n_groups,)
+    inserted : bool
+
+    Returns
+    -------
+    group, tuple, people : ndarray of int64, shape (n,)
+    """
+    keys, change = _number_changes(
+        releases, compared.old, compared.new, compared.group_of_bucket
+    )  # fmt: skip
+    group, tuples = np.divmod(keys, max(1, releases.n_all))
+    change = change if inserted else -change
+    some = groups[group] & (change > 0)
+    return group[some], tuples[some], change[some]
+
+
+def _virtual(
+    releases: BucketReleases, compared: Differences, wanted: BoolArray, *, inserted: bool
+) -> BucketRelease:
+    group, tuples, people = people_of(releases, compared, wanted, inserted=inserted)
+    number = np.cumsum(wanted) - 1
+    cells = wanted[compared.group]
+    return BucketRelease(
+        tuple_of=tuples,
+        bucket_of=number[group],
+        people=people,
+        bucket=number[compared.group[cells]],
+        value=compared.value[cells],
+        count=np.abs(compared.change[cells]),
+    )
+
+
+def _number_changes(
+    releases: BucketReleases, old: int, new: int, group_of_bucket: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return by how much each tuple's number in each group changed, as sparse keys."""
+    compared = (releases.release == old) | (releases.release == new)
+    placed = np.flatnonzero(compared & (releases.bucket != NOWHERE))
+    placed = placed[group_of_bucket[releases.bucket[placed]] >= 0]
+    keys = group_of_bucket[releases.bucket[placed]] * releases.n_all + releases.tuple_of[placed]
+    signed = np.where(releases.release[placed] == new, 1, -1) * releases.people[placed]
+    return _summed(keys, signed)
+
+
+def _changes(
+    releases: BucketReleases, in_old: BoolArray, in_new: BoolArray, groups: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    sign = np.zeros(releases.n_buckets, dtype=np.int64)
+    sign[releases.bucket[in_old]] = -1
+    sign[releases.bucket[in_new]] = 1
+    bucket = np.repeat(np.arange(releases.n_buckets), np.diff(releases.first_cell))
+    cells = np.flatnonzero((sign[bucket] != 0) & (groups[bucket] >= 0))
+    keys = groups[bucket[cells]] * releases.n_values + releases.value[cells]
+    keys, change = _summed(keys, sign[bucket[cells]] * releases.count[cells])
+    kept = change != 0
+    group, value = np.divmod(keys[kept], max(1, releases.n_values))
+    return group, value, change[kept]
+
+
+def _summed(keys: IntArray, amounts: AnyIntArray) -> tuple[IntArray, IntArray]:
+    """Add up amounts with the same key; keys ascend."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    if not starts.size:
+        return keys[:0], keys[:0]
+    return keys[order[starts]], np.add.reduceat(amounts[order].astype(np.int64), starts)
+
+
+# Everything that is measured of several releases, one row for each check.
+
+
+Kind = Literal["exact", "sound"]
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class ReleaseCheck:
+    """What one check found.
+
+    Parameters
+    ----------
+    name : str
+        ``inserted``, ``deleted``, ``candidates``, ``forced`` or ``worlds``.
+    kind : str
+        ``exact``: this is what a reader of that kind knows. ``sound``: at least this much is known.
+    people : int
+        How many people's value exceeds its bound: some value is more likely, or more frequent among
+        those who came or went, than its bound allows.
+    certain : int
+        How many of them have a value that is certain.
+    value, bound : float
+        The share that exceeds its bound by the largest factor, or comes closest, and the bound. For
+        candidates and forced values, 1 by the number of candidates, and the mean of their bounds.
+    holds : bool
+        Whether nobody's value exceeds its bound.
+    """
+
+    name: str
+    kind: Kind
+    people: int
+    certain: int
+    value: float
+    bound: float
+    holds: bool
+
+
+@dataclass(frozen=True)
+class ReleaseMeasures:
+    """What several releases tell together.
+
+    Parameters
+    ----------
+    checks : tuple of Check
+    people : int
+        People in some release.
+    contradicted : int
+        How many of them have no value that all their releases allow.
+    contradicted_groups : int
+        In how many groups of two releases more values came than people. If either is not 0, values
+        or quasi-identifiers changed between releases, and what is said of others may be wrong.
+    counted : int
+        For how many people all worlds were counted: those in ``worlds``.
+    uncounted : int
+        For how many others, who are not contradicted, there are too many worlds to be counted: how
+        likely their values are is not known.
+    """
+
+    checks: tuple[ReleaseCheck, ...]
+    people: int
+    contradicted: int
+    contradicted_groups: int
+    counted: int
+    uncounted: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether every check holds."""
+        return all(check.holds for check in self.checks)
+
+    def check(self, name: str) -> ReleaseCheck:
+        """Return the check with a name."""
+        return next(check for check in self.checks if check.name == name)
+
+
+def measure_releases(
+    releases: Sequence[BucketRelease],
+    n_tuples: int,
+    bounds: Sequence[Fraction],
+    pulse: Pulse = UNLIMITED,
+    *,
+    max_worlds: int = MAX_WORLDS,
+) -> ReleaseMeasures:
+    """Measure what readers of all of the releases know, who know everybody's quasi-identifiers.
+
+    Parameters
+    ----------
+    releases : sequence of Release
+        In the order in which they were published.
+    n_tuples : int
+    bounds : sequence of Fraction, shape (n_values,)
+        The largest probability allowed for each value, such as f' or 1/l; 1 for none.
+    pulse : Pulse
+    max_worlds : int
+        In components with at most as many worlds, all are counted.
+
+    Returns
+    -------
+    Measured
+
+    Notes
+    -----
+    Readers take equal quasi-identifiers for the same people; see
+    :class:`~kanon_db.algorithms.releases.bucket_releases.BucketReleases`. Values of people do not
+    change.
+
+    Examples
+    --------
+    >>> before = Release.of(np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    >>> after = Release.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 1]))
+    >>> found = measure([before, after], 5, [Fraction(1, 2), Fraction(2, 3)])
+    >>> [(check.name, check.people, check.certain) for check in found.checks if not check.holds]
+    [('inserted', 1, 1), ('forced', 1, 1), ('worlds', 1, 1)]
+    """
+    limits = np.array([float(bound) for bound in bounds])
+    together = BucketReleases.of(releases, n_tuples, len(bounds))
+    compared, checks = _compared_all(together, bounds, pulse)
+    candidates = possible_values(together, pulse)
+    checks.append(_narrowed("candidates", "exact", together, candidates, limits))
+    if virtual := virtual_releases(together, compared):
+        together = BucketReleases.of([*releases, *virtual], n_tuples, len(bounds))
+        candidates = possible_values(together, pulse)
+    forced = force(together, candidates, pulse=pulse)
+    checks.append(_narrowed("forced", "sound", together, forced.candidates, limits))
+    counted = count_worlds(together, forced, max_worlds, pulse, n_real=len(releases))
+    checks.append(
+        _likely("worlds", "exact", together, forced, counted.share, limits, counted.is_known)
+    )
+    others = ~counted.is_known & ~forced.is_contradicted
+    is_person = together.is_person
+    return ReleaseMeasures(
+        checks=tuple(checks),
+        people=together.n_people,
+        contradicted=int(together.total[is_person & forced.is_contradicted].sum()),
+        contradicted_groups=sum(int(one.is_contradicted.sum()) for one in compared),
+        counted=int(together.total[is_person & counted.is_known].sum()),
+        uncounted=int(together.total[is_person & others].sum()),
+    )
+
+
+def measure_differences(
+    releases: Sequence[BucketRelease],
+    n_tuples: int,
+    bounds: Sequence[Fraction],
+    pulse: Pulse = UNLIMITED,
+) -> list[ReleaseCheck]:
+    """Measure what counts alone tell of those who came or went, as :func:`measure` does."""
+    return _compared_all(BucketReleases.of(releases, n_tuples, len(bounds)), bounds, pulse)[1]
+
+
+def _compared_all(
+    releases: BucketReleases, bounds: Sequence[Fraction], pulse: Pulse
+) -> tuple[list[Differences], list[ReleaseCheck]]:
+    compared = compare_all(releases, pulse)
+    return compared, [
+        _differenced(releases, compared, bounds, inserted=came) for came in (True, False)
+    ]
+
+
+def _differenced(
+    releases: BucketReleases,
+    compared: Sequence[Differences],
+    bounds: Sequence[Fraction],
+    *,
+    inserted: bool,
+) -> ReleaseCheck:
+    """Find groups of which more came, or went, with a value than its bound allows."""
+    people, certain = np.zeros(releases.n_all), np.zeros(releases.n_all)
+    worst: tuple[Fraction, Fraction, bool] = (Fraction(0), Fraction(1), True)
+    for found in compared:
+        group, value, least, size = found.surely(inserted=inserted)
+        if not group.size:
+            continue
+        exceeds, ratio = _compared(value, least, size, bounds)
+        top = int(ratio.argmax())
+        share = Fraction(int(least[top]), int(size[top]))
+        bound = bounds[int(value[top])]
+        if share * worst[1] > worst[0] * bound:
+            worst = (share, bound, bool(found.is_one_sided[group[top]]))
+        for numbers, wanted in ((people, exceeds), (certain, exceeds & (least == size))):
+            if not wanted.any():
+                continue
+            groups = np.zeros(found.inserted.size, dtype=np.bool_)
+            groups[group[wanted]] = True
+            _, tuples, change = people_of(releases, found, groups, inserted=inserted)
+            np.maximum(numbers, np.bincount(tuples, change, numbers.size), out=numbers)
+    n_people = int(people[: releases.n_tuples].sum())
+    return ReleaseCheck(
+        name="inserted" if inserted else "deleted",
+        kind="exact" if worst[2] else "sound",
+        people=n_people,
+        certain=int(certain[: releases.n_tuples].sum()),
+        value=float(worst[0]),
+        bound=float(worst[1]),
+        holds=n_people == 0,
+    )
+
+
+def _compared(
+    value: IntArray, least: IntArray, size: IntArray, bounds: Sequence[Fraction]
+) -> tuple[BoolArray, FloatArray]:
+    """Tell where a share exceeds its bound, exactly, and by which factor, rounded."""
+    above, below = ([getattr(b, k) for b in bounds] for k in ("numerator", "denominator"))
+    largest = int(size.max(initial=1)) * max(below, default=1)
+    integer = np.int64 if largest < 2**63 else object
+    allowed = np.array(above, dtype=integer)[value] * size.astype(integer)
+    reached = np.array(below, dtype=integer)[value] * least.astype(integer)
+    exceeds: BoolArray = (reached > allowed).astype(np.bool_)
+    return exceeds, (reached / allowed).astype(np.float64)
+
+
+def _narrowed(
+    name: str, kind: Kind, releases: BucketReleases, candidates: PossibleValues, limits: FloatArray
+) -> ReleaseCheck:
+    """Find people whose candidates' bounds add up to less than 1: one of them is exceeded."""
+    sums = _bounds_left(candidates.first, candidates.value, candidates.number, limits)
+    looked_at = releases.is_person & (candidates.number > 0)
+    exceeding = looked_at & (sums < 1 - _ROUNDING)
+    top = int(np.where(looked_at, sums, np.inf).argmin()) if looked_at.any() else -1
+    number = int(candidates.number[top]) if top >= 0 else 1
+    return ReleaseCheck(
+        name=name,
+        kind=kind,
+        people=int(releases.total[exceeding].sum()),
+        certain=int(releases.total[exceeding & (candidates.number == 1)].sum()),
+        value=1 / number if top >= 0 else 0.0,
+        bound=float(sums[top]) / number if top >= 0 else 1.0,
+        holds=not exceeding.any(),
+    )
+
+
+def _likely(
+    name: str,
+    kind: Kind,
+    releases: BucketReleases,
+    forced: ForcedValues,
+    share: FloatArray,
+    limits: FloatArray,
+    among: BoolArray,
+) -> ReleaseCheck:
+    """Find people with a candidate that is more likely than its bound."""
+    candidates = forced.candidates
+    worst = _worst(candidates.first, candidates.value, candidates.number, share, limits)
+    looked_at = releases.is_person & among & (worst >= 0)
+    reached, bound = np.zeros(releases.n_all), np.ones(releases.n_all)
+    reached[looked_at] = share[worst[looked_at]]
+    bound[looked_at] = limits[candidates.value[worst[looked_at]]]
+    exceeding = looked_at & (reached > bound + _ROUNDING)
+    top = int(np.where(looked_at, reached / bound, -1).argmax()) if looked_at.any() else -1
+    return ReleaseCheck(
+        name=name,
+        kind=kind,
+        people=int(releases.total[exceeding].sum()),
+        certain=int(releases.total[exceeding & (reached >= 1 - _ROUNDING)].sum()),
+        value=float(reached[top]) if top >= 0 else 0.0,
+        bound=float(bound[top]) if top >= 0 else 1.0,
+        holds=not exceeding.any(),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _bounds_left(
+    first: IntArray, value: CodeArray, number: IntArray, limits: FloatArray
+) -> FloatArray:
+    """Add up the bounds of each tuple's candidates."""
+    sums = np.zeros(number.size)
+    for t in range(number.size):
+        for j in range(first[t], first[t] + number[t]):
+            sums[t] += limits[value[j]]
+    return sums
+
+
+@numba.njit(cache=True, nogil=True)
+def _worst(
+    first: IntArray, value: CodeArray, number: IntArray, share: FloatArray, limits: FloatArray
+) -> IntArray:
+    """Return the candidate of each tuple that is the most above its bound; -1 without any."""
+    worst = np.full(number.size, -1)
+    for t in range(number.size):
+        most = -1.0
+        for j in range(first[t], first[t] + number[t]):
+            if share[j] / limits[value[j]] > most:
+                most = share[j] / limits[value[j]]
+                worst[t] = j
+    return worst

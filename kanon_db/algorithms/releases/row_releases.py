@@ -1,0 +1,667 @@
+"""Finds which classes of published rows somebody fits, by the cells of their rows.
+
+Classes that somebody fits both of are one bucket, so that rows are measured as buckets are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
+from kanon_db.algorithms.releases.bucket_releases import BucketRelease, in_steps
+
+# Which classes of published rows somebody fits, for everybody at once.
+
+
+MOST_PAIRS: Final = 20_000_000
+"""Pairs of a combination of quasi-identifiers and a class that are kept at a time."""
+
+_LEAF: Final = 8
+_BITS: Final = 64
+
+_MaskArray = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassFits:
+    """The classes that each tuple fits.
+
+    Parameters
+    ----------
+    first : ndarray of int64, shape (n_tuples + 1,)
+        Where those of each tuple begin.
+    classes : ndarray of int64, shape (n_pairs,)
+    """
+
+    first: IntArray
+    classes: IntArray
+
+    @property
+    def tuples(self) -> IntArray:
+        """The tuple of each pair."""
+        return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
+
+
+@dataclass(frozen=True, eq=False)
+class CellBoxes:
+    """Cells as codes. All shapes but that of `members` are (n_classes, n_qi).
+
+    Parameters
+    ----------
+    low, high : ndarray of int64
+        The smallest and the greatest code that a cell covers.
+    mask : ndarray of uint64
+        Of a set, the remainders by 64 of its codes, as bits; all bits of a range.
+    first, last : ndarray of int64
+        Where the codes of a set begin and end in `members`; 0 and -1 of a range.
+    members : ndarray of int64
+    """
+
+    low: IntArray
+    high: IntArray
+    mask: _MaskArray
+    first: IntArray
+    last: IntArray
+    members: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Tree:
+    """Nodes in depth-first order; a leaf has the classes from `start` to `end` of `order`."""
+
+    low: IntArray
+    high: IntArray
+    mask: _MaskArray
+    skip: IntArray
+    start: IntArray
+    end: IntArray
+    order: IntArray
+
+
+def fits_of(
+    codes: CodeArray,
+    cells: Sequence[Ranges | Sets],
+    cell_of_class: AnyIntArray,
+    n_codes: Sequence[int],
+    pulse: Pulse = UNLIMITED,
+    *,
+    most: int = MOST_PAIRS,
+) -> ClassFits | None:
+    """Find the classes whose cells cover each tuple.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_tuples, n_qi)
+        Quasi-identifiers.
+    cells : sequence of Ranges or Sets
+        The distinct cells of each quasi-identifier.
+    cell_of_class : ndarray of int, shape (n_classes, n_qi)
+        Which of them each class has.
+    n_codes : sequence of int
+        How many values each quasi-identifier has.
+    pulse : Pulse
+    most : int
+        Pairs to keep.
+
+    Returns
+    -------
+    Fits or None
+        None if there are more pairs.
+
+    Notes
+    -----
+    A tree of boxes: each node has the smallest range of codes that covers its classes' cells, and
+    the remainders by 64 of the codes in them, which tells sets apart. There is a tree for each set
+    of quasi-identifiers that classes do not show. Cost: where classes do not overlap, a path in
+    each tree for each tuple.
+
+    Examples
+    --------
+    >>> ages = Ranges(np.array([0, 1]), np.array([1, 2]), np.array([False, False]))
+    >>> found = fits_of(np.array([[0], [1], [2]], np.int32), [ages], np.array([[0], [1]]), [3])
+    >>> found.first.tolist(), found.classes.tolist()
+    ([0, 1, 3, 4], [0, 0, 1, 1])
+    """
+    boxes = boxes_of(cells, cell_of_class, n_codes)
+    tree = _tree(boxes, np.array(n_codes), pulse)
+    number = np.zeros(codes.shape[0] + 1, dtype=np.int64)
+    nothing = np.zeros(0, dtype=np.int64)
+
+    def walked(first: IntArray, found: IntArray) -> None:
+        for begin, end in in_steps(codes.shape[0], pulse):
+            _walk(
+                begin, end, codes, tree.low, tree.high, tree.mask, tree.skip, tree.start, tree.end,
+                tree.order, boxes.low, boxes.high, boxes.first, boxes.last, boxes.members,
+                number, first, found,
+            )  # fmt: skip
+
+    walked(nothing, nothing)
+    first = np.cumsum(np.append(0, number[:-1]))
+    if first[-1] > most:
+        return None
+    classes = np.empty(int(first[-1]), dtype=np.int64)
+    walked(first, classes)
+    return ClassFits(first, classes)
+
+
+def boxes_of(
+    cells: Sequence[Ranges | Sets], cell_of_class: AnyIntArray, n_codes: Sequence[int]
+) -> CellBoxes:
+    """Write the cells of classes as codes; see :func:`fits_of`."""
+    shape = cell_of_class.shape
+    low, high = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    mask = np.full(shape, np.iinfo(np.uint64).max, dtype=np.uint64)
+    first, last = np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
+    members: list[IntArray] = []
+    offset = 0
+    for a, (its_cells, n) in enumerate(zip(cells, n_codes, strict=True)):
+        its = cell_of_class[:, a]
+        if isinstance(its_cells, Ranges):
+            low[:, a] = np.where(its_cells.tells_nothing, 0, its_cells.low)[its]
+            high[:, a] = np.where(its_cells.tells_nothing, n - 1, its_cells.high)[its]
+            continue
+        begins = its_cells.ends - its_cells.sizes
+        some = its_cells.sizes > 0
+        ends = np.zeros((2, some.size), dtype=np.int64)
+        ends[1] = -1  # an empty set covers nothing
+        ends[0, some] = its_cells.codes[begins[some]]
+        ends[1, some] = its_cells.codes[its_cells.ends[some] - 1]
+        masks = np.zeros(some.size, dtype=np.uint64)
+        owners = np.repeat(np.arange(some.size), its_cells.sizes)
+        bits = np.left_shift(np.uint64(1), (its_cells.codes % _BITS).astype(np.uint64))
+        np.bitwise_or.at(masks, owners, bits)
+        low[:, a], high[:, a] = ends[:, its]
+        mask[:, a] = masks[its]
+        first[:, a], last[:, a] = begins[its] + offset, its_cells.ends[its] + offset
+        members.append(its_cells.codes.astype(np.int64))
+        offset += its_cells.codes.size
+    joined = np.concatenate([*members, np.zeros(0, dtype=np.int64)])
+    return CellBoxes(low, high, mask, first, last, joined)
+
+
+def _tree(boxes: CellBoxes, n_codes: AnyIntArray, pulse: Pulse) -> _Tree:
+    """Divide classes in two again and again, where their cells are the furthest apart."""
+    hidden = (boxes.low == 0) & (boxes.high == n_codes - 1)
+    alike = hidden @ (np.int64(1) << np.arange(hidden.shape[1], dtype=np.int64) % (_BITS - 2))
+    order = np.argsort(alike, kind="stable")
+    centers = (boxes.low + boxes.high) / n_codes
+    low, high, mask = [], [], []
+    skip: list[int] = []
+    start: list[int] = []
+    end: list[int] = []
+    steps = np.flatnonzero(np.diff(alike[order], prepend=-1, append=-1))
+    # What is left to do: a part of `order`, or None to close a node.
+    todo: list[tuple[int, int] | int] = []
+    todo += [(int(a), int(b)) for a, b in pairwise(steps)][::-1]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, int):
+            skip[part] = len(skip)
+            continue
+        pulse.beat()
+        begin, stop = part
+        own = order[begin:stop]
+        node = len(skip)
+        low.append(boxes.low[own].min(axis=0))
+        high.append(boxes.high[own].max(axis=0))
+        mask.append(np.bitwise_or.reduce(boxes.mask[own], axis=0))
+        skip.append(node + 1)
+        is_leaf = stop - begin <= _LEAF
+        start.append(begin if is_leaf else 0)
+        end.append(stop if is_leaf else 0)
+        if is_leaf:
+            continue
+        its = centers[own]
+        widest = int((its.max(axis=0) - its.min(axis=0)).argmax())
+        middle = (stop - begin) // 2
+        order[begin:stop] = own[np.argpartition(its[:, widest], middle)]
+        todo += [node, (begin + middle, stop), (begin, begin + middle)]
+    width = hidden.shape[1]
+    return _Tree(
+        np.array(low, dtype=np.int64).reshape(-1, width),
+        np.array(high, dtype=np.int64).reshape(-1, width),
+        np.array(mask, dtype=np.uint64).reshape(-1, width),
+        np.array(skip, dtype=np.int64),
+        np.array(start, dtype=np.int64),
+        np.array(end, dtype=np.int64),
+        order,
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(
+    begin: Integer,
+    stop: Integer,
+    codes: CodeArray,
+    node_low: IntArray,
+    node_high: IntArray,
+    node_mask: _MaskArray,
+    skip: IntArray,
+    start: IntArray,
+    end: IntArray,
+    order: IntArray,
+    low: IntArray,
+    high: IntArray,
+    first_member: IntArray,
+    last_member: IntArray,
+    members: IntArray,
+    number: IntArray,
+    first: IntArray,
+    found: IntArray,
+) -> None:
+    """Count the classes that tuples fit, or keep them where `first` says where they begin."""
+    n_qi = codes.shape[1]
+    for t in range(begin, stop):
+        n, node = 0, 0
+        while node < skip.size:
+            reaches = True
+            for a in range(n_qi):
+                code = codes[t, a]
+                bit = np.uint64(1) << np.uint64(code % 64)
+                if (
+                    code < node_low[node, a]
+                    or code > node_high[node, a]
+                    or node_mask[node, a] & bit == 0
+                ):
+                    reaches = False
+                    break
+            if not reaches:
+                node = skip[node]
+                continue
+            for j in range(start[node], end[node]):
+                c = order[j]
+                covers = True
+                for a in range(n_qi):
+                    code = codes[t, a]
+                    if code < low[c, a] or code > high[c, a]:
+                        covers = False
+                        break
+                    if last_member[c, a] >= 0:
+                        l, r = first_member[c, a], last_member[c, a]
+                        while l < r:
+                            m = (l + r) // 2
+                            if members[m] < code:
+                                l = m + 1
+                            else:
+                                r = m
+                        if l == last_member[c, a] or members[l] != code:
+                            covers = False
+                            break
+                if covers:
+                    if first.size:
+                        found[first[t] + n] = c
+                    n += 1
+            node += 1
+        number[t] = n
+
+
+# Whether the cells of some classes lie within those of others.
+
+
+def are_within(inner: CellBoxes, outer: CellBoxes, outer_of: IntArray) -> bool:
+    """Tell whether each class covers nothing that its counterpart does not cover.
+
+    Parameters
+    ----------
+    inner, outer : Boxes
+        Of the same quasi-identifiers.
+    outer_of : ndarray of int64, shape (n_inner,)
+        The counterpart of each inner class.
+
+    Examples
+    --------
+    >>> from kanon_db.algorithms.recoding.generalized_cells import Sets
+    >>> from kanon_db.algorithms.releases.row_releases import boxes_of
+    >>> few, more = Sets(np.array([1, 3]), np.array([2])), Sets(np.array([0, 1, 3]), np.array([3]))
+    >>> boxes = [boxes_of([one], np.array([[0]]), [4]) for one in (few, more)]
+    >>> are_within(*boxes, np.array([0])), are_within(*boxes[::-1], np.array([0]))
+    (True, False)
+    """
+    return bool(
+        _are_within(
+            inner.low, inner.high, inner.first, inner.last, inner.members,
+            outer.low, outer.high, outer.first, outer.last, outer.members, outer_of,
+        )
+    )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
+def _are_within(
+    low: IntArray,
+    high: IntArray,
+    first: IntArray,
+    last: IntArray,
+    members: IntArray,
+    outer_low: IntArray,
+    outer_high: IntArray,
+    outer_first: IntArray,
+    outer_last: IntArray,
+    outer_members: IntArray,
+    outer_of: IntArray,
+) -> bool:
+    for c in range(outer_of.size):
+        d = outer_of[c]
+        for a in range(low.shape[1]):
+            if low[c, a] < outer_low[d, a] or high[c, a] > outer_high[d, a]:
+                return False
+            if outer_last[d, a] < 0:
+                continue
+            its = outer_members[outer_first[d, a] : outer_last[d, a]]
+            if last[c, a] < 0:
+                between = np.searchsorted(its, high[c, a] + 1) - np.searchsorted(its, low[c, a])
+                if between != high[c, a] - low[c, a] + 1:
+                    return False
+                continue
+            j = 0
+            for i in range(first[c, a], last[c, a]):
+                while j < its.size and its[j] < members[i]:
+                    j += 1
+                if j == its.size or its[j] != members[i]:
+                    return False
+    return True
+
+
+# Who must be in which class: as many people fit a class as it has rows, so that they are in it.
+
+
+def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[ClassFits, BoolArray]:
+    """Find the people who must be in a class, and take them out of others, until nothing changes.
+
+    Sound while nobody of a class has left, even if others were left out or came later: rows are of
+    people who fit them.
+
+    Parameters
+    ----------
+    fits : Fits
+        The classes that each tuple fits.
+    people : ndarray of int, shape (n_tuples,)
+        How many people of each tuple there are.
+    sizes : ndarray of int, shape (n_classes,)
+        The rows of each class.
+
+    Returns
+    -------
+    Fits
+        What is left. Whoever fits nothing any more is not in the release.
+    ndarray of bool, shape (n_classes,)
+        In which classes there are fewer people left than rows, so that somebody has left.
+
+    Notes
+    -----
+    Cost: linear in the pairs of a tuple and a class.
+
+    Examples
+    --------
+    Two people fit a class of two rows, so they are not in the other one, which others fit, too.
+
+    >>> fits = Fits(np.array([0, 2, 4, 5, 6]), np.array([0, 1, 0, 1, 1, 1]))
+    >>> found, _ = settle(fits, np.ones(4, np.int64), np.array([2, 2]))
+    >>> found.first.tolist(), found.classes.tolist()
+    ([0, 1, 2, 3, 4], [0, 0, 1, 1])
+    """
+    tuples = fits.tuples
+    order = np.argsort(fits.classes, kind="stable")
+    first_member = np.searchsorted(fits.classes[order], np.arange(sizes.size + 1))
+    fitting = np.bincount(fits.classes, people[tuples], sizes.size).astype(np.int64)
+    own = np.full(people.size, -1, dtype=np.int64)
+    _settle(
+        fits.first, fits.classes, first_member.astype(np.int64), tuples[order],
+        people.astype(np.int64), sizes.astype(np.int64), fitting, own,
+    )  # fmt: skip
+    kept = (own[tuples] < 0) | (own[tuples] == fits.classes)
+    numbers = np.bincount(tuples[kept], minlength=people.size)
+    first = np.append(0, np.cumsum(numbers)).astype(np.int64)
+    return ClassFits(first, fits.classes[kept]), fitting < sizes
+
+
+@numba.njit(cache=True, nogil=True)
+def _settle(
+    first: IntArray,
+    classes: IntArray,
+    first_member: IntArray,
+    member: IntArray,
+    people: IntArray,
+    sizes: IntArray,
+    fitting: IntArray,
+    own: IntArray,
+) -> None:
+    """Settle tuples in `own`, and count in `fitting` who is left for each class."""
+    todo = np.empty(sizes.size, dtype=np.int64)
+    n_todo = 0
+    for c in range(sizes.size):
+        if fitting[c] == sizes[c]:
+            todo[n_todo] = c
+            n_todo += 1
+    done = 0
+    while done < n_todo:
+        c = todo[done]
+        done += 1
+        if fitting[c] != sizes[c]:
+            continue
+        for i in range(first_member[c], first_member[c + 1]):
+            t = member[i]
+            if own[t] >= 0:
+                continue
+            own[t] = c
+            for j in range(first[t], first[t + 1]):
+                d = classes[j]
+                if d == c:
+                    continue
+                fitting[d] -= people[t]
+                if fitting[d] == sizes[d] and n_todo < todo.size:
+                    todo[n_todo] = d
+                    n_todo += 1
+
+
+# Classes of rows as a partition of people: classes that somebody fits both of are one bucket.
+
+
+@dataclass(frozen=True, eq=False)
+class ClassContents:
+    """What classes hold.
+
+    Parameters
+    ----------
+    class_of, value, count : ndarray of int64, shape (n_cells,)
+        How often a value occurs in a class; by class, each pair once.
+    n_classes : int
+    """
+
+    class_of: IntArray
+    value: IntArray
+    count: IntArray
+    n_classes: int
+
+    @classmethod
+    def of(
+        cls, class_of_row: AnyIntArray, value_of_row: AnyIntArray, n_classes: int
+    ) -> ClassContents:
+        """Count the values of rows.
+
+        Examples
+        --------
+        >>> found = Contents.of(np.array([0, 1, 0]), np.array([5, 5, 5]), 2)
+        >>> found.class_of.tolist(), found.value.tolist(), found.count.tolist()
+        ([0, 1], [5, 5], [2, 1])
+        """
+        width = int(value_of_row.max(initial=0)) + 1
+        keys = np.sort(class_of_row.astype(np.int64) * width + value_of_row)
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        count = np.diff(starts, append=keys.size).astype(np.int64)
+        return cls(keys[starts] // width, keys[starts] % width, count, n_classes)
+
+    @property
+    def first(self) -> IntArray:
+        """Where the cells of each class begin."""
+        numbers = np.bincount(self.class_of, minlength=self.n_classes)
+        return np.append(0, np.cumsum(numbers)).astype(np.int64)
+
+    @property
+    def sizes(self) -> IntArray:
+        """The rows of each class."""
+        return np.bincount(self.class_of, self.count, self.n_classes).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class MergedClasses:
+    """Classes that are put together.
+
+    Parameters
+    ----------
+    release : Release
+        Of the buckets whose people are known: as many fit them as they have rows.
+    fits : Fits
+        The classes that each tuple may be in.
+    is_known : ndarray of bool, shape (n_tuples,)
+        Whether a tuple's people are all in known buckets.
+    is_open : ndarray of bool, shape (n_tuples,)
+        Whether they may be in the release, or not.
+    is_exact : bool
+        Whether each bucket is one class, and nobody is open.
+    """
+
+    release: BucketRelease
+    fits: ClassFits
+    is_known: BoolArray
+    is_open: BoolArray
+    is_exact: bool
+
+
+def merge(
+    fits: ClassFits, people: AnyIntArray, linked: AnyIntArray, contents: ClassContents
+) -> MergedClasses:
+    """Put classes together until everybody fits one bucket only.
+
+    Sound: if everybody who fits a bucket is in it, and nobody else, then these people have its
+    rows. That is less than readers know, who see which of its classes somebody fits.
+
+    Parameters
+    ----------
+    fits : Fits
+        The classes that each tuple fits.
+    people : ndarray of int, shape (n_tuples,)
+        How many people of each tuple there are.
+    linked : ndarray of int, shape (n_tuples,)
+        The tuple by which they are found in other releases, which may show less of them. All of
+        its people are in one bucket.
+    contents : Contents
+
+    Returns
+    -------
+    Merged
+        A bucket that more people fit than it has rows tells of nobody for certain whether they are
+        in it: some were left out, or came later. It is left out, as is one that fewer people fit.
+
+    Notes
+    -----
+    Those who must be in a class are settled first (:func:`~.settling.settle`). Where somebody has
+    left, what that says of others who could be in the same classes is not used.
+
+    Examples
+    --------
+    >>> fits = Fits(np.array([0, 2, 4, 5]), np.array([0, 1, 0, 1, 2]))
+    >>> contents = Contents.of(np.array([0, 1, 2, 2]), np.array([7, 8, 7, 8]), 3)
+    >>> found = merge(fits, np.array([1, 1, 1]), np.arange(3), contents)
+    >>> found.is_known.tolist(), found.is_open.tolist(), found.is_exact
+    ([True, True, False], [False, False, True], False)
+    >>> found.release.tuple_of.tolist(), found.release.bucket_of.tolist()
+    ([0, 1], [0, 0])
+    """
+    n_tuples, n_classes = linked.size, contents.n_classes
+    sizes = contents.sizes
+    settled, has_left = settle(fits, people, sizes)
+    before = components(n_classes, *_pairs(fits))
+    is_doubtful = np.zeros(n_classes, dtype=np.bool_)
+    is_doubtful[before[has_left]] = True
+    is_doubtful = is_doubtful[before]
+
+    is_somewhere = np.diff(settled.first) > 0
+    own = np.full(n_tuples, -1, dtype=np.int64)
+    own[is_somewhere] = settled.classes[settled.first[:-1][is_somewhere]]
+    one, other = _pairs(settled)
+    fine = components(n_classes, one, other)
+    fitting = np.bincount(fine[own[is_somewhere]], people[is_somewhere], n_classes)
+    rows = np.bincount(fine, sizes, n_classes)
+    # By fine components, numbered by their first class: what one has too many is not made up for.
+    is_full = (fitting == rows)[fine] & ~is_doubtful
+
+    hub = np.full(int(linked.max(initial=-1)) + 1, -1, dtype=np.int64)
+    hub[linked[is_somewhere]] = own[is_somewhere]
+    links = hub[linked[is_somewhere]]
+    whole = components(
+        n_classes, np.concatenate([one, links]), np.concatenate([other, own[is_somewhere]])
+    )
+    is_lost = np.zeros(n_classes, dtype=np.bool_)
+    is_lost[whole[~is_full]] = True
+    elsewhere = hub[linked[~is_somewhere]]
+    is_lost[whole[elsewhere[elsewhere >= 0]]] = True
+    is_known = is_somewhere & ~is_lost[whole[own]]
+    is_open = is_somewhere & ~is_known
+    # Where somebody has left, nobody is known to be left out.
+    fits_doubtful = np.zeros(n_tuples, dtype=np.bool_)
+    fits_doubtful[fits.tuples[is_doubtful[fits.classes]]] = True
+    is_open |= fits_doubtful & ~is_known
+
+    numbers, dense = np.unique(whole, return_inverse=True)
+    number = np.cumsum(~is_lost[numbers]) - 1
+    placed, inverse = np.unique(linked[is_known], return_inverse=True)
+    cells = ~is_lost[whole[contents.class_of]]
+    width = int(contents.value.max(initial=0)) + 1
+    keys = number[dense[contents.class_of[cells]]] * width + contents.value[cells]
+    pairs, at = np.unique(keys, return_inverse=True)
+    release = BucketRelease(
+        placed,
+        number[dense[hub[placed]]],
+        np.bincount(inverse, people[is_known], placed.size).astype(np.int64),
+        pairs // width,
+        pairs % width,
+        np.bincount(at, contents.count[cells], pairs.size).astype(np.int64),
+    )
+    is_exact = numbers.size == n_classes and not is_open.any() and not is_lost.any()
+    return MergedClasses(release, settled, is_known, is_open, is_exact)
+
+
+def _pairs(fits: ClassFits) -> tuple[IntArray, IntArray]:
+    """Return pairs of classes that a tuple fits both of; the first one stands for all."""
+    some = np.diff(fits.first) > 0
+    first = np.zeros(some.size, dtype=np.int64)
+    first[some] = fits.classes[fits.first[:-1][some]]
+    return first[fits.tuples], fits.classes
+
+
+def components(n: int, one: AnyIntArray, other: AnyIntArray) -> IntArray:
+    """Return the lowest number that each is connected with, by pairs that are.
+
+    Examples
+    --------
+    >>> components(4, np.array([3, 1]), np.array([1, 3])).tolist()
+    [0, 1, 2, 1]
+    """
+    return _roots(n, one.astype(np.int64), other.astype(np.int64))
+
+
+@numba.njit(cache=True, nogil=True)
+def _roots(n: int, one: IntArray, other: IntArray) -> IntArray:
+    root = np.arange(n)
+    for i in range(one.size):
+        a, b = one[i], other[i]
+        while root[a] != a:
+            root[a] = root[root[a]]
+            a = root[a]
+        while root[b] != b:
+            root[b] = root[root[b]]
+            b = root[b]
+        if a != b:
+            root[max(a, b)] = min(a, b)
+    for i in range(n):
+        root[i] = root[root[i]]
+    return root

@@ -1,0 +1,676 @@
+"""Draws random count queries, and measures how well publications answer them ([GB] Section 7.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numba
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+)
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.recoding.generalized_cells import (
+    Ranges,
+    Sets,
+    distribution_of_ranges,
+    distribution_of_sets,
+)
+from kanon_db.errors import InvalidParameterError
+
+# Random count queries ([GB] Section 7.2).
+#
+# Queries are drawn knowing only the numbers of values and evaluated on codes, so the same ones can
+# be
+# put to any publication of a table. A query has one condition on each of some quasi-identifiers
+# and
+# one on the sensitive attribute; a condition is a set of values.
+
+
+@dataclass(frozen=True, eq=False)
+class CountQuery:
+    """``COUNT(*)`` of the records whose values lie in a set for each attribute of the query.
+
+    Parameters
+    ----------
+    quasi_identifiers : mapping of int to ndarray of bool, shape (n_values,)
+        For each quasi-identifier of the query, by its position: which of its codes match.
+        Quasi-identifiers that are not named match with any code.
+    sensitive : ndarray of bool, shape (m,)
+        Which codes of the sensitive attribute match.
+    selectivity : float
+        Share of the records that would match if all attributes were uniform and independent.
+    """
+
+    quasi_identifiers: Mapping[int, BoolArray]
+    sensitive: BoolArray
+    selectivity: float
+
+
+def random_queries(
+    n_queries: int,
+    n_values: Sequence[int],
+    n_sensitive: int,
+    generator: np.random.Generator,
+    *,
+    dimensionality: Sequence[int],
+    selectivity: Sequence[float],
+    pulse: Pulse = UNLIMITED,
+) -> list[CountQuery]:
+    """Draw count queries with random attributes and random sets of values.
+
+    A query of dimensionality qd and expected selectivity s has conditions on qd random
+    quasi-identifiers and on the sensitive attribute, each with ceil(n s^(1 / (qd + 1))) of the
+    n values of its attribute.
+
+    Parameters
+    ----------
+    n_queries : int
+        At least 0.
+    n_values : sequence of int
+        Number of values of each quasi-identifier, at least 1.
+    n_sensitive : int
+        Number of values of the sensitive attribute, at least 1.
+    generator : numpy.random.Generator
+        The same state gives the same queries.
+    dimensionality : sequence of int
+        Values of qd, each from 1 to the number of quasi-identifiers; a query draws one of them.
+    selectivity : sequence of float
+        Values of s, each in (0, 1]; a query draws one of them.
+    pulse : Pulse
+        Beaten for each query; what that raises ends the drawing.
+
+    Returns
+    -------
+    list of CountQuery
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number lies outside its range.
+
+    Notes
+    -----
+    **Source:** [GB] Section 7.2, which refers to X. Xiao, Y. Tao, *Anatomy: simple and effective
+    privacy preservation*, VLDB 2006, Section 6.1. Both draw numerical values as sets, too, not as
+    ranges.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> [query] = random_queries(1, [9, 2], 4, generator, dimensionality=[1], selectivity=[0.25])
+    >>> {a: int(codes.sum()) for a, codes in query.quasi_identifiers.items()}
+    {1: 1}
+    >>> int(query.sensitive.sum())
+    2
+    """
+    if n_queries < 0 or n_sensitive < 1 or any(n < 1 for n in n_values):
+        raise InvalidParameterError(
+            "a workload needs at least one value of every attribute",
+            detail=f"{n_queries} queries; fewest values: {min([n_sensitive, *n_values])}",
+        )
+    if not dimensionality or not all(1 <= qd <= len(n_values) for qd in dimensionality):
+        raise InvalidParameterError(
+            "a query's dimensionality must lie between 1 and the number of quasi-identifiers",
+            detail=f"{len(n_values)} quasi-identifiers",
+        )
+    if not selectivity or not all(0 < s <= 1 for s in selectivity):
+        raise InvalidParameterError("an expected selectivity must lie in (0, 1]")
+    queries = []
+    for i in range(n_queries):
+        pulse.done(i, n_queries)
+        qd = int(dimensionality[int(generator.integers(len(dimensionality)))])
+        s = float(selectivity[int(generator.integers(len(selectivity)))])
+        share = s ** (1 / (qd + 1))
+        attributes = np.sort(generator.choice(len(n_values), qd, replace=False)).tolist()
+        conditions = {a: _random_set(n_values[a], share, generator) for a in attributes}
+        queries.append(CountQuery(conditions, _random_set(n_sensitive, share, generator), s))
+    return queries
+
+
+def _random_set(n_values: int, share: float, generator: np.random.Generator) -> BoolArray:
+    chosen = np.zeros(n_values, dtype=np.bool_)
+    # The power is not exact: 8 values at 1/8 must not become 2. A relative margin of 1e-9 is
+    # far below 1 / n_values for every attribute that fits the memory.
+    size = min(n_values, math.ceil(n_values * share * (1 - 1e-9)))
+    chosen[generator.choice(n_values, max(1, size), replace=False)] = True
+    return chosen
+
+
+# Answers to count queries from published rows, whose cells stand for several values.
+
+
+_ShareOf = Callable[[BoolArray], FloatArray]
+"""From which codes match to the share of each cell's records whose value does."""
+
+
+def row_counts(
+    cells: Sequence[Ranges | Sets],
+    numbers: CodeArray,
+    classes: CodeArray,
+    sa_codes: AnyIntArray,
+    queries: Sequence[CountQuery],
+    *,
+    matches: int | None = None,
+    n_left_out: int = 0,
+    coarse: Sequence[bool] | None = None,
+    rarity: float = 1.0,
+    pulse: Pulse = UNLIMITED,
+) -> FloatArray:
+    """Estimate counts from rows: the sum of the probabilities that each of them matches.
+
+    Parameters
+    ----------
+    cells : sequence of Ranges or Sets
+        The distinct cells of each quasi-identifier.
+    numbers : ndarray of int32, shape (n_rows, n_qi)
+        Which of them each row has.
+    classes : ndarray of int32, shape (n_classes, n_qi)
+        Which of them each class of rows with the same cells has.
+    sa_codes : ndarray of int, shape (n_rows,)
+        The sensitive value of each row; a negative code matches nothing.
+    queries : sequence of CountQuery
+    matches : int, optional
+        How many originals each cell covers, if it is not all of a class (freeform rows).
+    n_left_out : int
+        Records without a row, which are as likely to match as the others.
+    coarse : sequence of bool, optional
+        Of each quasi-identifier, whether nobody need have the ends of its ranges, or the values of
+        its sets; none by default.
+    rarity : float
+        A cell that tells nothing has each value as often as this power of how many others do.
+    pulse : Pulse
+
+    Returns
+    -------
+    ndarray of float64, shape (n_queries,)
+
+    Notes
+    -----
+    The estimator of `estimate_count`, in numpy: how often a value occurs in a cell follows from all
+    cells of its column (:mod:`~kanon_db.algorithms.recoding.generalized_cells`), and columns are
+    taken as independent. One difference: numbers that no record has are not part of a range.
+
+    Examples
+    --------
+    >>> cells = [Ranges(np.array([0]), np.array([1]), np.array([False]))]
+    >>> numbers, one = np.zeros((4, 1), dtype=np.int32), np.array([True, False])
+    >>> query = CountQuery({0: one}, np.array([True]), 0.5)
+    >>> row_counts(cells, numbers, numbers[:1], np.zeros(4, dtype=np.int64), [query]).tolist()
+    [2.0]
+    """
+    coarse = [False] * len(cells) if coarse is None else coarse
+    shares = [
+        _shares(
+            its_cells, numbers[:, a], classes[:, a], matches, is_coarse=coarse[a], rarity=rarity
+        )
+        for a, its_cells in enumerate(cells)
+    ]
+    times = 1 + n_left_out / max(sa_codes.size, 1)
+    counts = np.zeros(len(queries))
+    for at, query in enumerate(queries):
+        pulse.beat()
+        expected: FloatArray = np.append(query.sensitive, False)[sa_codes].astype(np.float64)
+        for a, matching in query.quasi_identifiers.items():
+            expected *= shares[a](matching)[numbers[:, a]]
+        counts[at] = expected.sum() * times
+    return counts
+
+
+def column_losses(
+    cells: Sequence[Ranges | Sets],
+    numbers: CodeArray,
+    n_codes: Sequence[int],
+    n_left_out: int = 0,
+) -> FloatArray:
+    """Say how much of each column is lost: the mean of (n - 1) / (N - 1) over all records.
+
+    n is how many of the column's N values a record's cell covers. A record without a row loses
+    everything.
+
+    Examples
+    --------
+    >>> cells = [Ranges(np.array([0, 0]), np.array([0, 4]), np.array([False, False]))]
+    >>> numbers = np.array([[0], [1]], dtype=np.int32)
+    >>> column_losses(cells, numbers, [5]).tolist(), column_losses(cells, numbers, [5], 2).tolist()
+    ([0.5], [0.75])
+    """
+    losses = []
+    for a, (its_cells, n) in enumerate(zip(cells, n_codes, strict=True)):
+        if isinstance(its_cells, Sets):
+            covered = its_cells.sizes
+        else:
+            covered = its_cells.high.astype(np.int64) - its_cells.low + 1
+            covered = np.where(its_cells.tells_nothing, n, covered)
+        lost = np.clip((covered - 1) / max(n - 1, 1), 0, 1)[numbers[:, a]].sum() + n_left_out
+        losses.append(lost / (len(numbers) + n_left_out))
+    return np.array(losses)
+
+
+def _shares(
+    cells: Ranges | Sets,
+    numbers: CodeArray,
+    classes: CodeArray,
+    matches: int | None,
+    *,
+    is_coarse: bool,
+    rarity: float,
+) -> _ShareOf:
+    n_cells = cells.ends.size if isinstance(cells, Sets) else cells.low.size
+    records = np.bincount(numbers, minlength=n_cells)
+    witnesses = np.bincount(classes, minlength=n_cells).astype(np.float64)
+    if matches is not None:
+        witnesses = records / matches
+    if is_coarse:
+        witnesses = np.zeros(n_cells)
+    if isinstance(cells, Sets):
+        return _of_sets(cells, records, witnesses)
+    return _of_ranges(cells, records, witnesses, rarity)
+
+
+def _of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) -> _ShareOf:
+    sizes = cells.sizes
+    used = np.flatnonzero((records > 0) & (sizes > 0))
+    owner = np.repeat(np.arange(sizes.size), sizes)
+    codes = cells.codes[np.isin(owner, used)]
+    its_sizes = sizes[used]
+    known = Sets(codes, np.cumsum(its_sizes))
+    shares = distribution_of_sets(
+        known, records[used], np.minimum(witnesses[used], records[used] / its_sizes)
+    )
+
+    def share(matching: BoolArray) -> FloatArray:
+        found = np.zeros(sizes.size)
+        if used.size:
+            found[used] = np.add.reduceat(shares * matching[codes], known.ends - its_sizes)
+        return found
+
+    return share
+
+
+def _of_ranges(cells: Ranges, records: IntArray, witnesses: FloatArray, rarity: float) -> _ShareOf:
+    plain = ~cells.tells_nothing & (cells.low <= cells.high)
+    used = np.flatnonzero(plain & (records > 0))
+    if not used.size:
+        return lambda matching: np.full(records.size, float(matching.mean()))
+    low, high, its_records = cells.low[used], cells.high[used], records[used]
+    own = np.minimum(witnesses[used] / its_records, 0.5)
+    below, above = low.astype(np.float64) - 0.5, high.astype(np.float64) + 0.5
+    axis = distribution_of_ranges(below, above, its_records, own * its_records, is_whole=True)
+    first, last = axis.parts_of(below, above)
+    code_of_part = np.rint(axis.middles).astype(np.int64)
+    upto = np.concatenate([[0.0], np.cumsum(axis.shares)])
+    whole = upto[last + 1] - upto[first]
+
+    def share(matching: BoolArray) -> FloatArray:
+        inside = np.concatenate([[0.0], np.cumsum(axis.shares * matching[code_of_part])])
+        between = (inside[last + 1] - inside[first]) / whole
+        of_used = own * matching[low] + own * matching[high] + (1 - 2 * own) * between
+        found = np.zeros(records.size)
+        found[used] = of_used
+        # A cell that tells nothing counts like those that were kept, or rarer ones.
+        weights = its_records.astype(np.float64) ** rarity
+        found[cells.tells_nothing] = weights @ of_used / weights.sum()
+        return found
+
+    return share
+
+
+# How well a bucketization answers count queries ([GB] Sections 3.2 and 7.2).
+
+
+_QUERIES_PER_WORD = 64
+_RECORDS_PER_BLOCK = 2**18
+_ALL = np.uint64(2**64 - 1)
+# Each window of six bits in this number differs: it tells the 64 words with one bit set apart.
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_BIT_NUMBERS = np.empty(64, dtype=np.int64)
+_BIT_NUMBERS[[(int(_DE_BRUIJN) << bit & int(_ALL)) >> 58 for bit in range(64)]] = np.arange(64)
+
+
+@dataclass(frozen=True, eq=False)
+class CountErrors:
+    """Answers of a publication to count queries, beside the true ones.
+
+    Parameters
+    ----------
+    actual : ndarray of int64, shape (n_queries,)
+        Matching records: act.
+    estimated : ndarray of float64, shape (n_queries,)
+        Estimate from the publication: est.
+    """
+
+    actual: IntArray
+    estimated: FloatArray
+
+    @property
+    def relative(self) -> FloatArray:
+        """|est - act| / act of each query; NaN where no record matches, act = 0."""
+        relative = np.full(self.actual.size, np.nan)
+        error = np.abs(self.estimated - self.actual)
+        np.divide(error, self.actual, out=relative, where=self.actual > 0)
+        return relative
+
+    @property
+    def n_undefined(self) -> int:
+        """Number of queries without a relative error, which the averages leave out."""
+        return int((self.actual == 0).sum())
+
+    @property
+    def mean(self) -> float:
+        """Mean relative error of the queries with act > 0; NaN if there is none."""
+        defined = self.relative[self.actual > 0]
+        return float(defined.mean()) if defined.size else math.nan
+
+    @property
+    def median(self) -> float:
+        """Median relative error of the queries with act > 0; NaN if there is none."""
+        defined = self.relative[self.actual > 0]
+        return float(np.median(defined)) if defined.size else math.nan
+
+    def select(self, chosen: BoolArray) -> CountErrors:
+        """Take some of the queries, for averages over a range of selectivity, say.
+
+        Parameters
+        ----------
+        chosen : ndarray of bool, shape (n_queries,)
+
+        Returns
+        -------
+        CountErrors
+        """
+        return CountErrors(self.actual[chosen], self.estimated[chosen])
+
+
+def count_errors(
+    bucket_of_record: AnyIntArray,
+    qi_codes: CodeArray,
+    sa_codes: CodeArray,
+    queries: Sequence[CountQuery],
+    *,
+    pulse: Pulse = UNLIMITED,
+) -> CountErrors:
+    """Answer queries from microdata and from its bucketization.
+
+    Parameters
+    ----------
+    bucket_of_record : ndarray of int, shape (n_records,)
+        Bucket of each record: any whole numbers of at least 0, best without gaps.
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+    sa_codes : ndarray of int32, shape (n_records,)
+    queries : sequence of CountQuery
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
+
+    Returns
+    -------
+    CountErrors
+
+    Raises
+    ------
+    InvalidParameterError
+        As :func:`exact_counts` and :func:`estimated_counts`.
+
+    Notes
+    -----
+    **Source:** [GB] Section 3.2.
+
+    Examples
+    --------
+    >>> query = CountQuery({0: np.array([True, False])}, np.array([True, False]), 0.25)
+    >>> codes = np.array([[0], [1], [0], [1]], dtype=np.int32)
+    >>> errors = count_errors(np.array([0, 0, 1, 1]), codes, np.int32([0, 1, 1, 0]), [query])
+    >>> errors.actual.tolist(), errors.estimated.tolist(), errors.mean
+    ([1], [1.0], 0.0)
+    """
+    return CountErrors(
+        exact_counts(qi_codes, sa_codes, queries, pulse=pulse),
+        estimated_counts(
+            bucket_of_record,
+            qi_codes,
+            bucket_of_record,
+            sa_codes,
+            np.ones(sa_codes.size, dtype=np.int64),
+            queries,
+            pulse=pulse,
+        ),
+    )
+
+
+def exact_counts(
+    qi_codes: CodeArray,
+    sa_codes: CodeArray,
+    queries: Sequence[CountQuery],
+    *,
+    pulse: Pulse = UNLIMITED,
+) -> IntArray:
+    """Count the records that match each query.
+
+    Parameters
+    ----------
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+    sa_codes : ndarray of int32, shape (n_records,)
+    queries : sequence of CountQuery
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_queries,)
+
+    Raises
+    ------
+    InvalidParameterError
+        If the shapes do not match, or a code lies outside a query's condition.
+
+    Notes
+    -----
+    64 queries are evaluated at once, one in each bit of a word. Cost: O(n_records (n_qi / 64 + h))
+    per query, where h is the share of records that match it.
+    """
+    counts = np.zeros(len(queries), dtype=np.int64)
+    for first, qi_tables, sa_table in _words(qi_codes, sa_codes, queries, pulse):
+        pulse.done(first, len(queries))
+        totals = np.zeros(_QUERIES_PER_WORD, dtype=np.int64)
+        for start in range(0, sa_codes.size, _RECORDS_PER_BLOCK):
+            pulse.beat()
+            block = slice(start, start + _RECORDS_PER_BLOCK)
+            matching = _matching(qi_codes[block], qi_tables) & sa_table[sa_codes[block]]
+            _add_bits(matching, totals)
+        counts[first : first + _QUERIES_PER_WORD] = totals[: len(queries) - first]
+    return counts
+
+
+def estimated_counts(
+    qit_buckets: AnyIntArray,
+    qi_codes: CodeArray,
+    sat_buckets: AnyIntArray,
+    sat_codes: CodeArray,
+    sat_counts: AnyIntArray,
+    queries: Sequence[CountQuery],
+    *,
+    pulse: Pulse = UNLIMITED,
+) -> FloatArray:
+    """Estimate the answers from QIT and SAT: the sum of q s / |g| over the buckets g.
+
+    Parameters
+    ----------
+    qit_buckets : ndarray of int, shape (n_records,)
+        Bucket of each row of the QIT: any whole numbers of at least 0, best without gaps.
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+        Quasi-identifiers of the rows of the QIT.
+    sat_buckets, sat_codes, sat_counts : ndarray of int, shape (n_rows,)
+        Rows of the SAT: bucket, sensitive value, number of its occurrences.
+    queries : sequence of CountQuery
+    pulse : Pulse
+        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_queries,)
+
+    Raises
+    ------
+    InvalidParameterError
+        If the shapes do not match, a code lies outside a query's condition, or a bucket has not
+        as many rows in the QIT as occurrences in the SAT.
+
+    Notes
+    -----
+    **Source:** [GB] Section 3.2, Eq. of est, after Anatomy.
+    """
+    if qit_buckets.shape != qi_codes.shape[:1] or not (
+        sat_buckets.shape == sat_codes.shape == sat_counts.shape
+    ):
+        raise InvalidParameterError("QIT and SAT need one bucket for each of their rows")
+    n_buckets = 1 + max(int(qit_buckets.max(initial=-1)), int(sat_buckets.max(initial=-1)))
+    pulse.beat()
+    sizes = np.bincount(qit_buckets, minlength=n_buckets)
+    occurrences = np.zeros(n_buckets, dtype=np.int64)
+    np.add.at(occurrences, sat_buckets, sat_counts)
+    if (sizes != occurrences).any():
+        raise InvalidParameterError(
+            "QIT and SAT do not belong together",
+            detail=f"{int((sizes != occurrences).sum())} of {n_buckets} buckets differ in size",
+        )
+    # Rows of a bucket follow each other; ends[g] is where those of the next bucket begin.
+    by_bucket = np.argsort(qit_buckets, kind="stable")
+    pulse.beat()
+    qi_codes = qi_codes[by_bucket]
+    pulse.beat()
+    qit_ends = np.cumsum(sizes)
+    sat_order = np.argsort(sat_buckets, kind="stable")
+    sat_codes = sat_codes[sat_order]
+    numbers: IntArray = sat_counts[sat_order].astype(np.int64)
+    sat_ends = np.cumsum(np.bincount(sat_buckets, minlength=n_buckets))
+    estimates = np.zeros(len(queries))
+    # A block of buckets holds about so many records, however large its last bucket.
+    n_blocks = -(-int(sizes.sum()) // _RECORDS_PER_BLOCK)
+    cuts = np.searchsorted(qit_ends, np.arange(1, n_blocks) * _RECORDS_PER_BLOCK)
+    borders = [0, *(cuts + 1).tolist(), n_buckets]
+    for first, qi_tables, sa_table in _words(qi_codes, sat_codes, queries, pulse):
+        pulse.done(first, len(queries))
+        totals = np.zeros(_QUERIES_PER_WORD)
+        for low, high in pairwise(borders):
+            if low >= high:
+                continue
+            pulse.beat()
+            qit = slice(qit_ends[low] - sizes[low], qit_ends[high - 1])
+            sat = slice(sat_ends[low - 1] if low else 0, sat_ends[high - 1])
+            _add_estimates(
+                _matching(qi_codes[qit], qi_tables),
+                qit_ends[low:high] - qit.start,
+                sa_table[sat_codes[sat]],
+                numbers[sat],
+                sat_ends[low:high] - sat.start,
+                totals,
+            )
+        estimates[first : first + _QUERIES_PER_WORD] = totals[: len(queries) - first]
+    return estimates
+
+
+def _words(
+    qi_codes: CodeArray, sa_codes: CodeArray, queries: Sequence[CountQuery], pulse: Pulse
+) -> Iterator[tuple[int, list[WordArray | None], WordArray]]:
+    """Pack 64 queries at a time: for each attribute and code, the queries it matches."""
+    if qi_codes.ndim != 2 or sa_codes.ndim != 1:
+        raise InvalidParameterError(
+            "codes need one row for each record and one column for each attribute",
+            detail=f"quasi-identifiers: shape {qi_codes.shape}, sensitive: shape {sa_codes.shape}",
+        )
+    n_codes = [int(column.max(initial=-1)) + 1 for column in qi_codes.T]
+    n_sensitive = int(sa_codes.max(initial=-1)) + 1
+    if min(qi_codes.min(initial=0), sa_codes.min(initial=0)) < 0:
+        raise InvalidParameterError("codes must be at least 0")
+    for first in range(0, len(queries), _QUERIES_PER_WORD):
+        word = queries[first : first + _QUERIES_PER_WORD]
+        qi_tables: list[WordArray | None] = [None] * len(n_codes)
+        sa_table = np.zeros(n_sensitive, dtype=np.uint64)
+        for position, query in enumerate(word):
+            pulse.beat()
+            bit = np.uint64(1 << position)
+            if any(not 0 <= a < len(n_codes) for a in query.quasi_identifiers) or any(
+                mask.size < needed
+                for mask, needed in [
+                    (query.sensitive, n_sensitive),
+                    *((mask, n_codes[a]) for a, mask in query.quasi_identifiers.items()),
+                ]
+            ):
+                raise InvalidParameterError(
+                    "a query does not fit the table",
+                    detail=f"{len(n_codes)} quasi-identifiers",
+                    hint="draw the queries for this table's numbers of values",
+                )
+            sa_table[query.sensitive[:n_sensitive]] |= bit
+            for a, mask in query.quasi_identifiers.items():
+                table = qi_tables[a]
+                if table is None:
+                    table = qi_tables[a] = np.full(n_codes[a], _ALL)
+                table[~mask[: n_codes[a]]] &= ~bit
+        yield first, qi_tables, sa_table
+
+
+def _matching(qi_codes: CodeArray, qi_tables: list[WordArray | None]) -> WordArray:
+    """Tell which of the 64 queries match the quasi-identifiers of each record."""
+    matching = np.full(qi_codes.shape[0], _ALL)
+    for column, table in zip(qi_codes.T, qi_tables, strict=True):
+        if table is not None:
+            matching &= table[column]
+    return matching
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_bits(words: WordArray, totals: IntArray) -> None:
+    for i in range(words.size):
+        _add_word(words[i], 1, totals)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_word(word: np.uint64, amount: int, totals: IntArray) -> None:
+    """Add an amount to the total of each query whose bit is set."""
+    while word:
+        rest = word & (word - np.uint64(1))
+        totals[_BIT_NUMBERS[((word ^ rest) * _DE_BRUIJN) >> np.uint64(58)]] += amount
+        word = rest
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_estimates(
+    qit_words: WordArray,
+    qit_ends: IntArray,
+    sat_words: WordArray,
+    sat_counts: IntArray,
+    sat_ends: IntArray,
+    totals: FloatArray,
+) -> None:
+    """Add q s / |g| of each bucket to the 64 totals."""
+    q = np.zeros(64, dtype=np.int64)
+    s = np.zeros(64, dtype=np.int64)
+    record, row = 0, 0
+    for g in range(qit_ends.size):
+        size = qit_ends[g] - record
+        any_q, any_s = np.uint64(0), np.uint64(0)
+        for i in range(record, qit_ends[g]):
+            any_q |= qit_words[i]
+        for j in range(row, sat_ends[g]):
+            any_s |= sat_words[j]
+        both = any_q & any_s
+        if both:
+            q[:] = 0
+            s[:] = 0
+            for i in range(record, qit_ends[g]):
+                _add_word(qit_words[i] & both, 1, q)
+            for j in range(row, sat_ends[g]):
+                _add_word(sat_words[j] & both, sat_counts[j], s)
+            for bit in range(64):
+                totals[bit] += q[bit] * s[bit] / size
+        record, row = qit_ends[g], sat_ends[g]
