@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import ceil, inf, isnan
 from typing import Any, Final, Literal
 
-from kanon_db.publications.guarantees import WAITING_CLAUSE
+from kanon_db.publications.results import WAITING_CLAUSE
 
 # How much protection there can be, in plain words, and the numbers that each word stands for.
 

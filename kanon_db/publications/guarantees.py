@@ -8,10 +8,10 @@ learns something of their values. Who waited is not recorded, since it would tel
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.ground.arrays import IntArray
@@ -64,46 +64,6 @@ def _added(one: str, other: str) -> str:
         return mine if is_threshold else str(int(mine) + int(theirs))
 
     return _NUMBER.sub(add, one)
-
-
-# What refusals and waiting tell, which no bound on values covers.
-#
-# Publishing is refused, and new people wait, because of the values that there are. Whoever knows
-# who
-# was in the source at that time learns something of their values, and can be surer of them than
-# the
-# bound, once they are published with others. Who waited is not recorded: it would tell readers.
-
-
-WAITING_NOT_COVERED: Final = "what it tells that publishing was refused, or that people had to wait"
-"""What a guarantee about values leaves out."""
-
-WAITING_CLAUSE: Final = f"; {WAITING_NOT_COVERED}, is not covered"
-"""The same, at the end of a guarantee."""
-
-WAITING_WARNING: Final = (
-    "people wait, not being enough or having too few different values: whoever knows of it can be"
-    " surer of these than the guarantee says, once they are published; refresh when there are"
-    " clearly enough"
-)
-"""For publishers."""
-
-
-def check_waiting(parameters: Mapping[str, Any]) -> Check:
-    """Say in a verification what is not covered, and how often people can have waited.
-
-    Parameters
-    ----------
-    parameters : mapping
-        Of the publication, as in the catalog.
-    """
-    states = int(parameters.get("batches", 1)) + int(parameters.get("renewals", 0))
-    return Check(
-        f"not covered: {WAITING_NOT_COVERED}",
-        "readers do not know of it",
-        "published once" if states == 1 else f"published {states - 1} times more since the first",
-        holds=True,
-    )
 
 
 # How frequent sensitive values are in each group; the server compares that with thresholds.

@@ -40,7 +40,6 @@ from kanon_db.publications.entities import (
     stage_published,
     stage_unknown,
 )
-from kanon_db.publications.guarantees import WAITING_WARNING
 from kanon_db.publications.kind import Job, Kind, Written
 from kanon_db.publications.lifecycle import enter_publication, refusal_of_owner
 from kanon_db.publications.pipeline import PHASES, draw_records
@@ -49,7 +48,7 @@ from kanon_db.publications.registry import DeclaredKind, kind_named
 from kanon_db.publications.relations import ShownNames, StagedRelations
 from kanon_db.publications.releases.ledger import earlier_releases
 from kanon_db.publications.releases.release_check import describe_release, require_compatible
-from kanon_db.publications.results import require_checks
+from kanon_db.publications.results import WAITING_WARNING, require_checks
 from kanon_db.session import Session
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import ColumnType, describe_types

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import kanon_db
 from kanon_db.errors import ServerError
-from kanon_db.publications.guarantees import WAITING_NOT_COVERED as WAITING
+from kanon_db.publications.results import WAITING_NOT_COVERED as WAITING
 from kanon_db.publications.results import Attack
 from kanon_db.reporting.facts import Facts
 

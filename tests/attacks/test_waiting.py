@@ -12,11 +12,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.releases.m_invariance import NEW, renew
-from kanon_db.publications.guarantees import (
-    WAITING_CLAUSE,
-    WAITING_NOT_COVERED,
-    WAITING_WARNING,
-)
+from kanon_db.publications.results import WAITING_CLAUSE, WAITING_NOT_COVERED, WAITING_WARNING
 from tests.attacks.posterior import REFUSED, Table, posteriors, worst_excess
 from tests.attacks.publishers import ASSIGNMENTS, TRANSPARENT, People, in_buckets
 from tests.integration.parties import Functions, Parties, create_table, fetch

@@ -56,10 +56,8 @@ from kanon_db.publications.buckets.bucket_relations import (
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import (
-    WAITING_CLAUSE,
     WarnsCaller,
     check_exposure,
-    check_waiting,
     measure_exposure,
     report_unbounded,
     share_unbounded,
@@ -78,7 +76,14 @@ from kanon_db.publications.kind import (
     bytes_of_values,
 )
 from kanon_db.publications.relations import Note, StagedRelations, check_relations
-from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
+from kanon_db.publications.results import (
+    WAITING_CLAUSE,
+    Attack,
+    Check,
+    CountAccuracy,
+    Examination,
+    check_waiting,
+)
 from kanon_db.query.layout import QIT, SAT, SUFFIXES, BucketTables, Quotes
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session

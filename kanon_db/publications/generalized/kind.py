@@ -30,9 +30,7 @@ from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.class_constraints import ClassConstraints
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.guarantees import (
-    WAITING_CLAUSE,
     check_exposure,
-    check_waiting,
     measure_exposure,
     proof_of_published,
     report_unbounded,
@@ -46,7 +44,7 @@ from kanon_db.publications.kind import (
     bytes_of_values,
     run_method,
 )
-from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.results import WAITING_CLAUSE, Check, Examination, check_waiting
 from kanon_db.publications.rows.distinct_cells import CellTable, ClassSizes
 from kanon_db.publications.rows.published_rows import SensitiveCounts, ValueBounds
 from kanon_db.publications.rows.row_kind import (
