@@ -27,7 +27,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray
 from kanon_db.errors import InvalidParameterError
 
 MAX_CONSTRAINTS = 2**15
-"""Most constraints: PuLP states so many in about a second. Few solvers get that far."""
+"""Most constraints: PuLP needs two seconds for so many, in which no cancel is heard."""
 
 _MAX_NUMBER = 2**20  # larger numbers are given to solvers as shares of the attribute's range
 
