@@ -502,6 +502,8 @@ class Kind(ABC):
     coarsens: bool = False
     """Whether it publishes bins of columns that are registered to be coarsened."""
 
+    is_slow_if_wide: bool = False
+    """Whether each quasi-identifier has statements of its own that read rows with all others."""
     not_compared: str = ""
     """Why releases without a partition are not set against others, if there is more to say."""
 

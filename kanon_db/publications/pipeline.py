@@ -250,6 +250,13 @@ quasi-identifier some temporary tables, which take locks: 1,000 rows of 1,549 qu
 not even found room for these after two minutes, and 400 take about as long."""
 
 
+_MANY_QUASI_IDENTIFIERS: Final = 150
+_SECONDS_OF_EACH_PAIR: Final = 0.0006
+"""What a generalized or freeform row with many quasi-identifiers takes, at least: of 200 rows, 100
+took 9 to 13 s, 200 took 18 to 29 s; of 1,000 rows, 399 took more than 115 s. Statements of each
+column read rows that are as wide as all of them."""
+
+
 @dataclass(frozen=True)
 class Forecast:
     """What a request will need, for any number of records.
@@ -293,6 +300,14 @@ class Forecast:
                 "the source has too many columns to publish",
                 detail=f"{relation}: {len(columns):,} are to be read; the limit is {MOST_COLUMNS}",
                 hint="give a role only to those that are needed, or publish parts through views",
+            )
+        n_known = len(self.source.quasi_identifiers)
+        if self.kind.is_slow_if_wide and n_known > _MANY_QUASI_IDENTIFIERS:
+            seconds = _SECONDS_OF_EACH_PAIR * n_known**2
+            session.warn(
+                f"{n_known} quasi-identifiers take {seconds / 60:.1f} minutes or more, however few"
+                " rows there are, and such rows tell little: give a role only to what somebody"
+                " could know of a person"
             )
         size = expected_size(session, relation, columns)
         most = bisect_left(

@@ -321,3 +321,18 @@ def test_registering_many_columns_takes_few_statements(
         kanon.register_source("public.columns", quasi_identifiers=wide[:-1], sensitive=wide[-1])
     assert len(statements) < 60
     assert max(statement.count("FROM taken") for statement in statements) <= 64
+
+
+@pytest.mark.parametrize("kind", ["generalized", "freeform"])
+def test_many_quasi_identifiers_are_said_to_take_long(parties: Parties, kind: str) -> None:
+    """Before anything is read."""
+    names = [f"c{i}" for i in range(399)]
+    if not value(parties.admin, "SELECT to_regclass('data.broad') IS NOT NULL"):
+        columns = ", ".join(f"{i} AS {name}" for i, name in enumerate(names))
+        fetch(parties.publisher, f"CREATE TABLE data.broad AS SELECT {columns}, 'i' AS ill")
+        Functions(parties.publisher).register("data.broad", names, "ill")
+    said: list[str] = []
+    parties.publisher.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    with pytest.raises(psycopg.Error):  # one row is not k
+        published(parties, kind, "data.broad")
+    assert any("399 quasi-identifiers take 1.6 minutes or more" in one for one in said)

@@ -63,7 +63,7 @@ class Schedule:
     coldest: float = 0.045
 
     def steps(
-        self, mean_loss: float, pulse: Pulse, workers: int = 1
+        self, mean_loss: float, pulse: Pulse, workers: int = 1, width: int = 1
     ) -> Iterator[tuple[int, float]]:
         """Divide the work into calls of some milliseconds.
 
@@ -78,6 +78,8 @@ class Schedule:
             long.
         workers : int
             How many share the proposals of a call.
+        width : int
+            Numbers and words of a record: of more than 16, a proposal counts for more.
 
         Yields
         ------
@@ -86,7 +88,7 @@ class Schedule:
             In units.
         """
         n_done = 0
-        in_time = max(pulse.seconds, 0.0) * workers * PROPOSALS_PER_SECOND
+        in_time = max(pulse.seconds, 0.0) * workers * PROPOSALS_PER_SECOND * min(16 / width, 1.0)
         n_planned = int(min(self.n_proposals, in_time))
         while True:
             pulse.beat()
@@ -323,8 +325,9 @@ def annealed_classes(
     mean_loss = float(classes.losses @ classes.sizes) / class_of_record.size
     parts = _parts(classes, workers, random)
     n_left = n_until = _PROPOSALS_PER_PART * class_of_record.size
+    width = typed.records.words.shape[1] + typed.records.numbers.shape[1]
     with Threads(workers) as threads:
-        for n_proposals, temperature in schedule.steps(mean_loss, pulse, workers):
+        for n_proposals, temperature in schedule.steps(mean_loss, pulse, workers, max(width, 1)):
             if workers > 1 and n_left <= 0:
                 parts, n_left = _parts(classes, workers, random), n_until
             n_left -= n_proposals

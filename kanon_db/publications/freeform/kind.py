@@ -255,6 +255,7 @@ class FreeformRows(RowKind):
     suffixes = RECODED_SUFFIXES
 
     coarsens = True
+    is_slow_if_wide = True
     examine_rows = staticmethod(examine_freeform)
     shares_cells = False
     takes_codes = True

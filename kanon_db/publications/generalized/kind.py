@@ -520,6 +520,7 @@ class Generalized(RowKind):
 
     counts_entities = True
     coarsens = True
+    is_slow_if_wide = True
     takes_codes = True
     examine_rows = staticmethod(examine_generalized)
 

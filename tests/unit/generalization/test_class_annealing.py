@@ -72,6 +72,8 @@ def test_seconds_are_counted_in_proposals(workers: int) -> None:
     assert sum(n_proposals for n_proposals, _ in quick) == in_time
     assert [temperature for _, temperature in quick][-1] == 0.0
     assert not list(Schedule(10**9).steps(1.0, Pulse(0.0)))
+    wide = Schedule(10**9).steps(1.0, Slow(1.0, [3.9] * 1000), workers, width=160)
+    assert sum(n_proposals for n_proposals, _ in wide) == in_time // 10
 
 
 def test_what_takes_far_too_long_ends() -> None:
