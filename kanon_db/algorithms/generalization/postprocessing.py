@@ -447,8 +447,8 @@ def refine(
     constraint : Constraint, optional
         On the sensitive values of each class.
     pulse : Pulse
-        The work is planned by the share of its time that has passed or by ``effort``, whichever is
-        further along, and ends when either is used up.
+        Its seconds are counted in proposals (see :meth:`.Schedule.steps`); the work ends after
+        these, or after those of ``effort``.
     workers : int
         Threads that propose changes.
 
