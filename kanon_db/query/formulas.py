@@ -731,16 +731,14 @@ TOTALS: Final = {**{name: f"sum({name})" for name in BUCKET_SUMS}, **EXTREMES}
 
 
 _ROUNDING: Final = 2.0**-47
-"""What adding up whole numbers loses of the sum of their absolute values, at most; some bits more
-than usual."""
+"""What adding up whole numbers loses of the sum of their absolute values, at most."""
 
 _OF_EACH, _AT_LEAST = 2.0**-52, 2.0**-40
 """The same of other numbers: each record rounds once more, and values and buckets do, too."""
 
 _ALWAYS, _NEVER, _NOTICED = 2.0**53, 2.0**33, 1e-12
-"""Sums of absolute values from which on bounds are always widened, and up to which those of whole
-numbers never are; in between, where it is more than this part of the bounds. For less,
-:func:`.in_doubles` widens all bounds of numbers that are not whole."""
+"""Sums of absolute values from which bounds are always widened, and up to which those of whole
+numbers never are; between, where it is more than this part of them (see :func:`.in_doubles`)."""
 
 
 def rounding(n: float, largest: float, low: float, high: float) -> float:
@@ -748,16 +746,14 @@ def rounding(n: float, largest: float, low: float, high: float) -> float:
 
     Parameters
     ----------
-    n : float
-        How many are added up, at most.
-    largest : float
-        The largest absolute value of one.
+    n, largest : float
+        How many are added up, at most, and the largest absolute value of one.
     low, high : float
         The bounds as they were added up.
     """
     total = n * largest
-    is_whole = all(number == math.trunc(number) for number in (total, low, high)
-                   if math.isfinite(number))  # fmt: skip
+    finite = [number for number in (total, low, high) if math.isfinite(number)]
+    is_whole = all(number == math.trunc(number) for number in finite)
     lost = total * (_ROUNDING if is_whole else n * _OF_EACH + _AT_LEAST)
     is_noticed = (total > _NEVER or not is_whole) and lost > _NOTICED * max(abs(low), abs(high))
     return lost if total > _ALWAYS or is_noticed else 0.0
@@ -767,10 +763,8 @@ def _rounding() -> str:
     """Return the SQL of :func:`rounding`."""
     total = "c_high * greatest(abs(least_x), abs(most_x))"
     is_whole = " AND ".join(f"{one} = trunc({one})" for one in (total, "t_low", "t_high"))
-    lost = (
-        f"({total} * CASE WHEN {is_whole} THEN {_ROUNDING!r}"
-        f" ELSE c_high * {_OF_EACH!r} + {_AT_LEAST!r} END)"
-    )
+    other = f"c_high * {_OF_EACH!r} + {_AT_LEAST!r}"
+    lost = f"({total} * CASE WHEN {is_whole} THEN {_ROUNDING!r} ELSE {other} END)"
     return (
         f"CASE WHEN {total} > {_ALWAYS!r} OR (({total} > {_NEVER!r} OR NOT ({is_whole}))"
         f" AND {lost} > {_NOTICED!r} * greatest(abs(t_low), abs(t_high)))"
