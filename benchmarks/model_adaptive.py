@@ -14,10 +14,9 @@ from benchmarks.harness import table
 from benchmarks.model_attacks import Model, attacked, perturbations, side_by_side, with_noise
 from benchmarks.model_data import CLASSES
 from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.algorithms.models.networks import Float32Array, Member, logits
-from kanon_db.algorithms.models.noise import noisy
-from kanon_db.algorithms.models.training import train
-from kanon_db.algorithms.models.voting import vote
+from kanon_db.models._network import Float32Array, Member, logits
+from kanon_db.models._training import train
+from kanon_db.models._votes import noisy_inputs, vote
 
 N_SAMPLES = 10
 N_TARGETS = 3
@@ -65,7 +64,7 @@ def _averaging(members: Sequence[Member], scale: float) -> str:
             exact = logits(member, x)
             total = np.zeros_like(exact)
             for _ in range(n):
-                total += logits(member, noisy(x, scale))
+                total += logits(member, noisy_inputs(x, scale))
             spread = exact - exact.mean(axis=1, keepdims=True)
             distances.append(np.linalg.norm(total / n - exact) / np.linalg.norm(spread))
             agree.append((total.argmax(axis=1) == exact.argmax(axis=1)).mean())
@@ -130,7 +129,7 @@ def _own(group: Sequence[Member], adversarial: Float32Array, scale: float) -> st
     _, _, target = samples()
     shares = adversarial.reshape(len(group), -1, *adversarial.shape[1:])
     hits = [
-        (logits(member, noisy(share, scale)).argmax(axis=1) == target).mean()
+        (logits(member, noisy_inputs(share, scale)).argmax(axis=1) == target).mean()
         for member, share in zip(group, shares, strict=True)
     ]
     return f"{np.mean(hits):.1%}"

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
-from kanon_db.algorithms.models.descent import forward
-from kanon_db.algorithms.models.networks import Float32Array, Member
+from kanon_db.models._descent import forward
+from kanon_db.models._network import Float32Array, Member
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # foolbox imports what scipy has moved

@@ -17,16 +17,15 @@ import numpy.typing as npt
 from sklearn.datasets import load_digits
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray
-from kanon_db.algorithms.models.networks import Float32Array, Member, logits
-from kanon_db.algorithms.models.noise import noisy
-from kanon_db.algorithms.models.training import Settings, parts_of, train
-from kanon_db.algorithms.models.voting import vote
+from kanon_db.models._network import Float32Array, Member, TrainingSettings, logits
+from kanon_db.models._training import parts_of, train
+from kanon_db.models._votes import noisy_inputs, vote
 
 MEMBERS = 50
 CLASSES = 10
 SCALES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 MOST_LOST = 0.02
-SETTINGS = Settings(steps=1500, batch=64, learning_rate=0.002)
+SETTINGS = TrainingSettings(steps=1500, batch=64, learning_rate=0.002)
 _DRAWS = 10
 
 
@@ -98,7 +97,7 @@ def ensemble(parts: str, members: int = MEMBERS) -> tuple[Member, ...]:
 
 def labels(members: tuple[Member, ...], x: Float32Array, scale: float = 0.0) -> AnyIntArray:
     """Classify images by every member, each with noise of its own: (n_members, n_images)."""
-    return np.stack([logits(member, noisy(x, scale)).argmax(axis=1) for member in members])
+    return np.stack([logits(member, noisy_inputs(x, scale)).argmax(axis=1) for member in members])
 
 
 def accuracies(

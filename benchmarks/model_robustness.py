@@ -15,8 +15,8 @@ from benchmarks import model_attacks, model_data, model_figures
 from benchmarks.harness import table
 from benchmarks.model_data import CLASSES, MEMBERS
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
-from kanon_db.algorithms.models.networks import Float32Array
-from kanon_db.algorithms.models.voting import vote
+from kanon_db.models._network import Float32Array
+from kanon_db.models._votes import vote
 
 N_SAMPLES = 30
 N_SINGLE = 9

@@ -23,18 +23,27 @@ from benchmarks import model_data
 from benchmarks.harness import seconds, table
 from benchmarks.local_assignment import DATA
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.algorithms.models.accounting import epsilon_after, votes_within
-from kanon_db.algorithms.models.features import Encoding, Kind
-from kanon_db.algorithms.models.membership import (
+from kanon_db.models._network import (
+    Encoding,
+    FeatureKind,
+    Float32Array,
+    Member,
+    TrainingSettings,
+    logits,
+)
+from kanon_db.models._training import parts_of, train
+from kanon_db.models._votes import (
     best_threshold,
     calibrated_scores,
+    count_votes,
+    epsilon_after,
     highest_rate,
     membership_rate,
+    noisy_inputs,
+    noisy_vote,
+    vote,
+    votes_within,
 )
-from kanon_db.algorithms.models.networks import Float32Array, Member, logits
-from kanon_db.algorithms.models.noise import noisy
-from kanon_db.algorithms.models.training import Settings, parts_of, train
-from kanon_db.algorithms.models.voting import count_votes, noisy_vote, vote
 
 MEMBERS = 50
 N_QUESTIONS = 1000
@@ -54,9 +63,9 @@ import pickle, sys, time
 contents, _ = pickle.load(open(sys.argv[1], "rb"))
 started = time.perf_counter()
 import numpy
-from kanon_db.algorithms.models.networks import Member, digest_of, logits
-from kanon_db.algorithms.models.noise import noisy
-from kanon_db.algorithms.models.voting import vote
+from kanon_db.models._network import Member, digest_of, logits
+from kanon_db.models._votes import noisy_inputs
+from kanon_db.models._votes import vote
 imported = time.perf_counter()
 members = [Member.from_bytes(content, digest_of(content)) for content in contents]
 row = numpy.zeros((1, *members[0].architecture.shape), numpy.float32)
@@ -69,7 +78,7 @@ _KILOBYTES = 1024  # in a megabyte
 def adult() -> tuple[Float32Array, IntArray]:
     """Return 30,162 people, encoded, and whether they earn more than 50,000."""
     frame = pd.read_csv(DATA / "adult_30162.csv.gz", keep_default_na=False)
-    kinds: dict[str, Kind] = dict.fromkeys(RANGES, "numeric") | dict.fromkeys(  # type: ignore[assignment]
+    kinds: dict[str, FeatureKind] = dict.fromkeys(RANGES, "numeric") | dict.fromkeys(  # type: ignore[assignment]
         CATEGORICAL, "categorical"
     )
     categories = {name: sorted(frame[name].unique()) for name in CATEGORICAL}
@@ -120,7 +129,7 @@ def _train_here(name: str, n_left_out: int, path: Path) -> dict[str, float]:
     members = list(
         train(
             x[kept], y[kept], 2, members=n_members, temperatures=temperatures, parts=parts,
-            settings=Settings(), generator=generator,
+            settings=TrainingSettings(), generator=generator,
         )
     )  # fmt: skip
     took = {
@@ -191,7 +200,7 @@ def _accuracies(
 def _accuracies_once(
     members: Sequence[Member], x: Float32Array, y: IntArray, scale: float
 ) -> tuple[float, float]:
-    labels = np.stack([logits(member, noisy(x, scale)).argmax(axis=1) for member in members])
+    labels = np.stack([logits(member, noisy_inputs(x, scale)).argmax(axis=1) for member in members])
     n_classes = members[0].architecture.classes
     return float((labels == y).mean()), float((vote(labels, n_classes).winner == y).mean())
 
@@ -208,7 +217,8 @@ def _training(adults: dict[str, Trained]) -> str:
     return (
         "### Training on Adult\n\n30,162 people, "
         f"{adults['one'].members[0].architecture.shape[0]} inputs, layers of 64 and 32 units, "
-        f"{Settings().steps:,} steps of up to {Settings().batch} people for each member. Time "
+        f"{TrainingSettings().steps:,} steps of up to {TrainingSettings().batch} people each."
+        " Time "
         "without reading and encoding, with what JAX compiles, on a machine that was busy with "
         "other work: the processors' time says more. Memory is the process's peak, reading "
         "included; the first row shows how much it is with a single member. Size is that of the "
@@ -273,7 +283,9 @@ def _work(action: Callable[[], object]) -> float:
 
 
 def _ask(members: Sequence[Member], inputs: Float32Array, scale: float) -> IntArray:
-    labels = np.stack([logits(member, noisy(inputs, scale)).argmax(axis=1) for member in members])
+    labels = np.stack(
+        [logits(member, noisy_inputs(inputs, scale)).argmax(axis=1) for member in members]
+    )
     return vote(labels, members[0].architecture.classes).winner
 
 

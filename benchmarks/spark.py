@@ -37,7 +37,7 @@ from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.ground.arrays import sort_keys
 from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom
-from kanon_db.spark.buckets.gathering import RECORDS_OF_PART
+from kanon_db.spark.kinds._bucket_dealing import RECORDS_OF_LOCAL_PART
 
 RUNS: Final = os.environ.get(
     "KANON_SPARK_RUNS", "random:1000000:1,2 cells:1000000:1,2 mondrian:1000000:1,2"
@@ -163,7 +163,7 @@ def in_parts(n: int) -> list[str]:
     order = np.argsort(sort_keys(list(qi_codes.T)), kind="stable")
     qi_codes, codes = qi_codes[order], codes[order]
     random = SecureRandom()
-    least = fewest_records_of_cell(n, RECORDS_OF_PART)
+    least = fewest_records_of_cell(n, RECORDS_OF_LOCAL_PART)
     cutter = CellCutter(qi_codes, codes, lambda _: privacy, 50, random, least, UNLIMITED)
     parts = cutter.cells()
     losses = [

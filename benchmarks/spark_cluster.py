@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.census_like import OCC_SHARES
 from benchmarks.harness import Watch
-from kanon_db.spark.standalone import StandaloneCluster
+from kanon_db.spark.environment import StandaloneCluster
 
 QUASI_IDENTIFIERS: Final = ["age", "sex", "region", "education", "marital", "hours", "race"]
 SENSITIVE: Final = "occupation"

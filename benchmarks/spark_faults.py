@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness import table
-from kanon_db.spark.standalone import StandaloneCluster
+from kanon_db.spark.environment import StandaloneCluster
 from tests.spark import data
 from tests.spark.test_faults import N, is_whole, run
 

@@ -23,9 +23,9 @@ from kanon_db.algorithms.generalization import CutDomains, PartTree, median_cut,
 from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.algorithms.recoding import Microdata, cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute
+from kanon_db.spark._coded_records import PART, RECORDS_OF_PART, codes_in, numbering_parts
 from kanon_db.spark.environment import through_arrow
-from kanon_db.spark.rows.cells import LOWER, UPPER
-from kanon_db.spark.rows.parts import PART, RECORDS_OF_PART, codes_in, numbering
+from kanon_db.spark.kinds.row_files import LOWER_END, UPPER_END
 
 ROWS: Final = [int(n) for n in os.environ.get("KANON_SPARK_FRAGMENTS", "1000000").split()]
 WORKERS: Final = 2
@@ -114,10 +114,10 @@ def publish(
     names = [QUASI_IDENTIFIERS[place] for place in columns]
     known = session.sparkContext.broadcast((tree, np.array(tree.leaves), names))
     schema = StructType([*frame.schema.fields]).add(PART, IntegerType())
-    numbered = through_arrow(frame, numbering(known), schema)
+    numbered = through_arrow(frame, numbering_parts(known), schema)
     shown = StructType()
     for name in QUASI_IDENTIFIERS:
-        shown.add(name, StructType().add(LOWER, IntegerType()).add(UPPER, IntegerType()))
+        shown.add(name, StructType().add(LOWER_END, IntegerType()).add(UPPER_END, IntegerType()))
     shown.add(SENSITIVE, IntegerType())
     domains = list(zip(sample.min(axis=0).tolist(), sample.max(axis=0).tolist(), strict=True))
     own = numbered.groupBy(PART).applyInArrow(generalizing(domains, k), shown)
@@ -183,7 +183,7 @@ def generalizing(domains: Sequence[tuple[int, int]], k: int) -> Callable[[Any], 
         shown = []
         for cells, own in zip(cells_of_classes(data, classes), values, strict=True):
             ends = [own.take(pa.array(side[classes])) for side in (cells.low, cells.high)]
-            shown.append(pa.StructArray.from_arrays(ends, [LOWER, UPPER]))
+            shown.append(pa.StructArray.from_arrays(ends, [LOWER_END, UPPER_END]))
         shown.append(pa.chunked_array(fragment[SENSITIVE]).combine_chunks())
         return pa.table(shown, names=[*QUASI_IDENTIFIERS, SENSITIVE])
 
@@ -206,7 +206,7 @@ def judged(session: Any, published: str, source: str, k: int) -> dict[str, Any]:
     bounds = people.agg(*(end for pair in ends for end in pair)).first()
     extents = [bounds[i + 1] - bounds[i] for i in range(0, len(bounds), 2)]
     losses = [
-        (f.col(name)[UPPER] - f.col(name)[LOWER]) / f.lit(float(extent))
+        (f.col(name)[UPPER_END] - f.col(name)[LOWER_END]) / f.lit(float(extent))
         for name, extent in zip(QUASI_IDENTIFIERS, extents, strict=True)
     ]
     (gcp,) = rows.agg(f.avg(sum(losses) / len(losses))).first()

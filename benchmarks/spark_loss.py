@@ -18,10 +18,10 @@ import kanon_db
 from benchmarks.calibration import DATA
 from benchmarks.harness import private_server, table
 from kanon_db import spark
+from kanon_db.spark import _coded_records
 from kanon_db.spark.environment import spark_session, why_unavailable
-from kanon_db.spark.rows import parts
 
-RECORDS_OF_PART: Final = parts.RECORDS_OF_PART
+RECORDS_OF_PART: Final = _coded_records.RECORDS_OF_PART
 SMALLER: Final = (2**16, 2**15, 2**14, 2**13)
 SEARCHED: Final = "generalized, `greedy_search`"
 """What depends on how many records are searched together."""
@@ -99,7 +99,7 @@ def main() -> str:
                     asked = {"source": f"public.{data.name}", "publication": name}
                     one = kanon.perform(function, asked | given).metrics
                     for size in (RECORDS_OF_PART, *SMALLER) if case == SEARCHED else (None,):
-                        parts.RECORDS_OF_PART = size or RECORDS_OF_PART  # type: ignore[misc]
+                        _coded_records.RECORDS_OF_PART = size or RECORDS_OF_PART  # type: ignore[misc]
                         other = getattr(spark, function)(
                             session, str(source), f"{folder}/published/{name}_{size}",
                             source_name=f"{name}_{size}", sensitive=data.sensitive,

@@ -26,8 +26,8 @@ from kanon_db.declaration import (
     whole,
     wholes,
 )
+from kanon_db.models.request import ClassifyAllRequest, ClassifyRequest
 from kanon_db.publications import KINDS
-from kanon_db.publications.model.classify_request import ClassifyAllRequest, ClassifyRequest
 from kanon_db.publications.publish_request import ACCEPTED
 from kanon_db.publications.suppressed.request import PatternsRequest
 from kanon_db.session import Session
@@ -312,15 +312,15 @@ _OTHERS: Final = (
     *QUESTIONS,
     Operation(
         "classify", "ask a model about a row: its label, and the share of members that agree",
-        "kanon_db.publications.model.asking:classify", columns(**_CLASSIFIED),
+        "kanon_db.models.asking:classify", columns(**_CLASSIFIED),
         request=ClassifyRequest, audience=EVERYBODY, command=("classify",),
-        row_class="kanon_db.publications.model.asking:Classified",
+        row_class="kanon_db.models.asking:Classified",
         details="Where the model has a budget, the answer is counted, whatever becomes of the"
         " transaction.",
     ),
     Operation(
         "classify_all", "ask a model about many rows: all are answered, or none",
-        "kanon_db.publications.model.asking:classify_all",
+        "kanon_db.models.asking:classify_all",
         columns(position="bigint", **_CLASSIFIED),
         request=ClassifyAllRequest, audience=EVERYBODY, is_many=True,
         command=("classify-all",),

@@ -70,7 +70,7 @@ def vote(plpy: Any, given: str, inputs: bytes | None) -> str:
         A JSON object; see `kanon.owner_classify`.
     inputs : bytes or None
     """
-    from kanon_db.publications.model.votes import answer_question
+    from kanon_db.models.asking import answer_question
 
     try:
         return json.dumps(answer_question(PlpySession(plpy), json.loads(given), inputs))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from kanon_db.publications.model.asking import Classified
+from kanon_db.models.asking import Classified
 from kanon_db.publications.refresh import Refreshed
 from kanon_db.publications.results import Published
 from kanon_db.query.formulas import Estimated

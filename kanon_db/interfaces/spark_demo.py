@@ -11,8 +11,7 @@ from kanon_db import spark
 from kanon_db.errors import KanonError
 from kanon_db.interfaces import console
 from kanon_db.interfaces.demo import FAIR_PRIVACY, write_fair
-from kanon_db.spark.environment import spark_session
-from kanon_db.spark.standalone import StandaloneCluster
+from kanon_db.spark.environment import StandaloneCluster, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -154,7 +154,7 @@ register_kind(
         help="publish a model of a registered source, which readers ask and cannot read",
         details="Creates the table NAME, which says what to ask, and NAME_net, which no reader may"
         " read. `kanon classify` asks it. Training needs the extra models.",
-        room="kanon_db.publications.model",
+        room="kanon_db.models",
         shape="model",
     )
 )

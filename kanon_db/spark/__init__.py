@@ -1,6 +1,9 @@
-"""The same publications on Spark: from Parquet, or PostgreSQL, to Parquet with a manifest.
+"""Makes the same publications on Spark: from Parquet, or PostgreSQL, to Parquet with a manifest.
 
 It needs the extra ``spark`` and Java; nothing of these is imported before it is used.
+``publishing`` runs the steps of publishing and loads publications into PostgreSQL, ``estimates``
+answers queries from files, and ``kinds`` has the kinds. Whatever needs no cluster is the code of
+PostgreSQL's publications, which reads files through ``_tables``.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kanon_db.spark.source import PostgresTable
+from kanon_db.spark.environment import PostgresTable
 from kanon_db.wording import explained
 
 if TYPE_CHECKING:
@@ -79,7 +82,7 @@ def publish_buckets(
     KanonError
         As in PostgreSQL, and `ServerError` where Spark or Java is missing, or Spark fails.
     """
-    from kanon_db.spark.pipeline import publish
+    from kanon_db.spark.publishing import publish
 
     return publish(
         session, "buckets", source, target, given, source_name=source_name,
@@ -114,7 +117,7 @@ def publish_generalized(
     KanonError
         As :func:`publish_buckets`.
     """
-    from kanon_db.spark.pipeline import publish
+    from kanon_db.spark.publishing import publish
 
     return publish(
         session, "generalized", source, target, given, source_name=source_name,
@@ -149,7 +152,7 @@ def publish_suppressed(
     KanonError
         As :func:`publish_buckets`.
     """
-    from kanon_db.spark.pipeline import publish
+    from kanon_db.spark.publishing import publish
 
     return publish(
         session, "suppressed", source, target, given, source_name=source_name,
@@ -183,7 +186,7 @@ def publish_freeform(
     KanonError
         As :func:`publish_buckets`.
     """
-    from kanon_db.spark.pipeline import publish
+    from kanon_db.spark.publishing import publish
 
     return publish(
         session, "freeform", source, target, given, source_name=source_name,
@@ -231,7 +234,7 @@ def load(
     KanonError
         For everything else that publishing there would refuse.
     """
-    from kanon_db.spark.loading import load
+    from kanon_db.spark.publishing import load
 
     return load(session, target, connection, given, on_progress=on_progress, on_warning=on_warning)
 
@@ -239,7 +242,7 @@ def load(
 @explained()
 def verify(session: SparkSession, target: str) -> list[Check]:
     """Check a publication, using only its published files; see :mod:`.examination`."""
-    from kanon_db.spark.examination import verify
+    from kanon_db.spark._spark_kind import verify
 
     return verify(session, target)
 
@@ -247,7 +250,7 @@ def verify(session: SparkSession, target: str) -> list[Check]:
 @explained()
 def metrics(session: SparkSession, target: str) -> list[Metric]:
     """Measure a publication from its published files; see :mod:`.examination`."""
-    from kanon_db.spark.examination import metrics
+    from kanon_db.spark._spark_kind import metrics
 
     return metrics(session, target)
 
@@ -255,12 +258,11 @@ def metrics(session: SparkSession, target: str) -> list[Metric]:
 @explained()
 def releases(session: SparkSession, folder: str) -> list[Mapping[str, Any]]:
     """Return the ledger of a folder of publications; see :mod:`.ledger`."""
+    from kanon_db.spark._publication_folder import Folder, FolderLedger
     from kanon_db.spark.environment import own_session
-    from kanon_db.spark.files import Folder
-    from kanon_db.spark.ledger import Ledger
 
     own = own_session(session)
-    return Ledger(own, Folder(own, folder)).releases()
+    return FolderLedger(own, Folder(own, folder)).releases()
 
 
 @explained()
@@ -299,7 +301,7 @@ def estimate(
     NotFoundError, VerificationError
         When there is no such publication, or its files are not those that were published.
     """
-    from kanon_db.spark.asking import estimate
+    from kanon_db.spark.estimates_from_files import estimate
 
     return estimate(session, target, query, estimator=estimator, on_warning=on_warning)
 
@@ -307,7 +309,7 @@ def estimate(
 @explained()
 def estimate_count(session: SparkSession, target: str, query: str, **given: Any) -> Estimated:
     """Answer a COUNT query without groups; see :func:`estimate`."""
-    from kanon_db.spark.asking import estimate_count
+    from kanon_db.spark.estimates_from_files import estimate_count
 
     return estimate_count(session, target, query, **given)
 
@@ -317,7 +319,7 @@ def estimate_counts(
     session: SparkSession, target: str, query: str, **given: Any
 ) -> list[AnswerRow]:
     """Answer a COUNT query with GROUP BY; see :func:`estimate`."""
-    from kanon_db.spark.asking import estimate_counts
+    from kanon_db.spark.estimates_from_files import estimate_counts
 
     return estimate_counts(session, target, query, **given)
 
@@ -356,7 +358,7 @@ def attack(
     InfeasibleError
         When there are too many records.
     """
-    from kanon_db.spark.playing import attack
+    from kanon_db.spark._spark_kind import attack
 
     return attack(session, target, source, on_progress=on_progress, on_warning=on_warning)
 
@@ -385,7 +387,7 @@ def evaluate_counts(
     KanonError
         As :func:`attack`.
     """
-    from kanon_db.spark.playing import evaluate_counts
+    from kanon_db.spark._spark_kind import evaluate_counts
 
     return evaluate_counts(
         session, target, source, given, on_progress=on_progress, on_warning=on_warning
@@ -395,6 +397,6 @@ def evaluate_counts(
 @explained()
 def weighted_view(session: SparkSession, target: str) -> DataFrame:
     """Return a bucketization as one table, in which ``sum(weight)`` counts; see :mod:`.buckets`."""
-    from kanon_db.spark.buckets.view import weighted_view
+    from kanon_db.spark.kinds.bucket_kind import weighted_view
 
     return weighted_view(session, target)

@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster._host import find_programs
 from kanon_db.errors import KanonError
-from kanon_db.publications.model.layout import encoding_of
+from kanon_db.models.asking import encoding_of
 from tests.attacks.models import GIVEN, ROW, ask, create_people, publish
 from tests.integration.parties import (
     Connection,

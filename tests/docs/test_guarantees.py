@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from kanon_db.declaration import read_request
+from kanon_db.models.kind import guarantee_of
 from kanon_db.publications.buckets.kind import ValueProtection
 from kanon_db.publications.freeform import kind as freeform
 from kanon_db.publications.generalized import kind as generalized
 from kanon_db.publications.guarantees import joint_guarantee
-from kanon_db.publications.model.budget import guarantee_of
 from kanon_db.publications.registry import KINDS
 from kanon_db.publications.suppressed import kind as suppressed
 

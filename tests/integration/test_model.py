@@ -13,10 +13,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.algorithms.models.accounting import epsilon_after
 from kanon_db.errors import ServerError
 from kanon_db.installation.install import install, uninstall
-from kanon_db.publications.model.budget import epsilon_of
+from kanon_db.models._votes import epsilon_after, epsilon_of_answers
 from tests.acceptance.commands import kanon as command
 from tests.attacks.models import BUDGET, GIVEN, ROW, ask, asked, create_people, publish
 from tests.integration.parties import (
@@ -143,7 +142,7 @@ def test_several_records_of_a_person_are_in_one_part(parties: Parties) -> None:
 def test_the_cost_is_verified_by_a_formula_of_its_own(answers: int, noise: int) -> None:
     """It agrees with the library that found the number of answers, and is no higher."""
     library = epsilon_after(answers, 1e-5, noise)
-    assert 0.97 * library <= epsilon_of(answers, 1e-5, noise) <= library * (1 + 1e-5)
+    assert 0.97 * library <= epsilon_of_answers(answers, 1e-5, noise) <= library * (1 + 1e-5)
 
 
 def test_without_the_extra(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +160,7 @@ def test_without_the_extra(parties: Parties, monkeypatch: pytest.MonkeyPatch) ->
         if name.split(".")[0] in hidden:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", hide)
-    monkeypatch.setattr("kanon_db.publications.model.methods.find_spec", lambda _name: None)
+    monkeypatch.setattr("kanon_db.models.methods.find_spec", lambda _name: None)
     with pytest.raises(ServerError, match="packages that are not installed") as refused:
         Package(parties.publisher).kanon.publish_model("data.people", "n", **GIVEN)
     assert "kanon_db[models]" in refused.value.hint

@@ -21,8 +21,7 @@ from typing import Any
 
 import pytest
 
-from kanon_db.spark.environment import spark_session, why_unavailable
-from kanon_db.spark.standalone import StandaloneCluster
+from kanon_db.spark.environment import StandaloneCluster, spark_session, why_unavailable
 from tests.spark import data
 
 FOLLOWED = 'ignore:(insensitive column|quasi-identifier) "(id|who)" is nearly unique'

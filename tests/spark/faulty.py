@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kanon_db import spark
-from kanon_db.spark.buckets import dealing
 from kanon_db.spark.environment import spark_session
+from kanon_db.spark.kinds import _bucket_dealing
 from tests.spark import data
 
 ASKED: dict[str, Any] = {
@@ -53,9 +53,9 @@ def deleting(folder: str, deal: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def main(master: str, source: str, target: str, folder: str = "") -> None:
     """Publish, and say ``again N`` at the end: how many stages were run again."""
-    dealing._RECORDS_OF_PART = 512  # type: ignore[misc]  # several parts, as of a large table
+    _bucket_dealing._RECORDS_OF_PART = 512  # type: ignore[misc]  # several parts, as of a large table
     if folder:
-        dealing.dealing = deleting(folder, dealing.dealing)
+        _bucket_dealing.dealing_function = deleting(folder, _bucket_dealing.dealing_function)
     with spark_session(master, **SETTINGS) as session:
         session.sparkContext.setLogLevel("OFF")
         spark.publish_buckets(

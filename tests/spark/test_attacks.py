@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from kanon_db import spark as on_spark
-from kanon_db.spark import chance
-from kanon_db.spark.buckets import dealing
+from kanon_db.spark import _tables
+from kanon_db.spark.kinds import _bucket_dealing
 from tests.spark import data
 
 N = 6_000
@@ -34,7 +34,7 @@ def sorted_people(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
     pq.write_table(table, folder / "source.parquet", row_group_size=500)
     target = folder / "sorted_b"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dealing, "_RECORDS_OF_PART", 512)
+        patch.setattr(_bucket_dealing, "_RECORDS_OF_PART", 512)
         on_spark.publish_buckets(
             spark, folder / "source.parquet", str(target), quasi_identifiers=["who"],
             sensitive="value", privacy={"default": 0.4}, assignment="random", max_bucket_size=12,
@@ -151,22 +151,22 @@ def test_the_key_is_secret(
 ) -> None:
     """Neither plans nor what Spark keeps of a run has the key or what is drawn with it."""
     keys: list[bytes] = []
-    hashes = chance.keyed_hashes
+    hashes = _tables.keyed_hashes
 
     def kept(key: bytes) -> Any:
         keys.append(key)
         return hashes(key)
 
     plans: list[str] = []
-    through = chance.through_arrow
+    through = _tables.through_arrow
 
     def planned(*given: Any) -> Any:
         frame = through(*given)
         plans.append(frame._jdf.queryExecution().toString())
         return frame
 
-    monkeypatch.setattr(chance, "keyed_hashes", kept)
-    monkeypatch.setattr(chance, "through_arrow", planned)
+    monkeypatch.setattr(_tables, "keyed_hashes", kept)
+    monkeypatch.setattr(_tables, "through_arrow", planned)
     on_spark.publish_buckets(spark, people, str(target), **data.ASKED)
     (key,) = keys
     assert len(key) == 32

@@ -26,10 +26,9 @@ from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom
-from kanon_db.spark.buckets import assignments, composition, dealing, histogram
-from kanon_db.spark.buckets.cutting import locating
-from kanon_db.spark.buckets.dealing import Slices
-from kanon_db.spark.chance import keyed_hashes
+from kanon_db.spark._tables import keyed_hashes
+from kanon_db.spark.kinds import _bucket_dealing, bucket_kind
+from kanon_db.spark.kinds._bucket_dealing import Slices, locating_function
 from tests.spark import data
 
 LARGEST = 12
@@ -124,7 +123,7 @@ def test_buckets_are_those_of_one_machine(
     assignment: str,
 ) -> None:  # fmt: skip
     """The same setting, cells and loss, of random tables; several slices and parts are dealt."""
-    monkeypatch.setattr(dealing, "_RECORDS_OF_PART", 128)
+    monkeypatch.setattr(_bucket_dealing, "_RECORDS_OF_PART", 128)
     table = Table(seed, tmp_path)
     if method == "anatomy":
         table.privacy = {"l": int(1 / table.privacy["default"])}
@@ -165,16 +164,16 @@ def test_too_many_combinations_for_the_driver(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values are taken together in groups, and there are cuts between these."""
-    monkeypatch.setattr(histogram, "_MOST_NUMBERS", 500)
+    monkeypatch.setattr(_bucket_dealing, "_MOST_NUMBERS", 500)
     table = Table(7, tmp_path)
     seen = []
-    count = histogram.QuasiIdentifiers.histogram
+    count = _bucket_dealing.HistogramColumns.histogram
 
     def kept(*given: Any) -> Any:
         seen.append(count(*given))
         return seen[-1]
 
-    monkeypatch.setattr(histogram.QuasiIdentifiers, "histogram", kept)
+    monkeypatch.setattr(_bucket_dealing.HistogramColumns, "histogram", kept)
     found, target = table.publish(spark, assignment="cells")
     (known,) = seen
     assert known.weights.sum() == table.codes.size
@@ -197,7 +196,7 @@ def test_similar_records_are_gathered_in_parts(
         table.qi_codes, table.codes.astype(np.int32), table.thresholds, LARGEST, SecureRandom()
     )
     assert abs(found.metrics["loss"] / alone.setting.loss - 1) < 0.1  # who is swept first is drawn
-    monkeypatch.setattr(assignments, "RECORDS_OF_PART", 100)
+    monkeypatch.setattr(_bucket_dealing, "RECORDS_OF_PART", 100)
     found, target = table.publish(spark, assignment="local", accept=ACCEPTED)
     table.is_kept(target)
     assert found.metrics["loss"] < 1.5 * alone.setting.loss
@@ -239,7 +238,7 @@ def on_workers(tree: Any, slices: Slices, qi_codes: Any, codes: Any, known: Any)
     names = [f"q{i}" for i in range(qi_codes.shape[1])]
     numbered |= dict(zip(names, qi_codes.T, strict=True))
     keyed = keyed_hashes(SecureRandom().bytes(32))(batches(numbered))
-    located = locating(SimpleNamespace(value=(tree, slices)), names)(keyed)
+    located = locating_function(SimpleNamespace(value=(tree, slices)), names)(keyed)
     whole = pa.Table.from_batches(list(located))
     before = counted_before(whole, slices, n_values)
     whole = whole.sort_by([(name, "ascending") for name in ("slice", "code", "rank_key")])
@@ -247,7 +246,9 @@ def on_workers(tree: Any, slices: Slices, qi_codes: Any, codes: Any, known: Any)
     buckets = np.empty(codes.size, dtype=np.int64)
     for part in np.unique(slices.part):
         of_part = whole.filter(np.asarray(whole["part"]) == part)
-        for batch in dealing.dealing(known)(iter(of_part.to_batches(max_chunksize=5))):
+        for batch in _bucket_dealing.dealing_function(known)(
+            iter(of_part.to_batches(max_chunksize=5))
+        ):
             buckets[batch.column("record").to_numpy()] = batch.column("bucket").to_numpy()
     return buckets
 
@@ -255,7 +256,7 @@ def on_workers(tree: Any, slices: Slices, qi_codes: Any, codes: Any, known: Any)
 def counted_before(whole: Any, slices: Slices, n_values: int) -> Any:
     of, code = (whole[name].to_numpy() for name in ("slice", "code"))
     runs, n = np.unique(of * n_values + code, return_counts=True)
-    return dealing.begun(slices, n_values, runs // n_values, runs % n_values, n)
+    return _bucket_dealing.begun(slices, n_values, runs // n_values, runs % n_values, n)
 
 
 def chi_square(one: Any, other: Any) -> tuple[float, int]:
@@ -272,7 +273,7 @@ def test_membership_is_drawn_as_on_one_machine(monkeypatch: pytest.MonkeyPatch) 
     The statistic of some 100 things that may happen, and more, is compared with twice its mean,
     more than seven standard deviations above it.
     """
-    monkeypatch.setattr(dealing, "_RECORDS_OF_PART", 4)
+    monkeypatch.setattr(_bucket_dealing, "_RECORDS_OF_PART", 4)
     random, n, m, runs = np.random.default_rng(0), 24, 4, 1500
     qi_codes = (np.arange(n) % 2)[:, np.newaxis].astype(np.int32)
     codes = random.permutation(np.arange(n) % m).astype(np.int32)
@@ -311,7 +312,7 @@ def test_products_of_the_counts_of_buckets(monkeypatch: pytest.MonkeyPatch) -> N
     """What workers add up, of parts of the buckets, is what the definition says."""
     import pyarrow as pa
 
-    monkeypatch.setattr(composition, "_BUCKETS_AT_ONCE", 3)
+    monkeypatch.setattr(bucket_kind, "_BUCKETS_AT_ONCE", 3)
     random, m = np.random.default_rng(3), 5
     counts = random.integers(0, 3, (40, m))
     size = np.where(np.arange(40) < 25, 4, 5)
@@ -323,10 +324,10 @@ def test_products_of_the_counts_of_buckets(monkeypatch: pytest.MonkeyPatch) -> N
         of = ids % 3 == part
         whole = {"id": ids[of], "size": size[ids[of]], "code": codes[of]}
         whole["n"] = counts[ids[of], codes[of]]
-        for batch in composition.multiplying(m)(batches(whole, size=7)):
+        for batch in bucket_kind.multiplying(m)(batches(whole, size=7)):
             for one, pair, n in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
                 found[one] = found[one] + n * (np.arange(m * m) == pair).reshape(m, m)
     for one, total in found.items():
         assert (total == counts[size == one].T @ counts[size == one]).all()
     empty = pa.table({name: np.zeros(0, int) for name in ("id", "size", "code", "n")})
-    assert not list(composition.multiplying(m)(iter(empty.to_batches())))
+    assert not list(bucket_kind.multiplying(m)(iter(empty.to_batches())))

@@ -20,8 +20,7 @@ import pytest
 
 from kanon_db import spark as on_spark
 from kanon_db.errors import ServerError
-from kanon_db.spark.environment import why_unavailable
-from kanon_db.spark.standalone import StandaloneCluster
+from kanon_db.spark.environment import StandaloneCluster, why_unavailable
 from tests.spark import data, faulty
 
 N = 4_000

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kanon_db import spark as on_spark
-from kanon_db.spark.buckets import dealing
-from kanon_db.spark.rows import parts
+from kanon_db.spark import _coded_records
+from kanon_db.spark.kinds import _bucket_dealing
 from tests.spark import data
 
 N = 4_000
@@ -42,8 +42,8 @@ def sorted_rows(
         "freeform": options,
     }[request.param]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dealing, "_RECORDS_OF_PART", 512)
-        patch.setattr(parts, "RECORDS_OF_PART", 500)
+        patch.setattr(_bucket_dealing, "_RECORDS_OF_PART", 512)
+        patch.setattr(_coded_records, "RECORDS_OF_PART", 500)
         getattr(on_spark, f"publish_{request.param}")(
             spark, folder / "source.parquet", str(target), quasi_identifiers=["place"],
             sensitive="value", insensitive=["who"], k=K, **asked,

@@ -26,9 +26,8 @@ from kanon_db.errors import (
 )
 from kanon_db.metrics.information_loss import measure_classes
 from kanon_db.metrics.information_loss import measure_freeform as freeform_loss
-from kanon_db.spark.generalized import kind as generalized_kind
-from kanon_db.spark.rows import parts
-from kanon_db.spark.suppressed import types
+from kanon_db.spark import _coded_records
+from kanon_db.spark.kinds import generalized_kind, suppressed_kind
 from tests.spark import data
 
 N = 1_500
@@ -54,7 +53,7 @@ def source() -> list[dict[str, Any]]:
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records make a part, as if the table were large."""
-    monkeypatch.setattr(parts, "RECORDS_OF_PART", 300)
+    monkeypatch.setattr(_coded_records, "RECORDS_OF_PART", 300)
 
 
 def microdata(rows: list[dict[str, Any]]) -> Microdata:
@@ -153,7 +152,7 @@ def test_what_parts_leave_is_searched_again(
     asked: dict[str, Any] = {**data.ROWS, "k": 5, "method": "greedy_search", "refine": False}
     asked |= {} if constraints is None else {"constraints": constraints}
     chosen: list[list[Any]] = []
-    searched_again = generalized_kind.searched_again
+    searched_again = generalized_kind.improve_worst_classes
 
     def looked_at(job: Any, recoded: Any, search: Any) -> Any:
         shown = recoded.withColumnRenamed(job.snapshot.column("id"), "id")
@@ -232,7 +231,7 @@ def test_patterns_are_those_of_one_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Whether the driver or Spark tries them, and fewer than k records are left out."""
-    monkeypatch.setattr(types, "MOST_TYPES", 700)
+    monkeypatch.setattr(suppressed_kind, "MOST_TYPES", 700)
     made = on_spark.publish_suppressed(spark, mixed, str(target), **data.ROWS, k=7)
     found = data.read(target, "rows").to_pylist()
     table = microdata(source)
@@ -356,7 +355,7 @@ def test_a_wrong_cell_leaves_nothing(
     """A release with a bug in it, here another cell for one record, is not published."""
     from pyspark.sql import functions as f
 
-    keep = generalized_kind.keep
+    keep = generalized_kind.keep_recoded
 
     def with_a_bug(job: Any, recoded: Any) -> Any:
         wrong = f.struct(f.lit(1).alias("lower"), f.lit(2).alias("upper"))

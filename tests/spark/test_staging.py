@@ -16,7 +16,7 @@ import pytest
 
 from kanon_db import spark as on_spark
 from kanon_db.errors import InUseError, ServerError, VerificationError
-from kanon_db.spark import environment, pipeline
+from kanon_db.spark import environment, publishing
 from tests.spark import data
 
 PUBLISH = """
@@ -55,14 +55,14 @@ def test_a_failed_check_leaves_nothing(
     spark: Any, people: str, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release with a bug in it, here a lost record, is not published."""
-    whole = pipeline.take_snapshot
+    whole = publishing.take_spark_snapshot
 
     def without_one(*given: Any) -> Any:
         found = whole(*given)
         object.__setattr__(found, "frame", found.frame.where("record <> 0"))
         return found
 
-    monkeypatch.setattr(pipeline, "take_snapshot", without_one)
+    monkeypatch.setattr(publishing, "take_snapshot", without_one)
     with pytest.raises(VerificationError, match="nothing was published"):
         on_spark.publish_buckets(spark, people, str(target), **data.ASKED)
     assert names(target.parent) == []
@@ -74,7 +74,7 @@ def test_a_failure_at_the_end_leaves_nothing(
     def fail(*_given: Any) -> None:
         raise ServerError("the disk is full")
 
-    monkeypatch.setattr(pipeline.Manifest, "write", fail)
+    monkeypatch.setattr(publishing.Manifest, "write", fail)
     with pytest.raises(ServerError, match="disk"):
         on_spark.publish_buckets(spark, people, str(target), **data.ASKED)
     assert names(target.parent) == ["releases"]

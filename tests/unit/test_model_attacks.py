@@ -19,7 +19,7 @@ from benchmarks.model_attacks import (
     together,
     with_noise,
 )
-from kanon_db.algorithms.models.networks import logits, network_for
+from kanon_db.models._network import logits, network_for
 from tests.unit.models.test_networks import member_of
 
 

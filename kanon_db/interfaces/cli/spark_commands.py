@@ -132,7 +132,7 @@ def publish_command(kind: str) -> click.Command:
         as_json: bool,
         **given: Any,
     ) -> None:
-        from kanon_db.spark.pipeline import publish
+        from kanon_db.spark.publishing import publish
 
         known = {key: value for key, value in given.items() if value not in (None, [], ())}
         people = _source(source, table)

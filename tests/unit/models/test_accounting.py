@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from kanon_db.algorithms.models.accounting import epsilon_after, votes_within
 from kanon_db.errors import InvalidParameterError, ServerError
+from kanon_db.models._votes import epsilon_after, votes_within
 
 DELTAS = st.floats(1e-12, 0.1)
 SIGMAS = st.integers(1, 300)

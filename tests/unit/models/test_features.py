@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.models.features import Encoding, Feature, Kind
 from kanon_db.errors import InvalidParameterError
+from kanon_db.models._network import Encoding, Feature, FeatureKind
 
 COLUMNS: dict[str, Any] = {
     "age": [20, None, 60, 100],
     "job": ["nurse", "cook", None, "pilot"],
     "shape": [[0, 4], None, [2, 8], [4, 4]],
 }
-KINDS: dict[str, Kind] = {"age": "numeric", "job": "categorical", "shape": "array"}
+KINDS: dict[str, FeatureKind] = {"age": "numeric", "job": "categorical", "shape": "array"}
 
 
 def declared() -> Encoding:

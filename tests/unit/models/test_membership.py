@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.algorithms.models.membership import (
+from kanon_db.errors import InvalidParameterError
+from kanon_db.models._votes import (
     best_threshold,
     calibrated_scores,
     highest_rate,
     membership_rate,
 )
-from kanon_db.errors import InvalidParameterError
 
 SCORES = arrays(np.float64, st.integers(1, 12), elements=st.integers(0, 5))
 

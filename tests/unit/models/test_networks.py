@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.models.networks import (
+from kanon_db.errors import InvalidParameterError
+from kanon_db.models._network import (
     Architecture,
     Layer,
     Member,
@@ -17,7 +18,6 @@ from kanon_db.algorithms.models.networks import (
     network_for,
     probabilities,
 )
-from kanon_db.errors import InvalidParameterError
 
 SHAPES = [(5,), (4, 4, 1), (8, 8, 1), (9, 11, 3), (16, 17, 1)]
 
@@ -84,7 +84,7 @@ def test_many_rows_are_answered_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
     member = member_of(network_for((8, 8, 1), 10))
     inputs = np.random.default_rng(3).uniform(size=(50, 8, 8, 1)).astype(np.float32)
     at_once = logits(member, inputs)
-    monkeypatch.setattr("kanon_db.algorithms.models.networks._VALUES_AT_ONCE", 3000)
+    monkeypatch.setattr("kanon_db.models._network._VALUES_AT_ONCE", 3000)
     np.testing.assert_allclose(logits(member, inputs), at_once, rtol=1e-4, atol=1e-5)
     assert logits(member, inputs[:0]).shape == (0, 10)
 

@@ -14,15 +14,14 @@ from sklearn.datasets import load_digits
 
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.algorithms.models.descent import forward
-from kanon_db.algorithms.models.networks import Float32Array, logits, network_for
-from kanon_db.algorithms.models.noise import noisy
-from kanon_db.algorithms.models.training import TEMPERATURES, Settings, parts_of, train
-from kanon_db.algorithms.models.voting import vote
 from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
+from kanon_db.models._descent import forward
+from kanon_db.models._network import Float32Array, TrainingSettings, logits, network_for
+from kanon_db.models._training import TEMPERATURES, parts_of, train
+from kanon_db.models._votes import noisy_inputs, vote
 from tests.unit.models.test_networks import SHAPES, member_of
 
-FEW = Settings(steps=20, batch=16)
+FEW = TrainingSettings(steps=20, batch=16)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ def test_digits_are_learned(digits: tuple[Float32Array, IntArray]) -> None:
     members = list(
         train(
             x[:400], y[:400], 10, members=4, temperatures=[10, 30, 400, 500], parts=parts,
-            settings=Settings(steps=120, batch=50), generator=generator,
+            settings=TrainingSettings(steps=120, batch=50), generator=generator,
         )
     )  # fmt: skip
     labels = np.stack([logits(member, x[400:]).argmax(axis=1) for member in members])
@@ -65,7 +64,7 @@ def test_digits_are_learned(digits: tuple[Float32Array, IntArray]) -> None:
     assert accuracies.min() > 0.3
     assert (vote(labels, 10).winner == y[400:]).mean() > 0.7
     assert [member.part for member in members] == [0, 1, 2, 3]
-    little = np.stack([logits(m, noisy(x[400:], 0.02)).argmax(axis=1) for m in members])
+    little = np.stack([logits(m, noisy_inputs(x[400:], 0.02)).argmax(axis=1) for m in members])
     assert (vote(little, 10).winner == y[400:]).mean() > 0.65
 
 
@@ -107,7 +106,7 @@ def test_how_many_records_somebody_has_changes_no_other_member() -> None:
     def trained(order: IntArray) -> list[bytes]:
         found = train(
             x[order], y[order], 2, members=5, parts=parts[order], people=len(y),
-            settings=Settings(steps=1), generator=np.random.default_rng(3),
+            settings=TrainingSettings(steps=1), generator=np.random.default_rng(3),
         )  # fmt: skip
         return [member.to_bytes() for member in found]
 
@@ -118,8 +117,8 @@ def test_how_many_records_somebody_has_changes_no_other_member() -> None:
 
 def test_groups_of_members_are_trained_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = rows()
-    monkeypatch.setattr("kanon_db.algorithms.models.training._VALUES_AT_ONCE", 16 * 98 * 2)
-    monkeypatch.setattr("kanon_db.algorithms.models.training._WORK_PER_CHUNK", 1)
+    monkeypatch.setattr("kanon_db.models._training._VALUES_AT_ONCE", 16 * 98 * 2)
+    monkeypatch.setattr("kanon_db.models._training._WORK_PER_CHUNK", 1)
     done: list[tuple[int, int]] = []
     pulse = Pulse(on_done=lambda n, of: done.append((n, of)))
     assert len(list(train(x, y, 2, members=5, settings=FEW, pulse=pulse))) == 5
@@ -143,7 +142,7 @@ def test_half_a_model_is_none() -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kanon_db.algorithms.models.descent", None)
+    monkeypatch.setitem(sys.modules, "kanon_db.models._descent", None)
     with pytest.raises(ServerError, match="needs JAX") as error:
         next(train(*rows(), 2, members=2, settings=FEW))
     assert "kanon_db[models]" in error.value.hint

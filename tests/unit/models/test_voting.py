@@ -14,9 +14,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import chisquare
 
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.models.discrete_gaussian import discrete_gaussian
-from kanon_db.algorithms.models.voting import count_votes, noisy_vote, vote
 from kanon_db.errors import InvalidParameterError
+from kanon_db.models._votes import count_votes, discrete_gaussian, noisy_vote, vote
 from kanon_db.randomness import SecureRandom
 from tests.unit.models.chance import RARELY
 

@@ -11,7 +11,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from kanon_db.spark.buckets.combinations import (  # noqa: E402
+from kanon_db.spark._coded_records import (  # noqa: E402
     CHOICES,
     MOST_BITS,
     estimated,

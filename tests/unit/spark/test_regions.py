@@ -10,7 +10,7 @@ import pytest
 
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Type
-from kanon_db.spark.answering.regions import Regions
+from kanon_db.spark._cell_values import AxisRegions
 
 WHOLE, NUMERIC = Type("integer", "integer"), Type("numeric", "numeric")
 AGE = ex.Column("age", '"age"', WHOLE)
@@ -42,7 +42,7 @@ def test_whole_numbers_are_counted(condition: ex.Expression, is_met: object) -> 
     assert callable(is_met)
     ranges = [(low, high) for low in range(-3, 13) for high in range(low, 13)]
     lows, highs = zip(*ranges, strict=True)
-    part, is_whole, some = Regions(condition, WHOLE).shares(lows, highs, is_discrete=True)
+    part, is_whole, some = AxisRegions(condition, WHOLE).shares(lows, highs, is_discrete=True)
     for i, (low, high) in enumerate(ranges):
         met = [is_met(value) for value in range(low, high + 1)]
         assert part[i] == pytest.approx(sum(met) / len(met))
@@ -55,7 +55,7 @@ def test_lengths_are_measured(condition: ex.Expression, is_met: object) -> None:
     ends = [Decimal(i) / 2 for i in range(-2, 22, 3)]
     ranges = [(low, high) for low in ends for high in ends if low <= high]
     lows, highs = zip(*ranges, strict=True)
-    part, is_whole, some = Regions(condition, NUMERIC).shares(lows, highs, is_discrete=False)
+    part, is_whole, some = AxisRegions(condition, NUMERIC).shares(lows, highs, is_discrete=False)
     for i, (low, high) in enumerate(ranges):
         # Ends, and middles between points that conditions name: multiples of a quarter.
         n = int((high - low) * 8)
@@ -68,10 +68,10 @@ def test_lengths_are_measured(condition: ex.Expression, is_met: object) -> None:
 
 def test_null_is_unknown_to_comparisons() -> None:
     older, missing = compared(">", "5"), ex.NullTest(AGE)
-    assert Regions(older, WHOLE).of_null is None
-    assert Regions(missing, WHOLE).of_null is True
-    assert Regions(ex.Or((older, missing)), WHOLE).of_null is True
-    assert Regions(ex.And((older, ex.Not(missing))), WHOLE).of_null is False
-    true, false = Regions(ex.Not(older), WHOLE).truths([None, 5, 6])
+    assert AxisRegions(older, WHOLE).of_null is None
+    assert AxisRegions(missing, WHOLE).of_null is True
+    assert AxisRegions(ex.Or((older, missing)), WHOLE).of_null is True
+    assert AxisRegions(ex.And((older, ex.Not(missing))), WHOLE).of_null is False
+    true, false = AxisRegions(ex.Not(older), WHOLE).truths([None, 5, 6])
     assert true.tolist() == [False, True, False]
     assert false.tolist() == [False, False, True]

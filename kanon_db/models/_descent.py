@@ -1,0 +1,177 @@
+"""Descends the gradients of several networks at once; nothing else imports JAX and optax."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.models._network import Architecture, Float32Array
+
+if TYPE_CHECKING:
+    from kanon_db.models._network import TrainingSettings
+
+
+def forward(
+    architecture: Architecture,
+    parameters: list[jax.Array],
+    inputs: jax.Array,
+    key: jax.Array | None = None,
+    dropout: float = 0.0,
+) -> jax.Array:
+    """Return the logits of one network, as :func:`kanon_db.models._network.logits`.
+
+    Parameters
+    ----------
+    architecture : Architecture
+    parameters : list of jax.Array
+    inputs : jax.Array, shape (n_rows, *shape)
+    key : jax.Array, optional
+        Randomness of the dropout; without it there is none.
+    dropout : float
+        Share of the outputs of an image's first dense layer that are left out.
+
+    Returns
+    -------
+    jax.Array, shape (n_rows, classes)
+
+    Notes
+    -----
+    Convolutions are products of matrices of patches: side by side for many networks, XLA's own
+    convolutions are slow on CPUs.
+    """
+    left = iter(parameters)
+    values = inputs
+    for layer in architecture.layers:
+        if layer.kind == "pooling":
+            values = _pooled(values)
+            continue
+        if layer.kind == "convolution":
+            values = _patches(values, is_padded=architecture.is_padded)
+        else:
+            values = values.reshape(values.shape[0], -1)
+        values = values @ next(left) + next(left)
+        if layer.kind != "logits":
+            values = jax.nn.relu(values)
+        if layer.kind == "dense" and key is not None and dropout:
+            values *= jax.random.bernoulli(key, 1 - dropout, values.shape) / (1 - dropout)
+            key = None
+    return values
+
+
+class GradientDescent:
+    """Trains a group of networks of one architecture, each on its own records.
+
+    Parameters
+    ----------
+    architecture : Architecture
+    settings : Settings
+    inputs : ndarray of float32, shape (n_records, *shape)
+    labels : ndarray of int, shape (n_records,)
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        settings: TrainingSettings,
+        inputs: Float32Array,
+        labels: AnyIntArray,
+    ) -> None:
+        self._architecture = architecture
+        self._inputs = jnp.asarray(inputs, dtype=jnp.float32)
+        self._labels = jnp.asarray(labels, dtype=jnp.int32)
+        dropout = settings.dropout if len(architecture.shape) == 3 else 0.0
+        optimizer = optax.adam(
+            lambda step: settings.learning_rate / (1 + settings.decay * step),
+            b1=settings.momentum,
+        )
+
+        def loss(
+            parameters: list[jax.Array], rows: jax.Array, temperature: jax.Array, key: jax.Array
+        ) -> jax.Array:
+            outputs = forward(architecture, parameters, self._inputs[rows], key, dropout)
+            losses: jax.Array = optax.softmax_cross_entropy_with_integer_labels(
+                outputs / temperature, self._labels[rows]
+            )
+            return losses.mean()
+
+        def step(
+            parameters: list[jax.Array],
+            state: Any,
+            rows: jax.Array,
+            temperature: jax.Array,
+            key: jax.Array,
+        ) -> tuple[list[jax.Array], Any]:
+            gradient = jax.grad(loss)(parameters, rows, temperature, key)
+            updates, state = optimizer.update(gradient, state, parameters)
+            return optax.apply_updates(parameters, updates), state
+
+        def run(
+            parameters: list[jax.Array],
+            state: Any,
+            key: jax.Array,
+            picked: jax.Array,
+            temperatures: jax.Array,
+        ) -> tuple[list[jax.Array], Any, jax.Array]:
+            def body(carried: Any, rows: jax.Array) -> tuple[Any, None]:
+                parameters, state, key = carried
+                key, *keys = jax.random.split(key, rows.shape[0] + 1)
+                parameters, state = jax.vmap(step)(
+                    parameters, state, rows, temperatures, jnp.stack(keys)
+                )
+                return (parameters, state, key), None
+
+            return jax.lax.scan(body, (parameters, state, key), picked)[0]
+
+        self._run = jax.jit(run, donate_argnums=(0, 1))
+        self._start = jax.vmap(optimizer.init)
+        self._parameters: list[jax.Array] = []
+        self._state: Any = None
+        self._key = jax.random.key(0)
+        self._temperatures = jnp.ones(1)
+
+    def start(self, temperatures: list[float], generator: np.random.Generator) -> None:
+        """Begin with new networks, one for each temperature, with random weights (He et al.)."""
+        self._parameters = []
+        for shape in self._architecture.parameter_shapes():
+            widest = np.sqrt(6 / shape[0]) if len(shape) == 2 else 0.0
+            drawn = generator.uniform(-widest, widest, (len(temperatures), *shape))
+            self._parameters.append(jnp.asarray(drawn, dtype=jnp.float32))
+        self._state = self._start(self._parameters)
+        self._key = jax.random.key(int(generator.integers(2**63)))
+        self._temperatures = jnp.asarray(temperatures, dtype=jnp.float32)
+
+    def run(self, picked: IntArray) -> None:
+        """Take a step for each batch: numbers of records, shape (n_steps, n_networks, batch)."""
+        self._parameters, self._state, self._key = self._run(
+            self._parameters,
+            self._state,
+            self._key,
+            jnp.asarray(picked, dtype=jnp.int32),
+            self._temperatures,
+        )
+        self._key.block_until_ready()
+
+    def parameters(self) -> list[tuple[Float32Array, ...]]:
+        """Return the parameters of each network."""
+        arrays = [np.asarray(array) for array in self._parameters]
+        return [tuple(array[i].copy() for array in arrays) for i in range(len(self._temperatures))]
+
+
+def _patches(images: jax.Array, *, is_padded: bool) -> jax.Array:
+    if is_padded:
+        images = jnp.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    height, width = images.shape[1] - 2, images.shape[2] - 2
+    return jnp.concatenate(
+        [images[:, y : y + height, x : x + width] for y in range(3) for x in range(3)], axis=-1
+    )
+
+
+def _pooled(images: jax.Array) -> jax.Array:
+    height, width = images.shape[1] // 2 * 2, images.shape[2] // 2 * 2
+    rows = jnp.maximum(images[:, 0:height:2], images[:, 1:height:2])
+    return jnp.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])

@@ -1,0 +1,584 @@
+"""Counts the votes of members, adds noise to votes and inputs, and says what answers cost.
+
+The noise on votes is a discrete Gaussian, drawn in whole numbers: differential privacy rests on it.
+The Laplace noise on inputs only hides the networks. Membership inference measures what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import exp, inf, isqrt, log, log1p, sqrt
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
+from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
+from kanon_db.models._network import Float32Array
+from kanon_db.models.request import Budget
+from kanon_db.randomness import SecureRandom
+
+# Exact samples of the discrete Gaussian distribution, by whole numbers only.
+
+
+_BYTES_AT_ONCE = 4096
+
+
+class VoteRandomness(Protocol):
+    """Uniformly random bytes: :class:`kanon_db.randomness.SecureRandom` has them."""
+
+    def bytes(self, length: int) -> bytes:
+        """Return uniformly random bytes."""
+        ...
+
+
+def discrete_gaussian(variance: Fraction, n: int, random: VoteRandomness) -> IntArray:
+    """Draw whole numbers x with probabilities proportional to exp(-x^2 / (2 variance)).
+
+    Parameters
+    ----------
+    variance : Fraction
+        sigma^2, above 0.
+    n : int
+        How many numbers.
+    random : Bits
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Notes
+    -----
+    **Source:** Canonne, Kamath, Steinke, *The discrete Gaussian for differential privacy*, NeurIPS
+    2020, Algorithms 1 to 3. All arithmetic is on whole numbers; no probability is rounded. A number
+    takes some microseconds, more or less depending on what is drawn: who can time single draws
+    learns something of them.
+    """
+    sampler = _DiscreteGaussianSampler(random)
+    return np.fromiter((sampler.gaussian(variance) for _ in range(n)), dtype=np.int64, count=n)
+
+
+class _DiscreteGaussianSampler:
+    def __init__(self, random: VoteRandomness) -> None:
+        self._random = random
+        self._buffer = b""
+        self._position = 0
+
+    def gaussian(self, variance: Fraction) -> int:
+        """Algorithm 3: discrete Laplace, accepted with the ratio of the two."""
+        p, q = variance.as_integer_ratio()
+        t = isqrt(p // q) + 1
+        while True:
+            y = self._laplace(t)
+            # exp(-(|y| - variance / t)^2 / (2 variance))
+            if self._exp((abs(y) * t * q - p) ** 2, 2 * p * q * t * t):
+                return y
+
+    def _laplace(self, t: int) -> int:
+        """Algorithm 2: whole numbers x with probabilities proportional to exp(-|x| / t)."""
+        while True:
+            u = self._below(t)
+            if not self._exp(u, t):
+                continue
+            v = 0
+            while self._exp(1, 1):
+                v += 1
+            size, is_negative = u + t * v, self._below(2)
+            if size or not is_negative:
+                return -size if is_negative else size
+
+    def _exp(self, numerator: int, denominator: int) -> bool:
+        """Algorithm 1: true with the probability exp(-numerator / denominator)."""
+        while numerator > denominator:
+            if not self._exp_within_1(1, 1):
+                return False
+            numerator -= denominator
+        return self._exp_within_1(numerator, denominator)
+
+    def _exp_within_1(self, numerator: int, denominator: int) -> bool:
+        k = 1
+        while self._below(denominator * k) < numerator:
+            k += 1
+        return k % 2 == 1
+
+    def _below(self, limit: int) -> int:
+        """Draw a number from 0 to limit - 1, each with the same probability."""
+        bits = (limit - 1).bit_length()
+        n_bytes = (bits + 7) // 8
+        while True:
+            drawn = int.from_bytes(self._bytes(n_bytes), "little") >> (8 * n_bytes - bits)
+            if drawn < limit:
+                return drawn
+
+    def _bytes(self, n: int) -> bytes:
+        if self._position + n > len(self._buffer):
+            self._buffer, self._position = self._random.bytes(max(n, _BYTES_AT_ONCE)), 0
+        self._position += n
+        return self._buffer[self._position - n : self._position]
+
+
+# Ensemble Voting, and votes with noise that a budget pays for.
+
+
+@dataclass(frozen=True)
+class Votes:
+    """What an ensemble says of some rows.
+
+    Parameters
+    ----------
+    winner : ndarray of int64, shape (n_rows,)
+        The class with most votes; of several, the one with the lowest number.
+    share : ndarray of float64, shape (n_rows,)
+        Share of the members that voted for it; an estimate between 0 and 1 if there is noise.
+    """
+
+    winner: IntArray
+    share: FloatArray
+
+
+def count_votes(labels: AnyIntArray, classes: int) -> IntArray:
+    """Count the votes for each class.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (n_members, n_rows)
+        The class that each member holds most probable.
+    classes : int
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows, classes)
+    """
+    n_rows = labels.shape[1]
+    places = (labels + np.arange(n_rows) * classes).ravel()
+    return np.bincount(places, minlength=n_rows * classes).reshape(n_rows, classes)
+
+
+def vote(labels: AnyIntArray, classes: int) -> Votes:
+    """Let the members vote.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (n_members, n_rows)
+    classes : int
+
+    Returns
+    -------
+    Votes
+
+    Notes
+    -----
+    **Source:** [TH] 4.2.3, equation 4.2.5: the answer is that of the largest set of members that
+    agree. The thesis says nothing of ties; the lowest number of a class wins, so that the same
+    votes always give the same answer.
+
+    Examples
+    --------
+    >>> votes = vote(np.array([[0, 1], [2, 1], [2, 0], [0, 1]]), 3)
+    >>> votes.winner.tolist(), votes.share.tolist()
+    ([0, 1], [0.5, 0.75])
+    """
+    counts = count_votes(labels, classes)
+    return Votes(counts.argmax(axis=1), counts.max(axis=1, initial=0) / len(labels))
+
+
+def noisy_vote(
+    labels: AnyIntArray, classes: int, sigma: int, random: VoteRandomness | None = None
+) -> Votes:
+    """Let the members vote, with noise on the number of votes for each class.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (n_members, n_rows)
+        Of members that were trained on disjoint parts, or nothing is promised.
+    classes : int
+        Declared, not learned from the records.
+    sigma : int
+        Parameter of the noise, at least 1: about its standard deviation, in votes.
+    random : Bits, optional
+        The operating system's generator by default.
+
+    Returns
+    -------
+    Votes
+        The share is that of the noisy votes, within 0 and 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        If sigma is no whole number, or below 1.
+
+    Notes
+    -----
+    **Source:** N. Papernot et al., *Scalable private learning with PATE*, ICLR 2018 (GNMax), with
+    the discrete Gaussian of C. Canonne, G. Kamath, T. Steinke, *The discrete Gaussian for
+    differential privacy*, NeurIPS 2020, in place of the continuous one: votes plus noise are whole
+    numbers, drawn without rounding, so that the attack on floating-point noise (Mironov 2012) has
+    nothing to work on.
+
+    **What it promises.** Someone whose records are replaced changes one part, thus one member,
+    thus at most one vote: from one class to another. The counts of a row then change by at most
+    sqrt(2) in L2. With independent discrete Gaussian noise of parameter sigma on each count, the
+    noisy counts of a row satisfy zero-concentrated differential privacy with
+    rho = (sqrt(2))^2 / (2 sigma^2) = 1 / sigma^2 (Canonne, Kamath, Steinke, Theorem 14). Winner and
+    share are computed from these alone, so they satisfy it, too (post-processing). Rows add up:
+    :mod:`kanon_db.models._votes`.
+
+    It holds if nothing else that the reader sees, or that all members share, was made from the
+    records: the encoding needs declared ranges and categories.
+    """
+    if not isinstance(sigma, int) or sigma < 1:
+        raise InvalidParameterError(
+            "the noise on votes must be a whole number from 1", detail=f"sigma = {sigma}"
+        )
+    counts = count_votes(labels, classes)
+    drawn = discrete_gaussian(Fraction(sigma) ** 2, counts.size, random or SecureRandom())
+    counts = counts + drawn.reshape(counts.shape)
+    share = counts.max(axis=1, initial=-(2**62)) / len(labels)
+    return Votes(counts.argmax(axis=1), np.clip(share, 0.0, 1.0))
+
+
+# Noisy Logit: Laplace noise on the input of a question, from the operating system.
+
+
+def noisy_inputs(
+    inputs: Float32Array, scale: float, random: VoteRandomness | None = None
+) -> Float32Array:
+    """Add Laplace noise to inputs, so that whatever a network makes of them is noisy.
+
+    Parameters
+    ----------
+    inputs : ndarray of float32
+    scale : float
+        b of the Laplace distribution, in units of the encoded input; its standard deviation is
+        sqrt(2) b. With 0, inputs come back as they are.
+    random : Bits, optional
+        The operating system's generator by default.
+
+    Returns
+    -------
+    ndarray of float32, of the same shape
+
+    Notes
+    -----
+    **Source:** [TH] 4.2.2, equations 4.2.3 and 4.2.4. Each member of an ensemble gets noise of its
+    own, as each network has its own Noisy Logit there. Noise on the input at question time, rather
+    than on the logits, cannot be averaged away exactly, since the mean of a network's answers is
+    not its answer to the mean; how close averages get is measured in docs/model-robustness.md.
+
+    This is no differential privacy: nothing about the people in the source rests on it, so that
+    the gaps of floating-point Laplace noise (I. Mironov, *On significance of the least significant
+    bits for differential privacy*, CCS 2012) tell nothing of them. Noise that privacy rests on is
+    drawn in whole numbers (:func:`kanon_db.models._votes.noisy_vote`). The noise is from
+    the operating system so that no one who learns a seed or a state can subtract it.
+
+    Examples
+    --------
+    >>> noisy(np.zeros((2, 3), np.float32), 0.0).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    if not scale:
+        return inputs
+    drawn = np.frombuffer((random or SecureRandom()).bytes(4 * inputs.size), dtype=np.uint32)
+    # The lowest bit is the sign; of the others, (2 i + 1) / 2^32 lies strictly between 0 and 1.
+    magnitude = np.log((drawn | 1).astype(np.float64) / 2**32) * -scale
+    signed = np.where(drawn & 1, magnitude, -magnitude).reshape(inputs.shape)
+    return (inputs + signed).astype(np.float32)
+
+
+# What noisy votes cost of a budget, by the library dp-accounting.
+
+
+MOST_VOTES = 10**9
+
+
+def epsilon_after(votes: int, delta: float, noise: int) -> float:
+    """Return the epsilon that a number of noisy votes has cost.
+
+    Parameters
+    ----------
+    votes : int
+        Rows that were classified, by all questions together.
+    delta : float
+    noise : int
+        The sigma of :func:`kanon_db.models._votes.noisy_vote`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range.
+    ServerError
+        If dp-accounting is missing.
+
+    Notes
+    -----
+    For replacing all records of one person, whatever the votes were (no data-dependent bound). A
+    vote satisfies zCDP with rho = 1 / noise^2, thus Rényi differential privacy of every order a
+    with a / noise^2: the same as continuous Gaussian noise of the multiplier noise / sqrt(2), which
+    is what dp-accounting is asked about. It composes them and finds the best order for delta. Its
+    other accountants must not be used here: they assume continuous noise.
+    """
+    _check_budget(delta, noise)
+    if votes < 0:
+        raise InvalidParameterError("there cannot be fewer than 0 votes", detail=f"{votes}")
+    if not votes:
+        return 0.0
+    accounting = _dp_accounting()
+    event = accounting.GaussianDpEvent(noise / sqrt(2))
+    accountant = accounting.rdp.RdpAccountant()
+    accountant.compose(event, votes)
+    return float(accountant.get_epsilon(delta))
+
+
+def votes_within(epsilon: float, delta: float, noise: int) -> int:
+    """Return how many noisy votes a budget allows.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    noise : int
+        As in :func:`epsilon_after`.
+
+    Returns
+    -------
+    int
+        The largest number whose epsilon is within the budget; 0 if even one vote costs more.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range.
+    ServerError
+        If dp-accounting is missing.
+    """
+    _check_budget(delta, noise)
+    if not 0 < epsilon < inf:
+        raise InvalidParameterError("epsilon must be above 0", detail=f"epsilon = {epsilon}")
+    low, high = 0, 1
+    while high < MOST_VOTES and epsilon_after(high, delta, noise) <= epsilon:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if epsilon_after(middle, delta, noise) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _check_budget(delta: float, noise: int) -> None:
+    if not 0 < delta < 1:
+        raise InvalidParameterError(
+            "delta must be between 0 and 1", detail=f"delta = {delta}", hint="take at most 1 / n"
+        )
+    if not isinstance(noise, int) or noise < 1:
+        raise InvalidParameterError(
+            "the noise on votes must be a whole number from 1", detail=f"sigma = {noise}"
+        )
+
+
+def _dp_accounting() -> Any:
+    try:
+        import dp_accounting  # type: ignore[import-untyped]
+    except ImportError:
+        raise ServerError(
+            "budgets need dp-accounting",
+            hint="pip install 'kanon_db[models]' in the environment that publishes",
+        ) from None
+    return dp_accounting
+
+
+@dataclass(frozen=True)
+class PaidAnswers:
+    """A budget, and how many answers it pays for.
+
+    Attributes
+    ----------
+    epsilon, delta, noise
+        As in :class:`~kanon_db.models.request.Budget`.
+    answers : int
+        How many rows each reader role may have classified.
+    """
+
+    epsilon: float
+    delta: float
+    noise: int
+    answers: int
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Plain JSON, for the catalog."""
+        return asdict(self)
+
+
+@lru_cache(maxsize=1)  # asked for before the training, and again after it
+def answers_of_budget(budget: Budget | None) -> PaidAnswers | None:
+    """Find out how many answers a budget pays for.
+
+    Raises
+    ------
+    InfeasibleError
+        When it does not even pay for one.
+    ServerError
+        When the library that knows is not installed.
+    """
+    if budget is None:
+        return None
+
+    answers = votes_within(budget.epsilon, budget.delta, budget.noise)
+    if not answers:
+        raise InfeasibleError(
+            "the budget does not pay for a single answer",
+            detail=f"epsilon {budget.epsilon:g}, delta {budget.delta:g}, noise {budget.noise}",
+            hint="give more noise: four times as many answers for twice the noise",
+        )
+    return PaidAnswers(budget.epsilon, budget.delta, budget.noise, answers)
+
+
+_ORDERS: Final = [1 + 1.002**power / 1000 for power in range(10_000)]
+
+
+def epsilon_of_answers(answers: int, delta: float, noise: int) -> float:
+    """Return what answers cost, by a formula of its own: for verifying, without any library.
+
+    Notes
+    -----
+    **Source:** [Canonne, Kamath, Steinke 2020] Proposition 12, for each of many orders of the Renyi
+    divergence: an answer satisfies zCDP with rho = 1 / noise^2.
+    """
+    rho = answers / noise**2
+    costs = (
+        order * rho + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1)
+        for order in _ORDERS
+    )
+    return max(0.0, min(costs, default=inf))
+
+
+# Membership inference: how often someone tells from answers who was in the source.
+
+
+def best_threshold(inside: FloatArray, outside: FloatArray) -> float:
+    """Learn from which score on to guess that someone was in the source.
+
+    Parameters
+    ----------
+    inside, outside : ndarray of float64
+        Scores of people in the source and of others: of a half that is not guessed about, or of a
+        shadow model, which the attacker trained on people of their own.
+
+    Returns
+    -------
+    float
+        With the highest balanced accuracy: guess *inside* at or above it. Infinity if to guess
+        *outside* of everybody is best.
+    """
+    _check_scores(inside, outside)
+    candidates = np.unique(np.concatenate([inside, outside]))
+    right_inside = 1 - np.searchsorted(np.sort(inside), candidates, side="left") / inside.size
+    wrong_outside = 1 - np.searchsorted(np.sort(outside), candidates, side="left") / outside.size
+    advantages = right_inside - wrong_outside
+    best = int(advantages.argmax())
+    return float(candidates[best]) if advantages[best] > 0 else np.inf
+
+
+def membership_rate(inside: FloatArray, outside: FloatArray, threshold: float) -> float:
+    """Return how often guesses by a threshold are right, if half of the people are in the source.
+
+    Parameters
+    ----------
+    inside, outside : ndarray of float64
+        Scores, such as the share of members that agree with the true class, or its probability.
+    threshold : float
+        From :func:`best_threshold`, of other people.
+
+    Returns
+    -------
+    float
+        Balanced accuracy: 0.5 is as good as a coin.
+
+    Notes
+    -----
+    **Source:** S. Yeom et al., *Privacy risk in machine learning*, CSF 2018; with thresholds of
+    shadow models, R. Shokri et al., *Membership inference attacks against machine learning models*,
+    S&P 2017. One attack that fails shows little; the bound holds against all.
+
+    Examples
+    --------
+    >>> membership_rate(np.array([0.9, 0.8]), np.array([0.7, 0.9]), 0.75)
+    0.75
+    """
+    _check_scores(inside, outside)
+    right = (inside >= threshold).mean() + (outside < threshold).mean()
+    return float(right) / 2
+
+
+def calibrated_scores(own: FloatArray, others: FloatArray) -> FloatArray:
+    """Compare what a model says of people with what models without them say.
+
+    Parameters
+    ----------
+    own : ndarray of float64, shape (n_people,)
+        Logits or log-odds of the true class, from the model under attack.
+    others : ndarray of float64, shape (n_models, n_people)
+        The same from shadow models that were trained without them.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_people,)
+        Scores for :func:`membership_rate`.
+
+    Notes
+    -----
+    **Source:** N. Carlini et al., *Membership inference attacks from first principles*, S&P 2022,
+    the offline form, with one spread for all people. With disjoint parts, the members that were not
+    trained on someone are such shadow models.
+    """
+    spread = float((others - others.mean(axis=0)).std()) or 1.0
+    found: FloatArray = (own - others.mean(axis=0)) / spread
+    return found
+
+
+def highest_rate(epsilon: float, delta: float = 0.0) -> float:
+    """Return the most that any attack can reach under a budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of all answers that the attacker sees, for one person's records.
+
+    Returns
+    -------
+    float
+        Balanced accuracy; 1 if the budget bounds nothing.
+
+    Notes
+    -----
+    (epsilon, delta)-differential privacy is a region of error rates: true positives minus false
+    positives are at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (P. Kairouz, S. Oh, P.
+    Viswanath, *The composition theorem for differential privacy*, ICML 2015). Of a person's
+    presence, as of any other two cases that the neighbors of the guarantee are.
+
+    Examples
+    --------
+    >>> highest_rate(0.0), round(highest_rate(1.0), 3)
+    (0.5, 0.731)
+    """
+    if epsilon > 700:
+        return 1.0
+    advantage = (exp(epsilon) - 1 + 2 * delta) / (exp(epsilon) + 1)
+    return min(1.0, 0.5 + advantage / 2)
+
+
+def _check_scores(inside: FloatArray, outside: FloatArray) -> None:
+    if not inside.size or not outside.size:
+        raise InvalidParameterError(
+            "membership needs people inside and outside of the source",
+            detail=f"{inside.size} inside, {outside.size} outside",
+        )

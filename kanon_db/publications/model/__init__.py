@@ -1,1 +1,0 @@
-"""Models that readers ask, trained on the source and answering by vote [TH]."""

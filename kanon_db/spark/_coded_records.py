@@ -1,0 +1,851 @@
+"""Reads columns as codes of their distinct values, and cuts records into parts.
+
+A part has so many records that one machine works on it. How many combinations of values there are
+is estimated from small sketches, since counting them would be one more pass over all records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.generalization import CutDomains, PartTree, gap_cut, median_cut
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.recoding import Constraint
+from kanon_db.algorithms.recoding.microdata import Attribute
+from kanon_db.errors import (
+    InfeasibleError,
+    InvalidParameterError,
+    KanonError,
+    SchemaMismatchError,
+    ServerError,
+)
+from kanon_db.spark._spark_kind import SparkJob
+from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD, text_of_column
+from kanon_db.spark.environment import failures_as_errors, through_arrow
+from kanon_db.transfer.columns import ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+
+# The distinct values of a column of a snapshot: few enough to be known on one machine.
+
+
+VALUE: Final = "value"
+CODE: Final = "code"
+RECORDS: Final = "records"
+BEFORE: Final = "before"
+
+_MOST_CODES: Final = 2**22
+"""Values whose texts and counts the driver can well keep."""
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedValues:
+    """The values of a column, in order, NULL last.
+
+    Attributes
+    ----------
+    column : str
+        The column of the snapshot.
+    frame : DataFrame
+        ``code`` (from 0), ``value``, ``records``, and ``before`` (records of lower values), from
+        files.
+    type : ColumnType
+    counts : ndarray of int64, shape (n_values,)
+        Records of each.
+    """
+
+    column: str
+    frame: DataFrame
+    type: ColumnType
+    counts: IntArray
+
+    def labels(self) -> list[str | None]:
+        """Return their texts in the order of their codes; None for NULL."""
+        from pyspark.sql import functions as f
+
+        with failures_as_errors("values could not be read"):
+            found = self.frame.select(
+                CODE, text_of_column(f.col(VALUE), self.type).alias("label")
+            ).toArrow()
+        texts: list[str | None] = found.sort_by(CODE).column("label").to_pylist()
+        return texts
+
+    def coded(self, records: DataFrame, name: str = CODE, number: str = CODE) -> DataFrame:
+        """Add the codes of the column, or another number of its values, to the snapshot's records.
+
+        Parameters
+        ----------
+        records : DataFrame
+        name : str
+            Of the column that is added.
+        number : str
+            ``code`` or ``before``.
+        """
+        from pyspark.sql import functions as f
+
+        known = f.broadcast(
+            self.frame.select(f.col(number).alias(name), f.col(VALUE).alias("known"))
+        )
+        same = f.col(self.column).eqNullSafe(f.col("known"))
+        return records.join(known, same).drop("known")
+
+
+def numbered_values(job: SparkJob, name: str) -> NumberedValues:
+    """Count the distinct values of a column, and number them.
+
+    Raises
+    ------
+    InfeasibleError
+        When they are too many.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    job.voice.step("counting values")
+    column = job.snapshot.column(name)
+    folder = job.staging.scratch(f"values-{column}")
+    with failures_as_errors("values could not be counted"):
+        counted = job.snapshot.frame.groupBy(f.col(column).alias(VALUE)).agg(
+            f.count("*").alias(RECORDS)
+        )
+        ordered = Window.orderBy(f.col(VALUE).asc_nulls_last())
+        whole = f.sum(RECORDS).over(ordered.rowsBetween(Window.unboundedPreceding, 0))
+        counted.select(
+            (f.row_number().over(ordered) - 1).alias(CODE), VALUE, RECORDS,
+            (whole - f.col(RECORDS)).alias(BEFORE),
+        ).write.parquet(folder.path)  # fmt: skip
+        frame = job.session.read.parquet(folder.path)
+        found = frame.select(CODE, RECORDS).where(f.col(CODE) <= _MOST_CODES).toArrow()
+    if found.num_rows > _MOST_CODES:
+        raise InfeasibleError(
+            "a column has too many distinct values for one machine",
+            detail=f'column "{name}": more than {_MOST_CODES:,} values',
+            hint="coarsen it, or give it another role",
+        )
+    counts = found.sort_by(CODE).column(RECORDS).to_numpy().astype(np.int64)
+    return NumberedValues(column, frame, job.types[name], counts)
+
+
+# The distinct values of a column of a snapshot: few enough for each machine to know them.
+
+
+_MOST: Final = 2**22
+"""Values whose texts and counts each machine can well keep."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValueList:
+    """The values of a column, in order, NULL last.
+
+    Attributes
+    ----------
+    array : pa.Array, shape (n_values,)
+    labels : list of (str or None)
+        Their texts; None for NULL.
+    counts : ndarray of int64, shape (n_values,)
+        Records of each.
+    numbers : ndarray of float64, shape (n_values,), or None
+        Of values that have numbers, times in seconds; NaN of NULL.
+    """
+
+    array: pa.Array
+    labels: list[str | None]
+    counts: IntArray
+    numbers: FloatArray | None
+
+
+def number_of_value(value: Column, column: ColumnType) -> Column | None:
+    """Return a value as a float, times in seconds; None for types without numbers."""
+    from pyspark.sql import functions as f
+
+    if column.type_category == "N":
+        return value.cast("double")
+    if column.type_name == "date":
+        return f.unix_date(value).cast("double") * 86400.0
+    if column.type_name.startswith("timestamp"):
+        return value.cast("timestamp").cast("double")
+    return None
+
+
+def read_values(job: SparkJob, name: str) -> ValueList:
+    """Count the distinct values of a column.
+
+    Raises
+    ------
+    InfeasibleError
+        When they are too many.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyspark.sql import functions as f
+
+    value, column = f.col(job.snapshot.column(name)), job.types[name]
+    as_number = number_of_value(value, column)
+    with failures_as_errors("values could not be counted"):
+        found = (
+            job.snapshot.frame.groupBy(value)
+            .agg(f.count("*").alias("records"))
+            .select(
+                value.alias("value"), text_of_column(value, column).alias("label"), "records",
+                (f.lit(None).cast("double") if as_number is None else as_number).alias("number"),
+            )
+            .limit(_MOST + 1)
+            .toArrow()
+        )  # fmt: skip
+    if found.num_rows > _MOST:
+        raise InfeasibleError(
+            "a column has too many distinct values for one machine",
+            detail=f'column "{name}": more than {_MOST:,}',
+            hint="coarsen it, or give it another role",
+        )
+    found = found.take(pc.sort_indices(found.column("value")))
+    chunks = found.column("value").chunks
+    return ValueList(
+        pa.concat_arrays(chunks) if chunks else pa.array([], found.schema.field("value").type),
+        found.column("label").to_pylist(),
+        found.column("records").to_numpy().astype(np.int64),
+        None if as_number is None else found.column("number").to_numpy().astype(np.float64),
+    )
+
+
+def with_codes(
+    records: DataFrame, codes: Sequence[tuple[str, ValueList, str]], kept: list[str]
+) -> DataFrame:
+    """Add the codes of columns to records.
+
+    Parameters
+    ----------
+    records : DataFrame
+    codes : sequence of (str, Values, str)
+        A column, its values, and the name of the column of codes that is added.
+    kept : list of str
+        The columns that stay.
+    """
+    from pyspark.sql.types import IntegerType, StructType
+
+    context: Any = records.sparkSession.sparkContext
+    known = context.broadcast(([(column, values.array) for column, values, _ in codes], kept))
+    schema = StructType([records.schema[name] for name in kept])
+    for _, _, name in codes:
+        schema.add(name, IntegerType(), nullable=False)
+    return through_arrow(records, coding(known, schema.names), schema)
+
+
+def coding(known: Any, names: list[str]) -> Any:
+    """Return the function that numbers values.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of columns with their values, and of the columns that stay.
+    names : list of str
+        Of the result.
+    """
+
+    def code(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        columns, kept = known.value
+        for batch in batches:
+            found = []
+            for name, values in columns:
+                column = batch.column(name)
+                if pa.types.is_floating(column.type):
+                    column = pc.add(column, pa.scalar(0, column.type))  # -0 is 0
+                codes = pc.index_in(column, value_set=values)
+                if codes.null_count:
+                    raise ServerError("the records have changed while they were numbered")
+                found.append(codes)
+            yield pa.RecordBatch.from_arrays(
+                [*(batch.column(name) for name in kept), *found], names
+            )
+
+    return code
+
+
+# Quasi-identifiers as codes: what algorithms know of their domains, and records in codes.
+
+
+SENSITIVE_CODE: Final = "s"
+"""The code of the sensitive value."""
+
+
+def code_column(place: int) -> str:
+    """Name the column with the codes of a quasi-identifier."""
+    return f"k{place}"
+
+
+@dataclass(frozen=True, eq=False)
+class CodedQuasiIdentifier:
+    """A quasi-identifier of the snapshot.
+
+    Attributes
+    ----------
+    column : ColumnType
+    source : str
+        What the snapshot calls it.
+    type : DataType
+        Spark's.
+    values : Values
+    numbers : ndarray of float64, shape (n_values,), or None
+        Of its values, NaN of NULL; None if it has no ranges.
+    """
+
+    column: ColumnType
+    source: str
+    type: DataType
+    values: ValueList
+    numbers: FloatArray | None
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.column.name
+
+    @property
+    def range_type(self) -> str | None:
+        """The type of its ranges in PostgreSQL; None if its cells are sets of texts."""
+        if self.numbers is None or np.isnan(self.numbers).all():
+            return None
+        return self.column.range_type(float(np.nanmax(self.numbers)))
+
+    @property
+    def cell(self) -> str:
+        """What the layout calls its kind of cells."""
+        return "set" if self.range_type is None else "range"
+
+    @property
+    def described(self) -> dict[str, str]:
+        """What the layout says of its cells beside their kind: what they are in PostgreSQL."""
+        if self.range_type is None:
+            return {}
+        return {"range_type": self.range_type}
+
+    def ends(self) -> pa.Array:
+        """Return what its cells are made of: its values, or their texts in sets."""
+        import pyarrow as pa
+
+        if self.range_type is None:
+            return pa.array(self.values.labels, pa.string())
+        return self.values.array
+
+
+def read_quasi_identifiers(job: SparkJob, *, with_ranges: bool) -> tuple[CodedQuasiIdentifier, ...]:
+    """Count the values of all quasi-identifiers.
+
+    Parameters
+    ----------
+    job : SparkJob
+    with_ranges : bool
+        Whether values are published in ranges and sets, rather than as they are.
+
+    Raises
+    ------
+    InfeasibleError
+        When one has too many values.
+    SchemaMismatchError
+        When sets would have texts of inexact numbers.
+    """
+    found = []
+    for name in job.source.quasi_identifiers:
+        source, column = job.snapshot.column(name), job.types[name]
+        values = read_values(job, name)
+        numbers = None if job.source.is_categorical(name) else _finite(values)
+        read = CodedQuasiIdentifier(
+            column, source, job.snapshot.frame.schema[source].dataType, values, numbers
+        )
+        if with_ranges and read.cell == "set" and column.type_name in _INEXACT:
+            raise SchemaMismatchError(
+                "a quasi-identifier has inexact numbers in sets, which Spark and PostgreSQL write"
+                " differently",
+                detail=f'column "{name}" of {job.source.relation}',
+                hint="leave out infinite values and NaN, register it as numeric, or cast it to a"
+                " decimal type",
+            )
+        found.append(read)
+    return tuple(found)
+
+
+_INEXACT: Final = ("real", "double precision")
+
+
+def attributes_of(
+    job: SparkJob,
+    columns: Sequence[CodedQuasiIdentifier],
+    weights: Sequence[float | Fraction] | None,
+) -> tuple[Attribute, ...]:
+    """Describe the domains of quasi-identifiers, as the algorithms see them."""
+    found = []
+    for place, column in enumerate(columns):
+        weight = 1.0 if weights is None else float(weights[place])
+        n_values = len(column.values.labels)
+        if column.range_type is None or column.numbers is None:
+            found.append(Attribute(n_values, weight=weight))
+            continue
+        bounds = [*column.numbers, *_bounds(job, column)]
+        found.append(
+            Attribute(
+                n_values, numbers=column.numbers, weight=weight,
+                # Values outside widen the bounds, since they must be published, too.
+                lower=float(np.nanmin(bounds)), upper=float(np.nanmax(bounds)),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def coded_records(
+    job: SparkJob,
+    columns: Sequence[CodedQuasiIdentifier],
+    sensitive: ValueList | None = None,
+) -> DataFrame:
+    """Write records with the codes of their quasi-identifiers, and all that is published of them.
+
+    Parameters
+    ----------
+    job : SparkJob
+    columns : sequence of QuasiIdentifier
+    sensitive : Values, optional
+        Adds :data:`SENSITIVE`.
+
+    Returns
+    -------
+    DataFrame
+        From files: ``record``, ``rank_key``, ``order_key``, the other columns as the snapshot has
+        them, and codes by :func:`code_of`.
+    """
+    job.voice.step("numbering quasi-identifiers")
+    codes = [(c.source, c.values, code_column(place)) for place, c in enumerate(columns)]
+    if sensitive is not None:
+        codes.append((job.snapshot.column(str(job.source.sensitive)), sensitive, SENSITIVE_CODE))
+    others = [job.snapshot.column(name) for name in other_columns(job)]
+    folder = job.staging.scratch("coded")
+    with failures_as_errors("quasi-identifiers could not be numbered"):
+        numbered = with_codes(job.snapshot.frame, codes, [RECORD, RANK_KEY, ORDER_KEY, *others])
+        numbered.write.parquet(folder.path)
+        return job.session.read.parquet(folder.path)
+
+
+def other_columns(job: SparkJob) -> list[str]:
+    """Name the columns that are published as they are."""
+    known = job.source.quasi_identifiers
+    return [name for name in job.source.published if name not in known]
+
+
+def _finite(values: ValueList) -> FloatArray | None:
+    """Return the numbers of values; None without, or with an infinite one."""
+    if values.numbers is None:
+        return None
+    known = np.array([label is not None for label in values.labels], dtype=np.bool_)
+    return values.numbers if np.isfinite(values.numbers[known]).all() else None
+
+
+def _bounds(job: SparkJob, column: CodedQuasiIdentifier) -> list[float]:
+    """Return the registered bounds as numbers; a missing one is NaN.
+
+    Raises
+    ------
+    InvalidParameterError
+        When a bound is no value of the column's type, or they are in another order.
+    """
+    from pyspark.sql import functions as f
+
+    described = job.source.attributes.get(column.name, {})
+    found = []
+    for key in ("lower", "upper"):
+        if described.get(key) is None:
+            found.append(np.nan)
+            continue
+        value = number_of_value(f.lit(str(described[key])).cast(column.type), column.column)
+        assert value is not None  # noqa: S101  # it has ranges
+        try:
+            with failures_as_errors("a bound could not be read"):
+                (row,) = job.session.range(1).select(value.alias("bound")).collect()
+        except KanonError:
+            raise InvalidParameterError(
+                f"{key} of an attribute is no value of its column",
+                detail=f'column "{column.name}" of type {column.column.type_name}',
+            ) from None
+        found.append(float(row["bound"]))
+    if found[0] > found[1]:
+        raise InvalidParameterError(
+            "lower must not exceed upper", detail=f'attributes of column "{column.name}"'
+        )
+    return found
+
+
+# Cutting records into parts, each of which one machine works on; see :mod:`.generalization.parts`.
+#
+# Where to cut is decided on the driver, level by level, from how many records of each part have
+# each
+# value. Mondrian's own cuts give the classes that it has on one machine; for other methods, parts
+# are
+# cut where few of their classes would lie.
+
+
+RECORDS_OF_PART: Final = 2**17
+"""The most that are searched together, unless no cut is allowed."""
+
+PART: Final = "part"
+_KEY: Final = "key"
+_COUNT: Final = "n"
+
+
+def cut_into_parts(
+    job: SparkJob,
+    records: DataFrame,
+    attributes: Sequence[Attribute],
+    k: int,
+    constraint: Constraint | None,
+    *,
+    as_mondrian: bool,
+) -> PartTree:
+    """Cut records until parts are small.
+
+    Parameters
+    ----------
+    job : SparkJob
+    records : DataFrame
+        As :func:`.coded_records` returns them.
+    attributes : sequence of Attribute
+    k : int
+        Each part has at least 2k records.
+    constraint : Constraint or None
+        Has to hold for each part, since classes do not cross them. A cut that would violate it is
+        not made.
+    as_mondrian : bool
+        Whether parts are cut as Mondrian would cut them.
+    """
+    find_cut = median_cut if as_mondrian else gap_cut
+    tree = PartTree(job.snapshot.n_records)
+    domains = CutDomains.of(attributes)
+    wanted, parents = [0] if tree.sizes[0] > RECORDS_OF_PART else [], {0: 0}
+    columns = [code_column(place) for place in range(len(attributes))]
+    sizes = [attribute.n_values for attribute in attributes]
+    if constraint is not None:
+        columns.append(SENSITIVE_CODE)
+        sizes.append(constraint.n_values)
+    while wanted:
+        job.voice.step("cutting the table into parts")
+        pieces = _CutParts(tree, np.array(sorted(wanted)), columns, np.array(sizes))
+        made: list[int] = []
+        for node, counts in pieces.counted(records):
+            job.voice.heartbeat()
+            if (
+                constraint is not None
+                and node
+                and not constraint.holds(counts.pop()[np.newaxis])[0]
+            ):
+                tree.undo(parents[node])
+                continue
+            if tree.sizes[node] <= RECORDS_OF_PART:
+                continue
+            cut = find_cut(domains, counts[: len(attributes)], 2 * k)
+            if cut is not None:
+                sides = tree.cut(node, cut)
+                parents.update(dict.fromkeys(sides, node))
+                made += sides
+        whole = set(tree.leaves)
+        wanted = [
+            node for node in made
+            if node in whole
+            and (constraint is not None or tree.sizes[node] > RECORDS_OF_PART)
+        ]  # fmt: skip
+    return tree
+
+
+def with_parts(records: DataFrame, tree: PartTree, n_attributes: int) -> tuple[DataFrame, int]:
+    """Send the records of each part to a partition of their own; return how many these are."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType, StructType
+
+    leaves = tree.leaves
+    columns = [code_column(place) for place in range(n_attributes)]
+    context: Any = records.sparkSession.sparkContext
+    known = context.broadcast((tree, np.array(leaves), columns))
+    schema = StructType([*records.schema.fields]).add(PART, IntegerType(), nullable=False)
+    with_part = through_arrow(records, numbering_parts(known), schema)
+    return with_part.repartitionById(len(leaves), f.col(PART)).drop(PART), len(leaves)
+
+
+Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+def numbering_parts(known: Any) -> Batches:
+    """Return the function that adds the number of its part to each record.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the tree, its leaves, and the columns with codes.
+    """
+
+    def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        tree, leaves, columns = known.value
+        part_of_node = np.zeros(len(tree.sizes), dtype=np.int32)
+        part_of_node[leaves] = np.arange(leaves.size)
+        for batch in batches:
+            parts = part_of_node[tree.nodes_of(codes_in(batch, columns))]
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, pa.array(parts)], [*batch.schema.names, PART]
+            )
+
+    return number
+
+
+def codes_in(batch: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> Any:
+    """Return the codes of records, shape (n, m)."""
+    found = np.empty((batch.num_rows, len(columns)), dtype=np.int32)
+    for place, name in enumerate(columns):
+        found[:, place] = batch.column(name).to_numpy()
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _CutParts:
+    """Parts whose values are to be counted.
+
+    Attributes
+    ----------
+    tree : CutTree
+    nodes : ndarray of int64
+        Ascending.
+    columns : list of str
+    sizes : ndarray of int64
+        The number of codes of each column.
+    """
+
+    tree: PartTree
+    nodes: IntArray
+    columns: list[str]
+    sizes: IntArray
+
+    def counted(self, records: DataFrame) -> Iterator[tuple[int, list[IntArray]]]:
+        """Count how many records of each part have each code, column by column."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import LongType, StructType
+
+        context: Any = records.sparkSession.sparkContext
+        known = context.broadcast(self)
+        schema = StructType().add(_KEY, LongType()).add(_COUNT, LongType())
+        with failures_as_errors("the values of parts could not be counted"):
+            counts = through_arrow(records.select(*self.columns), counting_cuts(known), schema)
+            found = counts.groupBy(_KEY).agg(f.sum(_COUNT).alias(_COUNT)).toArrow()
+        keys, numbers = (found.column(name).to_numpy() for name in (_KEY, _COUNT))
+        order = np.argsort(keys)
+        keys, numbers = keys[order], numbers[order]
+        total = int(self.sizes.sum())
+        starts = np.searchsorted(keys, total * np.arange(self.nodes.size + 1))
+        for i, node in enumerate(self.nodes.tolist()):
+            inside = slice(starts[i], starts[i + 1])
+            dense = np.zeros(total, dtype=np.int64)
+            dense[keys[inside] - total * i] = numbers[inside]
+            yield node, np.split(dense, np.cumsum(self.sizes)[:-1])
+
+    def occurring(self, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
+        """Return the keys that records have, and how many have each."""
+        keys, n_keys = self._keys(batch), int(self.nodes.size * self.sizes.sum())
+        if n_keys > max(keys.size, 1):
+            return np.unique(keys, return_counts=True)
+        counts = np.bincount(keys, minlength=n_keys)
+        found = np.flatnonzero(counts)
+        return found, counts[found]
+
+    def _keys(self, batch: pa.RecordBatch) -> IntArray:
+        """Return a number for each record of a counted part and each of its codes."""
+        codes = codes_in(batch, self.columns)
+        nodes = self.tree.nodes_of(codes)
+        place = np.minimum(np.searchsorted(self.nodes, nodes), self.nodes.size - 1)
+        inside = self.nodes[place] == nodes
+        first = np.cumsum(self.sizes) - self.sizes
+        keys: IntArray = (
+            place[inside, np.newaxis] * self.sizes.sum() + first + codes[inside]
+        ).ravel()
+        return keys
+
+
+def counting_cuts(known: Any) -> Batches:
+    """Return the function that counts the codes of records in parts.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of :class:`_Pieces`.
+    """
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        keys, counts = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+        for batch in batches:
+            found, n = known.value.occurring(batch)
+            keys.append(found)
+            counts.append(n)
+        found, place = np.unique(np.concatenate(keys), return_inverse=True)
+        n = np.bincount(place, np.concatenate(counts), minlength=found.size).astype(np.int64)
+        yield pa.RecordBatch.from_arrays([pa.array(found), pa.array(n)], [_KEY, _COUNT])
+
+    return count
+
+
+# How many combinations the values of some columns have, about, and those of groups of values.
+#
+# The smallest hashes of the combinations tell: of n that are spread evenly, the k-th smallest is
+# expected at k / n (Z. Bar-Yossef et al., *Counting distinct elements in a data stream*, RANDOM
+# 2002,
+# with the unbiased k - 1 in place of k). One pass over the records finds all of them.
+
+
+MOST_BITS: Final = 12
+"""Of the number of a group: the finest groups have one in 4,096 of the records."""
+
+CHOICES: Final[tuple[int | None, ...]] = (None, *range(MOST_BITS, 0, -1))
+"""The bits of the numbers of groups, from the finest on; None for values of their own."""
+
+_KEPT: Final = 1024
+"""Hashes: a standard error of 3 %."""
+
+_CHOICE: Final = "choice"
+_HASH: Final = "hash"
+
+_HashWords: TypeAlias = npt.NDArray[np.uint64]
+
+
+def groups_of(counts: IntArray, bits: int) -> CodeArray:
+    """Return the group of each value: about as many records in each, in the order of values.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (n_values,)
+        Records of each value.
+    bits : int
+        There are at most 2^bits groups. Those of fewer bits are unions of these.
+    """
+    before = np.cumsum(counts) - counts
+    shares = [(n << bits) // max(1, int(counts.sum())) for n in before.tolist()]
+    return np.array(shares, dtype=np.int32)
+
+
+def count_combinations(
+    coded: DataFrame, names: Sequence[str], finest: Sequence[CodeArray]
+) -> list[float]:
+    """Count, about, the combinations of groups of each of :data:`CHOICES`.
+
+    Parameters
+    ----------
+    coded : DataFrame
+        From files.
+    names : sequence of str
+        Its columns of codes.
+    finest : sequence of ndarray of int32
+        The groups of :data:`MOST_BITS` of each column's values.
+
+    Returns
+    -------
+    list of float
+        Of each choice; exact where they are fewer than 1,024.
+    """
+    from pyspark.sql.types import IntegerType, LongType, StructType
+
+    context: Any = coded.sparkSession.sparkContext
+    schema = StructType().add(_CHOICE, IntegerType()).add(_HASH, LongType())
+    random = np.random.default_rng()
+    tables = [random.integers(2**64, size=1 << MOST_BITS, dtype=np.uint64) for _ in names]
+    known = context.broadcast((list(names), list(finest), tables))
+    with failures_as_errors("combinations could not be counted"):
+        found = through_arrow(coded.select(*names), sketching(known), schema).toArrow()
+    choice = found.column(_CHOICE).to_numpy()
+    hashes = found.column(_HASH).to_numpy().astype(np.int64).view(np.uint64)
+    return [estimated(smallest(hashes[choice == i])) for i in range(len(CHOICES))]
+
+
+def sketching(known: Any) -> Batches:
+    """Return the function that finds the smallest hashes of each choice.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the columns, the finest groups of their values, and a random number for each group.
+    """
+
+    def sketch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        names, finest, tables = known.value
+        kept = [np.empty(0, dtype=np.uint64) for _ in CHOICES]
+        for batch in batches:
+            codes = [batch.column(name).to_numpy() for name in names]
+            groups = [own[code] for own, code in zip(finest, codes, strict=True)]
+            for i, bits in enumerate(CHOICES):
+                hashes = np.zeros(batch.num_rows, dtype=np.uint64)
+                for code, group, table in zip(codes, groups, tables, strict=True):
+                    if bits is None:
+                        hashes ^= scrambled(code.astype(np.uint64) + table[0])
+                    else:
+                        hashes ^= table[group >> (MOST_BITS - bits)]
+                if kept[i].size == _KEPT:
+                    hashes = hashes[hashes < kept[i][-1]]
+                kept[i] = smallest(np.concatenate([kept[i], hashes]))
+        choice = np.repeat(np.arange(len(CHOICES), dtype=np.int32), [one.size for one in kept])
+        arrays = [pa.array(choice), pa.array(np.concatenate(kept).view(np.int64))]
+        yield pa.RecordBatch.from_arrays(arrays, [_CHOICE, _HASH])
+
+    return sketch
+
+
+def scrambled(numbers: _HashWords) -> _HashWords:
+    """Spread numbers evenly: the last step of SplitMix64 (G. Steele et al., OOPSLA 2014)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+def smallest(hashes: _HashWords) -> _HashWords:
+    """Return the smallest distinct hashes, ascending."""
+    return np.unique(hashes)[:_KEPT]
+
+
+def estimated(hashes: _HashWords) -> float:
+    """Return how many combinations there are, from the smallest hashes of all."""
+    if hashes.size < _KEPT:
+        return float(hashes.size)
+    return (_KEPT - 1) / (float(hashes[-1]) / 2**64)
+
+
+def grouping(known: Any) -> Batches:
+    """Return the function that replaces codes by the groups of values.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the columns, and the group of each of their values.
+    """
+
+    def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        names, groups = known.value
+        for batch in batches:
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for name, own in zip(names, groups, strict=True):
+                columns[name] = pa.array(own[_numbers(batch, name)])
+            yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    return group
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> AnyIntArray:
+    found: AnyIntArray = batch.column(name).to_numpy()
+    return found

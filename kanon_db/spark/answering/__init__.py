@@ -1,1 +1,0 @@
-"""Answering questions about published rows: counted by Spark, calculated on the driver."""

@@ -1,1 +1,0 @@
-"""Buckets of records on many machines."""

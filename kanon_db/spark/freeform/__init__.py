@@ -1,1 +1,0 @@
-"""Freeform rows of records on many machines."""

@@ -1,1 +1,0 @@
-"""Generalized rows of records on many machines."""

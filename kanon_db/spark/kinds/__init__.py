@@ -1,0 +1,1 @@
+"""The kinds that are made on Spark, a module ``<kind>_kind`` for each with its ``KIND``."""

@@ -1,0 +1,769 @@
+"""Assigns records on many machines to buckets: at random, within cells, or to similar records.
+
+Cells are cut on the driver, from the histogram of the quasi-identifiers. Each record is dealt to a
+bucket by its rank among the records of its value in its cell, so that a task that is run again
+assigns it to the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization import two_size
+from kanon_db.algorithms.bucketization.bucket_assignment import (
+    Allotment,
+    partition_records,
+    round_robin,
+)
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.cell_assignment import CutTree
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, sort_keys
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.errors import InfeasibleError
+from kanon_db.publications.buckets import methods
+from kanon_db.publications.buckets.assignment_methods import CellSearch
+from kanon_db.publications.buckets.bucket_relations import number_buckets
+from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.kind import MethodResult, run_method
+from kanon_db.randomness import SecureRandom
+from kanon_db.spark._coded_records import (
+    CHOICES,
+    CODE,
+    MOST_BITS,
+    RECORDS,
+    NumberedValues,
+    count_combinations,
+    grouping,
+    groups_of,
+    numbered_values,
+)
+from kanon_db.spark._spark_kind import SparkJob
+from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD
+from kanon_db.spark.environment import failures_as_errors, quiet, through_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from kanon_db.algorithms.bucketization.cell_assignment import CutCell, Tightened
+
+
+# The histogram of the quasi-identifiers of records on many machines, with their sensitive values.
+#
+# From it, the driver cuts the table into cells, by the very decisions that it makes in PostgreSQL.
+# Where quasi-identifiers have too many combinations for the driver, neighboring values of each
+# attribute are taken together, about as many records in each group, until they have few enough.
+# Then
+# there are cuts between groups only. Groups follow from the quasi-identifiers alone, so that cells
+# tell no more than they do without them.
+
+
+_MOST_NUMBERS: Final = 2**25
+"""Of the histogram: its rows times its columns; some hundred megabytes, and a few seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class QuasiIdentifierHistogram:
+    """How often each combination of quasi-identifiers has each sensitive value.
+
+    Attributes
+    ----------
+    qi_codes : ndarray of int32, shape (n_rows, n_qi)
+        In their order; codes of values, or numbers of their groups.
+    sa_codes : ndarray of int32, shape (n_rows,)
+    weights : ndarray of int64, shape (n_rows,)
+        Records of each row.
+    last_codes : list of (ndarray of int32 or None)
+        For each attribute whose values are in groups, the last code up to each group.
+    """
+
+    qi_codes: CodeArray
+    sa_codes: CodeArray
+    weights: IntArray
+    last_codes: list[CodeArray | None]
+
+    def in_codes(self, tree: CutTree) -> CutTree:
+        """Return cuts between groups as cuts between codes."""
+        last = tree.last.copy()
+        for attribute, codes in enumerate(self.last_codes):
+            if codes is not None:
+                own = tree.attribute == attribute
+                last[own] = codes[last[own]]
+        return CutTree(tree.attribute, last, tree.below, tree.cell)
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramColumns:
+    """The quasi-identifiers of a snapshot as numbers.
+
+    Attributes
+    ----------
+    values : list of NumberedValues
+    """
+
+    values: Sequence[NumberedValues]
+
+    @classmethod
+    def of(cls, job: SparkJob) -> HistogramColumns:
+        """Count and number the values of each."""
+        return cls([numbered_values(job, name) for name in job.source.quasi_identifiers])
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of codes in :meth:`coded`."""
+        return [f"q{i}" for i in range(len(self.values))]
+
+    def coded(self, job: SparkJob, records: DataFrame) -> DataFrame:
+        """Add the codes of all quasi-identifiers, and keep the records in files."""
+        job.voice.step("numbering quasi-identifiers")
+        for name, values in zip(self.names, self.values, strict=True):
+            records = values.coded(records, name)
+        folder = job.staging.scratch("numbered")
+        with failures_as_errors("quasi-identifiers could not be numbered"):
+            records.write.parquet(folder.path)
+            return job.session.read.parquet(folder.path)
+
+    def histogram(self, job: SparkJob, coded: DataFrame, n_values: int) -> QuasiIdentifierHistogram:
+        """Count the records with their codes and that of their value.
+
+        Parameters
+        ----------
+        job : SparkJob
+        coded : DataFrame
+            With ``code``, and the codes of all quasi-identifiers.
+        n_values : int
+            Of the sensitive attribute.
+        """
+        from pyspark.sql import functions as f
+
+        job.voice.step("counting combinations of quasi-identifiers")
+        bits = self._bits(job.snapshot.n_records, coded, n_values)
+        counted = coded.select(*self.names, CODE)
+        last_codes: list[CodeArray | None] = [None for _ in self.values]
+        if bits is not None:
+            groups = [groups_of(one.counts, bits) for one in self.values]
+            last_codes = [_last_codes(own, bits) for own in groups]
+            context: Any = job.session.sparkContext
+            known = context.broadcast((self.names, groups))
+            counted = through_arrow(counted, grouping(known), counted.schema)
+        with failures_as_errors("combinations of quasi-identifiers could not be counted"):
+            found = counted.groupBy(*self.names, CODE).agg(f.count("*").alias(RECORDS)).toArrow()
+        qi_codes = np.column_stack(
+            [found.column(name).to_numpy().astype(np.int32) for name in self.names]
+        )
+        order = np.argsort(sort_keys(list(qi_codes.T)), kind="stable")
+        return QuasiIdentifierHistogram(
+            qi_codes[order],
+            found.column(CODE).to_numpy().astype(np.int32)[order],
+            found.column(RECORDS).to_numpy().astype(np.int64)[order],
+            last_codes,
+        )
+
+    def _bits(self, n_records: int, coded: DataFrame, n_values: int) -> int | None:
+        """Choose how fine groups are; None if values need not be taken together.
+
+        It follows from the quasi-identifiers, and from how many sensitive values there are.
+        """
+
+        def fits(combinations: float) -> bool:
+            rows = min(n_records, combinations * n_values)
+            return rows * (len(self.values) + 2) <= _MOST_NUMBERS
+
+        if fits(float(np.prod([float(one.counts.size) for one in self.values]))):
+            return None
+        finest = [groups_of(one.counts, MOST_BITS) for one in self.values]
+        counts = count_combinations(coded, self.names, finest)
+        return next((bits for bits, n in zip(CHOICES, counts, strict=True) if fits(n)), 0)
+
+
+def _last_codes(groups: CodeArray, bits: int) -> CodeArray:
+    """Return, for each group, the last code that is in it or in one before it."""
+    found = np.searchsorted(groups, np.arange(1 << bits), side="right") - 1
+    return found.astype(np.int32)
+
+
+# Dealing records to buckets, each by its rank among the records of its value in its cell.
+#
+# The rank of a record needs no machine to see all of them. Cells are divided into slices by the
+# upper
+# bits of random keys, so that the slices of a cell follow each other in the order of keys. How
+# many
+# records of each value are in each slice is counted first; their sums say with which rank a value
+# begins in a slice, and sorting each slice does the rest.
+
+
+BUCKET: Final = "bucket"
+SLICE: Final = "slice"
+PART_OF_VALUE: Final = "part"
+
+_RECORDS_OF_PART: Final = 2**19
+_MOST_COUNTS: Final = 2**23
+"""Of values in slices: 64 MB on each machine."""
+
+
+def n_parts(n_records: int, n_values: int = 1) -> int:
+    """Choose a number of parts, a power of two, so that neither parts nor counts are too large."""
+    wanted = 1 << max(0, (n_records - 1).bit_length() - _RECORDS_OF_PART.bit_length() + 1)
+    possible = 1 << max(0, (_MOST_COUNTS // max(1, n_values)).bit_length() - 1)
+    return min(wanted, possible)
+
+
+def part_of(key: str, parts: int) -> Column:
+    """Return the part of a key: its upper bits, so that parts ascend with keys."""
+    from pyspark.sql import functions as f
+
+    bits = parts.bit_length() - 1
+    if not bits:
+        return f.lit(0)
+    return (f.shiftright(f.col(key), 64 - bits) + f.lit(parts // 2)).cast("int")
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """How cells are divided among the machines.
+
+    Attributes
+    ----------
+    first : ndarray of int64, shape (n_cells,)
+        The number of each cell's first slice.
+    n_slices : ndarray of int64, shape (n_cells,)
+        A power of two for each cell.
+    part : ndarray of int32, shape (sum of n_slices,)
+        What is sorted together: a slice of a large cell, or some small cells.
+    """
+
+    first: IntArray
+    n_slices: IntArray
+    part: AnyIntArray
+
+    @classmethod
+    def of(cls, records_of_cells: AnyIntArray, n_values: int) -> Slices:
+        """Divide cells, given how many records each has."""
+        records = records_of_cells.tolist()
+        n_records = sum(records)
+        fewer = n_parts(n_records) // n_parts(n_records, n_values)  # where values are many
+        n_slices = np.array([max(1, n_parts(n) // fewer) for n in records], dtype=np.int64)
+        part: list[int] = []
+        last, filled = -1, _RECORDS_OF_PART
+        for n, of_cell in zip(records, n_slices.tolist(), strict=True):
+            if of_cell > 1 or filled + n > _RECORDS_OF_PART:
+                part += range(last + 1, last + 1 + of_cell)
+                last += of_cell
+                filled = n if of_cell == 1 else _RECORDS_OF_PART
+            else:
+                part.append(last)
+                filled += n
+        return cls(np.cumsum(n_slices) - n_slices, n_slices, np.array(part, dtype=np.int32))
+
+    @property
+    def cell(self) -> IntArray:
+        """The cell of each slice."""
+        return np.repeat(np.arange(self.first.size), self.n_slices)
+
+    def of_keys(self, cells: AnyIntArray, keys: IntArray) -> IntArray:
+        """Find the slices of records, given their cells and random keys."""
+        bits = np.frexp(self.n_slices[cells].astype(np.float64))[1] - 1
+        # Shifted twice, since a shift by 64 bits is not defined.
+        upper = (keys.view(np.uint64) ^ np.uint64(1 << 63)) >> np.uint64(1)
+        found: IntArray = self.first[cells] + (upper >> (63 - bits).astype(np.uint64)).astype(
+            np.int64
+        )
+        return found
+
+
+def deal_records(
+    records: DataFrame, slices: Slices, n_values: int, allotment: Allotment, numbers: AnyIntArray
+) -> DataFrame:
+    """Add to each record the number of its bucket.
+
+    Parameters
+    ----------
+    records : DataFrame
+        With ``record``, ``rank_key``, ``code`` (of the value), ``slice`` and ``part``, from files.
+    slices : Slices
+    n_values : int
+    allotment : Allotment
+        Its values are ``cell * n_values + code``.
+    numbers : ndarray of int32, shape (n_buckets,)
+        The published number of each bucket.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType, StructType
+
+    context: Any = records.sparkSession.sparkContext
+    before = _records_before(records, slices, n_values)
+    known = context.broadcast((slices.cell, n_values, *before, allotment, numbers))
+    n_partitions = int(slices.part.max(initial=0)) + 1
+    # What decides most comparisons is one number, which Spark keeps beside its pointers to rows.
+    run = f.col(SLICE).cast("long") * n_values + f.col(CODE)
+    bits = 63 - (int(slices.part.size) * n_values).bit_length()
+    first = f.shiftleft(run, bits) + f.shiftrightunsigned(f.col(RANK_KEY), 64 - bits)
+    ordered = records.repartitionById(n_partitions, f.col(PART_OF_VALUE)).sortWithinPartitions(
+        first, RANK_KEY, RECORD
+    )
+    schema = StructType([*ordered.schema.fields]).add(BUCKET, IntegerType(), nullable=False)
+    return through_arrow(ordered, dealing_function(known), schema).drop(
+        SLICE, PART_OF_VALUE, RANK_KEY, RECORD
+    )
+
+
+def _records_before(records: DataFrame, slices: Slices, n_values: int) -> tuple[IntArray, IntArray]:
+    """Count how many records of each value come before each slice in its cell.
+
+    Returns
+    -------
+    row : ndarray of int64, shape (n_slices,)
+        Where the counts of a slice are; those of a cell's only slice are in row 0.
+    before : ndarray of int64, shape (n_rows, n_values)
+    """
+    from pyspark.sql import functions as f
+
+    nothing = np.zeros(0, dtype=np.int64)
+    of, code, n = nothing, nothing, nothing
+    if (slices.n_slices > 1).any():
+        with failures_as_errors("records could not be counted"):
+            found = records.groupBy(SLICE, CODE).agg(f.count("*").alias("n")).toArrow()
+        of, code, n = (found.column(name).to_numpy() for name in (SLICE, CODE, "n"))
+    return begun(slices, n_values, of, code, n)
+
+
+def begun(
+    slices: Slices, n_values: int, of: AnyIntArray, code: AnyIntArray, n: AnyIntArray
+) -> tuple[IntArray, IntArray]:
+    """Work out how many records of each value come before each slice; see above.
+
+    Parameters
+    ----------
+    slices : Slices
+    n_values : int
+    of, code, n : ndarray of int
+        How many records of which value are in which slice; of divided cells at least.
+    """
+    row = np.zeros(slices.part.size, dtype=np.int64)
+    divided = np.flatnonzero((slices.n_slices > 1)[slices.cell])
+    row[divided] = np.arange(1, divided.size + 1)
+    counts = np.zeros((divided.size + 1, n_values), dtype=np.int64)
+    counted = row[of] > 0
+    counts[row[of[counted]], code[counted]] = n[counted]
+    before = np.cumsum(counts, axis=0) - counts
+    # Each cell begins anew.
+    first = row[slices.first[slices.cell]]
+    before[row[divided]] -= before[first[divided]]
+    return row, before
+
+
+def dealing_function(known: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that finds the buckets of sorted records.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the cells of slices, the number of values, how many records come before each slice, the
+        allotment, and the numbers.
+    """
+
+    def deal(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        cell, n_values, row, before, allotment, numbers = known.value
+        last, seen = None, 0
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            own, code = (batch.column(name).to_numpy() for name in (SLICE, CODE))
+            run = own.astype(np.int64) * n_values + code
+            position = positions(run)
+            if run[0] == last:
+                position[run == last] += seen
+            last, seen = run[-1], int(position[-1]) + 1
+            rank = before[row[own], code] + position
+            bucket = numbers[allotment.bucket_of(cell[own] * n_values + code, rank)]
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, pa.array(bucket.astype(np.int32))], [*batch.schema.names, BUCKET]
+            )
+
+    return deal
+
+
+def positions(runs: IntArray) -> IntArray:
+    """Give the members of each run of equal numbers their places in it.
+
+    Examples
+    --------
+    >>> positions(np.array([7, 7, 3, 7])).tolist()
+    [0, 1, 0, 0]
+    """
+    starts = np.flatnonzero(np.append(True, runs[1:] != runs[:-1]))
+    lengths = np.diff(np.append(starts, runs.size))
+    found: IntArray = np.arange(runs.size) - np.repeat(starts, lengths)
+    return found
+
+
+# Cutting records on many machines into cells: found on the driver, from their histogram.
+
+
+CELL: Final = "cell"
+
+
+@dataclass(frozen=True, eq=False)
+class CutRecords:
+    """Cells, and the records that are in them.
+
+    Attributes
+    ----------
+    cells : list of Cell
+    frame : DataFrame
+        The snapshot's columns, the code of the sensitive value, and those of quasi-identifiers.
+    names : list of str
+        The columns of the latter.
+    tree : CutTree
+        By which the cell of a record is found.
+    """
+
+    cells: list[CutCell]
+    frame: DataFrame
+    names: list[str]
+    tree: CutTree
+
+    def placed(self, job: SparkJob, slices: Slices) -> DataFrame:
+        """Put the slice and the part of each record in place of quasi-identifiers' codes.
+
+        Records are read more than once afterwards, and kept in files.
+        """
+        folder = job.staging.scratch("placed")
+        with failures_as_errors("records could not be put into cells"):
+            self._located(slices).drop(*self.names).write.parquet(folder.path)
+            return job.session.read.parquet(folder.path)
+
+    def in_cells(self) -> DataFrame:
+        """Add the cell of each record."""
+        return self._located(None)
+
+    def _located(self, slices: Slices | None) -> DataFrame:
+        from pyspark.sql.types import IntegerType, StructType
+
+        schema = StructType([*self.frame.schema.fields])
+        for name in (CELL,) if slices is None else (SLICE, PART_OF_VALUE):
+            schema.add(name, IntegerType(), nullable=False)
+        context: Any = self.frame.sparkSession.sparkContext
+        known = context.broadcast((self.tree, slices))
+        return through_arrow(self.frame, locating_function(known, self.names), schema)
+
+
+def cut_records(
+    job: SparkJob,
+    coded: DataFrame,
+    n_values: int,
+    tightened: Tightened,
+    max_bucket_size: int,
+    pulse: Pulse,
+    *,
+    least: int = 50,
+) -> CutRecords:
+    """Cut the records into cells, as :func:`.assign_in_cells` does.
+
+    Parameters
+    ----------
+    job : SparkJob
+    coded : DataFrame
+        The snapshot with ``code``; at least one record.
+    n_values, tightened, max_bucket_size, pulse, least
+        As there.
+    """
+    from kanon_db.algorithms.bucketization.cell_assignment import CellCutter, fewest_records_of_cell
+
+    quasi_identifiers = HistogramColumns.of(job)
+    coded = quasi_identifiers.coded(job, coded)
+    found = quasi_identifiers.histogram(job, coded, n_values)
+    job.voice.step("cutting the table into cells")
+    cutter = CellCutter(
+        found.qi_codes, found.sa_codes, tightened, max_bucket_size, SecureRandom(),
+        fewest_records_of_cell(job.snapshot.n_records, least), pulse, found.weights,
+    )  # fmt: skip
+    cells = cutter.cells()
+    return CutRecords(
+        cells,
+        coded,
+        quasi_identifiers.names,
+        found.in_codes(cutter.tree()),
+    )
+
+
+Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+def locating_function(known: Any, names: Sequence[str]) -> Batches:
+    """Return the function that finds the cells of records, or their slices and parts.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the tree of cuts, and the slices, if these are wanted.
+    names : sequence of str
+        The columns of the quasi-identifiers' codes.
+    """
+
+    def locate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        tree, slices = known.value
+        for batch in batches:
+            codes = np.column_stack([batch.column(name).to_numpy() for name in names])
+            cells = tree.cell_of(codes)
+            if slices is None:
+                added = {CELL: cells}
+            else:
+                own = slices.of_keys(cells, batch.column(RANK_KEY).to_numpy())
+                added = {SLICE: own.astype(np.int32), PART_OF_VALUE: slices.part[own]}
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, *map(pa.array, added.values())], [*batch.schema.names, *added]
+            )
+
+    return locate
+
+
+# Buckets of similar records, within parts of a table that is spread over many machines.
+
+
+RECORDS_OF_LOCAL_PART: Final = 2**18
+"""At least, of parts into which a table is cut."""
+
+_MOST_OF_PART: Final = 2**24
+"""Records that a worker can gather: some gigabytes."""
+
+_OWN: Final = "own"
+"""The number of a bucket in its part."""
+
+
+def gather_similar(
+    job: SparkJob, parts: CutRecords, privacy: FPrimePrivacy, max_bucket_size: int
+) -> tuple[BucketSetting, DataFrame]:
+    """Put similar records into the same bucket, in each part as on one machine.
+
+    Parameters
+    ----------
+    job : SparkJob
+    parts : CutRecords
+        For each there are buckets.
+    privacy : FPrimePrivacy
+    max_bucket_size : int
+
+    Returns
+    -------
+    setting : BucketSetting
+        Of all parts.
+    frame : DataFrame
+        See :class:`~kanon_db.spark.kinds._bucket_dealing.DealtRecords`.
+
+    Raises
+    ------
+    InfeasibleError
+        When a part has too many records for a worker.
+
+    Notes
+    -----
+    What is drawn is drawn by the workers, from the operating system. It is written to files before
+    anything depends on it: a task that is run again writes all of its records anew.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType, StructType
+
+    largest = max(part.n_records for part in parts.cells)
+    if largest > _MOST_OF_PART:
+        raise InfeasibleError(
+            "too many records cannot be told apart by the cuts that are possible",
+            detail=f"a part of the table has {largest:,} records, of which a worker gathers"
+            f" {_MOST_OF_PART:,}",
+            hint="give assignment => 'cells', or thresholds that allow more cuts",
+        )
+    placed = parts.in_cells().drop(RECORD)
+    kept = [field for field in placed.schema.fields if field.name not in parts.names]
+    schema = StructType(kept).add(_OWN, IntegerType(), nullable=False)
+    context: Any = job.session.sparkContext
+    known = context.broadcast((privacy, max_bucket_size))
+    folder = job.staging.scratch("gathered")
+    with failures_as_errors("records could not be gathered"):
+        with quiet():
+            in_parts = placed.groupBy(CELL).applyInArrow(
+                gathering_function(known, parts.names), schema
+            )
+        in_parts.write.parquet(folder.path)
+        frame = job.session.read.parquet(folder.path)
+        sizes = frame.groupBy(CELL, _OWN).agg(f.count("*").alias("size"))
+        found = sizes.groupBy(CELL, "size").agg(f.count("*").alias("n")).toArrow()
+    cell, size, n = (found.column(name).to_numpy() for name in (CELL, "size", "n"))
+    order = np.lexsort((size, cell))  # as the buckets of a part are numbered
+    cell, size, n = cell[order], size[order], n[order]
+    setting = BucketSetting.of(np.unique(size), [n[size == one].sum() for one in np.unique(size)])
+    known = context.broadcast((*_places(cell, size, n), number_buckets(setting, SecureRandom())))
+    schema = StructType([*frame.schema.fields]).add(BUCKET, IntegerType(), nullable=False)
+    return setting, through_arrow(frame, renumbering_function(known), schema).drop(CELL, _OWN)
+
+
+def _places(cell: Any, size: Any, n: Any) -> tuple[Any, Any]:
+    """Find the places of buckets in the whole table, by size, from their places in parts.
+
+    Returns
+    -------
+    first_of_part : ndarray of int64, shape (n_parts,)
+        What the buckets of a part are numbered from, one part after the other.
+    steps : tuple of ndarray of int64
+        These numbers, of the first bucket of each size in each part, and its place in the whole.
+    """
+    first = np.cumsum(n) - n
+    by_size = np.lexsort((cell, size))
+    place = np.empty(n.size, dtype=np.int64)
+    place[by_size] = np.cumsum(n[by_size]) - n[by_size]
+    first_of_part = first[np.searchsorted(cell, np.arange(cell.max() + 1))]
+    return first_of_part, (first, place)
+
+
+def gathering_function(known: Any, names: Sequence[str]) -> Callable[[pa.Table], pa.Table]:
+    """Return the function that finds the buckets of a part.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the thresholds, and the most records in a bucket.
+    names : sequence of str
+        The columns of the quasi-identifiers' codes.
+    """
+
+    def gather(part: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        from kanon_db.algorithms.bucketization.local_assignment import assign_locally
+
+        privacy, max_bucket_size = known.value
+        columns = [np.unique(part.column(name), return_inverse=True)[1] for name in names]
+        found = assign_locally(
+            np.column_stack(columns).astype(np.int32),
+            part.column(CODE).to_numpy().astype(np.int32),
+            privacy,
+            max_bucket_size,
+            SecureRandom(),
+        )
+        return part.drop_columns(list(names)).append_column(_OWN, pa.array(found.bucket_of_record))
+
+    return gather
+
+
+def renumbering_function(
+    known: Any,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that finds the published numbers of buckets.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the places of buckets, and their published numbers.
+    """
+
+    def renumber(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        first_of_part, (first, place), numbers = known.value
+        for batch in batches:
+            own = batch.column(_OWN).to_numpy()
+            in_turn = first_of_part[batch.column(CELL).to_numpy()] + own
+            step = np.searchsorted(first, in_turn, side="right") - 1
+            bucket = numbers[place[step] + in_turn - first[step]].astype(np.int32)
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, pa.array(bucket)], [*batch.schema.names, BUCKET]
+            )
+
+    return renumber
+
+
+# The assignments of records to buckets, all with the same signature.
+
+
+@dataclass(frozen=True, eq=False)
+class DealtRecords:
+    """A bucket setting, and the bucket of each record.
+
+    Attributes
+    ----------
+    setting : BucketSetting
+    frame : DataFrame
+        Of the snapshot the quasi-identifiers and the key of its order, with ``bucket`` (the
+        published number) and ``code`` (of the sensitive value).
+    cells : int or None
+        How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or
+        on more than these.
+    """
+
+    setting: BucketSetting
+    frame: DataFrame
+    cells: int | None = None
+
+
+def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+    """Draw records into buckets, from the whole table."""
+    job.voice.step("searching the bucket setting")
+    found = run_method(methods, job, data)
+    plan = found.result
+    allotment = round_robin(partition_records(data.counts, plan.limits, plan.setting), plan.setting)
+    numbers = number_buckets(plan.setting, SecureRandom())
+    job.voice.step("assigning records to buckets")
+    slices = Slices.of(np.array([job.snapshot.n_records]), data.counts.size)
+    own = part_of(RANK_KEY, slices.part.size)
+    coded = _coded(job, values).withColumns({SLICE: own, PART_OF_VALUE: own})
+    frame = deal_records(coded, slices, data.counts.size, allotment, numbers)
+    return MethodResult(DealtRecords(plan.setting, frame), found.proof)
+
+
+def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+    """Draw records into buckets, inside cells of similar records."""
+    from kanon_db.algorithms.bucketization.cell_assignment import allot_cells  # a compiler
+
+    if not job.snapshot.n_records:
+        return random(job, data, values)
+    search, m = CellSearch(job, data), data.counts.size
+    found = cut_records(
+        job, _coded(job, values), m, search.tightened, search.max_bucket_size,
+        search.pulse,
+    )  # fmt: skip
+    job.voice.step("searching the bucket settings of cells")
+    setting, allotment = allot_cells(found.cells, search.setting, m, pulse=search.pulse)
+    numbers = number_buckets(setting, SecureRandom())
+    job.voice.step("assigning records to buckets in cells")
+    slices = Slices.of(np.array([cell.n_records for cell in found.cells]), m)
+    frame = deal_records(found.placed(job, slices), slices, m, allotment, numbers)
+    return MethodResult(DealtRecords(setting, frame, len(found.cells)), search.proof)
+
+
+def local(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+    """Put records with similar quasi-identifiers into the same bucket, within parts of the table.
+
+    Parts are cut like cells, but large: of at least 262,144 records, so that where
+    one machine would be enough there is one part. Each is one for which there are buckets.
+    """
+
+    def unchanged(_factor: Fraction) -> FPrimePrivacy:
+        return data.privacy
+
+    largest = job.request.max_bucket_size
+    coded = _coded(job, values)
+    if not job.snapshot.n_records:
+        return random(job, data, values)
+    found = cut_records(
+        job, coded, data.counts.size, unchanged, largest, job.pulse(), least=RECORDS_OF_LOCAL_PART
+    )
+    for part in found.cells:  # says why not, where there are no buckets
+        two_size(part.counts, data.privacy, largest)
+    job.voice.step("gathering similar records")
+    setting, frame = gather_similar(job, found, data.privacy, largest)
+    return MethodResult(DealtRecords(setting, frame), method="local")
+
+
+def _coded(job: SparkJob, values: NumberedValues) -> DataFrame:
+    """Return what is needed of records, with the codes of their sensitive values."""
+    shown = [job.snapshot.column(name) for name in job.source.quasi_identifiers]
+    return values.coded(job.snapshot.frame).select(RECORD, RANK_KEY, ORDER_KEY, *shown, CODE)

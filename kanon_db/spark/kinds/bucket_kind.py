@@ -1,0 +1,630 @@
+"""Publishes bucketizations of records on many machines: writes, verifies and attacks QIT and SAT.
+
+The estimator's composition is found from the published SAT alone, as in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.buckets import Composition, decomposed
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.catalog.entries import Publication, Source
+from kanon_db.errors import InfeasibleError, InvalidParameterError
+from kanon_db.metrics.count_queries import CountQuery, exact_counts
+from kanon_db.publications.buckets.bucket_measurement import (
+    AttackedBuckets,
+    CodedBuckets,
+    ScoringSource,
+    attack_read_buckets,
+    bounds_of,
+    estimate_bucket_counts,
+    values_of,
+)
+from kanon_db.publications.buckets.bucket_relations import (
+    bucket_layout,
+    composition_layout,
+    composition_statement,
+    is_composed,
+    judged_composition,
+)
+from kanon_db.publications.buckets.kind import BucketFindings, CountedBuckets, ValueProtection
+from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.request import BucketRequest
+from kanon_db.publications.guarantees import exposure_statement
+from kanon_db.publications.kind import (
+    ComparedCounts,
+    MethodResult,
+    Workload,
+    Written,
+    compare_counts,
+)
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
+from kanon_db.query.layout import QIT, SAT, SHARES, BucketTables
+from kanon_db.spark._coded_records import (
+    BEFORE,
+    CODE,
+    RECORDS,
+    VALUE,
+    NumberedValues,
+    numbered_values,
+)
+from kanon_db.spark._publication_folder import Folder, Manifest
+from kanon_db.spark._spark_kind import (
+    NumberedColumn,
+    ReadColumns,
+    SparkJob,
+    SparkKind,
+    SparkResult,
+    SparkTarget,
+    codes_of,
+    read_columns,
+    require_same_types,
+)
+from kanon_db.spark._tables import (
+    ORDER_KEY,
+    SCHEMA,
+    PublishedTables,
+    fetch_one,
+    folder_of,
+    read_table,
+    text_of_column,
+    write_table,
+)
+from kanon_db.spark.environment import failures_as_errors, own_session, through_arrow
+from kanon_db.spark.kinds import _bucket_dealing
+from kanon_db.spark.kinds._bucket_dealing import BUCKET, DealtRecords, n_parts, part_of
+from kanon_db.transfer.columns import ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+# A bucketization as one table, in which ``sum(weight)`` counts: QIT joined with SAT.
+
+
+def weighted_view(session: SparkSession, target: str) -> DataFrame:
+    """Join QIT and SAT, as the view of this name does in PostgreSQL.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no publication.
+    InvalidParameterError
+        When it is of another kind.
+    """
+    own = own_session(session)
+    folder = Folder(own, target)
+    manifest = Manifest.of(folder)
+    publication = manifest.publication
+    if publication.kind != "buckets":
+        raise InvalidParameterError(
+            "only buckets have a weighted view",
+            detail=f"{folder} is of the kind {publication.kind}",
+        )
+    tables = PublishedTables(
+        own,
+        {
+            publication.name + suffix: read_table(
+                own, folder / manifest.release / folder_of(suffix), manifest.tables[suffix]
+            )
+            for suffix in (QIT, SAT)
+        },
+    )
+    names = BucketTables.of(tables, SCHEMA, publication.name, publication.layout)
+    columns = ", ".join(f"q.{name}" for name in names.quasi_identifiers)
+    found = tables.select(
+        f"SELECT {columns}, s.{names.sensitive},"
+        f" s.{names.count}::float8 / {names.size(f's.{names.bucket_id}')} AS {names.weight}"
+        f" FROM {names.qit} AS q JOIN {names.sat} AS s ON q.{names.bucket_id} = s.{names.bucket_id}"
+    )
+    tables.drop()
+    return found
+
+
+# Writing QIT and SAT to files that say nothing about who has which value.
+#
+# The rows of the QIT are in the order of a random key of their own: sorted by bucket or by what
+# ranks
+# were drawn by, neighbors would tell of each other. Which file a row is in follows from this key
+# alone, and so do the sizes of files and what their statistics say.
+
+
+def write_qit(job: SparkJob, assigned: DataFrame, layout: Mapping[str, Any]) -> None:
+    """Write the quasi-identifiers with their bucket, in a new random order."""
+    from pyspark.sql import functions as f
+
+    parts = n_parts(job.snapshot.n_records)
+    published = [
+        f.col(job.snapshot.column(name)).alias(name) for name in layout["quasi_identifiers"]
+    ]
+    with failures_as_errors("the quasi-identifier table could not be written"):
+        ordered = assigned.repartitionById(parts, part_of(ORDER_KEY, parts)).sortWithinPartitions(
+            ORDER_KEY
+        )
+        rows = ordered.select(*published, f.col(BUCKET).alias(layout["bucket_id"]))
+        write_table(rows, job.staging.tables / folder_of(QIT))
+
+
+def write_sat(
+    job: SparkJob,
+    assigned: DataFrame,
+    values: NumberedValues,
+    layout: Mapping[str, Any],
+    n_buckets: int,
+) -> DataFrame:
+    """Write how often each sensitive value occurs in each bucket, by value and bucket."""
+    from pyspark.sql import functions as f
+
+    folder = job.staging.tables / folder_of(SAT)
+    known = f.broadcast(values.frame.withColumnRenamed(CODE, "place"))
+    # Files ascend with value and bucket, and have about as many rows each.
+    parts = n_parts(job.snapshot.n_records)
+    share = f.col(RECORDS) * (f.col(BUCKET) - 1).cast("double") / n_buckets
+    file = ((f.col(BEFORE) + share) * parts / max(1, job.snapshot.n_records)).cast("int")
+    in_turn = f.shiftleft(f.col("place").cast("long"), 31) + f.col(BUCKET)
+    with failures_as_errors("the sensitive table could not be written"):
+        counted = assigned.groupBy(BUCKET, CODE).agg(f.count("*").cast("int").alias("n"))
+        rows = (
+            counted.join(known, counted[CODE] == f.col("place"))
+            .repartitionById(parts, file)
+            .sortWithinPartitions(in_turn)
+            .select(
+                f.col(BUCKET).alias(layout["bucket_id"]),
+                f.col(VALUE).alias(layout["sensitive"]),
+                f.col("n").alias(layout["count"]),
+            )
+        )
+        write_table(rows, folder)
+        return job.session.read.parquet(folder.path)
+
+
+# What buckets tell of how values go together, from the SAT; see the same in PostgreSQL.
+
+
+_ID: Final = "id"
+_SIZE: Final = "size"
+_PAIR: Final = "pair"
+_N: Final = "n"
+_COLUMNS: Final = (_ID, _SIZE, CODE, _N)
+
+_BUCKETS_AT_ONCE: Final = 4096
+"""Of which the counts of all values are held in memory."""
+
+
+def write_composition(
+    job: SparkJob,
+    tables: PublishedTables,
+    names: BucketTables,
+    values: NumberedValues,
+    *,
+    is_random: bool,
+) -> dict[str, list[float]] | None:
+    """Write the directions in which buckets differ, a row for each sensitive value.
+
+    Parameters
+    ----------
+    job : SparkJob
+    tables : Tables
+        With the SAT.
+    names : BucketTables
+    values : NumberedValues
+    is_random : bool
+        Whether records of the whole table were drawn into each bucket.
+
+    Returns
+    -------
+    dict or None
+        The spectrum, as the manifest keeps it; None if there is none. The table then has no rows.
+    """
+    spectrum, found, n_values = None, None, len(values.counts)
+    if is_composed(n_values, is_random=is_random):
+        job.voice.step("finding how the values of buckets go together")
+        found = decomposed(_together(tables, names, values), values.counts)
+        spectrum = composition_layout(found)
+    lines = _lines(found) if found is not None and spectrum is not None else []
+    arrays = job.session.createDataFrame(
+        lines, "code int, directions array<double>, hidden array<double>"
+    )
+    frame = values.frame.join(arrays, values.frame[CODE] == arrays["code"])
+    directions, hidden, sensitive = (
+        _unquoted(name) for name in (names.directions, names.hidden, names.sensitive)
+    )
+    with failures_as_errors("the composition of buckets could not be written"):
+        rows = frame.select(
+            frame[VALUE].alias(sensitive),
+            frame["directions"].alias(directions),
+            frame["hidden"].alias(hidden),
+        )
+        write_table(rows.coalesce(1), job.staging.tables / folder_of(SHARES))
+    return spectrum
+
+
+def _lines(found: Composition) -> list[Any]:
+    pairs = zip(found.directions.tolist(), found.hidden.tolist(), strict=True)
+    return [(code, directions, hidden) for code, (directions, hidden) in enumerate(pairs)]
+
+
+def _together(tables: PublishedTables, names: BucketTables, values: NumberedValues) -> FloatArray:
+    """Add up, over the buckets, n_g n_g' / |g| of each pair of values.
+
+    Whole numbers of the buckets of each size are added up, so that no order rounds anything.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType, LongType, StructType
+
+    n_values = len(values.counts)
+    shown = tables.select(
+        f"SELECT s.{names.bucket_id} AS {_ID}, s.{names.sensitive} AS v,"
+        f" {names.size(f's.{names.bucket_id}')}::int8 AS {_SIZE}, s.{names.count}::int8 AS {_N}"
+        f" FROM {names.sat} AS s"
+    )
+    sent = (
+        replace(values, column="v")
+        .coded(shown)
+        .repartition(n_parts(int(values.counts.sum())), _ID)
+        .select(_ID, _SIZE, CODE, _N)
+    )
+    schema = StructType().add(_SIZE, LongType()).add(_PAIR, IntegerType()).add(_N, LongType())
+    with failures_as_errors("the values of buckets could not be compared"):
+        pairs = through_arrow(sent, multiplying(n_values), schema)
+        rows = pairs.groupBy(_SIZE, _PAIR).agg(f.sum(_N).alias(_N)).toArrow().sort_by(_SIZE)
+    found = np.zeros(n_values * n_values)
+    size, pair, n = (rows.column(name).to_numpy() for name in (_SIZE, _PAIR, _N))
+    for one in np.unique(size):
+        of_size = size == one
+        found[pair[of_size]] += n[of_size] / one
+    return found.reshape(n_values, n_values)
+
+
+def multiplying(n_values: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that adds up the products of counts, of whole buckets.
+
+    Parameters
+    ----------
+    n_values : int
+        m; a pair of values is ``m * one + other``.
+    """
+
+    def multiply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        part = [
+            np.stack([batch.column(name).to_numpy().astype(np.int64) for name in _COLUMNS])
+            for batch in batches
+        ]
+        if not part:
+            return
+        ids, size, code, n = np.concatenate(part, axis=1)
+        for one in np.unique(size):
+            of_size = np.flatnonzero(size == one)
+            bucket = np.unique(ids[of_size], return_inverse=True)[1]
+            of_size = of_size[np.argsort(bucket, kind="stable")]
+            bucket = np.sort(bucket)
+            total = np.zeros((n_values, n_values))
+            for first in range(0, int(bucket[-1]) + 1, _BUCKETS_AT_ONCE):
+                rows = slice(*np.searchsorted(bucket, (first, first + _BUCKETS_AT_ONCE)))
+                counts = np.zeros((_BUCKETS_AT_ONCE, n_values))
+                counts[bucket[rows] - first, code[of_size[rows]]] = n[of_size[rows]]
+                total += counts.T @ counts  # whole numbers below 2**53: exact
+            pairs = np.flatnonzero(total)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(np.full(pairs.size, one)),
+                    pa.array(pairs.astype(np.int32)),
+                    pa.array(total.ravel()[pairs].astype(np.int64)),
+                ],
+                [_SIZE, _PAIR, _N],
+            )
+
+    return multiply
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"')
+
+
+# Verifying and measuring a bucketization in files.
+#
+# The statements are written for PostgreSQL, and translated; that on thresholds is the one which
+# runs
+# there, too. They share nothing with the algorithms, and read all files.
+
+
+def examine_spark_buckets(
+    tables: PublishedTables, publication: Publication, whole: Check
+) -> Examination:
+    """Check everything that a bucketization promises, and measure it.
+
+    Parameters
+    ----------
+    tables : Tables
+        QIT and SAT by their names.
+    publication : Publication
+    whole : Check
+        Whether the files are those that were published.
+    """
+    layout, parameters = publication.layout, publication.parameters
+    names = BucketTables.of(tables, SCHEMA, publication.name, layout)
+    qit = _counted(tables, names, f"SELECT q.{names.bucket_id} AS id, 1 AS n FROM {names.qit} AS q")
+    sat = _counted(
+        tables, names, f"SELECT s.{names.bucket_id} AS id, s.{names.count} AS n"
+        f" FROM {names.sat} AS s"
+    )  # fmt: skip
+    repeated = fetch_one(
+        tables,
+        "SELECT count(*) AS n FROM (SELECT 1 AS one FROM"
+        f" {names.sat} AS s GROUP BY s.{names.bucket_id}, s.{names.sensitive}"
+        " HAVING count(*) > 1) AS pair",
+    )["n"]
+    findings = BucketFindings(
+        qit, sat, repeated, count_certain(tables, names), _exposure(tables, publication, names)
+    )
+    further = []
+    if names.spectrum is not None:
+        n_directions = str(len(names.spectrum.eigenvalues))
+        amiss = fetch_one(tables, composition_statement(names), n_directions)["n"]
+        further.append(judged_composition(amiss))
+    return findings.judged(names.n_buckets, parameters, publication.records, whole, further)
+
+
+def count_certain(tables: PublishedTables, names: BucketTables) -> int:
+    """Count the people whose bucket has no other value than theirs."""
+    found = fetch_one(
+        tables,
+        f"SELECT coalesce(sum(s.{names.count}), 0)::int8 AS n FROM {names.sat} AS s"
+        f" WHERE s.{names.count} = {names.size(f's.{names.bucket_id}')}",
+    )
+    return int(found["n"])
+
+
+def _counted(tables: PublishedTables, names: BucketTables, rows: str) -> CountedBuckets:
+    """Count the records of each bucket, of rows with its number and how many records they are."""
+    found = tables.fetch(
+        "SELECT b.is_readable, b.n, b.size, count(*) AS buckets, sum(b.rows)::int8 AS rows"
+        f" FROM (SELECT k.is_readable, {names.size('k.id')} AS size, sum(k.n)::int8 AS n,"
+        " count(*) AS rows FROM (SELECT r.id, r.n,"
+        f" coalesce(r.id BETWEEN 1 AND {names.n_buckets} AND r.n >= 1, false) AS is_readable"
+        f" FROM ({rows}) AS r) AS k GROUP BY k.is_readable, k.id) AS b"
+        " GROUP BY b.is_readable, b.n, b.size"
+    )
+    known = [row for row in found if row["is_readable"]]
+    of_sizes: Counter[int] = Counter()
+    for row in known:
+        of_sizes[row["n"]] += row["buckets"]
+    as_promised = sum(row["buckets"] for row in known if row["n"] == row["size"])
+    return CountedBuckets(
+        records=sum(row["n"] * row["buckets"] for row in known),
+        differing=names.n_buckets - as_promised,
+        unreadable=sum(row["rows"] for row in found if not row["is_readable"]),
+        of_sizes=dict(sorted(of_sizes.items())),
+    )
+
+
+def _exposure(tables: PublishedTables, publication: Publication, names: BucketTables) -> Any:
+    """Compare how frequent values are with their thresholds, by the statement of PostgreSQL."""
+    layout, parameters = publication.layout, publication.parameters
+    privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
+    sensitive = str(layout["sensitive"])
+    sat = tables.frames[publication.name + SAT]
+    column = ColumnType(sensitive, str(layout["types"][sensitive]["type"]), "", None, True)
+    labelled = PublishedTables(
+        tables.session,
+        {
+            "sat": sat.select(
+                text_of_column(sat["`" + sensitive + "`"], column).alias("value"),
+                sat["`" + layout["count"] + "`"].alias("count"),
+                sat["`" + layout["bucket_id"] + "`"].alias("id"),
+            )
+        },
+    )
+    profile = (
+        "SELECT p.value, p.count::numeric AS count, p.size::numeric AS size,"
+        " count(*)::numeric AS buckets FROM (SELECT s.value, s.count,"
+        f" {names.size('s.id')} AS size FROM sat AS s) AS p GROUP BY p.value, p.count, p.size"
+    )
+    statement, bound = exposure_statement(privacy, profile, l=str(parameters.get("l", 1)))
+    try:
+        return fetch_one(labelled, statement, *bound)
+    finally:
+        labelled.drop()
+
+
+# QIT, SAT and the source as codes on the driver: attacked, and asked for counts.
+
+
+@dataclass(frozen=True, eq=False)
+class _CodedTables:
+    """QIT, SAT and the source, as they were read."""
+
+    names: list[str]
+    sensitive: str
+    bucket_id: str
+    count: str
+    qit: ReadColumns
+    sat: ReadColumns
+    source: ReadColumns
+
+    @classmethod
+    def of(cls, opened: SparkTarget) -> Self:
+        """Read all columns that are needed."""
+        layout = opened.publication.layout
+        names = [str(name) for name in layout["quasi_identifiers"]]
+        sensitive, bucket, count = (str(layout[n]) for n in ("sensitive", "bucket_id", "count"))
+        qit, sat = opened.table(QIT), opened.table(SAT)
+        require_same_types(qit, opened.source, names)
+        require_same_types(sat, opened.source, [sensitive])
+        return cls(
+            names, sensitive, bucket, count,
+            read_columns(qit, [*names, bucket], "the quasi-identifier table"),
+            read_columns(sat, [bucket, sensitive, count], "the sensitive table", [sensitive]),
+            read_columns(opened.source, [*names, sensitive], "the source"),
+        )  # fmt: skip
+
+    def buckets(self, table: ReadColumns) -> IntArray:
+        """Return numbers of buckets, from 0."""
+        found: IntArray = table.numbers(self.bucket_id) - 1
+        return found
+
+
+def attack_spark_buckets(opened: SparkTarget) -> list[Attack]:
+    """Play all attacks; see :func:`bucket_measurement.attack_buckets`."""
+    read = _CodedTables.of(opened)
+    opened.listener.phase("playing")
+    columns = [NumberedColumn.of(read.qit.table[name]) for name in read.names]
+    its = read.sat.table[read.sensitive]
+    sensitive = NumberedColumn.of(its)
+    values = values_of(
+        read.buckets(read.sat), sensitive.codes(its).astype(np.int64), read.sat.numbers(read.count)
+    )
+    labels = sensitive.labels(its, read.sat.labels[read.sensitive])
+    published = AttackedBuckets(
+        codes_of(columns, read.qit, read.names),
+        read.buckets(read.qit),
+        values,
+        bounds_of(opened.publication, labels, values),
+    )
+    known = ScoringSource.of(
+        published,
+        codes_of(columns, read.source, read.names),
+        sensitive.codes(read.source.table[read.sensitive]).astype(np.int64),
+    )
+    return attack_read_buckets(opened.listener, opened.pulse, published, known)
+
+
+def evaluate_spark_buckets(opened: SparkTarget, workload: Workload) -> list[CountAccuracy]:
+    """Compare counts; see :func:`bucket_measurement.evaluate_buckets`."""
+    read = _CodedTables.of(opened)
+    opened.listener.phase("playing")
+    columns = [NumberedColumn.of(read.source.table[column]) for column in read.names]
+    sensitive = NumberedColumn.of(read.source.table[read.sensitive])
+
+    def count(chosen: Sequence[CountQuery]) -> IntArray:
+        codes = codes_of(columns, read.source, read.names)
+        its = sensitive.codes(read.source.table[read.sensitive])
+        return exact_counts(codes, its, chosen, pulse=opened.pulse)
+
+    def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
+        codes = codes_of(columns, read.qit, read.names)
+        sizes = np.array([len(column) for column in columns], dtype=np.int32)
+        its = sensitive.codes(read.sat.table[read.sensitive])
+        coded = CodedBuckets(
+            read.buckets(read.qit).astype(np.int32),
+            np.where(codes < 0, sizes, codes),  # values that the source no longer has
+            read.buckets(read.sat).astype(np.int32),
+            np.where(its < 0, np.int32(len(sensitive)), its),
+            read.sat.numbers(read.count).astype(np.int32),
+        )
+        return estimate_bucket_counts(coded, chosen, opened.pulse)
+
+    return compare_counts(
+        workload,
+        [len(column) for column in columns],
+        len(sensitive),
+        ComparedCounts(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
+        opened.pulse,
+    )
+
+
+# Publishing a bucketization from records on many machines; see the kind in PostgreSQL.
+
+
+_MOST_BUCKETS: Final = 2**28
+"""Their numbers are a permutation, which every machine gets: a gigabyte."""
+
+_REFUSED: Final = {
+    "m_invariant": "who keeps which signature follows from a refresh, which is made in PostgreSQL",
+}
+"""Assignments that stay on one machine, and why."""
+
+
+class SparkBuckets(SparkKind):
+    """The kind ``buckets``."""
+
+    suffixes = (QIT, SAT, SHARES)
+    shows_values = True
+
+    def refuse(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
+        """Refuse assignments that stay on one machine."""
+        if not hasattr(_bucket_dealing, request.assignment):
+            raise InvalidParameterError(
+                f"the assignment {request.assignment} is not made on Spark",
+                detail=_REFUSED.get(request.assignment, ""),
+                hint="give assignment => 'random', or publish in PostgreSQL",
+            )
+
+    def make(self, job: SparkJob) -> SparkResult:
+        """Find a bucket setting, and the bucket of each record; write QIT and SAT."""
+        values = numbered_values(job, str(job.source.sensitive))
+        labels = values.labels()
+        protection = ValueProtection.of(job.request, labels, values.counts)
+        data = SensitiveValues(values.counts, protection.privacy, labels)
+        found: MethodResult = getattr(_bucket_dealing, job.request.assignment)(job, data, values)
+        return SparkResult(found, self._write(job, found.result, values, protection))
+
+    def _write(
+        self,
+        job: SparkJob,
+        assigned: DealtRecords,
+        values: NumberedValues,
+        protection: ValueProtection,
+    ) -> Written:
+        setting = assigned.setting
+        if setting.n_buckets > _MOST_BUCKETS:
+            raise InfeasibleError(
+                "there are too many buckets",
+                detail=f"{setting.n_buckets:,}, of which {_MOST_BUCKETS:,} can be numbered",
+                hint="publish parts of the source, such as regions, apart",
+            )
+        # Both tables are written from files, so that neither depends on how the other is made.
+        folder = job.staging.scratch("assigned")
+        with failures_as_errors("buckets could not be assigned"):
+            assigned.frame.write.parquet(folder.path)
+            frame = job.session.read.parquet(folder.path)
+        layout = bucket_layout(job.source, setting)
+        job.voice.step("writing the quasi-identifier table")
+        write_qit(job, frame, layout)
+        job.voice.step("writing the sensitive table")
+        sat = write_sat(job, frame, values, layout, setting.n_buckets)
+        is_random = job.request.assignment == "random" or assigned.cells == 1
+        layout["assignment"] = "random" if is_random else job.request.assignment
+        name = job.request.publication
+        tables = PublishedTables(job.session, {name + SAT: sat})
+        names = BucketTables.of(tables, SCHEMA, name, layout)
+        certain = count_certain(tables, names)
+        layout["spectrum"] = write_composition(
+            job, tables, names, values, is_random=layout["assignment"] == "random"
+        )
+        tables.drop()
+        l = protection.l
+        return Written(
+            protection.guarantee(job.request, certain, job.voice),
+            layout=layout,
+            parameters={} if l is None else {"l": l},
+            metrics={} if assigned.cells is None else {"cells": assigned.cells},
+        )
+
+    def examine(
+        self, tables: PublishedTables, publication: Publication, whole: Check
+    ) -> Examination:
+        """See :func:`examine_buckets`."""
+        return examine_spark_buckets(tables, publication, whole)
+
+    def attack(self, opened: SparkTarget) -> list[Attack]:
+        """See :func:`.playing.attack`."""
+        return attack_spark_buckets(opened)
+
+    def evaluate(self, opened: SparkTarget, workload: Workload) -> list[CountAccuracy]:
+        """See :func:`.playing.evaluate`."""
+        return evaluate_spark_buckets(opened, workload)
+
+
+KIND: Final[Any] = SparkBuckets()

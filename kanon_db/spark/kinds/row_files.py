@@ -1,0 +1,734 @@
+"""What the three kinds of rows share: cells in files, writing, measuring and attacking rows.
+
+A range is a structure of both of its ends, which belong to it, and a set is an array. Rows are
+compared with the source before they are written, in an order that tells nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
+from kanon_db.algorithms.recoding.microdata import Attribute
+from kanon_db.catalog.entries import Publication, Source
+from kanon_db.errors import InfeasibleError, InvalidParameterError
+from kanon_db.metrics.count_queries import CountQuery, exact_counts
+from kanon_db.publications import KINDS
+from kanon_db.publications.kind import ComparedCounts, Workload, compare_counts
+from kanon_db.publications.results import Attack, Check, CountAccuracy
+from kanon_db.publications.rows.distinct_cells import ClassSizes
+from kanon_db.publications.rows.published_rows import (
+    AttackedRows,
+    RowCodes,
+    classes_of_rows,
+    estimate_row_counts,
+    single_values,
+)
+from kanon_db.publications.rows.row_kind import RowKind, row_layout
+from kanon_db.query.layout import RowView
+from kanon_db.spark._coded_records import CodedQuasiIdentifier, number_of_value, other_columns
+from kanon_db.spark._publication_folder import digest_of_table
+from kanon_db.spark._spark_kind import (
+    NumberedColumn,
+    ReadColumns,
+    SparkJob,
+    SparkKind,
+    SparkTarget,
+    codes_of,
+    read_columns,
+    require_same_types,
+)
+from kanon_db.spark._tables import (
+    ORDER_KEY,
+    RECORD,
+    SCHEMA,
+    PublishedTables,
+    folder_of,
+    text_of_column,
+    write_table,
+)
+from kanon_db.spark.environment import failures_as_errors, quoted_column
+from kanon_db.spark.kinds._bucket_dealing import n_parts, part_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+
+# Cells in files: ranges are structures of both ends, which belong to them, and sets are arrays.
+#
+# A range of ``[20, 40]`` is ``{lower: 20, upper: 40}``; a NULL stands for NULL, and a range
+# without
+# ends for anything, NULL too. PostgreSQL's range of the type that the layout names follows from
+# it:
+# ``int4range(lower, upper, '[]')``. A set has texts, of which one may be NULL.
+
+
+LOWER_END: Final = "lower"
+UPPER_END: Final = "upper"
+
+
+def cell_of(place: int) -> str:
+    """Name the column with the cells of a quasi-identifier, before they are published."""
+    return f"q{place}"
+
+
+def cell_type(column: CodedQuasiIdentifier) -> DataType:
+    """Return the type of a quasi-identifier's cells."""
+    from pyspark.sql.types import ArrayType, StringType, StructType
+
+    if column.range_type is None:
+        return ArrayType(StringType(), containsNull=True)
+    return StructType().add(LOWER_END, column.type).add(UPPER_END, column.type)
+
+
+def cell_array(
+    cells: Ranges | Sets, numbers: FloatArray | None, ends: pa.Array, of_record: AnyIntArray
+) -> pa.Array:
+    """Return the cell of each record.
+
+    Parameters
+    ----------
+    cells : Ranges or Sets
+    numbers : ndarray of float64, shape (n_values,), or None
+        As of :class:`.Attribute`.
+    ends : pa.Array, shape (n_values,)
+        What the cells are made of.
+    of_record : ndarray of int, shape (n_records,)
+        The number of each record's cell; -1 for none, which is NULL.
+    """
+    import pyarrow as pa
+
+    of_record = pa.array(of_record, mask=of_record < 0)
+    if isinstance(cells, Sets):
+        offsets = pa.array(np.append(0, cells.ends).astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, ends.take(pa.array(cells.codes))).take(of_record)
+    is_null = np.zeros(cells.low.size, dtype=np.bool_)
+    if numbers is not None:
+        is_null = np.isnan(numbers)[cells.low] & ~cells.tells_nothing
+    low, high = (
+        ends.take(pa.array(codes, mask=cells.tells_nothing)) for codes in (cells.low, cells.high)
+    )
+    ranges = pa.StructArray.from_arrays(
+        [low, high],
+        fields=[pa.field(LOWER_END, ends.type), pa.field(UPPER_END, ends.type)],
+        mask=pa.array(is_null),
+    )
+    return ranges.take(of_record)
+
+
+def cell_covers(column: CodedQuasiIdentifier, cell: Column, value: Column) -> Column:
+    """Say whether a value lies within a cell; never NULL."""
+    from pyspark.sql import functions as f
+
+    if column.range_type is None:
+        text = text_of_column(value, column.column)
+        with_null = f.exists(cell, lambda member: member.isNull())
+        inside = f.when(value.isNull(), with_null).otherwise(f.array_contains(cell, text))
+        return f.coalesce(inside, f.lit(False))
+    low, high = cell[LOWER_END], cell[UPPER_END]
+    is_anything = cell.isNotNull() & low.isNull() & high.isNull()
+    inside = f.when(value.isNull(), cell.isNull()).otherwise((low <= value) & (value <= high))
+    return is_anything | f.coalesce(inside, f.lit(False))
+
+
+def cell_losses(column: CodedQuasiIdentifier, cell: Column, extent: float) -> tuple[Column, Column]:
+    """Return what a cell loses: its NCP by [FF], and by [OB].
+
+    Parameters
+    ----------
+    column : QuasiIdentifier
+    cell : Column
+        Of published rows.
+    extent : float
+        How far a numeric attribute's domain extends.
+
+    Notes
+    -----
+    As :func:`kanon_db.metrics.information_loss.class_ncp`, from the published cells alone.
+    """
+    from pyspark.sql import functions as f
+
+    if column.range_type is None:
+        n_values, others = len(column.values.labels), f.size(cell) - 1
+        return others / float(max(n_values - 1, 1)), others / float(n_values)
+    low, high = (number_of_value(cell[end], column.column) for end in (LOWER_END, UPPER_END))
+    assert low is not None  # noqa: S101  # for the type checker
+    assert high is not None  # noqa: S101
+    width = (high - low) / extent if extent > 0 else f.lit(0.0)
+    loss = f.when(cell.isNull(), 0.0).when(cell[LOWER_END].isNull(), 1.0).otherwise(width)
+    return loss, loss
+
+
+# What publications of ranges and sets refuse, and their layout.
+
+
+_MOST_BYTES = 2**28
+"""Of sets that a machine keeps at a time."""
+
+
+def refuse_coarsened(source: Source) -> None:
+    """Refuse bins and hierarchies, whose cells PostgreSQL makes.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    if source.coarsened:
+        raise InvalidParameterError(
+            "quasi-identifiers are not coarsened on Spark",
+            detail=f"{source.relation}: {', '.join(source.coarsened)}; bins and labels are made by"
+            " PostgreSQL, in its own types",
+            hint="coarsen them in the source, as in a data frame, or publish in PostgreSQL",
+        )
+
+
+def refuse_method(method: str, reason: str, hint: str) -> InvalidParameterError:
+    """Return the error for a method that stays on one machine."""
+    return InvalidParameterError(
+        f"the method {method} is not made on Spark", detail=reason, hint=hint
+    )
+
+
+def require_room(columns: Sequence[CodedQuasiIdentifier], n_sets: int) -> None:
+    """Refuse sets of so many values that a machine could not keep those of its records.
+
+    Parameters
+    ----------
+    columns : sequence of QuasiIdentifier
+    n_sets : int
+        At a time; each has a bit for every value.
+
+    Raises
+    ------
+    InfeasibleError
+    """
+    n_values = sum(len(c.values.labels) for c in columns if c.range_type is None)
+    if n_sets * n_values / 8 > _MOST_BYTES:
+        raise InfeasibleError(
+            "there are too many values in sets for one machine",
+            detail=f"{n_sets:,} sets of {n_values:,} values at a time",
+            hint="leave out quasi-identifiers with very many values, or coarsen them",
+        )
+
+
+def recoded_layout(source: Source, columns: Sequence[CodedQuasiIdentifier]) -> dict[str, Any]:
+    """Choose the layout, with the types that ranges have in PostgreSQL."""
+    layout = row_layout(source, [column.cell for column in columns])
+    for described, column in zip(layout["quasi_identifiers"], columns, strict=True):
+        described.update(column.described)
+    return layout
+
+
+# What published ranges and sets lose, from the cells themselves.
+
+
+@dataclass(frozen=True, eq=False)
+class RowLoss:
+    """As :class:`kanon_db.metrics.information_loss.GeneralizationMetrics` has it.
+
+    Attributes
+    ----------
+    gcp, weighted_loss, ob_gcp : float
+    loss_by_attribute : ndarray of float64, shape (m,)
+    """
+
+    gcp: float
+    weighted_loss: float
+    ob_gcp: float
+    loss_by_attribute: FloatArray
+
+
+def measure_rows(
+    rows: DataFrame,
+    columns: Sequence[CodedQuasiIdentifier],
+    attributes: Sequence[Attribute],
+    n_records: int,
+    left_out: int = 0,
+) -> RowLoss:
+    """Measure published rows.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        With cells under the names of the quasi-identifiers.
+    columns : sequence of QuasiIdentifier
+    attributes : sequence of Attribute
+    n_records : int
+        Of the source.
+    left_out : int
+        Records without a row, each of whose cells loses 1.
+    """
+    from pyspark.sql import functions as f
+
+    sums = []
+    for column, attribute in zip(columns, attributes, strict=True):
+        extent = attribute.upper - attribute.lower
+        of_cell = cell_losses(column, f.col(quoted_column(column.name)), extent)
+        sums += [f.coalesce(f.sum(loss.cast("double")), f.lit(0.0)) for loss in of_cell]
+    with failures_as_errors("the loss could not be measured"):
+        (row,) = rows.agg(*(one.alias(f"l{i}") for i, one in enumerate(sums))).collect()
+    ncp, ob_ncp = np.array(list(row), dtype=np.float64).reshape(-1, 2).T + left_out
+    weights = np.array([attribute.weight for attribute in attributes])
+    return RowLoss(
+        float(ncp.sum()) / max(n_records * ncp.size, 1),
+        float(ncp @ weights),
+        float(ob_ncp.sum()),
+        ncp / max(n_records, 1),
+    )
+
+
+# Comparing rows with the source, and writing them to files in an order that tells nothing.
+
+
+LEFT_OUT: Final = "left_out"
+"""Whether a record has no published row."""
+
+PATTERN_NUMBER: Final = "pattern"
+
+
+def keep_recoded(job: SparkJob, recoded: DataFrame, name: str = "recoded") -> DataFrame:
+    """Write recoded records to files, once: what follows reads the same ones again."""
+    folder = job.staging.scratch(name)
+    with failures_as_errors("records could not be recoded"):
+        recoded.write.parquet(folder.path)
+        return job.session.read.parquet(folder.path)
+
+
+def compare_with_source(
+    job: SparkJob, recoded: DataFrame, inside: Column, promise: str
+) -> tuple[list[Check], int]:
+    """Compare recoded records with the snapshot, one by one.
+
+    Parameters
+    ----------
+    job : SparkJob
+    recoded : DataFrame
+        From files: ``record``, ``left_out``, the other columns, and cells by :func:`.cell_of`.
+    inside : Column
+        Whether a record's own values, under the snapshot's names, are in its cells.
+    promise : str
+        What the check of this is called.
+
+    Returns
+    -------
+    checks : list of Check
+    left_out : int
+        How many records have no row.
+    """
+    from pyspark.sql import functions as f
+
+    job.voice.step("comparing rows with the source")
+    others = [job.snapshot.column(name) for name in other_columns(job)]
+    there = recoded.select(
+        f.col(RECORD).alias("its_record"), LEFT_OUT,
+        *(name for name in recoded.columns if name.startswith("q") or name == PATTERN_NUMBER),
+        *(f.col(other).alias(f"its_{other}") for other in others),
+    )  # fmt: skip
+    same = f.lit(True)
+    for other in others:
+        same = same & f.col(other).eqNullSafe(f.col(f"its_{other}"))
+    is_shown = f.col(LEFT_OUT).eqNullSafe(False)
+    joined = job.snapshot.frame.join(there, f.col(RECORD) == f.col("its_record"), "full")
+    with failures_as_errors("rows could not be compared with the source"):
+        (row,) = joined.agg(
+            f.count_if(f.col(RECORD).isNull() | f.col("its_record").isNull()).alias("lost"),
+            f.count("*").alias("pairs"),
+            f.count_if(is_shown & ~inside).alias("outside"),
+            f.count_if(is_shown & ~same).alias("others"),
+            f.count_if(LEFT_OUT).alias("left_out"),
+        ).collect()
+    # Where none is lost, each record is in one pair at least: so many pairs are one of each.
+    repeated = max(row["pairs"] - job.snapshot.n_records, 0)
+    wrong = row["lost"] + repeated + row["others"]
+    return [
+        Check(
+            promise,
+            "0 records outside",
+            f"{row['outside']} records outside",
+            holds=row["outside"] == 0,
+        ),
+        Check(
+            "every record of the source was recoded once, with its own other columns",
+            "0 records differ",
+            f"{wrong} records differ",
+            holds=wrong == 0,
+        ),
+    ], int(row["left_out"])
+
+
+def write_rows(
+    job: SparkJob, recoded: DataFrame, layout: Mapping[str, Any]
+) -> tuple[Check, DataFrame, str]:
+    """Write the published rows, in the order of a random key of their own.
+
+    Parameters
+    ----------
+    job : SparkJob
+    recoded : DataFrame
+        From files, as :func:`compare_with_source` has checked them.
+    layout : mapping
+        Of the publication.
+
+    Returns
+    -------
+    check : Check
+        That the files have just these rows.
+    rows : DataFrame
+        Read from them.
+    checksum : str
+        Of the rows.
+    """
+    from pyspark.sql import functions as f
+
+    job.voice.step("writing the published rows")
+    own = {cell["name"]: cell_of(i) for i, cell in enumerate(layout["quasi_identifiers"])}
+    own |= {name: job.snapshot.column(name) for name in other_columns(job)}
+    if layout.get("pattern") is not None:
+        own[layout["pattern"]] = PATTERN_NUMBER
+    published = [f.col(own[name]).alias(name) for name in layout["columns"]]
+    parts, folder = n_parts(job.snapshot.n_records), job.staging.tables / folder_of("")
+    with failures_as_errors("the published rows could not be written"):
+        shown = recoded.where(~f.col(LEFT_OUT))
+        ordered = shown.repartitionById(parts, part_of(ORDER_KEY, parts)).sortWithinPartitions(
+            ORDER_KEY, RECORD
+        )
+        write_table(ordered.select(*published), folder)
+        rows = job.session.read.parquet(folder.path)
+        checksum = digest_of_table([rows])
+        same = checksum == digest_of_table([shown.select(*published)])
+    check = Check(
+        "the files have the rows that were compared with the source",
+        "the same checksum",
+        f"{'the same' if same else 'another'} checksum",
+        holds=same,
+    )
+    return check, rows, checksum
+
+
+# Records with their cells, as the machines that search a part return them.
+
+
+def copied_columns(job: SparkJob) -> list[str]:
+    """Name the columns of a record that go with its cells."""
+    return [RECORD, ORDER_KEY, *(job.snapshot.column(name) for name in other_columns(job))]
+
+
+def recoded_schema(
+    records: DataFrame, passed: Sequence[str], columns: Sequence[CodedQuasiIdentifier]
+) -> Any:
+    """Return the schema of recoded records: what is passed on, the cells, and ``left_out``."""
+    from pyspark.sql.types import BooleanType, StructType
+
+    schema = StructType([records.schema[name] for name in passed])
+    for place, column in enumerate(columns):
+        schema.add(cell_of(place), cell_type(column))
+    return schema.add(LEFT_OUT, BooleanType())
+
+
+def all_covered(columns: Sequence[CodedQuasiIdentifier]) -> Column:
+    """Say whether the values of a record, by the snapshot's names, lie within its cells."""
+    from pyspark.sql import functions as f
+
+    inside = [
+        cell_covers(column, f.col(cell_of(place)), f.col(column.source))
+        for place, column in enumerate(columns)
+    ]
+    return reduce(and_, inside)
+
+
+# Counting the classes of published rows, from all of their files.
+
+
+def view_of(tables: PublishedTables, publication: Publication) -> RowView:
+    """Return the names of a publication of rows."""
+    return RowView.of(tables, SCHEMA, publication.name, publication.layout)
+
+
+def rows_of(tables: PublishedTables, publication: Publication) -> DataFrame:
+    """Return the published rows."""
+    return tables.frames[publication.name]
+
+
+def check_columns(rows: DataFrame, publication: Publication) -> Check:
+    """Check that the rows have the published columns."""
+    columns = list(publication.layout["columns"])
+    differing = len(set(columns).symmetric_difference(rows.columns))
+    return Check(
+        "the rows have the published columns, and no identifier",
+        f"{len(columns)} columns, 0 differ",
+        f"{len(rows.columns)} columns, {differing} differ",
+        holds=columns == rows.columns,
+    )
+
+
+def count_classes(tables: PublishedTables, view: RowView) -> ClassSizes:
+    """Count the rows that have the same cells, and the same pattern."""
+    pattern = "''" if view.pattern is None else view.pattern
+    names = ", ".join([*view.quasi_identifiers, *([view.pattern] if view.pattern else [])])
+    found = tables.fetch(
+        "SELECT c.pattern, c.n, count(*) AS classes FROM"
+        f" (SELECT {pattern} AS pattern, count(*) AS n FROM {view.view} GROUP BY {names}) AS c"
+        " GROUP BY c.pattern, c.n"
+    )
+    patterns = list(dict.fromkeys(row["pattern"] for row in found))
+    number = np.array([row["classes"] for row in found], dtype=np.int64)
+    sizes = np.array([row["n"] for row in found], dtype=np.int64)
+    of_row = np.array([patterns.index(row["pattern"]) for row in found], dtype=np.int64)
+    return ClassSizes(np.repeat(sizes, number), patterns, np.repeat(of_row, number))
+
+
+# The cells of rows in files as the codes that they cover: see the same of PostgreSQL.
+#
+# :mod:`kanon_db.publications.rows.published_rows` says what codes mean. Ends of ranges and texts
+# in
+# sets are compared with the source's values as they are, on the driver.
+
+
+_SENSITIVE: Final = "sensitive"
+_PATTERN: Final = "pattern"
+_VALUE, _NULL, _ANYTHING = 0, 1, 2  # kinds of ranges
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """Published rows and their source, as they were read.
+
+    Attributes
+    ----------
+    cells : sequence of mapping
+        What the layout says of the quasi-identifiers.
+    sensitive : str or None
+        The name of the sensitive attribute.
+    rows, source : ReadColumns
+    columns : list of Numbered
+        The values of each quasi-identifier in the source.
+    """
+
+    cells: Sequence[Mapping[str, Any]]
+    sensitive: str | None
+    rows: ReadColumns
+    source: ReadColumns
+    columns: list[NumberedColumn]
+
+    @classmethod
+    def of(cls, opened: SparkTarget) -> Self:
+        """Read the columns that are needed.
+
+        Raises
+        ------
+        NotFoundError, SchemaMismatchError
+            When the source no longer has such columns.
+        InfeasibleError
+            When there are too many records.
+        """
+        layout, rows = opened.publication.layout, opened.table("")
+        cells, sensitive = layout["quasi_identifiers"], layout["sensitive"]
+        names = [str(cell["name"]) for cell in cells]
+        its_column = [] if sensitive is None else [str(sensitive)]
+        require_same_types(rows, opened.source, [*names, *its_column])
+        flat, shown = _flat(rows, layout)
+        in_sets = [str(cell["name"]) for cell in cells if cell["cell"] == "set"]
+        read = read_columns(
+            flat, shown, "the published rows", [] if sensitive is None else [_SENSITIVE]
+        )
+        source = read_columns(opened.source, [*names, *its_column], "the source", in_sets)
+        columns = [NumberedColumn.of(source.table[name]) for name in names]
+        return cls(cells, None if sensitive is None else str(sensitive), read, source, columns)
+
+    @property
+    def names(self) -> list[str]:
+        """The quasi-identifiers."""
+        return [str(cell["name"]) for cell in self.cells]
+
+    @property
+    def n_codes(self) -> list[int]:
+        """How many values each of them has in the source."""
+        return [len(column) for column in self.columns]
+
+    def codes(self) -> CodeArray:
+        """Return the codes of the source's records, shape (n_people, n_qi)."""
+        return codes_of(self.columns, self.source, self.names)
+
+    def its_values(self, sensitive: NumberedColumn | None) -> IntArray:
+        """Return the codes of the source's sensitive values; 0 of all where there are none."""
+        if sensitive is None or self.sensitive is None:
+            return np.zeros(self.source.table.num_rows, dtype=np.int64)
+        return sensitive.codes(self.source.table[self.sensitive]).astype(np.int64)
+
+    def numbered(self) -> NumberedColumn | None:
+        """Return the sensitive values of the rows."""
+        return None if self.sensitive is None else NumberedColumn.of(self.rows.table[_SENSITIVE])
+
+    def labels(self, sensitive: NumberedColumn) -> list[str | None]:
+        """Return the texts of the rows' sensitive values."""
+        return sensitive.labels(self.rows.table[_SENSITIVE], self.rows.labels[_SENSITIVE])
+
+    def coded(self, sensitive: NumberedColumn | None) -> RowCodes:
+        """Return the cells of the rows, and their values by the codes of some."""
+        found: list[Ranges | Sets] = []
+        numbers = np.empty((self.rows.table.num_rows, len(self.cells)), dtype=np.int32)
+        its_cells: Ranges | Sets
+        for place, (cell, column) in enumerate(zip(self.cells, self.columns, strict=True)):
+            match cell["cell"]:
+                case "range":
+                    its_cells, numbers[:, place] = self._ranges(place, column)
+                case "set":
+                    its_cells, numbers[:, place] = self._sets(place, column)
+                case _:
+                    its_cells, numbers[:, place] = self._values(place, column)
+            found.append(its_cells)
+        values = np.zeros(len(numbers), dtype=np.int64)
+        if sensitive is not None:
+            values = sensitive.codes(self.rows.table[_SENSITIVE]).astype(np.int64)
+        return RowCodes(found, numbers, values)
+
+    def _ranges(self, place: int, column: NumberedColumn) -> tuple[Ranges, IntArray]:
+        """Find the codes within ranges."""
+        import pyarrow as pa
+
+        lower, upper, is_null = (
+            self.rows.table[_part(place, what)] for what in (LOWER_END, UPPER_END, "null")
+        )
+        known = column.values.drop_null()
+        ends = NumberedColumn.of(pa.chunked_array([known, *lower.chunks, *upper.chunks]))
+        is_anything = np.asarray(lower.is_null()) & np.asarray(upper.is_null())
+        kind = np.where(np.asarray(is_null), _NULL, np.where(is_anything, _ANYTHING, _VALUE))
+        of_row = np.stack([kind.astype(np.int32), ends.codes(lower), ends.codes(upper)], axis=1)
+        numbers, first = classes_of_rows(of_row)
+        kind, low, high = of_row[first].T
+        order = ends.codes(known)
+        low = np.searchsorted(order, low, side="left")
+        high = np.searchsorted(order, high, side="right") - 1
+        # NULL's code comes after all others; without one, such a cell covers no code.
+        low = np.select([kind == _NULL, kind == _ANYTHING], [order.size, 0], low)
+        last = len(column) - 1, order.size - 1
+        high = np.select([kind == _NULL, kind == _ANYTHING], last, high)
+        ranges = Ranges(low.astype(np.int32), high.astype(np.int32), kind == _ANYTHING)
+        return ranges, numbers
+
+    def _sets(self, place: int, column: NumberedColumn) -> tuple[Sets, CodeArray]:
+        """Find the codes of the texts in sets."""
+        name = str(self.cells[place]["name"])
+        labels = column.labels(self.source.table[name], self.source.labels[name])
+        code_of = {text: code for code, text in enumerate(labels)}
+        written = self.rows.table[_part(place, "set")]
+        distinct = NumberedColumn.of(written)
+        codes, ends = list[int](), list[int]()
+        for text in distinct.values.to_pylist():
+            members = [] if text is None else json.loads(text)
+            codes += sorted({code_of[member] for member in members if member in code_of})
+            ends.append(len(codes))
+        sets = Sets(np.array(codes, dtype=np.int32), np.array(ends, dtype=np.int64))
+        return sets, distinct.codes(written)
+
+    def _values(self, place: int, column: NumberedColumn) -> tuple[Ranges, CodeArray]:
+        """Find the codes of values, and which of them are suppressed."""
+        codes = column.codes(self.rows.table[_part(place, "value")])
+        # A value that the source no longer has is covered by no code.
+        codes = np.where(codes < 0, np.int32(len(column) + 1), codes)
+        if _PATTERN in self.rows.table.column_names:
+            marks = self.rows.table[_PATTERN]
+            patterns = NumberedColumn.of(marks)
+            is_star = np.array([text[place] == "*" for text in patterns.values.to_pylist()])
+            codes[is_star[patterns.codes(marks)]] = len(column)
+        return single_values(len(column)), codes
+
+
+def _part(place: int, what: str) -> str:
+    """Name what was read of a cell."""
+    return f"q{place}_{what}"
+
+
+def _flat(rows: DataFrame, layout: Mapping[str, Any]) -> tuple[DataFrame, list[str]]:
+    """Take cells apart into columns that can be numbered: ends of ranges, and sets as JSON."""
+    from pyspark.sql import functions as f
+
+    shown: dict[str, Column] = {}
+    for place, cell in enumerate(layout["quasi_identifiers"]):
+        own = rows[quoted_column(str(cell["name"]))]
+        match cell["cell"]:
+            case "range":
+                shown |= {_part(place, end): own[end] for end in (LOWER_END, UPPER_END)}
+                shown[_part(place, "null")] = own.isNull()
+            case "set":
+                shown[_part(place, "set")] = f.to_json(own)
+            case _:
+                shown[_part(place, "value")] = own
+    if layout.get("pattern"):
+        shown[_PATTERN] = rows[quoted_column(str(layout["pattern"]))]
+    if layout["sensitive"] is not None:
+        shown[_SENSITIVE] = rows[quoted_column(str(layout["sensitive"]))]
+    return rows.select(*(column.alias(name) for name, column in shown.items())), list(shown)
+
+
+# What kinds of rows have in common on Spark: they are attacked and asked on the driver.
+
+
+@dataclass(frozen=True, eq=False)
+class _CountedQueries:
+    """The sensitive values of the rows: their texts, and how often they occur."""
+
+    labels: list[str | None]
+    counts: IntArray
+
+
+class SparkRows(SparkKind):
+    """A kind that publishes rows."""
+
+    suffixes = ("",)
+
+    def attack(self, opened: SparkTarget) -> list[Attack]:
+        """Play all attacks; see :func:`published_rows.attack_read_rows`."""
+        read = CodedRows.of(opened)
+        opened.listener.phase("playing")
+        sensitive, counted = read.numbered(), None
+        rows = read.coded(sensitive)
+        if sensitive is not None:
+            counts = np.bincount(rows.values, minlength=len(sensitive)).astype(np.int64)
+            counted = _CountedQueries(read.labels(sensitive), counts)
+        attacked = AttackedRows.of(
+            rows, read.codes(), read.its_values(sensitive), read.n_codes, counted
+        )
+        kind = _in_postgresql(opened)
+        return kind.play(opened.listener, opened.pulse, opened.publication, attacked)
+
+    def evaluate(self, opened: SparkTarget, workload: Workload) -> list[CountAccuracy]:
+        """Compare the answers of :mod:`rows.published_rows` with the source."""
+        read = CodedRows.of(opened)
+        opened.listener.phase("playing")
+        sensitive = None
+        if read.sensitive is not None:
+            sensitive = NumberedColumn.of(read.source.table[read.sensitive])
+
+        def count(chosen: Sequence[CountQuery]) -> IntArray:
+            its = read.its_values(sensitive).astype(np.int32)
+            return exact_counts(read.codes(), its, chosen, pulse=opened.pulse)
+
+        def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
+            return estimate_row_counts(
+                opened.publication, read.coded(sensitive), chosen, opened.pulse,
+                shares_cells=_in_postgresql(opened).shares_cells,
+            )  # fmt: skip
+
+        return compare_counts(
+            workload,
+            read.n_codes,
+            1 if sensitive is None else len(sensitive),
+            ComparedCounts(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
+            opened.pulse,
+        )
+
+
+def _in_postgresql(opened: SparkTarget) -> RowKind:
+    """Return the kind that plays the same there."""
+    return cast("RowKind", KINDS[opened.publication.kind].load())

@@ -1,0 +1,475 @@
+"""Publishes rows with suppressed cells: a pattern is chosen for each type of row.
+
+A type of row is a combination of quasi-identifiers, with the number of records that have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.suppression import (
+    LEFT_OVER,
+    PatternSet,
+    RowTypes,
+    Suppression,
+    check_left_over,
+    greedy_on_types,
+    join_left_over,
+)
+from kanon_db.catalog.entries import Publication, Source
+from kanon_db.errors import InfeasibleError
+from kanon_db.publications.kind import MethodResult, Written
+from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.row_kind import require_k, row_layout
+from kanon_db.publications.suppressed.kind import examine_suppressed, suppressed_guarantee
+from kanon_db.publications.suppressed.methods import allowed_patterns, recorded_patterns
+from kanon_db.publications.suppressed.request import SuppressedRequest
+from kanon_db.randomness import SecureRandom
+from kanon_db.spark._coded_records import (
+    Batches,
+    CodedQuasiIdentifier,
+    code_column,
+    coded_records,
+    codes_in,
+    number_of_value,
+    other_columns,
+    read_quasi_identifiers,
+)
+from kanon_db.spark._spark_kind import SparkJob, SparkResult
+from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD, PublishedTables
+from kanon_db.spark.environment import failures_as_errors, quoted_column, through_arrow
+from kanon_db.spark.kinds.row_files import (
+    LEFT_OUT,
+    PATTERN_NUMBER,
+    SparkRows,
+    cell_of,
+    check_columns,
+    compare_with_source,
+    count_classes,
+    keep_recoded,
+    refuse_method,
+    rows_of,
+    view_of,
+    write_rows,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+
+# Choosing a pattern for each row type: distinct quasi-identifiers, and how many records have them.
+#
+# Which pattern comes next is global, and so is what remains at the end. A type is a row here,
+# however
+# many records it has. While there are too many for one machine, patterns are tried by Spark: one
+# GROUP BY for each. Those that are left are chosen for on the driver.
+
+
+MOST_ROW_TYPES: Final = 2**21
+"""Row types that the driver chooses for."""
+
+MOST_TO_JOIN: Final = 2**23
+"""Records among which those are drawn that join the left-over ones."""
+
+ROW_TYPE: Final = "type"
+NUMBER: Final = "number"
+"""The place of a type's pattern; -1 for what is left over."""
+
+GIVEN: Final = "given"
+"""How many records of a type go to the pattern of the left-over ones."""
+
+_COUNT: Final = "n"
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenPatterns:
+    """What was chosen for each row type.
+
+    Attributes
+    ----------
+    types : DataFrame
+        The codes of each, ``number``, ``pattern`` (its text) and ``given``.
+    joined : int
+        The place of the pattern of the records that were left over; -1 if they did not join others.
+    n_left_over : int
+        Records that are left over, and did not join others.
+    """
+
+    types: DataFrame
+    joined: int
+    n_left_over: int
+
+
+def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> ChosenPatterns:
+    """Choose a pattern for each row type; see :func:`greedy_suppression`.
+
+    Parameters
+    ----------
+    job : SparkJob
+    records : DataFrame
+        As :func:`.coded_records` returns them.
+    patterns : PatternSet
+
+    Raises
+    ------
+    InfeasibleError
+        When some records fit none of the patterns, or are too many to join others.
+    """
+    from pyspark.sql import functions as f
+
+    request: SuppressedRequest = job.request
+    columns = [code_column(place) for place in range(patterns.n_columns)]
+    joins = request.options.left_over == "join"
+    if joins and job.snapshot.n_records > MOST_TO_JOIN:
+        raise InfeasibleError(
+            "there are too many records to draw those that join the left-over ones",
+            detail=f"{job.snapshot.n_records:,}, of which one machine draws among {MOST_TO_JOIN:,}",
+            hint='leave out left_over, so that fewer than k are left out, or give "publish"',
+        )
+    folder = job.staging.scratch("types")
+    with failures_as_errors("row types could not be counted"):
+        counted = records.groupBy(*columns).agg(f.count("*").alias(_COUNT))
+        counted.select(
+            f.monotonically_increasing_id().alias(ROW_TYPE), *columns, _COUNT,
+            f.lit(LEFT_OVER).cast("int").alias(NUMBER),
+        ).write.parquet(folder.path)  # fmt: skip
+        types = job.session.read.parquet(folder.path)
+        n_types = types.count()
+    place = 0
+    while n_types > MOST_ROW_TYPES and not joins and place < len(patterns):
+        types, n_types = _tried(job, types, patterns, place)
+        place += 1
+    job.voice.step("choosing patterns")
+    with failures_as_errors("row types could not be read"):
+        left = types.where(f.col(NUMBER) == LEFT_OVER).drop(NUMBER).toArrow()
+    codes = codes_in(left, columns).astype(np.int64)
+    counts = left.column(_COUNT).to_numpy().astype(np.int64)
+    found = RowTypes(codes, counts, np.arange(counts.size))
+    number = greedy_on_types(found, patterns, request.k, pulse=job.pulse())
+    n_left = int(counts[number == LEFT_OVER].sum())
+    check_left_over(patterns, request.k, n_left, job.snapshot.n_records)
+    given, joined = np.zeros_like(counts), LEFT_OVER
+    if joins and n_left:
+        number, given, joined = _joined(job, codes, counts, Suppression(patterns, number))
+        n_left = 0
+    ids = left.column(ROW_TYPE).to_numpy()
+    return ChosenPatterns(_with_numbers(types, patterns, ids, number, given), joined, n_left)
+
+
+def _tried(
+    job: SparkJob, types: DataFrame, patterns: PatternSet, place: int
+) -> tuple[DataFrame, int]:
+    """Give a pattern to all types with which k records agree; return how many types have none."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    job.voice.step(f"trying pattern {place + 1}")
+    kept = [code_column(i) for i, star in enumerate(patterns.stars[place].tolist()) if not star]
+    is_left = f.col(NUMBER) == LEFT_OVER
+    total = f.sum(f.when(is_left, f.col(_COUNT)).otherwise(0)).over(Window.partitionBy(*kept))
+    number = f.when(is_left & (total >= job.request.k), f.lit(place)).otherwise(f.col(NUMBER))
+    folder = job.staging.scratch(f"types-{place}")
+    with failures_as_errors("a pattern could not be tried"):
+        types.withColumn(NUMBER, number.cast("int")).write.parquet(folder.path)
+        tried = job.session.read.parquet(folder.path)
+        return tried, tried.where(is_left).count()
+
+
+def _joined(
+    job: SparkJob, codes: IntArray, counts: IntArray, suppression: Suppression
+) -> tuple[IntArray, IntArray, int]:
+    """Let the left-over records join others; return patterns, who gives how many, and to which.
+
+    The records of a type are alike, so that it does not matter here which of them are drawn.
+    """
+    type_of_record = np.repeat(np.arange(counts.size), counts)
+    before = suppression.pattern_of_record
+    found = join_left_over(
+        codes[type_of_record], Suppression(suppression.patterns, before[type_of_record]),
+        job.request.k, SecureRandom(), pulse=job.pulse(),
+    ).pattern_of_record  # fmt: skip
+    is_left = before == LEFT_OVER
+    joined = int(found[is_left[type_of_record]][0])
+    went = (found != before[type_of_record]) & ~is_left[type_of_record]
+    given = np.bincount(type_of_record[went], minlength=counts.size)
+    return np.where(is_left, joined, before), given, joined
+
+
+def _with_numbers(
+    types: DataFrame, patterns: PatternSet, ids: IntArray, number: IntArray, given: IntArray
+) -> DataFrame:
+    """Add what the driver has found to the types that it was asked for."""
+    from pyspark.sql.types import LongType, StringType, StructType
+
+    context: Any = types.sparkSession.sparkContext
+    order = np.argsort(ids)
+    texts = [*patterns.texts, "*" * patterns.n_columns]  # the last one is that of -1
+    known = context.broadcast((ids[order], number[order].astype(np.int32), given[order], texts))
+    schema = StructType([*types.schema.fields])
+    schema.add(PATTERN_NUMBER, StringType(), nullable=False).add(GIVEN, LongType(), nullable=False)
+    return through_arrow(types, pattern_lookup_function(known), schema).drop(ROW_TYPE, _COUNT)
+
+
+def pattern_lookup_function(known: Any) -> Batches:
+    """Return the function that adds to types what was chosen for them.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the types, in order, their patterns, how many records they give, and all patterns' texts.
+    """
+
+    def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        ids, number, given, texts = known.value
+        named = pa.array(texts)
+        for batch in batches:
+            own = batch.column(ROW_TYPE).to_numpy()
+            place = np.minimum(np.searchsorted(ids, own), max(ids.size - 1, 0))
+            found, gives = (
+                batch.column(NUMBER).to_numpy().copy(),
+                np.zeros(own.size, dtype=np.int64),
+            )
+            if ids.size:
+                is_known = ids[place] == own
+                found[is_known] = number[place[is_known]]
+                gives[is_known] = given[place[is_known]]
+            columns = [
+                pa.array(found) if name == NUMBER else column
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            ]
+            text = named.take(pa.array(found % len(texts)))
+            yield pa.RecordBatch.from_arrays(
+                [*columns, text, pa.array(gives)], [*batch.schema.names, PATTERN_NUMBER, GIVEN]
+            )
+
+    return look_up
+
+
+# Publishing rows with suppressed cells of records on many machines; see that in PostgreSQL.
+
+
+class SparkSuppressed(SparkRows):
+    """The kind ``suppressed``."""
+
+    def refuse(self, request: SuppressedRequest, source: Source) -> None:  # noqa: ARG002
+        """Refuse the optimum."""
+        if request.method == "optimal":
+            raise refuse_method(
+                "optimal", "its integer program has a variable for each cell of all records",
+                "use greedy, or publish in PostgreSQL",
+            )  # fmt: skip
+
+    def make(self, job: SparkJob) -> SparkResult:
+        """Choose a pattern for each record, and write the rows."""
+        request, source = job.request, job.source
+        require_k(source, request.k, job.snapshot.n_records)
+        columns = read_quasi_identifiers(job, with_ranges=False)
+        patterns = allowed_patterns(source, request.patterns, request.rules, request.weights)
+        records = coded_records(job, columns)
+        chosen = choose_patterns(job, records, patterns)
+        job.voice.step("suppressing cells")
+        recoded = keep_recoded(job, _recoded(job, records, columns, patterns, chosen))
+        checks, left_out = compare_with_source(
+            job, recoded, _inside(columns), "every cell that is kept is the record's own"
+        )
+        layout = row_layout(source, ["value"] * len(columns), with_pattern=True)
+        check, rows, _ = write_rows(job, recoded, layout)
+        metrics = {"usefulness_loss": _usefulness_loss(job, recoded, columns)}
+        if request.weights is not None or patterns.cost_unit != 1:
+            metrics["suppression_cost"] = _cost(rows, layout["pattern"], patterns)
+        return SparkResult(
+            MethodResult(None),
+            Written(
+                suppressed_guarantee(request, chosen.n_left_over),
+                layout=layout,
+                checks=[*checks, check],
+                metrics=metrics,
+                parameters={**recorded_patterns(request, patterns), "suppressed": left_out},
+            ),
+        )
+
+    def examine(
+        self, tables: PublishedTables, publication: Publication, whole: Check
+    ) -> Examination:
+        """Check what is promised of the rows, and measure them, with the files alone."""
+        columns = check_columns(rows_of(tables, publication), publication)
+        if not columns.holds:
+            return Examination([whole, columns], {})
+        view = view_of(tables, publication)
+        examined = examine_suppressed(tables, view, publication, count_classes(tables, view))
+        return Examination([whole, columns, *examined.checks], examined.metrics)
+
+
+KIND: Final[Any] = SparkSuppressed()
+
+
+def _recoded(
+    job: SparkJob,
+    records: DataFrame,
+    columns: Sequence[CodedQuasiIdentifier],
+    patterns: PatternSet,
+    chosen: ChosenPatterns,
+) -> DataFrame:
+    """Give each record its pattern, and the cells that it keeps."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    codes = [code_column(place) for place in range(len(columns))]
+    found = records.join(chosen.types, codes)
+    if chosen.joined != LEFT_OVER:
+        # Of a type whose records are alike, those go whose random keys are the smallest.
+        place = f.row_number().over(Window.partitionBy(*codes).orderBy(RANK_KEY, RECORD))
+        givers = found.where(f.col(GIVEN) > 0).withColumn("place", place)
+        going = givers.where(f.col("place") <= f.col(GIVEN)).select(f.col(RECORD).alias("going"))
+        found = found.join(going, f.col(RECORD) == f.col("going"), "left").withColumn(
+            PATTERN_NUMBER,
+            f.when(f.col("going").isNotNull(), f.lit(patterns.texts[chosen.joined])).otherwise(
+                f.col(PATTERN_NUMBER)
+            ),
+        )
+    left_out = f.lit(False)
+    if job.request.options.left_over != "publish":
+        left_out = f.col(NUMBER) == LEFT_OVER
+    passed = [
+        RECORD,
+        ORDER_KEY,
+        *(job.snapshot.column(name) for name in other_columns(job)),
+        *codes,
+    ]
+    marked = found.select(
+        *passed,
+        PATTERN_NUMBER,
+        left_out.alias(LEFT_OUT),
+    )
+    context: Any = job.session.sparkContext
+    known = context.broadcast([column.values.array for column in columns])
+    schema = StructType([*marked.schema.fields])
+    for place_of, column in enumerate(columns):
+        schema.add(cell_of(place_of), column.type)
+    return through_arrow(marked, hiding_function(known, codes, schema.names), schema)
+
+
+def hiding_function(known: Any, codes: list[str], names: list[str]) -> Any:
+    """Return the function that shows the cells which a pattern keeps.
+
+    Parameters
+    ----------
+    known : Broadcast
+        Of the values of each quasi-identifier. A cell is one of these: otherwise 0.0 and -0.0,
+        which are equal, would tell two records of a class apart.
+    codes : list of str
+    names : list of str
+        Of the result.
+    """
+
+    def hide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for batch in batches:
+            cells = []
+            for place, values in enumerate(known.value):
+                mark = pc.utf8_slice_codeunits(batch.column(PATTERN_NUMBER), place, place + 1)
+                kept = pc.if_else(
+                    pc.equal(mark, "."), batch.column(codes[place]), pa.scalar(None, pa.int32())
+                )
+                cells.append(values.take(kept))
+            yield pa.RecordBatch.from_arrays([*batch.columns, *cells], names)
+
+    return hide
+
+
+def _mark(place: int, pattern: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.substring(pattern, place + 1, 1)
+
+
+def _inside(columns: Sequence[CodedQuasiIdentifier]) -> Column:
+    """Say whether each cell shows what its record has, or nothing where it is suppressed."""
+    from pyspark.sql import functions as f
+
+    checked = []
+    for place, column in enumerate(columns):
+        cell, is_kept = f.col(cell_of(place)), _mark(place, f.col(PATTERN_NUMBER)) == "."
+        own = f.when(is_kept, cell.eqNullSafe(f.col(column.source))).otherwise(cell.isNull())
+        checked.append(own)
+    return reduce(and_, checked)
+
+
+def _cost(rows: DataFrame, pattern: str, patterns: PatternSet) -> float:
+    """Add up the weights of the suppressed cells of published rows."""
+    with failures_as_errors("patterns could not be counted"):
+        counted = rows.groupBy(quoted_column(pattern)).count().collect()
+    costs = dict(zip(patterns.texts, patterns.costs.tolist(), strict=True))
+    return float(Fraction(sum(costs[text] * n for text, n in counted), patterns.cost_unit))
+
+
+def _usefulness_loss(
+    job: SparkJob, recoded: DataFrame, columns: Sequence[CodedQuasiIdentifier]
+) -> float:
+    """Measure as :func:`kanon_db.metrics.information_loss.usefulness_loss`."""
+    from pyspark.sql import functions as f
+
+    job.voice.step("measuring the loss")
+    codes = [code_column(place) for place in range(len(columns))]
+    numbers = [
+        None if c.numbers is None else number_of_value(f.col(c.source), c.column) for c in columns
+    ]
+    shown = recoded.where(~f.col(LEFT_OUT))
+    own = job.snapshot.frame.select(
+        f.col(RECORD).alias("own"),
+        *(one.alias(f"n{place}") for place, one in enumerate(numbers) if one is not None),
+    )
+    joined = shown.join(own, f.col(RECORD) == f.col("own"))
+    spans = [
+        f.struct(f.min(f"n{place}").alias("low"), f.max(f"n{place}").alias("high"))
+        if one is not None
+        else f.lit(None)
+        for place, one in enumerate(numbers)
+    ]
+    with failures_as_errors("the loss could not be measured"):
+        (domain,) = joined.agg(
+            *(f.count_distinct(code).alias(f"d_{code}") for code in codes),
+            *(span.alias(f"s_{code}") for span, code in zip(spans, codes, strict=True)),
+            *(
+                f.count_if(f.col(f"n{place}").isNull()).alias(f"u{place}")
+                for place, one in enumerate(numbers)
+                if one is not None
+            ),
+        ).collect()
+        of_class = [f.size(f.collect_set(code)).alias(f"d_{code}") for code in codes]
+        of_class += [span.alias(f"s_{code}") for span, code in zip(spans, codes, strict=True)]
+        hidden = [
+            f.when(_mark(place, f.col(PATTERN_NUMBER)) == ".", f.col(code)).otherwise(-1)
+            for place, code in enumerate(codes)
+        ]
+        classes = joined.groupBy(*hidden).agg(*of_class)
+        terms: list[Column] = []
+        for place, code in enumerate(codes):
+            is_numeric = numbers[place] is not None and not domain[f"u{place}"]
+            if not is_numeric:
+                terms.append(f.sum(f.col(f"d_{code}")) / float(max(domain[f"d_{code}"], 1)))
+                continue
+            span = domain[f"s_{code}"]
+            extent = 0.0 if span["low"] is None else span["high"] - span["low"]
+            width = f.col(f"s_{code}.high") - f.col(f"s_{code}.low")
+            terms.append(f.sum(width) / extent if extent else f.lit(0.0))
+        (row,) = classes.agg(
+            f.count("*").alias("n"), *(term.alias(f"t{i}") for i, term in enumerate(terms))
+        ).collect()
+    return (
+        float(sum(row[f"t{i}"] or 0.0 for i in range(len(terms))) / row["n"]) if row["n"] else 0.0
+    )

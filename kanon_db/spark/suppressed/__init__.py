@@ -1,1 +1,0 @@
-"""Rows with suppressed cells, of records on many machines."""
