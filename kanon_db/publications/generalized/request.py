@@ -44,8 +44,9 @@ class GeneralizedOptions:
     time_limit: float = parameter(
         SECONDS,
         "Seconds for the search, including refinement, for which they are counted in"
-        " changes tried. `optimal` and `split_carry` end by the clock: the same request may then"
-        " find other classes.",
+        " changes tried. `optimal` and `split_carry` end by the clock:"
+        " the same request may then find"
+        " other classes.",
         default=60.0,
     )
     s: int = parameter(
@@ -84,11 +85,13 @@ class GeneralizedOptions:
         default="strict",
         methods=("mondrian",),
     )
-    formulation: Literal["set_partition", "bigm"] = parameter(
+    formulation: Literal["set_partition", "paper", "bigm"] = parameter(
         choice(
             "formulation",
             set_partition="a variable for each class that may be part of the optimum",
-            bigm="a variable for each pair of records, for tables of about ten records",
+            paper="as the paper states it, with a variable for each pair of records; for about ten"
+            " records",
+            bigm="the former name of paper",
         ),
         "The integer program that finds the optimum.",
         default="set_partition",
