@@ -18,7 +18,7 @@ demo:
 spark:
 	@scripts/debian-packages spark
 	@scripts/environment dev spark
-	@.venv/bin/python -m kanon_db.interfaces.spark_demo
+	@.venv/bin/python scripts/spark_demo.py
 	@KANON_SPARK=all .venv/bin/pytest tests/spark
 
 # A worker for each core, each with a cluster of its own.

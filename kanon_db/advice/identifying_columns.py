@@ -1,7 +1,4 @@
-"""Finds columns, and combinations of them, that identify people in a source.
-
-It works on a copy of the source, which `recommend` uses, too (`copy_source`).
-"""
+"""Finds the columns that identify people, and how many records are unique in them."""
 
 from __future__ import annotations
 
@@ -9,12 +6,16 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
+from itertools import combinations
+from math import prod
 from typing import Final
 
-from kanon_db.algorithms.ground.computation import Pulse
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, sort_keys
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.sources import open_source, require_unchanged
-from kanon_db.metrics.unicity import Unique, unique_records
 from kanon_db.session import Session, fetch_one, undone
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import (
@@ -26,6 +27,77 @@ from kanon_db.transfer.columns import (
 )
 from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
+
+# Finds the columns, and combinations of columns, that tell records apart.
+
+
+LARGEST = 3
+"""Combinations of more columns, but for all of them, are not counted: there are too many."""
+
+
+@dataclass(frozen=True)
+class Unique:
+    """How many records differ from all others in some columns together.
+
+    Attributes
+    ----------
+    columns : tuple of int
+    records : int
+    """
+
+    columns: tuple[int, ...]
+    records: int
+
+
+def unique_records(codes: CodeArray, *, pulse: Pulse = UNLIMITED) -> Iterator[Unique]:
+    """Count the records that have combinations of values that no other has.
+
+    Parameters
+    ----------
+    codes : ndarray of int32, shape (n_records, n_columns)
+        Not negative.
+    pulse : Pulse
+        When its time is over, the other combinations are left out.
+
+    Yields
+    ------
+    Unique
+        For all columns together, for each single one, each pair, and each three of them.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 0]], dtype=np.int32)
+    >>> [(found.columns, found.records) for found in unique_records(codes)]
+    [((0, 1), 2), ((0,), 0), ((1,), 1)]
+    """
+    n_columns = codes.shape[1]
+    everything = tuple(range(n_columns))
+    yield Unique(everything, _n_unique(codes, everything))
+    for size in range(1, min(LARGEST, n_columns - 1) + 1):
+        for columns in combinations(everything, size):
+            pulse.beat()
+            if pulse.is_over and size > 1:
+                return
+            yield Unique(columns, _n_unique(codes, columns))
+
+
+def _n_unique(codes: CodeArray, columns: tuple[int, ...]) -> int:
+    n_values = [int(codes[:, a].max(initial=0)) + 1 for a in columns]
+    counts: IntArray
+    if prod(n_values) <= max(4 * codes.shape[0], 1 << 16):
+        keys = np.zeros(codes.shape[0], dtype=np.int64)
+        for a, n in zip(columns, n_values, strict=True):
+            keys = keys * n + codes[:, a]
+        counts = np.bincount(keys)
+    else:
+        counts = np.unique(sort_keys([codes[:, a] for a in columns]), return_counts=True)[1]
+    return int((counts == 1).sum())
+
+
+# Finds columns, and combinations of them, that identify people in a source.
+#
+# It works on a copy of the source, which `recommend` uses, too (`copy_source`).
+
 
 # Copies of a source that advice is made from: all of it, and a random sample to try things on.
 

@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from kanon_db.advice.identifying_columns import unique_records
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.metrics.unicity import unique_records
 
 
 @pytest.mark.parametrize("n_values", [2, 7, 100_000])
