@@ -188,8 +188,8 @@ def candidates_for(
     Parameters
     ----------
     purpose : {"counts", "rows", "both"}
-    protection : Protection
-    data : Microdata
+    protection : ProtectionLevel
+    data : SourceTraits
     """
     buckets, with_values, alone = [], [], []
     if data.sensitive is not None:
@@ -352,7 +352,7 @@ class TriedCandidate:
 
     Attributes
     ----------
-    measured : Measured or None
+    measured : TrialResult or None
         None if nothing was made of it; `failure` then says why.
     """
 
@@ -434,7 +434,6 @@ def publication_name(table: str, candidate: Candidate) -> str:
 
     Examples
     --------
-    >>> from kanon_db.advice.publication_candidates import Candidate
     >>> publication_name("census", Candidate("buckets", "", "value", "", {}, "b"))
     'census_b'
     """
@@ -467,7 +466,6 @@ def shell_command(source: str, name: str, candidate: Candidate) -> str:
 
     Examples
     --------
-    >>> from kanon_db.advice.publication_candidates import Candidate
     >>> one = Candidate("buckets", "", "value", "", {"privacy": {"l": 3}}, "b")
     >>> shell_command("public.census", "census_b", one)
     'kanon publish buckets public.census census_b --privacy \'{"l": 3}\''

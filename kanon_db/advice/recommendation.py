@@ -145,8 +145,8 @@ class TrialGround:
 
     Attributes
     ----------
-    copy : Copy
-    asked : Questions
+    copy : SourceCopy
+    asked : RandomQueries
     """
 
     copy: SourceCopy
@@ -171,9 +171,9 @@ def try_candidate(
     ----------
     session : Session
     candidate : Candidate
-    small : Ground
+    small : TrialGround
         Where it is searched and attacked.
-    large : Ground
+    large : TrialGround
         Where one that is drawn quickly answers counts, several times if there are few records.
     deadline : float
         By the clock of :func:`time.monotonic`.

@@ -250,7 +250,7 @@ class BitmapReader:
 
         Parameters
         ----------
-        own, others : Slices
+        own, others : GroupSlices
         times : int
             How often each bucket is looked at for a group.
         kept : int, optional

@@ -699,7 +699,7 @@ def sum_pairs(
 
     Returns
     -------
-    Matched or None
+    MatchedPairs or None
         None where there is nothing to sum.
 
     Notes

@@ -469,7 +469,7 @@ class _GroupSums:
 class _Doubts:
     """What the error of an answer follows from: a row for each type and group.
 
-    The attributes are those of :class:`Counted`, and of its moments; without groups, `group` is
+    The attributes are those of :class:`CountedRows`, and of its moments; without groups, `group` is
     None.
     """
 
@@ -558,7 +558,7 @@ class Totals:
 
         Parameters
         ----------
-        again : iterable of Counted
+        again : iterable of CountedRows
             All that was added, once more; it is read if there was no room to keep it.
         """
         s = self._sums

@@ -755,7 +755,7 @@ class CountedRows:
     m : ndarray of float64
         How likely each is counted.
     surely, possibly : ndarray of bool
-    moments : Moments or None
+    moments : GroupMoments or None
     """
 
     type_: IntArray

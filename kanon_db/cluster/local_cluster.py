@@ -56,7 +56,7 @@ def cluster_settings(memory: int, shared_memory: int, socket: str) -> dict[str, 
 
     Examples
     --------
-    >>> settings(4096 * MEGABYTE, 2048 * MEGABYTE, "/srv/socket")["effective_cache_size"]
+    >>> cluster_settings(4096 * MEGABYTE, 2048 * MEGABYTE, "/srv/socket")["effective_cache_size"]
     '2048MB'
     """
     chosen = {

@@ -35,7 +35,7 @@ class Parameter(NamedTuple):
     Attributes
     ----------
     name : str
-    type : Type
+    type : ParameterType
     help : str
         One sentence or more, shown by SQL, Python and the command line.
     default : object
@@ -213,7 +213,7 @@ class Operation:
     function : str
         ``module:function``, imported when it is called. It takes a session and the parameters, and
         returns a value, a row, a list of rows or nothing, as `result` says.
-    result : tuple of Column
+    result : tuple of ResultColumn
         The columns of a row. One column without a name means a single value, no columns nothing.
     request : type
         A dataclass with its parameters.

@@ -69,7 +69,7 @@ class GradientDescent:
     Parameters
     ----------
     architecture : Architecture
-    settings : Settings
+    settings : MemberTraining
     inputs : ndarray of float32, shape (n_records, *shape)
     labels : ndarray of int, shape (n_records,)
     """

@@ -99,7 +99,7 @@ def train(
         From :func:`parts_of`: member i sees part i only. By default, all members see all records.
     people : int, optional
         How many people the records are about. By default, each is about another one.
-    settings : Settings, optional
+    settings : MemberTraining, optional
     architecture : Architecture, optional
         By default :func:`kanon_db.models._network.network_for`.
     generator : numpy.random.Generator, optional

@@ -43,7 +43,7 @@ def discrete_gaussian(variance: Fraction, n: int, random: VoteRandomness) -> Int
         sigma^2, above 0.
     n : int
         How many numbers.
-    random : Bits
+    random : VoteRandomness
 
     Returns
     -------
@@ -197,7 +197,7 @@ def noisy_vote(
         Declared, not learned from the records.
     sigma : int
         Parameter of the noise, at least 1: about its standard deviation, in votes.
-    random : Bits, optional
+    random : VoteRandomness, optional
         The operating system's generator by default.
 
     Returns
@@ -254,7 +254,7 @@ def noisy_inputs(
     scale : float
         b of the Laplace distribution, in units of the encoded input; its standard deviation is
         sqrt(2) b. With 0, inputs come back as they are.
-    random : Bits, optional
+    random : VoteRandomness, optional
         The operating system's generator by default.
 
     Returns
@@ -276,7 +276,7 @@ def noisy_inputs(
 
     Examples
     --------
-    >>> noisy(np.zeros((2, 3), np.float32), 0.0).tolist()
+    >>> noisy_inputs(np.zeros((2, 3), np.float32), 0.0).tolist()
     [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     if not scale:

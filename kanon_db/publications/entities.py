@@ -150,7 +150,7 @@ class StagedEntities:
 
     Attributes
     ----------
-    staging : Staging
+    staging : StagedRelations
     n_gone : int
         How many of those that have a signature in the publication are not among them.
     suffix : str
@@ -242,7 +242,7 @@ def stage_unknown(
 
     Returns
     -------
-    Entities
+    StagedEntities
         The new ones without a signature; those that have one in the publication, with its number.
     """
     session.step("looking for new entities")

@@ -38,9 +38,11 @@ def joint_guarantee(one: str, other: str) -> str:
 
     Examples
     --------
-    >>> of_both("2-anonymity; 3 records are left out", "2-anonymity; 4 records are left out")
+    >>> left_out = "2-anonymity; {} records are left out"
+    >>> joint_guarantee(left_out.format(3), left_out.format(4))
     '2-anonymity; 7 records are left out'
-    >>> of_both("l 3; the threshold is 1 for 2.5% of the records", "l 3; 1 people are certain")
+    >>> exempt = "l 3; the threshold is 1 for 2.5% of the records"
+    >>> joint_guarantee(exempt, "l 3; 1 people are certain")
     'l 3; the threshold is 1 for 2.5% of the records; 1 people are certain'
     """
     head, *clauses = one.split("; ")

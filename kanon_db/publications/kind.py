@@ -91,7 +91,8 @@ class PublishedClasses:
     least : int
         The least number of sensitive values in a class that was promised, at least 1.
     thresholds : callable or None
-        As of :class:`Partition`; 1 where nothing is promised. None if that is so of all values.
+        As of :class:`PublishedBuckets`; 1 where nothing is promised. None if that is so of all
+        values.
     """
 
     relation: Relation
@@ -181,7 +182,7 @@ def compare_counts(
         The number of values of each quasi-identifier in the source.
     n_sensitive : int
         The same of the sensitive attribute.
-    compared : Compared
+    compared : ComparedCounts
     pulse : Pulse
     """
     compared.phase("drawing the queries")
@@ -323,12 +324,12 @@ class Job(Generic[Request]):
     source : Source
     types : dict of str to ColumnType
         All columns of the source, in their order.
-    staging : Staging
+    staging : StagedRelations
         Where the published relations are made.
     records : Records
         The columns that the kind asked for, and that of the entities: a copy of them, or of some
         kinds (:attr:`Kind.takes_codes`) all their codes.
-    room : Room
+    room : Allowance
         How much memory and disk there is.
     random : SeededRandom
         See :mod:`kanon_db.publications.pipeline`.
@@ -408,7 +409,7 @@ class Written:
         The metrics that need the source.
     parameters : dict
         What the catalog keeps in addition to the parameters of the request.
-    cells : dict of str to Cell
+    cells : dict of str to CellDescription
         Of rows: the published quasi-identifiers that have shares.
     matches : int or None
         Of rows: how many originals each cell covers, if it is not all of a class.
@@ -435,7 +436,7 @@ class RedrawnBuckets:
     ----------
     job : Job
         With a snapshot of those who are published.
-    found : Found
+    found : MethodResult
         Its result is None if nobody is published.
     n_stay, n_new : int
         Records of each that are published.
@@ -467,7 +468,7 @@ class AttackTarget:
         All columns of the source, in their order.
     schema : str
         The schema of published relations.
-    room : Room
+    room : Allowance
         How much memory and disk there is.
     """
 
@@ -597,7 +598,7 @@ class Kind(ABC):
             Of the batch, which is staged.
         old : Publication
         batch : Written
-        whole : Staging
+        whole : StagedRelations
             Where to write both together.
 
         Raises
@@ -683,7 +684,7 @@ class Kind(ABC):
 
         Parameters
         ----------
-        target : Target
+        target : AttackTarget
         columns : sequence of DistinctValues
             The quasi-identifiers' values in the source, by whose codes queries ask.
         sensitive : DistinctValues or None

@@ -107,14 +107,14 @@ def enter_publication(
 
     Parameters
     ----------
-    staging : Staging
+    staging : StagedRelations
     publication : Publication
     source : Source or None
         None if it is elsewhere; the release then has its ``label``.
     metrics : mapping of str to float
         Those that follow from the published relations.
     suffixes, closed, notes, replace
-        See :meth:`Staging.publish`.
+        See :meth:`StagedRelations.publish`.
     release : mapping
         What the ledger keeps.
 
@@ -347,7 +347,7 @@ def load_publication(
     ----------
     session : PsycopgSession
         In a transaction of the publishing role.
-    elsewhere : Elsewhere
+    elsewhere : ForeignPublication
     request : LoadRequest
 
     Raises

@@ -268,7 +268,7 @@ class Forecast:
     source : Source
     types : dict of str to ColumnType
         All columns of the source.
-    room : Room
+    room : Allowance
     n_values : float
         How many values the quasi-identifiers have, as the server's planner expects.
     """
@@ -381,7 +381,7 @@ def measure_staged(
     Parameters
     ----------
     kind : Kind
-    target : Target
+    target : AttackTarget
         The publication, under the name of its staged relations.
     accepted : mapping of str to str
         The known risks that it takes, with the reasons.

@@ -132,7 +132,7 @@ class StagedRefresh(NothingToPublish):
 
     Attributes
     ----------
-    staging : Staging
+    staging : StagedRelations
     written : Written
         Of everybody.
     published : sequence of str
@@ -145,7 +145,7 @@ class StagedRefresh(NothingToPublish):
     metrics : dict of str to float
         Those that were measured from the source.
     upto : str or None
-    entities : Entities or None
+    entities : StagedEntities or None
         The hashes to keep.
     withdrawn : int or None
         Records of before that are not in it any more; None if nobody can leave.

@@ -726,7 +726,6 @@ def with_types(lexemes: Sequence[Lexeme]) -> list[Lexeme]:
 
     Examples
     --------
-    >>> from kanon_db.query._lexer import scan
     >>> [(x.kind, x.text) for x in with_types(scan("a::double precision"))][2:]
     [('type', 'double precision')]
     """

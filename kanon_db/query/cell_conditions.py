@@ -160,7 +160,7 @@ def share(cell: CellDescription, sql: str, covered_sql: str) -> tuple[str, str, 
 
     Parameters
     ----------
-    cell : Cell
+    cell : CellDescription
         One of kind ``range``.
     sql : str
         The range; not NULL.
@@ -453,7 +453,7 @@ def values_of(
 
     Parameters
     ----------
-    cell : Cell
+    cell : CellDescription
     sql : str
         The cell.
     most : int
@@ -622,7 +622,7 @@ def of_cell(
     ----------
     leaf : Expression
         A condition on the cell's column only.
-    cell : Cell
+    cell : CellDescription
     sql : str
         The cell.
     constants : Constants
@@ -753,7 +753,7 @@ def tabled(
         What this condition is called.
     place : int
         The column's number in this statement; ``d`` is a row of its cells.
-    cell : Cell
+    cell : CellDescription
 
     Returns
     -------

@@ -568,8 +568,8 @@ class Rounded(Expression):
 
         Examples
         --------
-        >>> half = Round(Expression(), 1)
-        >>> half.of(0.25), half.of(-0.25), Round(Expression(), None, is_float=True).of(2.5)
+        >>> half = Rounded(Expression(), 1)
+        >>> half.of(0.25), half.of(-0.25), Rounded(Expression(), None, is_float=True).of(2.5)
         (0.3, -0.3, 2.0)
         """
         if not math.isfinite(number):

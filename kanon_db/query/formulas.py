@@ -444,7 +444,7 @@ def corrected(found: MatchedPairs, correction: tuple[float, float], trust: Trust
 
     Parameters
     ----------
-    found : Matched
+    found : MatchedPairs
     correction : tuple of float
         What is missing, and the variance of that.
     trust : Trust
@@ -589,7 +589,7 @@ def count_buckets(
 
     Returns
     -------
-    found : Matched
+    found : MatchedPairs
     doubt : float
         The square of what a slope of q on s would add.
 
@@ -835,7 +835,7 @@ def sum_buckets(
 
     Returns
     -------
-    Matched or None
+    MatchedPairs or None
         None where there is nothing to sum.
 
     Notes
@@ -879,7 +879,7 @@ def summed(
 
     Returns
     -------
-    Matched or None
+    MatchedPairs or None
         None where there is nothing to sum.
     """
     t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals

@@ -349,7 +349,7 @@ class CellLayout(NamedTuple):
     Attributes
     ----------
     view : RowView
-    cells : mapping of str to Cell
+    cells : mapping of str to CellDescription
         Every column that a query may name.
     left_out : int
         How many records of the source have no row in the view.

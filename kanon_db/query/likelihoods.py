@@ -232,7 +232,7 @@ def most_listed(cells: Iterable[CellDescription], n_rows: int = 0) -> int:
 
     Parameters
     ----------
-    cells : iterable of Cell
+    cells : iterable of CellDescription
     n_rows : int
         Of several ranges, the combinations of this many rows shall not be too many.
     """
@@ -294,7 +294,7 @@ def of_ranges(
     ----------
     leaf : Expression
         For which :func:`compares_ranges` holds.
-    cells : mapping of str to Cell
+    cells : mapping of str to CellDescription
     sql : mapping of str to str
         The cells of columns.
     truth : str

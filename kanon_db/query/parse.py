@@ -82,7 +82,7 @@ class FilteredRelation:
     Attributes
     ----------
     publication : RelationText
-    room : Room
+    room : SubqueryRoom
         For the parts of what its columns are replaced by.
     alias : tuple of str
         The names that qualify its columns outside; empty for the publication itself.

@@ -226,7 +226,7 @@ def with_codes(
     Parameters
     ----------
     records : DataFrame
-    codes : sequence of (str, Values, str)
+    codes : sequence of (str, ValueList, str)
         A column, its values, and the name of the column of codes that is added.
     kept : list of str
         The columns that stay.
@@ -297,7 +297,7 @@ class CodedQuasiIdentifier:
         What the snapshot calls it.
     type : DataType
         Spark's.
-    values : Values
+    values : ValueList
     numbers : ndarray of float64, shape (n_values,), or None
         Of its values, NaN of NULL; None if it has no ranges.
     """
@@ -414,15 +414,15 @@ def coded_records(
     Parameters
     ----------
     job : SparkJob
-    columns : sequence of QuasiIdentifier
-    sensitive : Values, optional
-        Adds :data:`SENSITIVE`.
+    columns : sequence of CodedQuasiIdentifier
+    sensitive : ValueList, optional
+        Adds :data:`SENSITIVE_CODE`.
 
     Returns
     -------
     DataFrame
         From files: ``record``, ``rank_key``, ``order_key``, the other columns as the snapshot has
-        them, and codes by :func:`code_of`.
+        them, and codes by :func:`code_column`.
     """
     job.voice.step("numbering quasi-identifiers")
     codes = [(c.source, c.values, code_column(place)) for place, c in enumerate(columns)]
@@ -682,7 +682,7 @@ def counting_cuts(known: Any) -> Batches:
     Parameters
     ----------
     known : Broadcast
-        Of :class:`_Pieces`.
+        Of :class:`_CutParts`.
     """
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

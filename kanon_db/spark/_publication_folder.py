@@ -269,7 +269,7 @@ class Manifest:
     publication : Publication
     release : str
         The folder with its tables, in the target.
-    tables : dict of str to Table
+    tables : dict of str to TableFiles
         By their suffixes, such as ``_qit``; each is a folder of this name, without the underscore.
     published_at : str
         In UTC.

@@ -604,7 +604,7 @@ class CalculatedEvidence:
     request : Request
     layout : CellLayout
     columns : mapping of int to ColumnCells
-    tries : Tries
+    tries : ConditionsOnValues
 
     Raises
     ------

@@ -61,13 +61,13 @@ class SparkJob:
     ----------
     session : SparkSession
         Of our own; see :func:`~kanon_db.spark.environment.own_session`.
-    voice : Voice
+    voice : SparkProgress
     request : PublishRequest
         The same as in PostgreSQL.
     source : Source
     types : dict of str to ColumnType
-    staging : Staging
-    snapshot : Snapshot
+    staging : StagingFolder
+    snapshot : SparkSnapshot
     """
 
     session: SparkSession
@@ -162,7 +162,7 @@ class SparkKind(ABC):
 
         Parameters
         ----------
-        tables : Tables
+        tables : PublishedTables
         publication : Publication
         whole : Check
             Whether the files are those that the manifest names.

@@ -329,7 +329,7 @@ def take_spark_snapshot(
         Reads what was written.
     given : object
         The source as the caller gave it.
-    microdata : Microdata
+    microdata : SparkSource
     columns : sequence of str
     to : Folder
 
@@ -781,9 +781,9 @@ class TableSession(SparkProgress):
 
     Parameters
     ----------
-    tables : Tables
+    tables : PublishedTables
     on_progress, on_warning : callable, optional
-        See :class:`Voice`.
+        See :class:`SparkProgress`.
     """
 
     def __init__(
@@ -796,7 +796,7 @@ class TableSession(SparkProgress):
         self.tables = tables
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement; see :meth:`Tables.fetch`."""
+        """Run a statement; see :meth:`PublishedTables.fetch`."""
         texts = [value.decode() if isinstance(value, bytes) else value for value in values]
         return self.tables.fetch(statement, *texts)
 
@@ -805,7 +805,7 @@ class TableSession(SparkProgress):
         yield from self.fetch(statement, *values)
 
     def identifier(self, *parts: str) -> str:
-        """Quote a name; see :meth:`Tables.identifier`."""
+        """Quote a name; see :meth:`PublishedTables.identifier`."""
         return self.tables.identifier(*parts)
 
     def literal(self, value: str) -> str:

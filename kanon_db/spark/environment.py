@@ -36,7 +36,7 @@ def quoted_column(name: str) -> str:
 
     Examples
     --------
-    >>> quoted("a.b`c")
+    >>> quoted_column("a.b`c")
     '`a.b``c`'
     """
     return "`" + name.replace("`", "``") + "`"

@@ -159,7 +159,7 @@ class CountedColumn:
     Attributes
     ----------
     own : ColumnCells
-    tries : SparkTries
+    tries : SparkConditions
     rarity : float
         See :class:`~kanon_db.query.layout.CellLayout`.
     """

@@ -99,9 +99,9 @@ def warn_of_roles(
 
     Parameters
     ----------
-    voice : Voice
-    microdata : Microdata
-    snapshot : Snapshot
+    voice : SparkProgress
+    microdata : SparkSource
+    snapshot : SparkSnapshot
     shown : sequence of str
         The quasi-identifiers that are published as they are.
     """
@@ -208,7 +208,7 @@ def publish(
     source_name : str, optional
         What the ledger calls the source; by default its path.
     on_progress, on_warning : callable, optional
-        See :class:`Voice`.
+        See :class:`SparkProgress`.
 
     Raises
     ------

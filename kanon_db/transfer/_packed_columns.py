@@ -106,7 +106,7 @@ class PackedColumns(Generic[_Known]):
 
     Attributes
     ----------
-    columns : sequence of Known
+    columns : sequence of KnownValues
         The digits of the first one are in the highest bits.
     """
 
@@ -151,7 +151,7 @@ class PackedDigits:
 
     Attributes
     ----------
-    known : Known
+    known : KnownValues
     are_known : bool
         Whether each record has a value that is known.
     """
@@ -238,7 +238,7 @@ class WholeNumbers(KnownValues):
     ends: tuple[str, str] | None = None
 
     def digit(self, value: str) -> str:
-        """See :meth:`Known.digit`."""
+        """See :meth:`KnownValues.digit`."""
         digit, null = f"{value} - {self.below}", self.null
         if self.ends is None:
             return f"coalesce({digit}, {null})"
@@ -249,7 +249,7 @@ class WholeNumbers(KnownValues):
         )
 
     def number_values(self, records: Records, counts: IntArray) -> DistinctValues:
-        """See :meth:`Known.number_values`."""
+        """See :meth:`KnownValues.number_values`."""
         present = np.flatnonzero(counts)
         numbers: list[str | None] = [*map(str, (present + self.least).tolist())]
         if counts[-1]:
@@ -328,13 +328,13 @@ class ListedValues(KnownValues):
     table: str
 
     def digit(self, value: str) -> str:
-        """See :meth:`Known.digit`."""
+        """See :meth:`KnownValues.digit`."""
         known = f"(SELECT array_agg(k.v ORDER BY k.v) FROM ({self._values}) AS k)"
         null = f"CASE WHEN {value} IS NULL THEN {self.null} ELSE 0 END"
         return f"coalesce(array_position({known}, {value}), {null})"
 
     def number_values(self, records: Records, counts: IntArray) -> DistinctValues:
-        """See :meth:`Known.number_values`."""
+        """See :meth:`KnownValues.number_values`."""
         return number_values(
             records,
             self.column,
@@ -365,18 +365,18 @@ class ListedTexts(ListedValues):
 
     @property
     def places(self) -> IntArray:
-        """See :attr:`Known.places`."""
+        """See :attr:`KnownValues.places`."""
         places = np.arange(2 * self.n_values + 1) // 2
         places[::2] = -1
         return self._with_null(places)
 
     @property
     def n_bits(self) -> int:
-        """See :attr:`Known.n_bits`."""
+        """See :attr:`KnownValues.n_bits`."""
         return (2 * self.n_values + 1).bit_length()
 
     def digit(self, value: str) -> str:
-        """See :meth:`Known.digit`."""
+        """See :meth:`KnownValues.digit`."""
         ends = (
             f"(SELECT array_agg(e.v ORDER BY e.v) FROM (SELECT {self._key('k.v')} || e.v AS v"
             f" FROM ({self._values}) AS k CROSS JOIN (VALUES (''), (chr(1))) AS e (v)) AS e)"
@@ -384,7 +384,7 @@ class ListedTexts(ListedValues):
         return f"coalesce(width_bucket({self._key(value)}, {ends}), {self.null})"
 
     def codes_of(self, values: DistinctValues) -> IntArray:
-        """See :meth:`Known.codes_of`; the order of the type may be another one."""
+        """See :meth:`KnownValues.codes_of`; the order of the type may be another one."""
         rows = values.session.fetch(
             f"SELECT v.code FROM {values.table} AS v WHERE v.value IS NOT NULL"
             f" ORDER BY {self._key('v.value')}"

@@ -100,7 +100,7 @@ def size_text(n_bytes: float) -> str:
 
     Examples
     --------
-    >>> as_text(120 * 2**20), as_text(4 * 2**30), as_text(2.46 * 2**30)
+    >>> size_text(120 * 2**20), size_text(4 * 2**30), size_text(2.46 * 2**30)
     ('120 MB', '4 GB', '2.5 GB')
     """
     if n_bytes < 2**30:

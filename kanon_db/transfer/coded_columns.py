@@ -282,7 +282,7 @@ def read_coded(
     ----------
     columns : sequence of ColumnType
         Each with an equality and an order.
-    room : Room
+    room : Allowance
     most : int
         How many rows may be read.
 

@@ -551,7 +551,7 @@ def load_csv(
         A ``.csv`` or ``.csv.gz`` file.
     table : str
         The new table as SQL text, like ``census`` or ``public.census``.
-    reading : Reading, optional
+    reading : CsvOptions, optional
         How to read the file.
     replace : bool
         Whether to drop a table of this name first.

@@ -61,7 +61,7 @@ class Records:
     ----------
     session : Session
     n_records : int
-    room : Room
+    room : Allowance
     """
 
     session: Session
@@ -286,7 +286,7 @@ def take_snapshot(
 
     Parameters
     ----------
-    room : Room
+    room : Allowance
         How much memory and disk there is for what is read.
     most : int
         How many rows may be copied.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections import Counter
@@ -16,7 +17,6 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization import two_size as module
 from kanon_db.algorithms.bucketization.bucket_assignment import (
     is_valid,
     partition_records,
@@ -34,6 +34,8 @@ from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from tests.profiles import examples
 from tests.property import strategies
+
+module = importlib.import_module("kanon_db.algorithms.bucketization.two_size")
 
 Table = tuple[list[int], tuple[Fraction, ...]]
 Pairs = tuple[tuple[int, int], ...]

@@ -110,7 +110,7 @@ class TrueValues:
 
     Examples
     --------
-    >>> truth = Truth.of(np.array([0, 0, 1]), np.array([2, 1, 1]), 3, 3)
+    >>> truth = TrueValues.of(np.array([0, 0, 1]), np.array([2, 1, 1]), 3, 3)
     >>> truth.share(np.array([0, 1, 2]), np.array([1, 1, 1])).tolist()
     [0.5, 1.0, nan]
     """
@@ -160,7 +160,7 @@ def score_guesses(
 
     Parameters
     ----------
-    truth : Truth
+    truth : TrueValues
     tuples, guesses : ndarray of int, shape (n,)
         The combination of quasi-identifiers of each person, and the value guessed; -1 for none.
     bounds : ndarray of float64, shape (n_values,), optional
@@ -171,15 +171,15 @@ def score_guesses(
 
     Returns
     -------
-    Achieved
+    AttackScore
         The bound is the mean over the guesses: if each of them is right with at most the
         probability that its value allows, so is their share.
 
     Examples
     --------
-    >>> truth = Truth.of(np.array([0, 1, 2]), np.array([0, 1, 1]), 3, 2)
-    >>> achieved(truth, np.array([0, 1]), np.array([0, 0]), np.array([0.5, 0.25]))
-    Achieved(people=2, rate=0.5, base_rate=0.5, bound=0.5)
+    >>> truth = TrueValues.of(np.array([0, 1, 2]), np.array([0, 1, 1]), 3, 2)
+    >>> score_guesses(truth, np.array([0, 1]), np.array([0, 0]), np.array([0.5, 0.25]))
+    AttackScore(people=2, rate=0.5, base_rate=0.5, bound=0.5)
     """
     chosen = guesses >= 0
     if bounds is not None:

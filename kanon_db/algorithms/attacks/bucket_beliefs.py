@@ -161,7 +161,7 @@ class Beliefs:
 
         Parameters
         ----------
-        candidates : Candidates
+        candidates : BucketCandidates
         weights : ndarray of float64, shape (n_candidates,)
             How likely each candidate is for its record; 1 in total for each record.
         tuples : ndarray of int, shape (n_records,)
@@ -175,7 +175,7 @@ class Beliefs:
 
         Examples
         --------
-        >>> found = Candidates(np.array([0, 0, 1]), np.array([4, 5, 5]), *[np.zeros(3)] * 3)
+        >>> found = BucketCandidates(np.array([0, 0, 1]), np.array([4, 5, 5]), *[np.zeros(3)] * 3)
         >>> beliefs = Beliefs.of(found, np.array([0.5, 0.5, 1.0]), np.array([7, 7]), 6)
         >>> beliefs.values.tolist(), beliefs.weights.tolist(), beliefs.people.tolist()
         ([4, 5], [0.25, 0.75], [2, 2])
@@ -249,7 +249,7 @@ def learned_weights(
     Parameters
     ----------
     qi_codes : ndarray of int32, shape (n_records, n_qi)
-    candidates : Candidates
+    candidates : BucketCandidates
         Of the same records.
     n_values : int
         How many sensitive values there are.
@@ -304,7 +304,7 @@ def weights_of_source(
     Parameters
     ----------
     qi_codes : ndarray of int32, shape (n_records, n_qi)
-    candidates : Candidates
+    candidates : BucketCandidates
         Of the same records.
     source_codes : ndarray of int32, shape (n_people, n_qi)
         The quasi-identifiers of the source's people, by the same codes.

@@ -121,7 +121,7 @@ def name_rarest(
         The SAT.
     tuples : ndarray of int, shape (n_records,)
         Each record's combination of quasi-identifiers, as `truth` numbers them.
-    truth : Truth
+    truth : TrueValues
         Only scores what was guessed.
     bounds : ndarray of float64, shape (n_values,)
         The thresholds f'. Buckets whose rarest value has a threshold of 1 are left out.
@@ -131,7 +131,7 @@ def name_rarest(
 
     Returns
     -------
-    Achieved
+    AttackScore
         For the best of all orders and both ends. The best is chosen by one half of the buckets and
         scored by the other, and the other way round; otherwise the luckiest of many orders would
         look like an attack where there is none.

@@ -281,7 +281,7 @@ class PublishedRows:
 
     Parameters
     ----------
-    covering : Covering
+    covering : RowClasses
     rows : ndarray of int64, shape (n_classes,)
         The rows of each class.
     starts : ndarray of int64, shape (n_classes + 1,)
@@ -527,7 +527,7 @@ def downcode(
 
     Parameters
     ----------
-    covering : Covering
+    covering : RowClasses
     row_classes, row_values : ndarray of int, shape (n_rows,)
         The class and the sensitive value of each of the rows to attack.
     members : ndarray of int64, shape (n_classes,)
@@ -540,7 +540,7 @@ def downcode(
 
     Returns
     -------
-    Achieved
+    AttackScore
         The share of right guesses among the generalized cells, and of the most frequent value of
         the attribute. Nothing bounds it.
 
@@ -591,7 +591,7 @@ def expected_values(
     Examples
     --------
     >>> cells = Ranges(np.array([0]), np.array([2]), np.array([False]))
-    >>> covering = Covering([cells], np.zeros((1, 1), np.int64), [4])
+    >>> covering = RowClasses([cells], np.zeros((1, 1), np.int64), [4])
     >>> expected_values(covering, 0, 2, [np.array([1, 9, 2, 9])]), expected_values(
     ...     covering, 0, 9, [np.array([1, 9, 2, 9])])
     ({0: 0}, {0: 1})

@@ -301,7 +301,7 @@ class BucketContents:
         Examples
         --------
         >>> setting = BucketSetting.of([1, 2], [1, 2])
-        >>> Contents.of(np.array([4, 0, 3, 1, 1]), np.array([2, 1, 3, 3, 2]), setting).codes
+        >>> BucketContents.of(np.array([4, 0, 3, 1, 1]), np.array([2, 1, 3, 3, 2]), setting).codes
         array([0, 1, 4, 1, 3])
         """
         by_value = order_of(codes, stable=True)
@@ -328,7 +328,7 @@ class BucketContents:
 
         Examples
         --------
-        >>> pairs = Contents(np.array([0, 1, 1]), BucketSetting.of([1, 2], [1, 1])).pairs()
+        >>> pairs = BucketContents(np.array([0, 1, 1]), BucketSetting.of([1, 2], [1, 1])).pairs()
         >>> [column.tolist() for column in pairs]
         [[0, 1], [1, 2], [1, 2]]
         """
@@ -470,7 +470,7 @@ class BitmapBalance:
 
         Examples
         --------
-        >>> balance = Balance(np.array([0, 0, 1, 1, 2, 2, -1, -1], dtype=np.int32), 3)
+        >>> balance = BitmapBalance(np.array([0, 0, 1, 1, 2, 2, -1, -1], dtype=np.int32), 3)
         >>> balance.differing(np.array([0b10001101], np.uint8), np.array([0, 1, 1], np.int32))
         0
         >>> balance.differing(np.array([0b10001101], np.uint8), np.array([0, 2, 1], np.int32))

@@ -26,8 +26,6 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, sort_keys
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, innermost, n_cores
 
-# Cuts of a table, which tell the cell of a record by its quasi-identifiers alone.
-
 
 @dataclass(frozen=True)
 class Cut:
@@ -101,9 +99,6 @@ class CutTree:
             places = self.below[places, is_upper.astype(np.int8)]
         found: CodeArray = self.cell[places]
         return found
-
-
-# The cut that divides records into two sets of the most similar quasi-identifiers.
 
 
 _MOST_LOOKED_AT = 2**15
@@ -407,9 +402,6 @@ def _add_of_records(
         squares[code] += below
 
 
-# Cutting a table into cells of similar records, by decisions that do not tell their values.
-
-
 Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
 """Returns the thresholds for a factor by which the odds of a guess may have been raised."""
 
@@ -484,7 +476,7 @@ class CutCell:
         Records of each value.
     factor : Fraction
         By how much its thresholds are tightened.
-    room : Room
+    room : CellRoom
     """
 
     records: IntArray
@@ -650,9 +642,6 @@ class CellCutter:
             self._random.permutation(factor.numerator)[0] < factor.denominator
             for _ in range(slack + 1)
         )
-
-
-# Assignment in cells: random buckets of neighbors, safe against who knows the algorithm.
 
 
 Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
@@ -855,7 +844,7 @@ def allot_cells(
 
     Parameters
     ----------
-    cells : sequence of Cell
+    cells : sequence of CutCell
     search : callable
         As for :func:`assign_in_cells`.
     n_values : int

@@ -189,7 +189,7 @@ def find_swaps(
         none. The swaps are meant to be made in the order of the records.
     sa_codes : ndarray of int32, shape (n_records,)
     buckets : ndarray of int64, shape (n_records,)
-    shares_of_buckets : Shares
+    shares_of_buckets : BucketShares
     marginals : Marginals
     window : int
         So many records are looked at by themselves: a partner is in the same window.

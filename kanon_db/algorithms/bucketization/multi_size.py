@@ -232,7 +232,7 @@ def solve_setting(
 
     Returns
     -------
-    Answer
+    Solution
         Its values are the numbers of buckets of each size; its bound is on the loss beyond that
         of ``near``.
     """
@@ -275,7 +275,7 @@ def solve_paper_program(
 
     Returns
     -------
-    Answer
+    Solution
         Its values are the numbers of buckets of each size. There are none where the solver's, as
         whole numbers, break a constraint.
 

@@ -217,7 +217,7 @@ def build(ncp: Ncp, k: int) -> GrowingGraph:
 
     Returns
     -------
-    Graph
+    GrowingGraph
         With no cell available yet; see
         :func:`~kanon_db.algorithms.freeform._generalization_graph.open_round`.
     """
@@ -258,7 +258,7 @@ def matches_of_records(graph: GrowingGraph) -> CodeArray:
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
 
     Returns
     -------
@@ -337,7 +337,7 @@ def weight(graph: GrowingGraph, original: Integer, box: Integer) -> Integer:
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     original : int
     box : int
 
@@ -376,7 +376,7 @@ def weigh_block(
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     original : int
     first : int
         The first box of the block.
@@ -430,7 +430,7 @@ def take_in(graph: GrowingGraph, original: Integer, cell: Integer) -> None:
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     original : int
     cell : int
     """
@@ -454,7 +454,7 @@ def enclose(graph: GrowingGraph, box: Integer, first: Integer) -> None:
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     box : int
         Without such a cell, its price is :data:`FAR`, and the rest stays as it is.
     first : int
@@ -508,7 +508,7 @@ def open_round(graph: GrowingGraph) -> None:
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     """
     graph.price[: graph.record.size] = 0
     refresh(graph)
@@ -520,7 +520,7 @@ def refresh(graph: GrowingGraph) -> None:
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     """
     starts = graph.starts
     for level in range(starts.size - 1):
@@ -534,7 +534,7 @@ def take(graph: GrowingGraph, cell: Integer) -> None:
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     cell : int
         Position.
     """
@@ -552,7 +552,7 @@ def raise_price(graph: GrowingGraph, cell: Integer, price: Integer) -> None:
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     cell : int
         Position.
     price : int
@@ -577,7 +577,7 @@ def extend(graph: GrowingGraph, original_of_cell: IntArray, n_rounds: int) -> No
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     original_of_cell : ndarray of int64, shape (n,)
         An assignment, in positions; -1 for cells without one.
     n_rounds : int
@@ -643,11 +643,11 @@ def search_for(
     n_rounds : int
     scale : int
     mutual : bool
-        All of them as in :class:`Search`.
+        All of them as in :class:`CheapestCells`.
 
     Returns
     -------
-    Search
+    CheapestCells
     """
     return CheapestCells(
         n_rounds,
@@ -674,8 +674,8 @@ def find_cheapest(
 
     Parameters
     ----------
-    graph : Graph
-    search : Search
+    graph : GrowingGraph
+    search : CheapestCells
         Takes the cells and their costs.
     original : int
         Position.
@@ -792,7 +792,7 @@ def resolve_dead_end(
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
     original : int
         Position.
     n_rounds : int

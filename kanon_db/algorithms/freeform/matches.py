@@ -79,7 +79,7 @@ class FreeformMatches:
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of MatchedPart
         Each record is in one of them.
 
     Notes
@@ -170,7 +170,7 @@ def numbered_cells(
     Parameters
     ----------
     microdata : Microdata
-    found : Freeform
+    found : FreeformMatches
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
 
@@ -185,8 +185,9 @@ def numbered_cells(
     >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[3], [1], [2], [0]], (age,))
-    >>> halves = [Part(np.array(half), np.array([[0, 1], [1, 0]])) for half in ([0, 2], [3, 1])]
-    >>> (ages,) = numbered_cells(table, Freeform(halves))
+    >>> both = np.array([[0, 1], [1, 0]])
+    >>> halves = [MatchedPart(np.array(half), both) for half in ([0, 2], [3, 1])]
+    >>> (ages,) = numbered_cells(table, FreeformMatches(halves))
     >>> ages.cells.low.tolist(), ages.cells.high.tolist(), ages.numbers.tolist()
     ([0, 2], [1, 3], [1, 0, 1, 0])
     """
@@ -299,7 +300,7 @@ def draw_assignments(
 
     Parameters
     ----------
-    found : Freeform
+    found : FreeformMatches
         Parts of it are split by themselves.
     random : RandomBytes
         Source of randomness.
@@ -328,7 +329,7 @@ def draw_assignments(
 
     Examples
     --------
-    >>> found = Freeform.whole(np.array([[0, 1], [1, 2], [2, 0]], dtype=np.int32))
+    >>> found = FreeformMatches.whole(np.array([[0, 1], [1, 2], [2, 0]], dtype=np.int32))
     >>> drawn = draw_assignments(found, np.random.default_rng(1))
     >>> sorted(drawn.cell_of_original.tolist())
     [[0, 1, 2], [2, 0, 1]]
@@ -693,7 +694,7 @@ def partitioned(
 
     Returns
     -------
-    Freeform
+    FreeformMatches
 
     Raises
     ------

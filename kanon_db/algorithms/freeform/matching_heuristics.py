@@ -53,7 +53,7 @@ class AssignmentRound(Protocol):
 
         Parameters
         ----------
-        graph : Graph
+        graph : GrowingGraph
             With all cells available that are not assigned yet.
         n_rounds : int
             Rounds before, whose edges must not be taken again.
@@ -74,7 +74,7 @@ def run_rounds(
     ncp : Ncp
     k : int
         From 1 to the number of records.
-    assign : Round
+    assign : AssignmentRound
     greedily : bool
         Whether identical records, if there are at least k of them, match each other at no cost:
         the r-th round shifts them by r places. It leaves less to the others.
@@ -281,9 +281,9 @@ def take_lightest(
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
         With all cells available that are not assigned yet.
-    search : Search
+    search : CheapestCells
         For one cell. If it is mutual, edges are taken in pairs, each with the one that goes the
         other way; then no cell may be assigned yet.
     original_of_cell : ndarray of int64, shape (n,)
@@ -454,7 +454,7 @@ def assign_at_least_weight(
 
     Parameters
     ----------
-    graph : Graph
+    graph : GrowingGraph
         With all cells available, at no price.
     n_rounds : int
         Rounds before, whose edges are left out.
@@ -591,7 +591,7 @@ def reciprocal(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [1], [2], [3]], (age,))
-    >>> symmetric(Ncp.of(table), 2).tolist()
+    >>> reciprocal(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
     n = ncp.values.shape[0]

@@ -468,7 +468,7 @@ def search_on(
     ----------
     types : DistinctRecords
     cuts : PairCuts
-    goal : Goal
+    goal : SearchGoal
     state : SearchState
     found : FoundClasses
     budget : int

@@ -382,8 +382,8 @@ class PartTree:
 
     Examples
     --------
-    >>> tree = CutTree(5)
-    >>> tree.cut(0, Cut(0, 2, 3))
+    >>> tree = PartTree(5)
+    >>> tree.cut(0, PartCut(0, 2, 3))
     (1, 2)
     >>> tree.nodes_of(np.array([[4, 0], [2, 1], [1, 1]])).tolist(), tree.leaves
     ([2, 1, 1], [1, 2])
@@ -507,7 +507,7 @@ def median_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartC
 
     Parameters
     ----------
-    domains : Domains
+    domains : CutDomains
     counts : sequence of ndarray of int64, shape (n_values,)
         How many records of the part have each code, attribute by attribute.
     k : int
@@ -521,8 +521,8 @@ def median_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartC
     Examples
     --------
     >>> age = Attribute(5, numbers=np.array([20.0, 30, 31, 52, 60]), lower=20, upper=60)
-    >>> best_cut(Domains.of([age]), [np.array([1, 1, 1, 1, 1])], 2)
-    Cut(attribute=0, last=2, n_lower=3)
+    >>> median_cut(CutDomains.of([age]), [np.array([1, 1, 1, 1, 1])], 2)
+    PartCut(attribute=0, last=2, n_lower=3)
     """
     widths = domains.widths(counts)
     while widths.max() > 0:
@@ -539,12 +539,12 @@ def gap_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut 
 
     Parameters
     ----------
-    domains : Domains
+    domains : CutDomains
     counts : sequence of ndarray of int64, shape (n_values,)
-        As in :func:`best_cut`.
+        As in :func:`median_cut`.
     k : int
         Fewest records on either side; there is also at least an eighth of them, so that few cuts
-        make the parts small. Where that is not possible, the cut is that of :func:`best_cut`.
+        make the parts small. Where that is not possible, the cut is that of :func:`median_cut`.
 
     Notes
     -----
@@ -555,11 +555,11 @@ def gap_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut 
     Examples
     --------
     >>> age = Attribute(5, numbers=np.array([20.0, 30, 31, 52, 60]), lower=20, upper=60)
-    >>> cut_at_gap(Domains.of([age]), [np.array([1, 1, 1, 1, 1])], 1)
-    Cut(attribute=0, last=2, n_lower=3)
+    >>> gap_cut(CutDomains.of([age]), [np.array([1, 1, 1, 1, 1])], 1)
+    PartCut(attribute=0, last=2, n_lower=3)
     >>> sex = Attribute(2)
-    >>> cut_at_gap(Domains.of([age, sex]), [np.array([1, 1, 1, 1, 1]), np.array([4, 1])], 1)
-    Cut(attribute=1, last=0, n_lower=4)
+    >>> gap_cut(CutDomains.of([age, sex]), [np.array([1, 1, 1, 1, 1]), np.array([4, 1])], 1)
+    PartCut(attribute=1, last=0, n_lower=4)
     """
     size = int(counts[0].sum())
     least, found = max(k, -(-size // _FEWEST)), []

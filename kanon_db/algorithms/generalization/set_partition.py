@@ -594,7 +594,7 @@ def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -
 
     Returns
     -------
-    Partition
+    ClassPartition
 
     Raises
     ------

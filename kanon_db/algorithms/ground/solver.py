@@ -159,7 +159,7 @@ def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) 
 
     Returns
     -------
-    Answer
+    Solution
     """
     if start is not None:
         solution = highspy.HighsSolution()
@@ -203,7 +203,7 @@ def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Solution:
 
     Returns
     -------
-    Answer
+    Solution
         Values in the order of ``problem.variables()``, which is that of their names.
 
     Notes

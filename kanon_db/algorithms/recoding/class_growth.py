@@ -95,7 +95,7 @@ class GrowingClass(NamedTuple):
 
         Returns
         -------
-        Growing
+        GrowingClass
         """
         n_codes = np.where(ncp.numeric, 0, ncp.values.max(axis=0, initial=-1).astype(np.int64) + 1)
         low, high = np.empty((2, n_codes.size), dtype=np.int64)
@@ -114,7 +114,7 @@ class GrowingClass(NamedTuple):
 
         Returns
         -------
-        Growing
+        GrowingClass
         """
         candidates, bound = np.empty((2, n_types), dtype=np.int64)
         loss = np.empty(n_types, dtype=np.int32)

@@ -324,7 +324,7 @@ class NumberDistribution:
         Parameters
         ----------
         low, high : ndarray of float64, shape (n,)
-            As those of :func:`axis_of_ranges`.
+            As those of :func:`distribution_of_ranges`.
         """
         n_parts, high = self.shares.size, _apart(low, high)
         first = np.clip(np.searchsorted(self.edges, low, side="right") - 1, 0, n_parts - 1)
@@ -355,7 +355,7 @@ def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) 
     Most records of the second cell have the value 1, as most others do.
 
     >>> cells = Sets(np.array([1, 0, 1], dtype=np.int32), np.array([1, 3]))
-    >>> shares_of_sets(cells, np.array([90, 10]), np.array([0.0, 1.0])).round(2).tolist()
+    >>> distribution_of_sets(cells, np.array([90, 10]), np.array([0.0, 1.0])).round(2).tolist()
     [1.0, 0.11, 0.89]
     """
     sizes = cells.sizes
@@ -400,7 +400,8 @@ def distribution_of_ranges(
     Nine people are 20; of ten more, from 20 to 22, one is known to be 20, and one 22.
 
     >>> low, high = np.array([19.5, 19.5]), np.array([20.5, 22.5])
-    >>> axis = axis_of_ranges(low, high, np.array([9, 10]), np.array([4.5, 1.0]), is_whole=True)
+    >>> counts, witnesses = np.array([9, 10]), np.array([4.5, 1.0])
+    >>> axis = distribution_of_ranges(low, high, counts, witnesses, is_whole=True)
     >>> axis.middles.tolist(), axis.shares.round(2).tolist()
     ([20.0, 21.0, 22.0], [0.91, 0.0, 0.09])
     """
@@ -511,7 +512,7 @@ class RangeDistributions:
 
     Attributes
     ----------
-    axis : Axis
+    axis : NumberDistribution
     first, last : ndarray of int64, shape (n_cells,)
         The parts of the axis that each range covers, from 0.
     own : ndarray of float64, shape (n_cells,)
@@ -545,7 +546,7 @@ class RangeDistributions:
             The ends of the distinct ranges; where the values are whole numbers, half a number below
             the least and above the greatest.
         records, witnesses, is_tight
-            As of :meth:`KnownSets.of`; witnesses are those of either end.
+            As of :meth:`SetDistributions.of`; witnesses are those of either end.
         is_discrete : bool
             Whether all values are whole numbers.
         """

@@ -57,7 +57,8 @@ class BucketRelease:
 
         Examples
         --------
-        >>> release = Release.of(np.array([4, 4, 7]), np.array([0, 0, 0]), np.array([1, 2, 1]))
+        >>> people, buckets, values = np.array([4, 4, 7]), np.array([0, 0, 0]), np.array([1, 2, 1])
+        >>> release = BucketRelease.of(people, buckets, values)
         >>> release.tuple_of.tolist(), release.people.tolist()
         ([4, 7], [2, 1])
         >>> release.value.tolist(), release.count.tolist()
@@ -134,9 +135,9 @@ class BucketReleases:
 
         Examples
         --------
-        >>> first = Release.of(np.array([0, 1]), np.array([0, 0]), np.array([0, 1]))
-        >>> second = Release.of(np.array([1]), np.array([0]), np.array([1]))
-        >>> both = Releases.of([first, second], 2, 2)
+        >>> first = BucketRelease.of(np.array([0, 1]), np.array([0, 0]), np.array([0, 1]))
+        >>> second = BucketRelease.of(np.array([1]), np.array([0]), np.array([1]))
+        >>> both = BucketReleases.of([first, second], 2, 2)
         >>> both.first_placement.tolist(), both.bucket.tolist(), both.total.tolist()
         ([0, 1, 3], [0, 0, 1], [1, 1])
         """
@@ -288,12 +289,12 @@ def possible_values(releases: BucketReleases, pulse: Pulse = UNLIMITED) -> Possi
 
     Parameters
     ----------
-    releases : Releases
+    releases : BucketReleases
     pulse : Pulse
 
     Returns
     -------
-    Candidates
+    PossibleValues
         Of a tuple without any, the releases contradict each other: its people changed.
 
     Notes
@@ -304,10 +305,9 @@ def possible_values(releases: BucketReleases, pulse: Pulse = UNLIMITED) -> Possi
 
     Examples
     --------
-    >>> from kanon_db.algorithms.releases.bucket_releases import BucketRelease
-    >>> one = Release.of(np.array([0, 1, 2]), np.array([0, 0, 0]), np.array([0, 1, 2]))
-    >>> two = Release.of(np.array([0, 3]), np.array([0, 0]), np.array([2, 3]))
-    >>> found = candidates_of(Releases.of([one, two], 4, 4))
+    >>> one = BucketRelease.of(np.array([0, 1, 2]), np.array([0, 0, 0]), np.array([0, 1, 2]))
+    >>> two = BucketRelease.of(np.array([0, 3]), np.array([0, 0]), np.array([2, 3]))
+    >>> found = possible_values(BucketReleases.of([one, two], 4, 4))
     >>> found.number.tolist(), found.value[:1].tolist()
     ([1, 3, 3, 2], [2])
     """
@@ -402,7 +402,7 @@ def coarsening(fine: BucketRelease, coarse: BucketRelease) -> IntArray | None:
 
     Parameters
     ----------
-    fine, coarse : Release
+    fine, coarse : BucketRelease
 
     Returns
     -------
@@ -412,8 +412,8 @@ def coarsening(fine: BucketRelease, coarse: BucketRelease) -> IntArray | None:
     Examples
     --------
     >>> people, values = np.arange(4), np.array([0, 1, 0, 1])
-    >>> fine = Release.of(people, np.array([0, 0, 1, 1]), values)
-    >>> coarse = Release.of(people, np.array([0, 0, 0, 0]), values)
+    >>> fine = BucketRelease.of(people, np.array([0, 0, 1, 1]), values)
+    >>> coarse = BucketRelease.of(people, np.array([0, 0, 0, 0]), values)
     >>> coarsening(fine, coarse).tolist(), coarsening(coarse, fine)
     ([0, 0], None)
     """
@@ -444,7 +444,7 @@ def holds_the_same(fine: BucketRelease, coarse: BucketRelease, bucket: IntArray)
 
     Parameters
     ----------
-    fine, coarse : Release
+    fine, coarse : BucketRelease
     bucket : ndarray of int64
         What :func:`coarsening` returned.
     """
@@ -464,7 +464,7 @@ def components_of(releases: BucketReleases, links: BoolArray) -> IntArray:
 
     Parameters
     ----------
-    releases : Releases
+    releases : BucketReleases
     links : ndarray of bool, shape (n_placements,)
         Which placements link the buckets of their tuple; none that are nowhere.
 
@@ -475,9 +475,8 @@ def components_of(releases: BucketReleases, links: BoolArray) -> IntArray:
 
     Examples
     --------
-    >>> from kanon_db.algorithms.releases.bucket_releases import BucketRelease
-    >>> one = Release.of(np.arange(4), np.array([0, 0, 1, 1]), np.arange(4))
-    >>> both = Releases.of([one, one], 4, 4)
+    >>> one = BucketRelease.of(np.arange(4), np.array([0, 0, 1, 1]), np.arange(4))
+    >>> both = BucketReleases.of([one, one], 4, 4)
     >>> components_of(both, np.ones(8, dtype=np.bool_)).tolist()
     [0, 1, 0, 1]
     """

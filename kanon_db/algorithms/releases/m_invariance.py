@@ -92,7 +92,7 @@ def refresh(
 
     Returns
     -------
-    Refreshed
+    MInvariantRelease
 
     Raises
     ------
@@ -373,7 +373,7 @@ def renew(
 
     Returns
     -------
-    Refreshed
+    MInvariantRelease
         Without counterfeits. Survivors whose value is not in their signature are left out: it
         changed.
 

@@ -25,9 +25,9 @@ class ShownRelease:
 
     Parameters
     ----------
-    fits : Fits
+    fits : ClassFits
         The classes that each tuple fits, of rows; the buckets that its people are in, of buckets.
-    contents : Contents
+    contents : ClassContents
         By record, what all releases of rows show beside cells; of buckets, by sensitive value.
     is_bound : ndarray of bool, shape (n_tuples,)
         Whether a tuple's people are surely in the release. If not, it says nothing of them.
@@ -86,7 +86,7 @@ def possible(
 
     Parameters
     ----------
-    shown : sequence of Shown
+    shown : sequence of ShownRelease
         One at least is of rows.
     sensitive_of : ndarray of int64, shape (n_records,)
         The sensitive value of each distinct record.
@@ -97,7 +97,7 @@ def possible(
 
     Returns
     -------
-    Possible
+    PossibleRows
 
     Notes
     -----
@@ -108,10 +108,10 @@ def possible(
     --------
     Two releases of four people, whose values are 0, 1, 0, 1, in other classes of two.
 
-    >>> fit = [Fits(np.arange(5), np.array(of)) for of in ([0, 0, 1, 1], [0, 1, 0, 1])]
+    >>> fit = [ClassFits(np.arange(5), np.array(of)) for of in ([0, 0, 1, 1], [0, 1, 0, 1])]
     >>> known = np.ones(4, dtype=np.bool_)
-    >>> rows = [Contents.of(f.classes, np.array([0, 1, 0, 1]), 2) for f in fit]
-    >>> both = [Shown(f, c, known, 2) for f, c in zip(fit, rows)]
+    >>> rows = [ClassContents.of(f.classes, np.array([0, 1, 0, 1]), 2) for f in fit]
+    >>> both = [ShownRelease(f, c, known, 2) for f, c in zip(fit, rows)]
     >>> found = possible(both, np.arange(2), np.ones(2))
     >>> found.values.tolist(), found.rows.tolist()
     ([1, 1, 1, 1], [1, 1, 1, 1])

@@ -32,7 +32,7 @@ class ForcedValues:
 
     Parameters
     ----------
-    candidates : Candidates
+    candidates : PossibleValues
         Those that are left.
     value_of : ndarray of int32, shape (n_placements,)
         The value that everybody of a placement has, or :data:`FREE`.
@@ -63,14 +63,14 @@ def force(
 
     Parameters
     ----------
-    releases : Releases
-    candidates : Candidates, optional
-        Those of :func:`candidates_of`; changed in place.
+    releases : BucketReleases
+    candidates : PossibleValues, optional
+        Those of :func:`possible_values`; changed in place.
     pulse : Pulse
 
     Returns
     -------
-    Forced
+    ForcedValues
 
     Notes
     -----
@@ -83,9 +83,9 @@ def force(
     --------
     >>> from kanon_db.algorithms.releases.bucket_releases import BucketRelease
     >>> values = np.array([0, 1, 2])
-    >>> one = Release.of(np.array([0, 1, 2]), np.array([0, 0, 0]), values)
-    >>> two = Release.of(np.array([0, 1, 3]), np.array([0, 1, 0]), np.array([0, 1, 3]))
-    >>> force(Releases.of([one, two], 4, 4)).candidates.number.tolist()
+    >>> one = BucketRelease.of(np.array([0, 1, 2]), np.array([0, 0, 0]), values)
+    >>> two = BucketRelease.of(np.array([0, 1, 3]), np.array([0, 1, 0]), np.array([0, 1, 3]))
+    >>> force(BucketReleases.of([one, two], 4, 4)).candidates.number.tolist()
     [1, 1, 1, 1]
     """
     found = possible_values(releases, pulse) if candidates is None else candidates
@@ -329,8 +329,8 @@ def count_worlds(
 
     Parameters
     ----------
-    releases : Releases
-    forced : Forced
+    releases : BucketReleases
+    forced : ForcedValues
         What follows from the releases.
     max_worlds : int
         For components with more, nothing is known.
@@ -350,12 +350,11 @@ def count_worlds(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.releases.possible_worlds import force
     >>> from kanon_db.algorithms.releases.bucket_releases import BucketRelease
     >>> bucket, values = np.zeros(3, dtype=np.int64), np.array([0, 0, 1])
-    >>> one = Release.of(np.array([0, 1, 2]), bucket, values)
-    >>> two = Release.of(np.array([0, 3, 4]), bucket, values)
-    >>> both = Releases.of([one, two], 5, 2)
+    >>> one = BucketRelease.of(np.array([0, 1, 2]), bucket, values)
+    >>> two = BucketRelease.of(np.array([0, 3, 4]), bucket, values)
+    >>> both = BucketReleases.of([one, two], 5, 2)
     >>> count_worlds(both, force(both)).share[:2].tolist()
     [0.8, 0.2]
     """

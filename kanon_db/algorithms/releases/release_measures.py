@@ -113,7 +113,7 @@ def differences(
 
     Parameters
     ----------
-    releases : Releases
+    releases : BucketReleases
     old, new : int
         Releases, from 0.
     group_of_bucket : ndarray of int64, shape (n_buckets,), optional
@@ -132,9 +132,9 @@ def differences(
 
     Examples
     --------
-    >>> before = Release.of(np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
-    >>> after = Release.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 2]))
-    >>> found = differences(Releases.of([before, after], 5, 3), 0, 1)
+    >>> before = BucketRelease.of(np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    >>> after = BucketRelease.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 2]))
+    >>> found = differences(BucketReleases.of([before, after], 5, 3), 0, 1)
     >>> found.inserted.tolist(), found.group.tolist(), found.value.tolist()
     ([0, 1], [1], [2])
     """
@@ -200,7 +200,7 @@ def virtual_releases(
 
     Parameters
     ----------
-    releases : Releases
+    releases : BucketReleases
     compared : sequence of Differences
 
     Returns
@@ -227,7 +227,7 @@ def people_of(
 
     Parameters
     ----------
-    releases : Releases
+    releases : BucketReleases
     compared : Differences
     groups : ndarray of bool, shape (n_groups,)
     inserted : bool
@@ -341,7 +341,7 @@ class ReleaseMeasures:
 
     Parameters
     ----------
-    checks : tuple of Check
+    checks : tuple of ReleaseCheck
     people : int
         People in some release.
     contradicted : int
@@ -385,7 +385,7 @@ def measure_releases(
 
     Parameters
     ----------
-    releases : sequence of Release
+    releases : sequence of BucketRelease
         In the order in which they were published.
     n_tuples : int
     bounds : sequence of Fraction, shape (n_values,)
@@ -396,7 +396,7 @@ def measure_releases(
 
     Returns
     -------
-    Measured
+    ReleaseMeasures
 
     Notes
     -----
@@ -406,9 +406,9 @@ def measure_releases(
 
     Examples
     --------
-    >>> before = Release.of(np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
-    >>> after = Release.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 1]))
-    >>> found = measure([before, after], 5, [Fraction(1, 2), Fraction(2, 3)])
+    >>> before = BucketRelease.of(np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    >>> after = BucketRelease.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 1]))
+    >>> found = measure_releases([before, after], 5, [Fraction(1, 2), Fraction(2, 3)])
     >>> [(check.name, check.people, check.certain) for check in found.checks if not check.holds]
     [('inserted', 1, 1), ('forced', 1, 1), ('worlds', 1, 1)]
     """
@@ -444,7 +444,7 @@ def measure_differences(
     bounds: Sequence[Fraction],
     pulse: Pulse = UNLIMITED,
 ) -> list[ReleaseCheck]:
-    """Measure what counts alone tell of those who came or went, as :func:`measure` does."""
+    """Measure what counts alone tell of who came or went, as :func:`measure_releases` does."""
     return _compared_all(BucketReleases.of(releases, n_tuples, len(bounds)), bounds, pulse)[1]
 
 

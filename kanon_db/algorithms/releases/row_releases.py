@@ -114,7 +114,7 @@ def fits_of(
 
     Returns
     -------
-    Fits or None
+    ClassFits or None
         None if there are more pairs.
 
     Notes
@@ -312,7 +312,7 @@ def are_within(inner: CellBoxes, outer: CellBoxes, outer_of: IntArray) -> bool:
 
     Parameters
     ----------
-    inner, outer : Boxes
+    inner, outer : CellBoxes
         Of the same quasi-identifiers.
     outer_of : ndarray of int64, shape (n_inner,)
         The counterpart of each inner class.
@@ -320,7 +320,6 @@ def are_within(inner: CellBoxes, outer: CellBoxes, outer_of: IntArray) -> bool:
     Examples
     --------
     >>> from kanon_db.algorithms.recoding.generalized_cells import Sets
-    >>> from kanon_db.algorithms.releases.row_releases import boxes_of
     >>> few, more = Sets(np.array([1, 3]), np.array([2])), Sets(np.array([0, 1, 3]), np.array([3]))
     >>> boxes = [boxes_of([one], np.array([[0]]), [4]) for one in (few, more)]
     >>> are_within(*boxes, np.array([0])), are_within(*boxes[::-1], np.array([0]))
@@ -381,7 +380,7 @@ def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[Cl
 
     Parameters
     ----------
-    fits : Fits
+    fits : ClassFits
         The classes that each tuple fits.
     people : ndarray of int, shape (n_tuples,)
         How many people of each tuple there are.
@@ -390,7 +389,7 @@ def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[Cl
 
     Returns
     -------
-    Fits
+    ClassFits
         What is left. Whoever fits nothing any more is not in the release.
     ndarray of bool, shape (n_classes,)
         In which classes there are fewer people left than rows, so that somebody has left.
@@ -403,7 +402,7 @@ def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[Cl
     --------
     Two people fit a class of two rows, so they are not in the other one, which others fit, too.
 
-    >>> fits = Fits(np.array([0, 2, 4, 5, 6]), np.array([0, 1, 0, 1, 1, 1]))
+    >>> fits = ClassFits(np.array([0, 2, 4, 5, 6]), np.array([0, 1, 0, 1, 1, 1]))
     >>> found, _ = settle(fits, np.ones(4, np.int64), np.array([2, 2]))
     >>> found.first.tolist(), found.classes.tolist()
     ([0, 1, 2, 3, 4], [0, 0, 1, 1])
@@ -489,7 +488,7 @@ class ClassContents:
 
         Examples
         --------
-        >>> found = Contents.of(np.array([0, 1, 0]), np.array([5, 5, 5]), 2)
+        >>> found = ClassContents.of(np.array([0, 1, 0]), np.array([5, 5, 5]), 2)
         >>> found.class_of.tolist(), found.value.tolist(), found.count.tolist()
         ([0, 1], [5, 5], [2, 1])
         """
@@ -517,9 +516,9 @@ class MergedClasses:
 
     Parameters
     ----------
-    release : Release
+    release : BucketRelease
         Of the buckets whose people are known: as many fit them as they have rows.
-    fits : Fits
+    fits : ClassFits
         The classes that each tuple may be in.
     is_known : ndarray of bool, shape (n_tuples,)
         Whether a tuple's people are all in known buckets.
@@ -546,18 +545,18 @@ def merge(
 
     Parameters
     ----------
-    fits : Fits
+    fits : ClassFits
         The classes that each tuple fits.
     people : ndarray of int, shape (n_tuples,)
         How many people of each tuple there are.
     linked : ndarray of int, shape (n_tuples,)
         The tuple by which they are found in other releases, which may show less of them. All of
         its people are in one bucket.
-    contents : Contents
+    contents : ClassContents
 
     Returns
     -------
-    Merged
+    MergedClasses
         A bucket that more people fit than it has rows tells of nobody for certain whether they are
         in it: some were left out, or came later. It is left out, as is one that fewer people fit.
 
@@ -568,8 +567,8 @@ def merge(
 
     Examples
     --------
-    >>> fits = Fits(np.array([0, 2, 4, 5]), np.array([0, 1, 0, 1, 2]))
-    >>> contents = Contents.of(np.array([0, 1, 2, 2]), np.array([7, 8, 7, 8]), 3)
+    >>> fits = ClassFits(np.array([0, 2, 4, 5]), np.array([0, 1, 0, 1, 2]))
+    >>> contents = ClassContents.of(np.array([0, 1, 2, 2]), np.array([7, 8, 7, 8]), 3)
     >>> found = merge(fits, np.array([1, 1, 1]), np.arange(3), contents)
     >>> found.is_known.tolist(), found.is_open.tolist(), found.is_exact
     ([True, True, False], [False, False, True], False)

@@ -554,7 +554,6 @@ def join_left_over(
 
     Examples
     --------
-    >>> from kanon_db.algorithms.suppression.greedy_suppression import greedy
     >>> from kanon_db.algorithms.suppression.pattern_vectors import parse_patterns
     >>> rows = [[1, 1], [1, 1], [1, 1], [1, 2]]
     >>> found = greedy(rows, parse_patterns(["..", ".*", "**"], 2), 2)

@@ -85,7 +85,7 @@ def solve_suppression(
 
     Returns
     -------
-    Answer
+    Solution
         Its values are the records sent by each option, rounded to whole numbers.
     """
     instances, place = np.unique(program.instance, return_inverse=True)
@@ -169,7 +169,7 @@ def solve_paper_program(types: RowTypes, patterns: PatternSet, k: int, pulse: Pu
 
     Returns
     -------
-    Answer
+    Solution
         Its values are the records of each row type and pattern, in whole numbers, row type by row
         type: shape (t * p,). There are none where the solver's break a constraint.
 

@@ -345,12 +345,12 @@ def write_derived_tables(
     Parameters
     ----------
     session : Session
-    staging : Staging
+    staging : StagedRelations
         Where QIT and SAT are.
     layout : mapping
     types : mapping of str to ColumnType
         Of the published columns.
-    room : Room
+    room : Allowance
     random : SecureRandom
     """
     layout = dict(layout)
@@ -447,7 +447,7 @@ def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRe
         Of the batch, which is staged.
     old : Publication
     batch : Written
-    whole : Staging
+    whole : StagedRelations
         Where to write both together.
     """
     session, schema = job.session, job.schema

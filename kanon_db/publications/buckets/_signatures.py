@@ -77,7 +77,7 @@ class RedrawnRecords:
     Attributes
     ----------
     job : Job
-    drawn : Drawn
+    drawn : DrawnBuckets
     n_stay, n_new, n_left_out, n_waiting : int
         See :class:`~kanon_db.publications.kind.RedrawnBuckets`.
     """
@@ -99,7 +99,7 @@ def redraw_buckets(job: Job[Any], old: Publication, signature_of: CodeArray) -> 
         Of everybody who stays or came.
     old : Publication
     signature_of : ndarray of int32, shape (n_records,)
-        The number of each record's signature, as in :class:`Signed`; -1 for new people.
+        The number of each record's signature, as in :class:`BucketSignatures`; -1 for new people.
     """
     session = job.session
     values = distinct_values(job.snapshot, job.types[str(job.source.sensitive)])

@@ -33,7 +33,7 @@ class CellSearch:
 
     Parameters
     ----------
-    job : Searching
+    job : SearchJob
     data : SensitiveValues
         Of the whole table.
 
@@ -97,7 +97,7 @@ class AssignedRecords:
     cells : int or None
         How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or
         on more than these.
-    signed : Signed or None
+    signed : BucketSignatures or None
         The signatures of buckets that keep them.
     """
 

@@ -309,7 +309,7 @@ class ScoringSource:
 
         Parameters
         ----------
-        published : Published
+        published : AttackedBuckets
         codes : ndarray of int32, shape (n_source, n_qi)
             By the published values; -1 for others.
         values : ndarray of int64, shape (n_source,)

@@ -150,7 +150,7 @@ class ValueProtection:
         request : BucketRequest
         certain : int
             People whose bucket has no other value than theirs.
-        session : Warns
+        session : WarnsCaller
         """
         unbounded = self.unbounded if self.l is None else 0.0
         if unbounded:
@@ -220,7 +220,7 @@ class BucketFindings:
 
     Attributes
     ----------
-    qit, sat : Counted
+    qit, sat : CountedBuckets
     repeated : int
         Rows of the SAT for a bucket and a value that have one already.
     certain : int
@@ -566,13 +566,13 @@ class _Assignment:
 
     Attributes
     ----------
-    assigned : Assigned
+    assigned : AssignedRecords
     columns : dict of str to CodedColumn
         The quasi-identifiers with few values.
     values : DistinctValues
     codes : ndarray of int32, shape (n_records,)
         Of the sensitive attribute.
-    protection : Protection
+    protection : ValueProtection
     """
 
     assigned: AssignedRecords
@@ -758,7 +758,7 @@ class Buckets(Kind):
     def complete(
         self, staging: StagedRelations, publication: Publication, room: Allowance
     ) -> Mapping[str, Any]:
-        """See :func:`completed`."""
+        """See :func:`write_derived_tables`."""
         types = {}
         for suffix in self.told:
             named = Relation(staging.schema, staging.name + suffix)

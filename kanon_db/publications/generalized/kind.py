@@ -111,7 +111,7 @@ def find_classes(
 
     Returns
     -------
-    Found
+    MethodResult
         The class of each record, from 0; -1 for one that is left out.
     """
     finishing = _Finishing(data, request, constraint, workers, on_step)
@@ -308,7 +308,7 @@ def counted_classes(session: Quotes, view: RowView, sensitive: str) -> ClassValu
 def examine_generalized(
     session: Session, view: RowView, publication: Publication, counted: ClassSizes
 ) -> Examination:
-    """Check what a generalized publication promises, and measure it; see :func:`judge`."""
+    """Check what a generalized publication promises, and measure it; see :func:`judge_classes`."""
     constraints, found = published_constraints(publication), None
     if constraints is not None:
         if publication.parameters.get("counts_entities"):  # thresholds are for shares of them
@@ -411,7 +411,7 @@ def check_constraints(
     Parameters
     ----------
     session : Fetching
-    values : ValuesOfClasses
+    values : ClassValues
     constraints : ClassConstraints
     exposure : mapping or None
         As :func:`measure_thresholds` has found it.

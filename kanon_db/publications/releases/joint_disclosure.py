@@ -132,7 +132,7 @@ def read_people(
     ----------
     session : Session
     source : Source
-    publications : sequence of Classes
+    publications : sequence of PublishedClasses
     hashed : str
         SQL for the keyed hash of a row ``s``.
     shown : set of str
@@ -220,7 +220,7 @@ class ReleasedRows:
 
     Attributes
     ----------
-    read : ReadClasses
+    read : ReleasedClasses
     contents : Contents
         The sensitive values of each class.
     merged : Merged
@@ -242,7 +242,7 @@ class ReleaseArrays:
     n_tuples : int
     labels : list of str or None
         The sensitive values, as texts, in the order of their codes; None is NULL.
-    rows : list of ReadRows or None
+    rows : list of ReleasedRows or None
         Of each release of rows.
     people : People or None
         Everybody who is in the source, if there are releases of rows.
@@ -274,7 +274,7 @@ def read_releases(
     session : Session
     source : Source
         It says who may be in classes of rows.
-    partitions : sequence of Partition or Classes
+    partitions : sequence of PublishedBuckets or PublishedClasses
         Buckets are all of the sensitive attribute.
     sensitive : str
         Without such a column, all rows have the same value.
@@ -419,8 +419,8 @@ def measure_rows(
 
     Parameters
     ----------
-    read : ReadReleases
-    together : sequence of int and Partition or Classes
+    read : ReleaseArrays
+    together : sequence of int and PublishedBuckets or PublishedClasses
         The releases, with their positions in what was read.
     sensitive : str or None
     bounds : sequence of Fraction
@@ -529,7 +529,7 @@ def records_of(
 
     Parameters
     ----------
-    rows : sequence of ReadRows and Classes
+    rows : sequence of ReleasedRows and PublishedClasses
     linked : sequence of str
         The columns that make a record.
     sensitive : str or None
@@ -604,7 +604,7 @@ def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
 
     Parameters
     ----------
-    fine, coarse : tuple of ReadRows and Classes
+    fine, coarse : tuple of ReleasedRows and PublishedClasses
     n_codes : mapping of str to int
         How many values each quasi-identifier has.
     """

@@ -73,10 +73,10 @@ class CombinedReleases:
 
     Attributes
     ----------
-    findings : list of Finding
+    findings : list of ReleaseFinding
     seen : list of str
         The tickets of all earlier releases that were considered.
-    refused : list of Earlier
+    refused : list of EarlierRelease
         Those that the new release may not be set against.
     """
 
@@ -113,7 +113,7 @@ def combine(
         As it is in the database now, under the name of its relations.
     shown : str
         The name that it will have.
-    earlier : sequence of Earlier
+    earlier : sequence of EarlierRelease
     """
     own = _partition(session, new)
     compared: list[ComparableRelease] = []
@@ -215,7 +215,7 @@ def describe_release(
         The columns of the source that it shows.
     relations : sequence of str
         The staged relations from which all others follow.
-    combined : Combined
+    combined : CombinedReleases
         What it tells together with others.
     """
     schema = published_schema(session)
@@ -255,7 +255,7 @@ def require_alone(
     Parameters
     ----------
     session : Session
-    earlier : sequence of Earlier
+    earlier : sequence of EarlierRelease
     accept : mapping of str to str
     reason : str
         Why nothing is measured.

@@ -94,7 +94,7 @@ def shows_rows(numbering: CellNumbers, rows: NumberedRows) -> bool:
 
     Parameters
     ----------
-    numbering : Numbering
+    numbering : CellNumbers
     rows : NumberedRows
         What the table has; of each column, its numbers are those of its cells.
     """
@@ -269,7 +269,7 @@ def write_classes(
 
     Parameters
     ----------
-    staging : Staging
+    staging : StagedRelations
     view : RowView
         Already materialized.
     described : mapping
@@ -432,7 +432,7 @@ def _number(
 
     Parameters
     ----------
-    numbering : Numbering
+    numbering : CellNumbers
     name : str
     cells : CellColumn
     records : ndarray of int64, shape (n_cells,)
@@ -566,10 +566,10 @@ def write_value_shares(
 
     Parameters
     ----------
-    staging : Staging
+    staging : StagedRelations
     classes : WrittenClasses
         The table of the distinct cells, and how many classes have each.
-    cells : mapping of str to Cell
+    cells : mapping of str to CellDescription
         The quasi-identifiers, in the view's order.
     matches : int or None
         How many originals each cell covers as tightly as possible; None if it covers those of all

@@ -779,7 +779,7 @@ def write_ends(
 
     Parameters
     ----------
-    numbering : Numbering
+    numbering : CellNumbers
     name : str
     cells : CellColumn
         The distinct ranges.

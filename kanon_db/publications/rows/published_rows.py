@@ -340,7 +340,7 @@ class AttackedRows:
         Of the source.
     values : ndarray of int64, shape (n_people,)
         The codes of its sensitive values; -1 of one that no row has.
-    sensitive : CountedValues or None
+    sensitive : SensitiveCounts or None
         Of the rows.
     """
 
@@ -423,12 +423,12 @@ def attack_read_rows(
 
     Parameters
     ----------
-    listener : Listener
+    listener : AttackSession
     pulse : Pulse
     publication : Publication
         Its k says how many rows a person may have at least, or how many people a row.
     attacked : AttackedRows
-    bounds : Bounds
+    bounds : ValueBounds
     shares_cells : bool
         Whether the rows with the same cells are a class; otherwise, the rows that may be a person's
         take its place.

@@ -395,7 +395,7 @@ class GeneralizedColumn:
         The type of its cells; None if they are sets of texts.
     bins : Bins or None
         The bins of its values, if it has any: the codes that the algorithms see.
-    labels : Labels or None
+    labels : HierarchyLabels or None
         The hierarchy of its values, if it has one: its values are the codes.
     """
 

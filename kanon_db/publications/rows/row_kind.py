@@ -274,7 +274,7 @@ class RowKind(Kind):
     def complete(
         self, staging: StagedRelations, publication: Publication, room: Allowance
     ) -> Mapping[str, Any]:
-        """See :func:`.completed`."""
+        """See :func:`.write_from_rows`."""
         return write_from_rows(
             staging, publication, room, with_shares=SHARES in self.suffixes,
             matches=self.matches(publication),
@@ -333,7 +333,7 @@ class RowKind(Kind):
         publication: Publication,
         attacked: AttackedRows,
     ) -> list[Attack]:
-        """Play all attacks with what was read; see :func:`.play_attacks`."""
+        """Play all attacks with what was read; see :func:`.attack_read_rows`."""
         bounds = ValueBounds()
         if attacked.sensitive is not None:
             bounds = self.bounds(publication, attacked.sensitive)

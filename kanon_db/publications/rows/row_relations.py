@@ -273,7 +273,7 @@ def write_row_view(
     combination_of_record : ndarray of int, shape (n_records,)
         The cells with which the other columns of each record are published; -1 for a record that is
         left out.
-    covering : Covering, optional
+    covering : CellCover, optional
         Rows are only written where it holds.
 
     Returns
@@ -440,8 +440,9 @@ def finish_rows(
     layout : mapping
     rows : ShownRows
         Those of the view.
-    cells : mapping of str to Cell, optional
-        The quasi-identifiers, if their cells stand for several values; see :func:`.write_shares`.
+    cells : mapping of str to CellDescription, optional
+        The quasi-identifiers, if their cells stand for several values; see
+        :func:`.write_value_shares`.
     matches : int, optional
 
     Returns
@@ -496,10 +497,10 @@ def write_from_rows(
 
     Parameters
     ----------
-    staging : Staging
+    staging : StagedRelations
         Where the rows are.
     publication : Publication
-    room : Room
+    room : Allowance
     with_shares : bool
         Whether cells stand for several values.
     matches : int or None

@@ -213,7 +213,7 @@ def write_composition(
     Parameters
     ----------
     job : SparkJob
-    tables : Tables
+    tables : PublishedTables
         With the SAT.
     names : BucketTables
     values : NumberedValues
@@ -346,7 +346,7 @@ def examine_spark_buckets(
 
     Parameters
     ----------
-    tables : Tables
+    tables : PublishedTables
         QIT and SAT by their names.
     publication : Publication
     whole : Check
@@ -615,7 +615,7 @@ class SparkBuckets(SparkKind):
     def examine(
         self, tables: PublishedTables, publication: Publication, whole: Check
     ) -> Examination:
-        """See :func:`examine_buckets`."""
+        """See :func:`examine_spark_buckets`."""
         return examine_spark_buckets(tables, publication, whole)
 
     def attack(self, opened: SparkTarget) -> list[Attack]:

@@ -112,7 +112,7 @@ class PartSearch:
         Columns that are passed on.
     names : list of str
         Columns of the result: those, the cells, whether a record is left out, and
-        :data:`LOSS` and :data:`CLASS` if classes are searched again.
+        :data:`CLASS_LOSS` and :data:`CLASS_NUMBER` if classes are searched again.
     """
 
     attributes: tuple[Attribute, ...]

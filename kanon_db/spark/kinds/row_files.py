@@ -146,7 +146,7 @@ def cell_losses(column: CodedQuasiIdentifier, cell: Column, extent: float) -> tu
 
     Parameters
     ----------
-    column : QuasiIdentifier
+    column : CodedQuasiIdentifier
     cell : Column
         Of published rows.
     extent : float
@@ -204,7 +204,7 @@ def require_room(columns: Sequence[CodedQuasiIdentifier], n_sets: int) -> None:
 
     Parameters
     ----------
-    columns : sequence of QuasiIdentifier
+    columns : sequence of CodedQuasiIdentifier
     n_sets : int
         At a time; each has a bit for every value.
 
@@ -261,7 +261,7 @@ def measure_rows(
     ----------
     rows : DataFrame
         With cells under the names of the quasi-identifiers.
-    columns : sequence of QuasiIdentifier
+    columns : sequence of CodedQuasiIdentifier
     attributes : sequence of Attribute
     n_records : int
         Of the source.
@@ -510,7 +510,7 @@ class CodedRows:
     sensitive : str or None
         The name of the sensitive attribute.
     rows, source : ReadColumns
-    columns : list of Numbered
+    columns : list of NumberedColumn
         The values of each quasi-identifier in the source.
     """
 

@@ -342,7 +342,7 @@ class TestAssignLocally:
         assert np.abs(difference).max() < 0.15  # four standard deviations
 
     def test_left_over_records_open_buckets_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "place_left_over", lambda *_: None)
+        monkeypatch.setattr(module, "place_unplaced", lambda *_: None)
         values = codes(*([0] * 40 + [1] * 40 + [0] * 10))
         qi_codes = np.arange(90, dtype=np.int32).reshape(-1, 1)
         privacy = FPrimePrivacy((Fraction(3, 5), HALF))
