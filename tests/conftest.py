@@ -82,19 +82,12 @@ longest modules, since one at the end would leave the other workers idle."""
 
 
 LONG = (
-    "tests/attacks/",
-    "tests/corpus/",
     "tests/docs/test_examples.py",
-    "tests/integration/test_battery.py",
     "tests/integration/test_interrupted.py",
     "tests/integration/test_local.py",
-    "tests/integration/test_recommend.py",
-    "tests/integration/test_types.py",
-    "tests/meaning/",
-    "tests/spark/",
 )
-"""What `make test` leaves to `make test-long`: attacks, what other modules try in a few ways and
-these in hundreds, the pages' examples, and Spark, which takes a minute to begin with."""
+"""What `make test` leaves to `make test-all`, but for their tests of attacks: servers that are
+killed and started again and again, and the examples of all pages. No promise names them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,6 +12,7 @@ prints a line for each promise and test, to compare before and after tests are c
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,6 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "local buckets, until the risk is accepted": (
         "attacks/test_posterior.py::test_local_buckets_do_not_bind_someone_who_knows_the_method",
-        "integration/test_local.py",
     ),
     "publishing left-over records, until the risk is accepted": (
         "attacks/test_left_over_records.py",
@@ -93,6 +93,7 @@ def exists(test: str) -> bool:
     return not name or name in names_of(TESTS / path)
 
 
+@functools.cache
 def names_of(path: Path) -> set[str]:
     """Name the functions of a module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -32,10 +32,10 @@ def expected_counts(connection: Connection, query: str) -> dict[str, Expected]:
     """Answer a query of one COUNT: by group, as JSON of its values in the order of GROUP BY."""
     parts = _QUERY.fullmatch(query)
     assert parts is not None, query
-    items = [_ITEM.fullmatch(item) for item in _split(parts["items"])]
+    items = [_ITEM.fullmatch(item) for item in split(parts["items"])]
     (counted,) = [item["text"] for item in items if item["text"].startswith("COUNT")]
     aliases = {item["alias"]: item["text"] for item in items if item["alias"]}
-    keys = [aliases.get(key, key) for key in _split(parts["keys"] or "")]
+    keys = [aliases.get(key, key) for key in split(parts["keys"] or "")]
     conditions = [f"({parts['where']})"] if parts["where"] else []
     counted, _, chosen = counted.partition(" FILTER (WHERE ")
     if counted != "COUNT(*)":
@@ -60,7 +60,7 @@ def expected_counts(connection: Connection, query: str) -> dict[str, Expected]:
     return found
 
 
-def _split(items: str) -> list[str]:
+def split(items: str) -> list[str]:
     """Split at the commas that stand in no parentheses."""
     found, depth, start = [], 0, 0
     for at, character in enumerate(items):
@@ -110,4 +110,4 @@ def _matching(matrix: np.ndarray) -> int:
     return sum(augment(row, set()) for row in range(len(matrix)))
 
 
-__all__ = ["Expected", "expected_counts"]
+__all__ = ["Expected", "expected_counts", "split"]

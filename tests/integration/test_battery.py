@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.checks import CHECKS, Case, cases
+from tests.checks import Case, checks
 from tests.integration.parties import Functions, Parties, create_table, remains
 
 # NULLs, ties and duplicates; few enough for the methods that prove an optimum.
@@ -48,7 +48,8 @@ def nothing_left(parties: Parties) -> Iterator[None]:
     assert remains(parties.admin) == []
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("case", list(cases()), ids=str)
+@pytest.mark.parametrize(
+    ("case", "check"), [pytest.param(*one, id=f"{one[0]}-{one[1].__name__}") for one in checks()]
+)
 def test_battery(parties: Parties, case: Case, check: Callable[[Parties, Case], None]) -> None:
     check(parties, case)

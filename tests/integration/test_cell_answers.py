@@ -290,6 +290,10 @@ def continuous(parties: Parties) -> None:
         ("height < 12.5", 0.25, 0, 1),
         ("height >= 10", 2, 2, 2),
         ("height BETWEEN 15 AND 30", 1.5, 1, 2),
+        ("height < 15", 0.5, 0, 1),
+        ("height <= 15", 1.5, 1, 2),
+        ("height > 15", 0.5, 0, 1),
+        ("height >= 15", 1.5, 1, 2),
         ("height = 15", 1, 1, 2),
         ("height <> 15", 1, 0, 1),
         ("height > 20", 0, 0, 0),
@@ -338,6 +342,30 @@ def test_ranges_of_instants(
         enter(parties, "instants", "freeform", layout)
     answer = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM instants WHERE {condition}")
     assert answer[0] == pytest.approx(estimate)
+    assert answer[2:] == (lower, upper)
+
+
+@pytest.mark.parametrize(
+    ("condition", "lower", "upper"),
+    [
+        ("a <= b", 0, 1), ("a < b", 0, 0), ("a = b", 0, 1), ("a <> b", 0, 1), ("a >= b", 1, 1),
+        ("a > b", 0, 1), ("b >= a", 0, 1), ("b < a", 0, 1), ("b <= a", 1, 1),
+    ],
+)  # fmt: skip
+def test_ranges_that_meet_in_their_ends(
+    parties: Parties, condition: str, lower: int, upper: int
+) -> None:
+    """One begins where the other ends: there, the values of both columns may be equal."""
+    if not value(parties.publisher, "SELECT count(*) FROM kanon.publication WHERE name = 'meet'"):
+        fetch(
+            parties.admin,
+            "CREATE MATERIALIZED VIEW published.meet AS SELECT numrange(10, 20, '[]') AS a,"
+            " numrange(5, 10, '[]') AS b",
+        )
+        cells = [{"name": name, "cell": "range"} for name in "ab"]
+        layout = {"quasi_identifiers": cells, "sensitive": None, "others": []}
+        enter(parties, "meet", "freeform", layout)
+    answer = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM meet WHERE {condition}")
     assert answer[2:] == (lower, upper)
 
 

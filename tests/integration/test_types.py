@@ -142,6 +142,7 @@ def test_sensitive_attribute(parties: Parties, table: str) -> None:
         )
         assert lower <= n <= upper
         assert estimate == pytest.approx(n)
+    look_at_thresholds(parties, table)
 
 
 def test_quasi_identifier(parties: Parties, table: str) -> None:
@@ -159,11 +160,8 @@ def test_quasi_identifier(parties: Parties, table: str) -> None:
     )
 
 
-def test_a_list_counts_as_comparisons_do(parties: Parties, table: str) -> None:
+def look_at_lists(parties: Parties, table: str) -> None:
     """A list is one array of the column's type, which a type may lack or be itself."""
-    kanon = Functions(parties.publisher)
-    kanon.register(table, ["typed"], "plain")
-    kanon.publish(table, "typed", privacy='{"l": 2}', method="anatomy")
     texts = [
         text
         for (text,) in fetch(
@@ -203,11 +201,9 @@ SETTINGS = (
 )
 
 
-def test_threshold_of_each_value(parties: Parties, table: str) -> None:
+def look_at_thresholds(parties: Parties, table: str) -> None:
     """Every value's own threshold is found by its text, which no session's settings change."""
     publisher, analyst = Functions(parties.publisher), Functions(parties.analyst)
-    publisher.register(table, ["plain"], "typed")
-    publisher.publish(table, "typed", privacy='{"default": 0.5}')
     # Of equal values, such as 1.0 and 1.00, one stands for all: as it was published.
     texts = fetch(
         parties.admin,

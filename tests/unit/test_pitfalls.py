@@ -72,16 +72,14 @@ def test_marks_that_would_be_overlooked_are_refused(tmp_path: Path, text: str) -
         marked_tests(tmp_path)
 
 
-@pytest.mark.parametrize("test", sorted({promise.test for promise in promises()}))
-def test_every_promise_has_a_test(test: str) -> None:
-    assert exists(test)
-
-
-def test_no_promise_is_left_to_the_long_tests() -> None:
+def test_every_promise_has_a_test_that_is_not_long() -> None:
+    made = list(promises())
+    assert len({promise.says for promise in made}) > 150
+    assert [promise for promise in made if not exists(promise.test)] == []
     attacks = {(test.path, test.name) for test in TESTS}
     left = [
         promise
-        for promise in promises()
+        for promise in made
         if f"tests/{promise.test}".startswith(LONG)
         and tuple(promise.test.split("::")) not in attacks
     ]
