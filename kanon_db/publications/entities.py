@@ -20,8 +20,6 @@ from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
 from kanon_db.transfer.snapshot import Snapshot, all_rows
 from kanon_db.transfer.values import read_integers
 
-# Whom records are about, where several of them can be about the same person.
-
 
 @dataclass(frozen=True, eq=False)
 class Entities:
@@ -124,14 +122,6 @@ def require_one_record(found: Row, source: Source) -> None:
             hint="publish generalized or suppressed rows, which count entities, or a view with one"
             " record of each entity",
         )
-
-
-# Who has been published: keyed hashes of entities, which only `kanon_owner` can read.
-#
-# Publishers stage a plain hash of each entity, in a table that belongs to the owner; the owner
-# hashes
-# it again with a key that nobody else has, and keeps or compares that. See
-# ``sql/24_entities.sql``.
 
 
 _WRITTEN_ALIKE: Final = (

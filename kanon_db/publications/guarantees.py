@@ -23,9 +23,6 @@ from kanon_db.publications.results import Check
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import fixed_labels, label
 
-# The guarantee of a publication and a batch of new people together, in words.
-
-
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -66,14 +63,8 @@ def _added(one: str, other: str) -> str:
     return _NUMBER.sub(add, one)
 
 
-# What refusals and waiting tell, which no bound on values covers.
-#
-# Publishing is refused, and new people wait, because of the values that there are. Whoever knows
-# who
-# was in the source at that time learns something of their values, and can be surer of them than
-# the
-# bound, once they are published with others. Who waited is not recorded: it would tell readers.
-
+# Refusing to publish, and letting people wait, depend on the values: whoever knows who was in the
+# source then learns something of theirs. Who waited is not recorded: it would tell readers.
 
 WAITING_NOT_COVERED: Final = "what it tells that publishing was refused, or that people had to wait"
 """What a guarantee about values leaves out."""
@@ -104,9 +95,6 @@ def check_waiting(parameters: Mapping[str, Any]) -> Check:
         "published once" if states == 1 else f"published {states - 1} times more since the first",
         holds=True,
     )
-
-
-# How frequent sensitive values are in each group; the server compares that with thresholds.
 
 
 def share_unbounded(privacy: FPrimePrivacy, counts: IntArray) -> float:
@@ -306,7 +294,7 @@ def _rule(threshold: Fraction) -> _Rule:
     return _Rule(f"{count} > {bound}", f"({count}) / ({bound})::float8", is_one)
 
 
-# What publishers are warned of, whatever publishes.
+# Warnings that all kinds share.
 
 
 class WarnsCaller(Protocol):
@@ -338,8 +326,7 @@ def warn_of_gap(session: WarnsCaller, method: str, proof: Proof | None) -> None:
         )
 
 
-# What a proof of the search says of the rows that are published.
-
+# Proofs of a search, restated for the rows that are published.
 
 _ROUNDING: Final = Fraction(1, 10**9)  # of a measured loss, relative
 

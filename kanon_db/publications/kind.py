@@ -36,8 +36,6 @@ from kanon_db.transfer.columns import ColumnType, Relation
 from kanon_db.transfer.snapshot import Records, Size, Snapshot
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
-# Where to read who is in which bucket or class of a publication, and what these hold.
-
 
 @dataclass(frozen=True)
 class PublishedBuckets:
@@ -108,9 +106,6 @@ class PublishedClasses:
     def quasi_identifiers(self) -> list[str]:
         """The names of the quasi-identifiers."""
         return [cell["name"] for cell in self.cells]
-
-
-# Random count queries, and what a publication is good for.
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,9 +214,6 @@ def _accuracy(selectivity: float | None, errors: CountErrors) -> CountAccuracy:
     )
 
 
-# Random count queries with the true answers of a source.
-
-
 _MOST_CONDITIONS: Final = 3
 """On quasi-identifiers, beside that on the sensitive attribute."""
 
@@ -290,7 +282,7 @@ class RandomQueries:
         return cls(columns, sensitive, queries, exact_counts(codes, values, queries, pulse=pulse))
 
 
-# What publishing of any kind needs, by what was measured (``python -m benchmarks forecast``).
+# Bytes that publishing any kind needs, as measured (``python -m benchmarks forecast``).
 
 
 def bytes_of_values(size: Size) -> float:
@@ -304,9 +296,6 @@ def bytes_of_values(size: Size) -> float:
 def bytes_of_texts(size: Size) -> float:
     """Forecast the memory that the rows themselves take in sorts, which spill to disk."""
     return min(0.3 * size.width * size.n_records, 64e6)
-
-
-# A publication in the making, as it is passed from step to step.
 
 
 Request = TypeVar("Request", bound=PublishRequest)
@@ -364,9 +353,6 @@ class Job(Generic[Request]):
     def limit(self, seconds: float) -> None:
         """Say that the search has a time limit, from now on."""
         self.session.limit(seconds)
-
-
-# The steps of a kind of publication, which the pipeline runs.
 
 
 @dataclass(eq=False)
@@ -701,9 +687,6 @@ class Kind(ABC):
     def attack(self, target: AttackTarget) -> Sequence[Attack]:  # noqa: ARG002  # none by default
         """Play known attacks against the published relations, whose checks all hold."""
         return ()
-
-
-# Calling the method that a request asks for.
 
 
 class SearchJob(Protocol):

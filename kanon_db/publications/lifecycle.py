@@ -40,9 +40,6 @@ from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.session.settings import roomy, settings
 from kanon_db.transfer.allowance import Allowance
 
-# The names of publications: given, given to another publication, taken back.
-
-
 _LOCK_MILLISECONDS: Final = 100
 """How long readers may have to wait behind one attempt to take the place of a publication."""
 
@@ -286,16 +283,8 @@ def _is_taken(relation: str) -> DuplicateError:
     )
 
 
-# Publications that were made elsewhere: loaded, and verified as if they had been made here.
-#
-# Only the tables from which all others follow are loaded. The rest is written from them, by the
-# code
-# that publishing uses, and everything is verified from the relations before it gets its name.
-#
-# There is no source here: the catalog keeps a label of it. What needs the source (attacks,
-# evaluations, refreshes, later grants) is refused. Two loaded publications of the same label are
-# taken to be about the same people, and nothing is measured of what they tell together.
-
+# Two loaded publications with the same source label are taken to be about the same people; nothing
+# measures what they tell together.
 
 PHASES: Final = ("reading the files", "writing", "verifying", "publishing")
 

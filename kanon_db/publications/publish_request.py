@@ -26,9 +26,6 @@ from kanon_db.declaration import (
 )
 from kanon_db.errors import InvalidParameterError, RiskError
 
-# Known risks: a publication that takes one is refused until the publisher accepts it by name.
-
-
 RISKS: Final[Mapping[str, str]] = {
     "uninformed_reader": "the bound holds only against readers who do not know how records were"
     " put into buckets",
@@ -84,9 +81,6 @@ def accepted_risks(accepted: Mapping[str, str], taken: Sequence[str]) -> dict[st
                 f""" '{{"{name}": "why this is acceptable"}}'""",
             )
     return {name: accepted[name] for name in taken}
-
-
-# The parameters that all kinds of publications share.
 
 
 RESULT: tuple[ResultColumn, ...] = columns(
@@ -188,9 +182,6 @@ class PublishRequest:
 
     def _uses(self, option: Parameter) -> bool:
         return not option.methods or self.method in (*option.methods, "auto")
-
-
-# The parameters of loading a publication that was made elsewhere.
 
 
 @dataclass(frozen=True, kw_only=True)

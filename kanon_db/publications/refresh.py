@@ -56,8 +56,6 @@ from kanon_db.transfer.columns import ColumnType, describe_types
 from kanon_db.transfer.snapshot import count_records, take_snapshot
 from kanon_db.transfer.values import read_integers
 
-# What a refresh is about, and what its ways give: a batch, or everybody anew.
-
 
 @dataclass(frozen=True, eq=False)
 class RefreshTask:
@@ -168,9 +166,6 @@ class StagedRefresh(NothingToPublish):
     withdrawn: int | None = None
     left_out: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-# The people that came since a publication was made or refreshed: a batch of their own.
 
 
 def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
@@ -336,9 +331,6 @@ def _said(error: KanonError) -> str:
     return ": ".join(part for part in (error.message, error.detail) if part)
 
 
-# Publishing everybody anew where people come and go: those who stay keep their signatures.
-
-
 def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
     """Publish those who stay and those who came, in new buckets.
 
@@ -433,16 +425,6 @@ def _missing(n_left_out: int, n_waiting: int) -> str | None:
     if n_waiting:
         reasons.append(f"{n_waiting:,} who came wait: too many of them have the same value")
     return "; ".join(reasons) or None
-
-
-# Publishing the people that came since, as a batch of their own; or everybody anew.
-#
-# Everybody is in one batch only, so that a reader of all states of the publication knows no more
-# of
-# anybody than a reader of their batch, unless people had to wait for it
-# (:mod:`kanon_db.publications.guarantees`). Where people may leave, everybody is published anew,
-# under
-# m-invariance.
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,6 @@ from kanon_db.session.protocol import Value
 from kanon_db.transfer.columns import WHOLE_NUMBERS
 from kanon_db.transfer.values import CodedColumn, DistinctValues
 
-# What the comments on published relations say about how to use them.
-
 
 @dataclass(frozen=True)
 class Note:
@@ -71,9 +69,6 @@ def counting_note(name: str) -> str:
         f"SELECT * FROM kanon.estimate_count($$SELECT count(*) FROM {name} WHERE ...$$) counts"
         " with a standard error and certain bounds."
     )
-
-
-# Published relations in the making, under a name that nobody knows.
 
 
 _COLUMNS = """
@@ -220,9 +215,6 @@ class StagedRelations:
         return run_errand(self.session, task, prefix=self.name, **given)
 
 
-# What the server's catalogs say about the published relations.
-
-
 _RELATIONS = """
 SELECT v.relkind::text IS NOT DISTINCT FROM $3::text AND (
            SELECT bool_and(coalesce(t.relkind = 'r' AND NOT t.relrowsecurity, false))
@@ -263,9 +255,6 @@ def check_relations(
         f"{'as' if found['kinds'] else 'not as'} published, {found['others']} other objects",
         holds=found["kinds"] and found["others"] == 0,
     )
-
-
-# Rows that the server makes from codes, in any order: nothing needs to be sorted or copied.
 
 
 _ROWS_AT_ONCE: Final = 1 << 23

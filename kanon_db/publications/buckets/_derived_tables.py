@@ -43,8 +43,7 @@ from kanon_db.transfer.values import (
     read_integers,
 )
 
-# Writing, checking and reading a publication's bitmaps; see `kanon_db.answers._bitmap_sums`.
-
+# The format of the bitmaps is described in `kanon_db.answers._bitmap_sums`.
 
 _MOST_BITS_PER_RECORD: Final = 512
 """For all bitmaps together: 64 bytes for each record, about the size of a row of the QIT."""
@@ -325,13 +324,6 @@ def _both_sides(
     )
 
 
-# What follows from QIT and SAT: their view, the bitmaps, and the composition of buckets.
-#
-# Where records were put into buckets just now, it is written from what is in memory; here it is
-# found
-# again from the two tables.
-
-
 def write_derived_tables(
     session: Session,
     staging: StagedRelations,
@@ -431,11 +423,7 @@ def _sensitive(
     return replace(values, counts=numbers), contents
 
 
-# A bucketization with a batch of new people: buckets of their own, beside those of before.
-#
-# Nobody's bucket changes, and no bucket gets anybody new, so that whoever has a copy of before
-# learns
-# nothing of the people in it.
+# No bucket of an earlier batch changes, so that an earlier copy tells nothing of the new people.
 
 
 def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRelations) -> Written:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from kanon_db.publications.buckets._signatures import BucketSignatures
 
 
-# The settings of cells: what a request asks for, of each of them.
-
-
 class CellSearch:
     """Finds the setting of each cell by the method that is asked for.
 
@@ -81,9 +78,6 @@ class CellSearch:
             sum((proof.objective for proof in self._proofs), Fraction(0)),
             sum((proof.lower_bound for proof in self._proofs), Fraction(0)),
         )
-
-
-# The assignments of records to buckets, all with the same signature.
 
 
 @dataclass(frozen=True, eq=False)

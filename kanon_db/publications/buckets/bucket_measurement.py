@@ -59,8 +59,6 @@ from kanon_db.transfer.values import (
     read_known_codes,
 )
 
-# The thresholds of sensitive values, as anybody can find them from what is published.
-
 
 def published_thresholds(
     parameters: Mapping[str, Any], labels: Sequence[str | None], counts: IntArray
@@ -79,9 +77,6 @@ def published_thresholds(
     privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
     least = 1 / Fraction(str(parameters.get("l", 1)))
     return [min(one, least) for one in privacy.thresholds(labels, counts).thresholds]
-
-
-# How well a bucketization answers random count queries, compared with its source.
 
 
 def evaluate_buckets(target: AttackTarget, workload: Workload) -> list[CountAccuracy]:
@@ -213,9 +208,6 @@ def _read_sat(
     return numbers[:, 0], numbers[:, 1], numbers[:, 2]
 
 
-# Answers to count queries from buckets, as readers of QIT and SAT get them.
-
-
 def answer_from_buckets(
     target: AttackTarget,
     columns: Sequence[DistinctValues],
@@ -264,9 +256,6 @@ def answer_from_buckets(
         least, most = np.maximum(0, q + s - sizes).sum(), np.minimum(q, s).sum()
         answers[at] = min(max(answers[at] + more, least), most)
     return answers
-
-
-# Attacks on buckets: QIT and SAT as the attacker reads them, and the source, which scores.
 
 
 MOST_CANDIDATES: Final = 1_000_000

@@ -97,8 +97,6 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import CodedColumn, DistinctValues, distinct_values, read_codes
 
-# What the sensitive values of a bucketization are protected by, and what it is called in words.
-
 
 @dataclass(frozen=True)
 class ValueProtection:
@@ -182,9 +180,6 @@ def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: f
     if certain:
         guarantee += f"; the value of {certain} people is certain"
     return guarantee
-
-
-# What was found in the published tables of a bucketization, and what follows from it.
 
 
 @dataclass(frozen=True)
@@ -330,13 +325,6 @@ class BucketFindings:
                 "largest_frequency_ratio": exposure["ratio"],
             },
         )
-
-
-# Verifying and measuring a bucketization, using only its published relations.
-#
-# Nothing here is shared with the algorithms: buckets are counted row by row, SQL compares
-# frequencies
-# with thresholds by cross-multiplying exact numbers, and totals come from the published table.
 
 
 def examine_buckets(
@@ -550,9 +538,6 @@ def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profi
             found.add(row["n"], bucket_ids, counts)
             profile.add(str(row["number"]), row["label"], bucket_ids, counts)
     return found, profile
-
-
-# Publishing a bucketization [GB]: QIT, SAT and their weighted view.
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,9 +70,6 @@ from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
-# Finding classes, step by step: the method, the constraints, refinement, and what is left out.
-
-
 _HEURISTICS: Final = (
     methods.split_carry, methods.greedy_search, methods.k_member, methods.mondrian,
     methods.initial,
@@ -212,9 +209,6 @@ class _Finishing:
         return proof_of_published(bound, self.data, self.loss(classes))
 
 
-# What a generalized publication promises, in words.
-
-
 def generalized_guarantee(
     request: GeneralizedRequest,
     n_suppressed: int,
@@ -258,8 +252,7 @@ def generalized_guarantee(
     return said
 
 
-# Verifying and measuring a generalized publication, using only its view.
-
+# Verification reads the view only.
 
 _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
@@ -499,9 +492,6 @@ def _check(name: str, symbol: str, bound: float, row: Mapping[str, Any], extreme
         f"{row['below']} violate it, {extreme} {measured}",
         holds=row["below"] == 0,
     )
-
-
-# Publishing generalized rows [OB]: ranges and sets that at least k rows share.
 
 
 class Generalized(RowKind):

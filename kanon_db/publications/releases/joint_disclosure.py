@@ -56,8 +56,6 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_integers
 
-# Published rows as classes with the codes that they cover, and the people who may be in them.
-
 
 @dataclass(frozen=True, eq=False)
 class People:
@@ -205,9 +203,6 @@ def read_classes(
     if fits is None:
         raise InfeasibleError("its classes overlap too much")
     return ReleasedClasses(fits, class_of_row, cells, numbers[first], others)
-
-
-# Several partitions as arrays, with the same numbers for the same people and values in all.
 
 
 _PLACED = np.dtype([("person", ">i8"), ("bucket", ">i4")])
@@ -399,9 +394,6 @@ def _release(
     )  # fmt: skip
 
 
-# Which rows may be somebody's, if releases of rows are set against others.
-
-
 _ROUNDING: Final = 1e-9
 _UNLESS: Final = ", unless they were left out or came later"
 
@@ -588,9 +580,6 @@ def _of_buckets(read: ReleaseArrays, release: BucketRelease) -> ShownRelease:
     return ShownRelease(fits, contents, (release.numbers(read.n_tuples) >= now)[linked], None)
 
 
-# Whether a release of rows follows from another one, so that readers of both learn nothing new.
-
-
 Rows = tuple[ReleasedRows, PublishedClasses]
 
 
@@ -631,9 +620,6 @@ def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
     inner = boxes_of([one.read.cells[a] for a in at], one.read.cell_of_class[:, at], sizes)
     outer = boxes_of(other.read.cells, other.read.cell_of_class, sizes)
     return are_within(inner, outer, bucket)
-
-
-# Releases that are still there, set against each other.
 
 
 OF_NO_CLASSES: Final = (

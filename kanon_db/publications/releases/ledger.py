@@ -16,9 +16,6 @@ from kanon_db.session import Session
 from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import fixed_labels
 
-# Who may read a publication.
-
-
 DEFAULT_READERS: Final = ("kanon_analyst",)
 
 
@@ -54,7 +51,7 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
     return roles
 
 
-# The ledger: what was released before to the same readers; see ``sql/23_releases.sql``.
+# The ledger is described in ``sql/23_releases.sql``.
 
 
 @dataclass(frozen=True)
@@ -164,9 +161,6 @@ def only_warns(session: Session) -> bool:
     """Whether an administrator has accepted combined releases for all publishers."""
     rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'combined_releases'")
     return bool(rows) and rows[0]["value"] == "warn"
-
-
-# What checks of several releases found, and in which words it is said.
 
 
 @dataclass(frozen=True)

@@ -55,14 +55,8 @@ from kanon_db.publications.releases.ledger import (
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import find_relation
 
-# What readers could find out who set a new release against earlier ones; and whether they may.
-#
-# Two releases that keep their promises apart may tell together what neither does. So a release is
-# refused that any reader of an earlier one could read, unless the publisher accepts the risk
-# ``combined_releases``. These are allowed without a word: a release that only puts buckets of
-# another
-# together, or the other way round, and one of another sensitive attribute in the same buckets.
-
+# Two cases are allowed without a word: a release that only puts buckets of another one together, or
+# the other way round, and a release of another sensitive attribute in the same buckets.
 
 RISK: Final = "combined_releases"
 
@@ -331,9 +325,6 @@ def _are_same_buckets(
         return False
     found = read_releases(session, source, [own, other], "").releases
     return all(coarsening(one, two) is not None for one, two in (found, reversed(found)))
-
-
-# Measuring a release against others, and letting more roles read it.
 
 
 def check_release(

@@ -55,18 +55,12 @@ from kanon_db.session.protocol import Value
 from kanon_db.session.settings import grouping_by_hash, helped
 from kanon_db.transfer.columns import fixed_labels, int4_bytes, label, parts_of, with_numbers
 
-# Whether the rows of a view are those of a table of classes, by hashes of all their cells.
-#
-# To look up the number of each cell of a million rows takes three times as long as to hash it. So
-# the
-# cells of each row become one number of 64 bits, the exclusive or of their hashes, in the view and
-# from the numbers that the table of classes has of the same row. Both are summed up, so that the
-# order of rows does not matter. The hashes begin at numbers that are drawn anew each time, which
-# nobody can foresee: that a difference is not seen is as likely as to guess one of these.
+# Hashing the cells of a million rows takes a third of the time of looking up their numbers. Each
+# row's hashes become one 64-bit number, by exclusive or; these are added up, so the order of rows
+# does not matter. Nobody can foresee the seeds: missing a difference is as likely as guessing one.
 #
 # **Source:** hashes of the cells of a row, one function for each column, combined by exclusive or:
 # simple tabulation (M. Patrascu and M. Thorup, JACM 2012), with the server's own hash functions.
-
 
 _HASHES: Final = {
     "smallint": "hashint2extended",
@@ -227,18 +221,10 @@ class _Hashing:
         return total
 
 
-# The published rows once more, as numbers: a table that the estimator reads instead of the view.
-#
-# Each distinct cell of a column has a number, in the order of their texts. Rows whose
-# quasi-identifiers have the same cells are a class: its cells are written once, with its size; the
-# other columns follow row by row. All of it is sorted, so that it follows from the published rows
-# alone, whatever their order: it tells nothing that they do not.
-#
-# Columns with more distinct cells than :data:`MOST_CELLS` have no numbers. If these are ranges of
-# whole numbers, or of days, their ends are written
-# (:mod:`~kanon_db.publications.rows.distinct_cells`);
-# other columns are left out, and questions that mention them are answered from the view.
-
+# Cells are numbered in the order of their texts, and everything is sorted. Columns with more
+# distinct cells than :data:`MOST_CELLS` get no numbers: ranges of whole numbers or days are stored
+# by their ends (:mod:`~kanon_db.publications.rows.distinct_cells`); other columns are read from the
+# view.
 
 MOST_NUMBERED: Final = 1 << 16
 """Of a column: a number takes two bytes."""
@@ -529,17 +515,9 @@ def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) 
     return differing + (n_stored != sum(map(len, written.values()))) + int(others["n"])
 
 
-# How often each value occurs in a cell: a table that is published with rows of ranges and sets.
-#
-# It follows from the published rows alone, so it tells nothing that they do not; the estimator
-# would
-# take too long to calculate it for each question. It has a row for each distinct cell, by its
-# text:
-# the shares of a set's values, or the parts of the column's axis that a range covers, with its own
-# share at either end; and for which share of the records this is known. The axis is a row without
-# a
-# cell.
-
+# The table has a row for each distinct cell: the shares of a set's values, or the interval of the
+# column's end points that a range covers, with the range's share at either end; and the share of
+# the records for which this is known. The row without a cell lists the column's end points.
 
 _TABLE: Final = (
     "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"

@@ -45,8 +45,6 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
 from kanon_db.transfer.values import CodedColumn, DistinctValues
 
-# The table of combinations of cells, in an order that tells nothing.
-
 
 @dataclass(frozen=True, eq=False)
 class CellColumn:
@@ -153,9 +151,6 @@ class CellTable:
         """Remove the tables of the columns before the transaction ends."""
         tables = {column.table for column in self.columns.values()}
         session.fetch(f"DROP TABLE {', '.join(sorted(tables))}")
-
-
-# Rows by the distinct cells of each of their columns: what the numbers of cells are made from.
 
 
 _Code = TypeVar("_Code", bound=np.integer)
@@ -303,9 +298,6 @@ def _read(
     n_values = count_in_sample(snapshot, [types[name] for name in (*needed, *others)])
     few = [name for name in others if n_values[name] <= MOST_IN_SAMPLE]
     return read_columns(snapshot, [types[name] for name in (*needed, *few)], n_values)
-
-
-# Rows as the numbers of their cells, whatever the order of the rows.
 
 
 CODES: Final = 2**63
@@ -521,9 +513,6 @@ def _appended(digits: IntArray, columns: Sequence[AnyIntArray], bases: Sequence[
     return digits
 
 
-# How many rows have the same cells, by the rows of a view.
-
-
 @dataclass(frozen=True, eq=False)
 class ClassSizes:
     """The sizes of the classes of a view: of its rows with the same cells, and the same pattern.
@@ -570,9 +559,6 @@ class ClassSizes:
             [row["pattern"] for row in found],
             np.repeat(np.arange(len(found)), [each.size for each in sizes]),
         )
-
-
-# Finding the numbers of cells: those of the rows of a view, and those that are written.
 
 
 @dataclass(frozen=True)
@@ -749,13 +735,8 @@ class CellNumbers:
         )
 
 
-# Where ranges begin and end, for columns with too many different ones to number them.
-#
-# A cell of the table of classes holds all ranges of a column; each class has where its own begins
-# and
-# ends in it. So a condition on the column is tried once for each value in that cell, not for each
-# range.
-
+# A class stores the ends of its own range, so that a condition is tried once for each end point of
+# a column, not once for each range.
 
 _FIRST_DAY: Final = "'2000-01-01'::date"
 _PLACES: Final = {

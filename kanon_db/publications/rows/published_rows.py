@@ -44,9 +44,6 @@ from kanon_db.transfer.values import (
     read_numbers,
 )
 
-# The cells of published rows as the codes that they cover.
-
-
 _CLOSED, _NULL, _ANYTHING = 1, 2, 3  # kinds of ranges; of any other kind, the upper end is open
 
 
@@ -214,9 +211,6 @@ def _sets(distinct: DistinctValues, column: DistinctValues) -> Sets:
     return Sets(codes.astype(np.int32), ends)
 
 
-# Answers to count queries from published rows, as readers of the view get them.
-
-
 def answer_from_rows(
     target: AttackTarget,
     columns: Sequence[DistinctValues],
@@ -287,9 +281,6 @@ def estimate_row_counts(
         rarity=RARITY if layout.get("pattern") else 1.0,
         coarse=[bool(cell.get("is_coarse")) for cell in layout["quasi_identifiers"]],
     )  # fmt: skip
-
-
-# Attacks on published rows: the view as the attacker reads it, and the source, which scores.
 
 
 MOST_COMPARISONS: Final = 1_000_000_000

@@ -44,15 +44,7 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import Records, Snapshot
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
-# Values that are coarsened before the search: rounded, and coded at the top and the bottom.
-#
-# Which bin a value is in depends on what the source was registered with, and on nothing else: so
-# all
-# batches of a publication have the same ones. Bins are [begin, end), where the next one begins;
-# the
-# first and the last may have no end. A column that is only coded at its ends keeps single values
-# between them.
-
+# A bin depends only on what the source was registered with, so all batches have the same bins.
 
 FLOATS: Final = ("real", "double precision")
 _WHOLE: Final = {
@@ -257,9 +249,6 @@ def _write_bins(values: DistinctValues, described: Mapping[str, Any], table: str
     return codes
 
 
-# Labels of hierarchies that are published instead of sets of values.
-
-
 _NULL_LABEL = -1  # instead of a label
 
 
@@ -367,9 +356,6 @@ class HierarchyLabels:
     def drop(self) -> None:
         """Remove the tables before the transaction ends."""
         self.values.session.fetch(f"DROP TABLE {self.table}, {self.places}")
-
-
-# Cells of generalized quasi-identifiers: ranges of numbers and times, sets of everything else.
 
 
 _NEVER: Final = {

@@ -94,9 +94,6 @@ from kanon_db.transfer.columns import ColumnType, Relation, fixed_labels, int4_b
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_known_codes
 
-# How to use published rows, as the comments on the view and its columns say it.
-
-
 _USE: Mapping[str, str] = {
     "range": "A range holds the record's own value; an end in a square bracket belongs to it, one"
     " in a round bracket does not, and whole numbers and dates are shown as [first, next after the"
@@ -166,12 +163,6 @@ def _columns(publication: Publication, quotes: Quotes) -> Iterator[tuple[str, st
     for name in layout["others"]:
         is_sensitive = name == layout["sensitive"]
         yield name, f"{'sensitive attribute, ' * is_sensitive}as in the source"
-
-
-# Publications of rows: a materialized view with a cell for each quasi-identifier.
-#
-# Generalized, freeform and suppressed publications differ in what a cell is; their names, their
-# layout and the way they are written are the same.
 
 
 AT_ONCE: Final = "at_once"
@@ -481,7 +472,7 @@ def check_row_view(session: Session, view: RowView, *, with_shares: bool = False
     ]
 
 
-# What publishing rows needs, by what was measured (``python -m benchmarks forecast``).
+# Bytes that publishing rows needs, as measured (``python -m benchmarks forecast``).
 
 
 def bytes_of_cells(source: Source, types: Mapping[str, ColumnType], k: int, size: Size) -> float:
@@ -517,15 +508,10 @@ def _n_sets(source: Source, types: Mapping[str, ColumnType]) -> int:
     )
 
 
-# Whether originals lie in all the cells that their records match, not only in the published ones.
-#
-# A record has k matches, so that there are k times as many pairs of an original and its cell as
-# records. But few different values occur with few different cells of their column, and whether a
-# value lies in a cell is the same for all records. So the server says of each value and cell that
-# occur together whether the one covers the other. Which value each record has, it is asked again
-# where there is a copy of the source; what was read as codes, by one statement, is not read again,
-# since the source may have changed.
-
+# Each of a record's k matches is checked, not only the published one. Few values occur with few
+# cells of their column, so the server checks each such pair once. Where there is a copy of the
+# source, the server says anew which value each record has; codes read by one statement are not read
+# again, since the source may have changed.
 
 _MOST_MARKS: Final = 1 << 26
 """Pairs of a value and a cell that may each have a byte."""
@@ -648,9 +634,6 @@ def _occurring(
 def _keys(codes: AnyIntArray, cells: CellColumn, one: AnyIntArray, n_values: int) -> IntArray:
     keys: IntArray = cells.of_combination[one].astype(np.int64) * n_values + codes
     return keys
-
-
-# What generalized and freeform publications share: the source as codes, and the rows as cells.
 
 
 @dataclass(frozen=True, eq=False)
