@@ -27,9 +27,6 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
 
-# Copies of a source that advice is made from: all of it, and a random sample to try things on.
-
-
 MOST_RECORDS: Final = 1_000_000
 """From more, a random sample is looked at."""
 
@@ -129,9 +126,6 @@ def _copied(
     relation, oid, _ = find_relation(session, snapshot.table)
     copied = source._replace(relation=Relation(relation.schema, relation.name))
     return SourceCopy(snapshot, copied, column_types(session, oid), n_source)
-
-
-# What identifies people in a source: columns, and combinations of them, that tell them apart.
 
 
 MOST_LISTED: Final = 5

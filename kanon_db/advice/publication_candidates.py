@@ -16,9 +16,6 @@ from typing import Any, Final, Literal
 
 from kanon_db.publications.guarantees import WAITING_CLAUSE
 
-# How much protection there can be, in plain words, and the numbers that each word stands for.
-
-
 _ROOM: Final = Fraction(5, 4)
 """How far the cap must lie above the most frequent value's share, so that buckets can be small."""
 
@@ -109,11 +106,8 @@ PURPOSES: Final = {
 }
 
 
-# Which publications are worth trying for a purpose and a protection; knows no database.
-#
-# The list is short: of each kind, the settings that were the best somewhere in the benchmarks
+# The list is short: for each kind, the settings that were best somewhere in the benchmarks
 # (docs/benchmarks.md). None of them takes a risk that would have to be accepted by name.
-
 
 Protects = Literal["value", "row and value", "row"]
 """What is bounded: what is inferred about somebody, whose row it is, or both."""
@@ -287,9 +281,6 @@ def _inferred(protection: ProtectionLevel, privacy: Mapping[str, Any], data: Sou
     return f"{said}; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
 
 
-# Which candidate comes first, and why another does not; knows no database.
-
-
 ON_VALUES: Final = (
     "most frequent value", "minimality", "deFinetti", "correlations of the source",
 )  # fmt: skip
@@ -420,9 +411,6 @@ def _objection(one: TriedCandidate) -> str | None:
             " sensitive value may be certain; a dry run of it says whether"
         )
     return None
-
-
-# The exact call that publishes a candidate, in SQL and for the shell; knows no database.
 
 
 _LONGEST: Final = 40

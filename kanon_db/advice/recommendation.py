@@ -47,9 +47,6 @@ from kanon_db.session import Row, Session, undone
 from kanon_db.session.protocol import Value
 from kanon_db.transfer.allowance import Allowance
 
-# Trying a candidate: it is published, measured and attacked in a savepoint, which is undone.
-
-
 N_QUERIES: Final = 300
 _MOST_DRAWS: Final = 5
 _SEED: Final = 1
@@ -276,9 +273,6 @@ def _certain(attacks: Sequence[Attack]) -> int | None:
         if row.attack == "homogeneity" and row.rate is not None:
             return round(row.rate * row.people)
     return None
-
-
-# Recommending what to publish: candidates are tried, measured, and set side by side.
 
 
 TIME_LIMIT: Final = 60.0

@@ -19,9 +19,6 @@ from kanon_db.declaration import (
 from kanon_db.errors import InvalidParameterError
 from kanon_db.query.layout import ANYTHING
 
-# Hierarchies of values, as their owners describe them: a label for each value at each level.
-
-
 MOST_VALUES: Final = 20_000
 MOST_LEVELS: Final = 20
 MOST_CHARACTERS: Final = 1_000
@@ -165,9 +162,6 @@ def _read(given: object) -> dict[str, tuple[str, ...]]:
 
 def _refused(message: str, place: int) -> InvalidParameterError:
     return InvalidParameterError(message, detail=f"value number {place} of a hierarchy", hint=_HINT)
-
-
-# What a publisher may say about a quasi-identifier when registering its source.
 
 
 UNITS: Final[Mapping[str, str]] = {

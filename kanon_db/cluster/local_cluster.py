@@ -31,9 +31,6 @@ from kanon_db.cluster.cluster_folder import (
 from kanon_db.cluster.trusted_path import require_trusted
 from kanon_db.errors import ServerError
 
-# Settings of a private cluster, chosen for the machine.
-
-
 MEGABYTE = 1 << 20
 
 
@@ -114,9 +111,6 @@ def configuration(chosen: Mapping[str, str]) -> str:
 
 def _megabytes(size: int) -> str:
     return f"{size // MEGABYTE}MB"
-
-
-# A private PostgreSQL cluster in a folder: ``kanon local``.
 
 
 _DEFAULT_DIRECTORY = Path(".kanon")

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
     from kanon_db.session import Session
 
 
-# Parameters, declared as the fields of a dataclass: the request that an operation receives.
-#
-# Each parameter is written once, with its name, type, default, bounds, help, and the methods that
-# it
-# belongs to. What SQL, Python and the command line accept is derived from that.
-
+# Each parameter is written once; SQL, Python and the command line derive from it what they accept.
 
 _Request = TypeVar("_Request")
 
@@ -182,9 +177,6 @@ def options(declared: type, what: str = "option", *, is_shown: bool = True) -> P
         return read_request(declared, read_object(value, name), what=what, is_shown=is_shown)
 
     return ParameterType("jsonb", "str | Mapping[str, Any]", read, "JSON", options=declared)
-
-
-# An operation: what SQL, Python and the command line know about it.
 
 
 Audience = tuple[str, ...]

@@ -27,8 +27,6 @@ from kanon_db.transfer.csv_file import read_hierarchy
 from kanon_db.transfer.csv_table import CsvOptions, CsvPreview, LoadReport, load_csv
 from kanon_db.wording import explained
 
-# Data frames that notebooks show with units.
-
 
 class ResultFrame(pd.DataFrame):
     """A data frame like any other one, whose columns have units where a notebook shows it.
@@ -59,9 +57,6 @@ class ResultFrame(pd.DataFrame):
         return f"{shown}<p>{html.escape(guarantee)}</p>"
 
 
-# Files that attributes name: Python and the command line read them, and never the server.
-
-
 def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put hierarchies in the place of the names of their files.
 
@@ -88,9 +83,6 @@ def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(described, Mapping) and isinstance(described.get("hierarchy"), str)
     }
     return {**given, "attributes": {**attributes, **named}} if named else given
-
-
-# The Python interface: the same operations as in SQL, with results as pandas frames.
 
 
 _ANSWER: Final = ("estimate", "std_error", "lower_bound", "upper_bound")

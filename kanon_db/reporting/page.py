@@ -17,12 +17,6 @@ from kanon_db.publications.guarantees import WAITING_NOT_COVERED as WAITING
 from kanon_db.publications.results import Attack
 from kanon_db.reporting.facts import Facts
 
-# What a report says in words, for people who have not read the papers.
-#
-# Each sentence is about a property that a test holds the code to; docs/privacy.md names the proofs
-# and the tests.
-
-
 KINDS: Final[Mapping[str, str]] = {
     "buckets": "Two tables. One has a row for each person, with the quasi-identifiers as they are"
     " and the number of a bucket. The other says how often each sensitive value occurs in each"
@@ -158,9 +152,6 @@ ATTACKS: Final[Mapping[str, str]] = {
     "downcoding": "guesses what a range or a set stands for",
 }
 """What each attacker does; docs/attacks.md has the details."""
-
-
-# Writing a report as one HTML file that needs nothing else.
 
 
 _TEMPLATE: Final = "report.html"

@@ -27,9 +27,6 @@ from kanon_db.transfer.values import (
     read_integers,
 )
 
-# Columns of which much is known before they are read: all of them in a few numbers a record.
-
-
 _BITS_AT_ONCE: Final = 63
 """Of all columns that are read together: an int8 without its sign."""
 
@@ -199,9 +196,6 @@ class PackedDigits:
             beat()
 
 
-# Columns of whole numbers that lie close together.
-
-
 Ends = Mapping[str, tuple[int, int]]
 """The least and the greatest number of each column that has any."""
 
@@ -304,9 +298,6 @@ def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dic
         for digits in packing.unpacked(numbers):
             found[digits.known.column.name] = digits.coded(snapshot)
     return found
-
-
-# Columns with few values, which are found beforehand, in a sample or in all records.
 
 
 _TEXTS = ("text", "character varying")

@@ -46,9 +46,6 @@ from kanon_db.transfer.values import (
     read_codes,
 )
 
-# Columns with few values: which records have each of them, of all columns in one pass.
-
-
 _SAMPLE_OF_SNAPSHOT: Final = 10_000
 """Number of records in which we look for columns with too many values."""
 
@@ -213,9 +210,6 @@ def _looked_up(snapshot: Snapshot, column: ColumnType) -> CodedColumn:
     values = distinct_values(snapshot, column)
     codes = read_codes(snapshot, [values])[:, 0]
     return CodedColumn(values, codes.astype(least_type(values)))
-
-
-# Sources of which nothing needs a copy: one statement reads all of their columns as codes.
 
 
 _PLAIN: Final = (

@@ -22,9 +22,6 @@ from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.csv_file import CsvFile, shown_encoding
 
-# The types that the texts of a CSV file may have, and how they are read.
-
-
 _COMMA_FILES: Final = ";"
 """Delimiter of files whose numbers may have a decimal comma: it is used because of them."""
 
@@ -199,9 +196,6 @@ def _likely_dates() -> Iterator[ValueType]:
                 + " or ".join(f"date_format => '{text}'" for text in both),
             )  # fmt: skip
             yield from (DateFormat(text).type for text in both)
-
-
-# A CSV file in a temporary table of texts: which types they have, and which line does not fit.
 
 
 _CHUNK: Final = 1 << 20
@@ -450,9 +444,6 @@ class StagedFile:
         number = self.header.index(column) + 1
         shown = f' ("{column}")' if column.isprintable() else ""
         return f"{self._file.path.name}, line {line}, column {number}{shown}"
-
-
-# Loading a CSV file into a new table, with types inferred from its values.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from kanon_db.interfaces.python import Kanon
 
 
-# What all commands share: --json, how they report errors, and which database they use.
-
-
 # Only what every command needs; numpy, pandas and the driver are imported by those that use them.
 
 _QUIET: Final = "kanon_db.quiet"
@@ -193,9 +190,6 @@ def confirm(question: str) -> None:
             "confirmation needed", detail="there is no terminal to ask on", hint="add --yes"
         )
     click.confirm(question, abort=True, err=True)
-
-
-# Commands derived from the declared operations.
 
 
 _CLICK_TYPES: Final[Mapping[str, Any]] = {
