@@ -86,7 +86,7 @@ def check_waiting(parameters: Mapping[str, Any]) -> Check:
     Parameters
     ----------
     parameters : mapping
-        Of the publication, as in the catalog.
+        The publication's parameters, as in the catalog.
     """
     states = int(parameters.get("batches", 1)) + int(parameters.get("renewals", 0))
     return Check(
@@ -337,7 +337,7 @@ def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Pro
     Parameters
     ----------
     proof : Proof or None
-        Of the search, for the same records and at least as many solutions.
+        What the search proved, for the same records and at least as many solutions.
     data : Microdata
         What was searched.
     loss : float
@@ -350,12 +350,12 @@ def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Pro
 
     Notes
     -----
-    Bins: the search compares where they begin, and a cell ends where its last bin does. So a cell
-    loses no less than the search takes it to, and the bound holds.
+    Bins: the search compares the beginnings of bins, and a cell ends where its last bin ends. So a
+    cell loses at least what the search assumes, and the bound holds.
 
     Hierarchies: the search compares places on an axis, where values that share only a high label
-    are far apart; a label loses by how many values it stands for. Of the same values, either can
-    be more, so the bound says nothing.
+    are far apart; the loss of a label depends on how many values it stands for. For the same
+    values, either loss can be the larger one, so the bound says nothing.
     """
     if proof is None or any(attribute.taxonomy is not None for attribute in data.attributes):
         return None

@@ -117,7 +117,7 @@ class Usefulness:
     answers : ndarray of float64, shape (n_queries,)
         What `estimate_count` answers.
     losses : ndarray of float64, shape (n_qi,)
-        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
+        For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
     """
 
     answers: FloatArray
@@ -473,9 +473,9 @@ class Kind(ABC):
     """A kind of publication: the steps that are particular to it, in the order of the pipeline."""
 
     suffixes: Sequence[str]
-    """Of the published relations' names; readers query the first one, which may need the others."""
+    """Endings of the relations' names; readers query the first one, which may need the others."""
     closed: Collection[str] = ()
-    """Suffixes of those that readers may not read."""
+    """Suffixes of the relations that readers may not read."""
 
     told: Sequence[str] = ()
     """Suffixes of the tables from which all other relations can be written, if there are any."""
@@ -578,7 +578,7 @@ class Kind(ABC):
         Parameters
         ----------
         job : Job
-            Of the batch, which is staged.
+            The job of the batch, which is staged.
         old : Publication
         batch : Written
         whole : Staging
@@ -625,7 +625,7 @@ class Kind(ABC):
         Parameters
         ----------
         job : Job
-            Of all of them.
+            The job that publishes all of them.
         old : Publication
         signature_of : ndarray of int32, shape (n_records,)
             The number of the signature that somebody has in the publication; -1 for new people.

@@ -429,14 +429,14 @@ def _missing(n_left_out: int, n_waiting: int) -> str | None:
 
 @dataclass(frozen=True)
 class Refreshed(ShownResult):
-    """What came of it.
+    """The result of a refresh.
 
     Attributes
     ----------
     publication_id : int
     name, guarantee : str
     records : int
-        Of all batches.
+        Number of records, in all batches.
     added : int
         Records of the new batch; 0 if nobody came, or too few to keep the guarantee.
     waiting : int
@@ -476,7 +476,7 @@ def refresh(
     Parameters
     ----------
     session : Session
-        Of the role that published it, which needs SELECT on the source.
+        A session of the role that published it, which needs SELECT on the source.
     publication : str
     accept : mapping of str to str, optional
         Known risks, each with a reason, in addition to those that were accepted before.

@@ -27,8 +27,8 @@ class Note:
     """How to use a published relation, for people who look at it with any SQL tool.
 
     Everybody who may connect can read comments, so they name columns, never a value or a figure;
-    a guarantee is in ``kanon.publications``, which readers can read. Of a draft, which nobody else
-    may read, there are no notes (``kanon.owner_note``).
+    a guarantee is in ``kanon.publications``, which readers can read. A draft, which nobody else may
+    read, has no notes (``kanon.owner_note``).
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ class StagedRelations:
         entry : mapping
             What the catalog keeps, with the source's id and the time of its registration.
         suffixes : sequence of str
-            Of all relations, in the order in which to drop them: what depends on others first.
+            All relations, in the order in which to drop them: what depends on others first.
         closed : collection of str
             Suffixes of the relations that readers may not read.
         readers : sequence of str

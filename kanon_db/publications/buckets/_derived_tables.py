@@ -87,7 +87,7 @@ def write_bitmaps(
     columns : mapping of str to CodedColumn
         The quasi-identifiers that may have bitmaps.
     values : DistinctValues
-        Of the sensitive attribute.
+        The values of the sensitive attribute.
     contents : Contents
     bucket_ids : ndarray of int32, shape (n_records,)
     order : ndarray of int, shape (n_records,)
@@ -195,7 +195,7 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
     """
     n_bits, n_compared = 0, 0
     starts, lengths, ranges = [], [], []
-    # Of each bit that is fetched, and of each bucket, the number among those that are compared.
+    # Buckets that are compared are numbered: that number by bit fetched, and by bucket.
     bucket_at_bit: list[AnyIntArray] = []
     number_of = np.full(tables.n_buckets + 1, -1, dtype=np.int32)
     for first, n, size in zip(
@@ -341,7 +341,7 @@ def write_derived_tables(
         Where QIT and SAT are.
     layout : mapping
     types : mapping of str to ColumnType
-        Of the published columns.
+        The types of the published columns.
     room : Room
     random : SecureRandom
     """
@@ -427,12 +427,12 @@ def _sensitive(
 
 
 def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRelations) -> Written:
-    """Write QIT and SAT of both, and what follows from them.
+    """Write QIT and SAT with the old buckets and the batch's, and what follows from them.
 
     Parameters
     ----------
     job : Job
-        Of the batch, which is staged.
+        The job of the batch, which is staged.
     old : Publication
     batch : Written
     whole : Staging
@@ -446,7 +446,7 @@ def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRe
         counts.update(dict(zip(tables.sizes, tables.buckets_of_sizes, strict=True)))
     setting = BucketSetting.of(list(counts), list(counts.values()))
     firsts = dict(zip(setting.sizes.tolist(), first_bucket_ids(setting), strict=True))
-    # Of batches in one cell each, buckets are drawn from the whole of their batch.
+    # Where each batch is one cell, its buckets are drawn from the whole batch.
     are_random = "random" == old.layout.get("assignment") == batch.layout["assignment"]
     layout = {
         **batch.layout,

@@ -32,7 +32,7 @@ class CellSearch:
     ----------
     job : Searching
     data : SensitiveValues
-        Of the whole table.
+        The sensitive values of the whole table.
 
     Attributes
     ----------

@@ -264,12 +264,12 @@ MOST_CANDIDATES: Final = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class AttackedBuckets:
-    """What the attacker knows.
+    """Buckets as an attacker of QIT and SAT knows them.
 
     Attributes
     ----------
     codes : ndarray of int32, shape (n_records, n_qi)
-        Of the QIT, by the order of each column's values, NULL last.
+        The QIT's rows, coded in the order of each column's values, NULL last.
     buckets : ndarray of int64, shape (n_records,)
         From 0.
     values : BucketValues

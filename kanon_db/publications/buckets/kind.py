@@ -245,7 +245,7 @@ class BucketFindings:
         relations : Check
             Whether the tables are those that were published.
         further : sequence of Check
-            Of what follows from the tables, such as bitmaps.
+            Checks of what follows from the tables, such as bitmaps.
         """
         qit, sat, exposure = self.qit, self.sat, self.exposure
         sizes = sat.of_sizes
@@ -551,7 +551,7 @@ class _Assignment:
         The quasi-identifiers with few values.
     values : DistinctValues
     codes : ndarray of int32, shape (n_records,)
-        Of the sensitive attribute.
+        The codes of the sensitive attribute.
     protection : Protection
     """
 
@@ -655,7 +655,7 @@ class Buckets(Kind):
             staging, tables, layout, assignment.columns, values, contents, bucket_ids, order
         )
         cells = assignment.assigned.cells
-        # Of records in one cell, buckets are drawn from the whole table.
+        # Where all records are in one cell, buckets are drawn from the whole table.
         is_random = job.request.assignment in ("random", "m_invariant") or cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
         layout["spectrum"] = write_composition(

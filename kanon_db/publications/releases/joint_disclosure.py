@@ -64,7 +64,7 @@ class People:
     Attributes
     ----------
     values : dict of str to DistinctValues
-        Of each quasi-identifier that a publication of rows has.
+        The values of each quasi-identifier that a publication of rows has.
     codes : ndarray of int32, shape (n_tuples, n_qi)
         The distinct combinations of their codes.
     number : ndarray of int64, shape (n_tuples,)
@@ -233,12 +233,12 @@ class ReleaseArrays:
     Attributes
     ----------
     releases : list of Release
-        Of rows, with classes put together that somebody fits both of.
+        Releases of rows; two classes are merged where somebody fits both.
     n_tuples : int
     labels : list of str or None
         The sensitive values, as texts, in the order of their codes; None is NULL.
     rows : list of ReadRows or None
-        Of each release of rows.
+        The rows of each release of rows.
     people : People or None
         Everybody who is in the source, if there are releases of rows.
     linked : ndarray of int64, shape (n,)
@@ -416,7 +416,7 @@ def measure_rows(
         The releases, with their positions in what was read.
     sensitive : str or None
     bounds : sequence of Fraction
-        Of the sensitive values.
+        The threshold of each sensitive value.
     pulse : Pulse
     """
     assert read.people is not None  # noqa: S101  # there are rows
@@ -575,7 +575,7 @@ def _of_buckets(read: ReleaseArrays, release: BucketRelease) -> ShownRelease:
         release.count[by_bucket].astype(np.int64),
         release.n_buckets,
     )
-    # Of several people, all must be there.
+    # Several people with the same cells must all be there.
     now = np.bincount(linked, read.people.number, read.n_tuples)
     return ShownRelease(fits, contents, (release.numbers(read.n_tuples) >= now)[linked], None)
 
@@ -628,10 +628,10 @@ OF_NO_CLASSES: Final = (
 )
 
 IF_NOBODY_WAS_REPLACED: Final = ", if nobody was replaced"
-"""Rows do not tell somebody who left from whoever came, and fits the same class."""
+"""Rows do not tell a person who left from a newcomer who fits the same class."""
 
 _NO_BOUND: Final = Fraction(10**8 - 1, 10**8)
-"""Of a value for which nothing is promised: what is certain exceeds it."""
+"""The bound for a value for which nothing is promised: only certainty exceeds it."""
 
 _MOST_CANDIDATES: Final = 50_000_000
 """Values that people may have, all together, in buckets that classes were put together to."""

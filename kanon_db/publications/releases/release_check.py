@@ -338,7 +338,7 @@ def check_release(
     Parameters
     ----------
     session : Session
-        Of the role that published it.
+        A session of the role that published it.
     source : str
         The relation that it was made from.
     publication : str
@@ -385,7 +385,7 @@ def grant_publication(
     Parameters
     ----------
     session : Session
-        Of the role that published it.
+        A session of the role that published it.
     name : str
     readers : sequence of str
     accept : mapping of str to str

@@ -74,9 +74,9 @@ _HASHES: Final = {
 }
 """The functions of 64 bits by which the server hashes a type, so that equal cells have equal ones.
 
-Of wider numbers and times, the server folds two halves into one first, so that some always have the
-same hash: these are looked up. So are columns of which two cells have the same hash, whatever it
-begins at, such as ranges to infinity and to NaN.
+The server folds wider numbers and times into half their bits first, so some always share a hash:
+these are looked up by number. So are columns in which two cells have the same hash with every seed,
+such as ranges to infinity and to NaN.
 """
 
 
@@ -227,7 +227,7 @@ class _Hashing:
 # view.
 
 MOST_NUMBERED: Final = 1 << 16
-"""Of a column: a number takes two bytes."""
+"""Distinct cells that may be numbered in a column: a number takes two bytes."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class WrittenClasses:
         What the publication's layout keeps of it.
     table : ClassTable
     classes_of_cells : dict of str to ndarray of int64, shape (n_cells,)
-        Of each quasi-identifier whose cells have numbers: how many classes have each of them.
+        How many classes have each cell, for each quasi-identifier whose cells have numbers.
     """
 
     layout: dict[str, Any]
@@ -593,10 +593,9 @@ def _counted(
 ) -> Iterator[list[Row]]:
     """Count the records of each column's distinct cells; no rows if there are too many.
 
-    Of the records that have all cells in common, one at least has each value of a set, and each
-    end of a range, unless it was coarsened. Where a cell covers as many originals as it has
-    matches, any of these is as likely to be its own (freeform generalization), so that one in as
-    many records has.
+    Among the records that share all cells, at least one has each value of a set and each end of a
+    range, unless the column was coarsened. In freeform generalization, a cell covers as many
+    originals as it has matches, and each is as likely to be its own: one in so many records has it.
     """
     table = classes.table
     for name, cell in cells.items():

@@ -317,10 +317,10 @@ class NumberedRows:
         The columns of quasi-identifiers, and the other ones.
     sizes : ndarray of int64, shape (n_classes,)
     of_classes : list of ndarray of int, shape (n_classes,)
-        Of each quasi-identifier the numbers of its cells, or their ends as codes; ascending.
-        Classes that differ only in columns without either are one.
+        For each quasi-identifier, the numbers of its cells, or their ends as codes; ascending.
+        Classes that differ only in columns without either are merged.
     of_rows : sequence of ndarray of uint16, shape (n_rows,)
-        Of each other column; class by class, ascending.
+        For each other column, the numbers of its cells; class by class, ascending.
     ends : frozenset of str
         Columns with ends.
     """
@@ -765,12 +765,12 @@ def write_ends(
     cells : CellColumn
         The distinct ranges.
     records : ndarray of int64, shape (n_cells,)
-        How many rows have each.
+        How many rows have each range.
 
     Returns
     -------
     ndarray of int64, shape (n_cells + 1,), or None
-        Of each, its code (:class:`~kanon_db.query.layout.ClassTable`), and -1 for suppressed
+        The code of each range (:class:`~kanon_db.query.layout.ClassTable`), and -1 for suppressed
         cells; None if they are no ranges of whole numbers or days, or one has no end.
     """
     session, table = numbering.session, numbering.table

@@ -284,7 +284,7 @@ def estimate_row_counts(
 
 
 MOST_COMPARISONS: Final = 1_000_000_000
-"""Of a person with a class, or of a row with a person."""
+"""Comparisons of a person with a class, or of a row with a person, that may be made."""
 
 MOST_PEOPLE: Final = 10_000
 """How many people or rows are looked up one by one."""
@@ -328,11 +328,11 @@ class AttackedRows:
     class_of_row, values_of_rows : ndarray of int64, shape (n_rows,)
         The class of each row, and the code of its sensitive value.
     codes : ndarray of int32, shape (n_people, n_qi)
-        Of the source.
+        The codes of the people in the source.
     values : ndarray of int64, shape (n_people,)
         The codes of its sensitive values; -1 of one that no row has.
     sensitive : CountedValues or None
-        Of the rows.
+        The sensitive values of the rows.
     """
 
     rows: PublishedRows
@@ -467,7 +467,7 @@ def _play(
             )
         found = guess_people(rows, attacked.codes, attacked.values, drawn, half, protected, pulse)
         linked = _linked(found.n_rows, n_rows, k)
-        # Of k entities' rows, most may be of one.
+        # Among the rows of k entities, most may be about the same one.
         counts_entities = publication.parameters.get("counts_entities")
         yield f"{prefix}linking a row", replace(linked, bound=None) if counts_entities else linked
         if not has_values:

@@ -100,7 +100,7 @@ def bin_of(column: ColumnType, described: Mapping[str, Any], value: str) -> tupl
     Parameters
     ----------
     column : ColumnType
-        Of numbers, dates or timestamps.
+        A column of numbers, dates or timestamps.
     described : mapping
         How it was registered. Its values, without a unit, are parameters, in its order.
     value : str
@@ -577,7 +577,7 @@ def _require_texts_of_values(records: Records, values: DistinctValues) -> None:
     """
     column, session = values.column, records.session
     own_equality = column.operator_schema is not None and column.type_category == "S"
-    # Of records that were read as codes, equal values are the same value.
+    # Where records were read as codes, equal values are the same value.
     has_texts = column.type_category in ("S", "E", "B")
     if isinstance(records, Snapshot) and not own_equality and not has_texts:
         name = session.identifier(column.name)

@@ -546,7 +546,7 @@ def count_outside(
     Returns
     -------
     int
-        Of all assignments together.
+        Records counted in all assignments together.
     """
     session.step("checking each original value")
     outside = [np.zeros(0, dtype=np.int64)]  # numbers of pairs of an assignment and a record

@@ -136,7 +136,7 @@ class RowsWithEntities:
         Parameters
         ----------
         job : Job
-            Of a source with entities.
+            A job whose source has entities.
         view : RowView
         cells : CellTable
         cell_of_record : ndarray of int, shape (n_records,)

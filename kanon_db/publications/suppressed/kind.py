@@ -390,7 +390,7 @@ def _write_cells(
     Parameters
     ----------
     codes : ndarray of int, shape (n, m)
-        Of the records that are published.
+        The codes of the records that are published.
     suppression : Suppression
         Their patterns.
 
