@@ -28,15 +28,15 @@ from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
 
 MOST_RECORDS: Final = 1_000_000
-"""From more, a random sample is looked at."""
+"""Records that are all looked at; a larger source is sampled at random."""
 
 MOST_TRIED: Final = 10_000
-"""From more records, candidates are searched and attacked on a random sample of about so many."""
+"""Records of the random sample on which candidates are tried; a smaller source is used whole."""
 
 MOST_DRAWN: Final = 60_000
 """The same for how well buckets answer counts, which takes less time and depends on their number.
 
-Of a smaller table, buckets are drawn several times, with so many records in all.
+Buckets of a smaller table are drawn several times, with so many records in all.
 """
 
 _HASHES: Final = 2**31
@@ -146,7 +146,7 @@ class Identifying:
     records : int
         How many records have values, or a combination of values, that no other has.
     share : float
-        Of all records that were looked at.
+        Their share of all records that were looked at.
     meaning : str
         The same in words.
     """
@@ -163,7 +163,7 @@ def unicity(session: Session, source: str) -> list[Identifying]:
     Parameters
     ----------
     session : Session
-        Of a role with SELECT on the source.
+        A session of a role with SELECT on the source.
     source : str
         A registered relation.
 

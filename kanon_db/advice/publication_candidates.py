@@ -301,7 +301,7 @@ class TrialResult:
     count_error : float
         The median of |answer - count| / count of random counts; NaN if there is none.
     losses : dict of str to float
-        Of each quasi-identifier, from 0 (its values are shown) to 1 (nothing is).
+        For each quasi-identifier, from 0 (its values are shown) to 1 (nothing is).
     attacks : list of dict
         The rows of `attack`.
     seconds : float

@@ -346,7 +346,7 @@ def recommend(
     Parameters
     ----------
     session : Session
-        Of a role that could publish the source.
+        A session of a role that could publish the source.
     source : str
         A registered relation.
     purpose : {"counts", "rows", "both"}

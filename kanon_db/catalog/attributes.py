@@ -22,7 +22,7 @@ from kanon_db.query.layout import ANYTHING
 MOST_VALUES: Final = 20_000
 MOST_LEVELS: Final = 20
 MOST_CHARACTERS: Final = 1_000
-"""Of a value or a label."""
+"""Characters that a value or a label may have."""
 
 _HINT: Final = (
     'write {"hierarchy": {"value": ["label", "wider label"], ...}}, with as many labels for each'
@@ -43,7 +43,7 @@ class Hierarchy:
     levels : tuple of tuple of str
         At each level, from the narrowest, the label of each value, by its place.
     spans : mapping of str to tuple of int
-        Of each label, which values it stands for; no value is a label, unless of itself alone.
+        The values that each label stands for; no value is also a label, unless of itself alone.
     """
 
     values: tuple[str, ...]

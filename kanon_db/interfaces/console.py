@@ -49,7 +49,7 @@ _INVISIBLE: Final = re.compile(
 )
 """Characters that command a terminal, turn text round, or do not show at all.
 
-Of the format characters, those that join letters stay, which some scripts cannot do without.
+Format characters that join letters stay, since some scripts cannot do without them.
 """
 
 _LINES: Final = re.compile(rf"(?![\n\t]){_INVISIBLE.pattern}")

@@ -95,7 +95,7 @@ class Facts:
     sizes : list of (int, int)
         Sizes of buckets or classes, each with how many there are.
     losses : dict of str to float
-        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
+        For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
     """
 
     name: str

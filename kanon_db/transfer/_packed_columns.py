@@ -28,7 +28,7 @@ from kanon_db.transfer.values import (
 )
 
 _BITS_AT_ONCE: Final = 63
-"""Of all columns that are read together: an int8 without its sign."""
+"""Bits of all columns that are read together: an int8 without its sign."""
 
 _AT_ONCE: Final = 1 << 20
 """Records whose numbers are taken apart at once, so that this takes little memory."""
@@ -200,10 +200,10 @@ Ends = Mapping[str, tuple[int, int]]
 """The least and the greatest number of each column that has any."""
 
 _MOST_BITS: Final = 20
-"""Of a column: numbers are counted in an array with a place for each one between the ends."""
+"""Bits of a column: its numbers are counted in an array with a place for each between the ends."""
 
 _LEAST: Final = -(2**63)
-"""Of an int8: nothing is less, as what all numbers are subtracted from would be."""
+"""The least int8: one less, from which all numbers are subtracted, would not exist."""
 
 
 def are_close(ends: Ends, column: ColumnType) -> bool:
@@ -401,7 +401,7 @@ def list_values(
     most : int
         Values that a column may have.
     most_bytes : int
-        Of a text, and of all texts of a column together.
+        Bytes of a text, and of all texts of a column together.
 
     Returns
     -------

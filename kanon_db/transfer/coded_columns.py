@@ -1,8 +1,8 @@
 """Reads columns as codes, all of them together.
 
-Of a snapshot, columns with few values take one pass (`read_few_values`, `read_columns`). Where
-every value can be written again from its code, no copy is needed: one statement reads the source
-(`read_coded`).
+Columns with few values are read from a snapshot in one pass (`read_few_values`, `read_columns`).
+Where every value can be written again from its code, no copy is needed: one statement reads the
+source (`read_coded`).
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ _MOST_LISTED: Final = 128
 """Values of a column other than whole numbers: the server looks for that of each record."""
 
 _MOST_BYTES_LISTED: Final = 1 << 16
-"""Of the texts of these values, all of which the server has at hand for each record."""
+"""Bytes of these values' texts, all of which the server has at hand for each record."""
 
 _SAMPLE_OF_SOURCE: Final = 30_000
 """Records among which we look for values: one of a thousandth of the records is hardly missed."""

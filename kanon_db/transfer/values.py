@@ -175,8 +175,8 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
     session = snapshot.session
     session.step("reading values")
     for values in columns:
-        # Of a table that it does not know, the planner expects a thousand rows, and so several
-        # times as many records after each join: it would sort them.
+        # The planner expects a thousand rows of an unknown table, and so several times as many
+        # records after each join: it would sort them.
         session.fetch(f"ANALYZE {values.table} (value)")
     number, joins = "0", []
     kind: Literal["int4", "int8"] = "int4" if _n_numbers(columns) <= _MOST_NUMBERS >> 32 else "int8"
