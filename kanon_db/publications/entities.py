@@ -23,7 +23,7 @@ from kanon_db.transfer.values import read_integers
 
 @dataclass(frozen=True, eq=False)
 class Entities:
-    """Whom each record is about.
+    """The entity that each record is about.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class StagedEntities:
 
 
 def can_be_hashed(session: Session, source: Source, types: Mapping[str, ColumnType]) -> bool:
-    """Whether equal entities of a source have equal texts, so that a hash finds them again."""
+    """Tell whether equal entities of a source have equal texts, so that hashes recognize them."""
     if source.entity is None:
         return False
     column = types[source.entity]

@@ -83,7 +83,7 @@ def _examine(session: Session, publication: Publication) -> Examination:
 
 
 class AttackSession(Protocol):
-    """Who hears of an attack; a session does."""
+    """Hears of the steps of an attack; implemented by sessions."""
 
     def step(self, name: str) -> None:
         """Hear what is done next."""

@@ -298,7 +298,7 @@ def _rule(threshold: Fraction) -> _Rule:
 
 
 class WarnsCaller(Protocol):
-    """What can warn a caller; a session does."""
+    """Warns the caller; implemented by sessions."""
 
     def warn(self, message: str) -> None:
         """Warn the caller of something that does not stop the operation."""
@@ -353,9 +353,9 @@ def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Pro
     Bins: the search compares the beginnings of bins, and a cell ends where its last bin ends. So a
     cell loses at least what the search assumes, and the bound holds.
 
-    Hierarchies: the search compares places on an axis, where values that share only a high label
-    are far apart; the loss of a label depends on how many values it stands for. For the same
-    values, either loss can be the larger one, so the bound says nothing.
+    Hierarchies: the search compares places in an order of the values, in which values that share
+    only a high label are far apart; the loss of a label depends on how many values it stands for.
+    For the same values, either loss can be the larger one, so the bound says nothing.
     """
     if proof is None or any(attribute.taxonomy is not None for attribute in data.attributes):
         return None

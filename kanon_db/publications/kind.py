@@ -110,7 +110,7 @@ class PublishedClasses:
 
 @dataclass(frozen=True, eq=False)
 class Usefulness:
-    """What a publication is good for.
+    """Usefulness of a publication: its answers to counts, and its losses.
 
     Attributes
     ----------
@@ -357,7 +357,7 @@ class Job(Generic[Request]):
 
 @dataclass(eq=False)
 class MethodResult:
-    """What a method has found.
+    """The result of a method.
 
     Attributes
     ----------
@@ -381,7 +381,7 @@ class MethodResult:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """What was written, and what can only be known while writing it.
+    """A written publication, with facts that are known only while writing it.
 
     Attributes
     ----------
@@ -415,7 +415,7 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class RedrawnBuckets:
-    """What was found for everybody who stays and everybody who came.
+    """The buckets of everybody who stays and everybody who came.
 
     Attributes
     ----------
@@ -484,7 +484,7 @@ class Kind(ABC):
     takes_codes: bool = False
     """Whether it can do without a copy of the source, if all its columns are known by codes."""
     memory: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
-    """What it searches and writes in: one that has many large arrays keeps none of their memory."""
+    """Context for searching and writing; with many large arrays, it gives their memory back."""
     coarsens: bool = False
     """Whether it publishes bins of columns that are registered to be coarsened."""
 
@@ -611,7 +611,7 @@ class Kind(ABC):
         )
 
     def renews(self, publication: Publication) -> bool:  # noqa: ARG002  # batches by default
-        """Whether a refresh publishes everybody anew, since people may have left."""
+        """Tell whether a refresh publishes everybody anew, since people may have left."""
         return False
 
     def renew(
@@ -690,11 +690,11 @@ class Kind(ABC):
 
 
 class SearchJob(Protocol):
-    """What calling a method needs of a job."""
+    """The part of a job that calling a method needs."""
 
     @property
     def request(self) -> Any:
-        """What was asked for."""
+        """The request."""
 
     def pulse(self, seconds: float = inf) -> Pulse:
         """Return a heartbeat, with a time limit that starts now."""

@@ -41,18 +41,18 @@ from kanon_db.session.settings import roomy, settings
 from kanon_db.transfer.allowance import Allowance
 
 _LOCK_MILLISECONDS: Final = 100
-"""How long readers may have to wait behind one attempt to take the place of a publication."""
+"""Time that readers may have to wait behind one attempt to replace a publication."""
 
 _PAUSE_SECONDS: Final = 0.3
 _WITHDRAWAL_SECONDS: Final = 1.0
-"""How long a withdrawal waits for readers to pass; then it takes their rights and no more."""
+"""Time that a withdrawal waits for readers to finish; then it only revokes their rights."""
 
 _PATIENCE_SECONDS: Final = 60.0
-"""How long to try; the caller's own lock_timeout comes first."""
+"""Time after which attempts end; the caller's own lock_timeout comes first."""
 
 
 _CLOSED: Final = "withdrawn from kanon_db: nobody may read it"
-"""How the comment on relations begins that were closed; see ``sql/20_withdrawing.sql``."""
+"""Beginning of the comment on closed relations; see ``sql/20_withdrawing.sql``."""
 
 
 def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace: bool) -> None:
@@ -77,7 +77,7 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
         " WHERE n.nspname = $1::text AND c.relname = ANY ($2::text[])"
         " AND NOT EXISTS (SELECT FROM kanon.publication AS p"
         "  WHERE p.name = $3::text AND c.relname = ANY (p.relations))"
-        # What was only closed makes way when nobody keeps it in use.
+        # Relations that were only closed are dropped once nobody uses them.
         " AND NOT starts_with(coalesce(obj_description(c.oid, 'pg_class'), ''), $4::text)",
         published_schema(session),
         [name + suffix for suffix in suffixes],

@@ -235,7 +235,7 @@ not even found room for these after two minutes, and 400 take about as long."""
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a request will need, for any number of records.
+    """Forecast of what a request will need, for any number of records.
 
     Attributes
     ----------
@@ -567,7 +567,7 @@ def stage(
     records.hold(forecast.require(records.size()).memory, "the rows")
     described = describe_types(session, source.relation, published)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
-    # Whose records they are decides something only where it counts; when they came, nothing.
+    # Entities matter only where they are counted; the order in which records came, never.
     deciding = [types[name] for name in (*published, *(entity if kind.counts_entities else ()))]
     records, random = draw_records(session, request, source, records, deciding)
     entities, upto = None, None

@@ -36,7 +36,7 @@ RISKS: Final[Mapping[str, str]] = {
     "combined_releases": "readers can set releases of the same people against each other, which"
     " can tell more than each of them allows",
 }
-"""What each risk means."""
+"""The meaning of each risk."""
 
 
 _LONGEST: Final = 1000
@@ -87,7 +87,7 @@ RESULT: tuple[ResultColumn, ...] = columns(
     publication_id="bigint", name="text", guarantee="text", records="bigint", metrics="jsonb",
     seconds="double precision",
 )  # fmt: skip
-"""What every `publish_*` returns: one row."""
+"""Columns of the row that every `publish_*` returns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class PublishRequest:
     )  # fmt: skip
     given: Mapping[str, Any] = field(default_factory=dict)
     is_tried: bool = False
-    """Whether nothing will ever be published of it, so that it is drawn anew each time."""
+    """Whether the draft is never published, so that it is drawn anew each time."""
     if TYPE_CHECKING:
         # Each kind declares this parameter itself, with its methods.
         method: str
@@ -186,7 +186,7 @@ class PublishRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadRequest:
-    """How a publication is to be loaded."""
+    """The parameters of loading a publication that was made elsewhere."""
 
     publication: str | None = parameter(
         PUBLICATION, "Name of the publication here; by default as it is called there.",

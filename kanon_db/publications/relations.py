@@ -330,7 +330,7 @@ class DecodedRows:
 
 @dataclass(frozen=True)
 class _Values:
-    """How a statement finds the values of a column by their codes."""
+    """SQL with which a statement finds the values of a column by their codes."""
 
     alias: str
     values: DistinctValues
@@ -341,7 +341,7 @@ class _Values:
 
     @property
     def is_run(self) -> bool:
-        """Whether they are whole numbers, one after the other."""
+        """Whether the codes stand for consecutive whole numbers."""
         first, last = self.values.labels[0], self.values.labels[-1]
         if first is None or last is None or self.values.column.type_name not in WHOLE_NUMBERS:
             return False

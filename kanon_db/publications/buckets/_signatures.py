@@ -72,7 +72,7 @@ def draw_buckets(
 
 @dataclass(frozen=True, eq=False)
 class RedrawnRecords:
-    """What :func:`redraw_buckets` found, with those who are left in the snapshot.
+    """The buckets that :func:`redraw_buckets` found, with the people left in the snapshot.
 
     Attributes
     ----------

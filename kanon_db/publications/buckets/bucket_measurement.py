@@ -285,7 +285,7 @@ class AttackedBuckets:
 
 @dataclass(frozen=True, eq=False)
 class ScoringSource:
-    """What only the source tells; `tuples` number the quasi-identifiers of the QIT's records."""
+    """Facts of the source alone; `tuples` number the quasi-identifiers of the QIT's records."""
 
     codes: CodeArray
     values: IntArray

@@ -282,7 +282,7 @@ def write_composition(
 
 
 def is_composed(n_values: int, *, is_random: bool) -> bool:
-    """Whether the composition of buckets is published; see :func:`write_composition`."""
+    """Tell whether the composition of buckets is published; see :func:`write_composition`."""
     return 2 <= n_values <= (MOST_VALUES if is_random else MOST_CORRECTED)
 
 

@@ -100,7 +100,7 @@ from kanon_db.transfer.values import CodedColumn, DistinctValues, distinct_value
 
 @dataclass(frozen=True)
 class ValueProtection:
-    """How frequent each sensitive value may be in a bucket.
+    """The greatest frequency that each sensitive value may have in a bucket.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class CountedBuckets:
 
 @dataclass(frozen=True)
 class BucketFindings:
-    """What was counted in both tables.
+    """Counts of QIT and SAT.
 
     Attributes
     ----------
@@ -542,7 +542,7 @@ def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profi
 
 @dataclass(frozen=True, eq=False)
 class _Assignment:
-    """What was read of the sensitive values, and the bucket of each record.
+    """The sensitive values as read, and the bucket of each record.
 
     Attributes
     ----------

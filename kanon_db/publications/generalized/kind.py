@@ -124,7 +124,7 @@ def find_classes(
         return MethodResult(
             finishing.finished(classes, pulse, is_refined=request.refine), None, method
         )
-    # What is optimal for fewer records need not be so for all of them.
+    # Classes that are optimal for some of the records need not be so for all of them.
     bound = found.proof if place is None else None
     best = finishing.finished(classes, pulse, is_refined=False)
     proof, least = finishing.proof(bound, best), finishing.loss(best)
@@ -149,7 +149,7 @@ def find_classes(
 
 @dataclass(frozen=True, eq=False)
 class _Finishing:
-    """What is done with the classes of any method before they are published."""
+    """Changes that the classes of any method undergo before they are published."""
 
     data: Microdata
     request: GeneralizedRequest
@@ -259,7 +259,7 @@ _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
 @dataclass(frozen=True)
 class ClassValues:
-    """Where the sensitive values of the rows of each class can be read, as SQL.
+    """SQL that reads the sensitive values of the rows of each class.
 
     Attributes
     ----------
@@ -283,7 +283,7 @@ class ClassValues:
 
     @property
     def counted(self) -> str:
-        """How often each value occurs in each class."""
+        """Return how often each value occurs in each class."""
         return (
             f"SELECT {self.number} AS class, {self.value} AS value, count(*) AS n,"
             f" sum(count(*)) OVER (PARTITION BY {self.cells}) AS size"

@@ -80,7 +80,7 @@ class People:
 
     @property
     def n_codes(self) -> dict[str, int]:
-        """How many values each quasi-identifier has."""
+        """Number of values of each quasi-identifier."""
         return {name: len(values.labels) for name, values in self.values.items()}
 
     def drop(self) -> None:
@@ -758,7 +758,7 @@ def _tells_nothing_new(
     one: tuple[int, PublishedBuckets | PublishedClasses],
     other: tuple[int, PublishedBuckets | PublishedClasses],
 ) -> bool:
-    """Whether either release follows from the other."""
+    """Tell whether either release follows from the other."""
     n_codes = {} if read.people is None else read.people.n_codes
     for (fine, its), (coarse, others) in ((one, other), (other, one)):
         rows = read.rows[fine], read.rows[coarse]

@@ -80,7 +80,7 @@ class EarlierRelease:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What the ledger keeps of it, as plain JSON."""
+        """Return the ledger's entry as plain JSON."""
         found = asdict(self)
         del found["ticket"]
         return found
@@ -158,14 +158,14 @@ def digest_of_relations(session: Session, relations: Sequence[str]) -> str:
 
 
 def only_warns(session: Session) -> bool:
-    """Whether an administrator has accepted combined releases for all publishers."""
+    """Tell whether an administrator has accepted combined releases for all publishers."""
     rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'combined_releases'")
     return bool(rows) and rows[0]["value"] == "warn"
 
 
 @dataclass(frozen=True)
 class ReleaseFinding:
-    """What one check found.
+    """A finding of a check.
 
     Attributes
     ----------

@@ -63,7 +63,7 @@ RISK: Final = "combined_releases"
 
 @dataclass(frozen=True)
 class CombinedReleases:
-    """What was found.
+    """The findings about a release.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class CombinedReleases:
 
     @property
     def described(self) -> dict[str, Any] | None:
-        """What the ledger keeps, as plain JSON."""
+        """Return the ledger's entry as plain JSON."""
         if not self.refused:
             return None
         return {
@@ -320,7 +320,7 @@ def _are_same_buckets(
     own: PublishedBuckets | PublishedClasses,
     other: PublishedBuckets | PublishedClasses,
 ) -> bool:
-    """Whether two releases of different attributes have the same people in each bucket."""
+    """Tell whether two releases of different attributes have the same people in each bucket."""
     if set(own.quasi_identifiers) != set(other.quasi_identifiers):
         return False
     found = read_releases(session, source, [own, other], "").releases

@@ -140,7 +140,7 @@ class CellTable:
 
     @property
     def n_combinations(self) -> int:
-        """How many there are."""
+        """Number of distinct combinations of cells."""
         return self._numbers.size
 
     def numbers_of(self, combinations: AnyIntArray) -> CodeArray:
@@ -301,7 +301,7 @@ def _read(
 
 
 CODES: Final = 2**63
-"""What the digits of a row can be, in one number; and the base of codes of ends."""
+"""Bound on the digits of a row in one number; also the base of the codes of ends."""
 
 _BLOCK: Final = 1 << 18
 """Rows that are written, and read, at a time; a larger class is written as several."""

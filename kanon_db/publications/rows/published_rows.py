@@ -287,7 +287,7 @@ MOST_COMPARISONS: Final = 1_000_000_000
 """Comparisons of a person with a class, or of a row with a person, that may be made."""
 
 MOST_PEOPLE: Final = 10_000
-"""How many people or rows are looked up one by one."""
+"""People or rows that are looked up one by one."""
 
 
 class SensitiveCounts(Protocol):
@@ -299,12 +299,12 @@ class SensitiveCounts(Protocol):
 
     @property
     def counts(self) -> IntArray:
-        """How many records have each."""
+        """Number of records with each value."""
 
 
 @dataclass(frozen=True, eq=False)
 class ValueBounds:
-    """What a guarantee says about sensitive values.
+    """The part of a guarantee that is about sensitive values.
 
     Attributes
     ----------

@@ -363,7 +363,7 @@ _NEVER: Final = {
     "int8range": ("1::int8", "0::int8"),
     "daterange": ("'2000-01-02'::date", "'2000-01-01'::date"),
 }
-"""By the type of ranges, two ends between which no value lies."""
+"""Two ends between which no value lies, for each type of ranges."""
 
 _NULL, _ANYTHING = -1, -2  # instead of a code: only NULL, or NULL and numbers together
 
@@ -393,14 +393,14 @@ class GeneralizedColumn:
 
     @property
     def cell(self) -> str:
-        """What the layout calls its kind of cells."""
+        """The name of this kind of cells in the layout."""
         if self.labels is not None:
             return "label"
         return "set" if self.range_type is None else "range"
 
     @property
     def has_whole_ends(self) -> bool:
-        """Whether its ranges always have their first value, so that the ends tell all of them."""
+        """Tell whether its ranges always include their first value, so that ends define them."""
         return self.range_type in _NEVER
 
     @property

@@ -166,7 +166,7 @@ def _columns(publication: Publication, quotes: Quotes) -> Iterator[tuple[str, st
 
 
 AT_ONCE: Final = "at_once"
-"""In a layout: that all rows were published together, not in batches."""
+"""Key in a layout: all rows were published together, not in batches."""
 
 
 class RowKind(Kind):
@@ -179,7 +179,7 @@ class RowKind(Kind):
     """Checks what the kind promises of its rows, and measures them, using only the view; given how
     many rows have each combination of cells."""
     shares_cells = True
-    """Whether rows are published in classes of the same cells."""
+    """Tell whether rows are published in classes of the same cells."""
 
     def prepare(self, request: Any, source: Source) -> None:
         """Refuse weights of columns that are not quasi-identifiers."""
@@ -283,7 +283,7 @@ class RowKind(Kind):
     ) -> PublishedClasses | None:
         """Read the view; None if rows have no classes, are not people, or came in batches.
 
-        Rows of different batches may look alike, but whoever has a copy of before tells them apart.
+        Rows of different batches may look alike, but an earlier copy tells them apart.
         """
         layout, parameters = publication.layout, publication.parameters
         is_people = not parameters.get("counts_entities")
@@ -744,7 +744,7 @@ class RecodedRows:
             inside.append(column.covers(name, low, high))
             if not column.has_whole_ends:
                 whole.append(f"c.{name}")
-        # What comes first is found first in a row; and a narrow table is joined in less time.
+        # The first columns of a row are found fastest, and a narrow table is joined in less time.
         shown = [f"c.{table.number}", *shown, *whole]
         cells = f"(SELECT {', '.join(shown)} FROM {table.table} AS c OFFSET 0)"
         return CellCover(cells, " AND ".join(inside))
@@ -780,7 +780,7 @@ class RecodedRows:
 
 
 class MeasuredLoss(Protocol):
-    """What both kinds measure with the source."""
+    """The figures that both kinds measure with the source."""
 
     @property
     def gcp(self) -> float: ...  # noqa: D102

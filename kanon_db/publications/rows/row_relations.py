@@ -227,7 +227,7 @@ class RowsWithEntities:
 
 @dataclass(frozen=True)
 class CellCover:
-    """How to see that the original values of a record lie within its cells.
+    """SQL that tells whether the original values of a record lie within its cells.
 
     Attributes
     ----------
