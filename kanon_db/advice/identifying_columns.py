@@ -63,16 +63,16 @@ class SourceCopy:
 
     @property
     def n_records(self) -> int:
-        """How many records the copy has."""
+        """Number of records of the copy."""
         return self.snapshot.n_records
 
     @property
     def is_sample(self) -> bool:
-        """Whether it has only some of the source's records."""
+        """Tell whether the copy has only some of the source's records."""
         return self.n_records < self.n_source
 
     def has_entities(self, session: Session) -> bool:
-        """Whether several records are about the same person."""
+        """Tell whether several records are about the same person."""
         if self.source.entity is None:
             return False
         name = session.identifier(self.source.entity)

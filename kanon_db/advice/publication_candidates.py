@@ -97,7 +97,7 @@ PROTECTIONS: Final = {
         10, Fraction(2), Fraction("0.02"), Fraction("0.2"), _sentence("one fifth", 10)
     ),
 }  # fmt: skip
-"""From the weakest on; see docs/choosing.md for where the numbers come from."""
+"""Protections, weakest first; docs/choosing.md says where the numbers come from."""
 
 PURPOSES: Final = {
     "counts": "analysts ask how many people have which properties",
@@ -110,7 +110,7 @@ PURPOSES: Final = {
 # (docs/benchmarks.md). None of them takes a risk that would have to be accepted by name.
 
 Protects = Literal["value", "row and value", "row"]
-"""What is bounded: what is inferred about somebody, whose row it is, or both."""
+"""The inference that is bounded: somebody's value, whose row it is, or both."""
 
 ORDER: Final[Mapping[str, Sequence[Protects]]] = {
     "counts": ("value", "row and value", "row"),
@@ -125,7 +125,7 @@ SEARCH_SECONDS: Final = 3
 
 @dataclass(frozen=True)
 class SourceTraits:
-    """What candidates depend on.
+    """The facts on which candidates depend.
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ ON_ROWS: Final = ("linking a row",)
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial has found.
+    """The result of a trial.
 
     Attributes
     ----------

@@ -138,7 +138,7 @@ class TimedSession:
 
 @dataclass(frozen=True, eq=False)
 class TrialGround:
-    """What candidates are tried on: a copy, and random count queries with their true answers in it.
+    """The copy on which candidates are tried, with random count queries and their true answers.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ def number_of_draws(n_records: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What was measured of one publication of a candidate.
+    """The figures measured of one publication of a candidate.
 
     Attributes
     ----------

@@ -98,7 +98,7 @@ class Hierarchy:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What the catalog keeps of it, as JSON; see :meth:`read`."""
+        """Return the catalog's JSON for the hierarchy; see :meth:`read`."""
         apart = {*self.values, ANYTHING}
         spans = [[label, *span] for label, span in self.spans.items() if label not in apart]
         return {"values": list(self.values), "labels": spans}
@@ -172,7 +172,7 @@ UNITS: Final[Mapping[str, str]] = {
     "day": "1 day",
     "hour": "1 hour",
 }
-"""What dates and times may be rounded to, and how long it is, as an interval."""
+"""Units to which dates and times may be rounded, each with its length as an interval."""
 
 MAX_WIDTH: Final = 1e15
 """The largest width of bins of numbers; their ends fit a bigint."""
@@ -205,7 +205,7 @@ HIERARCHY: Final = ParameterType(
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeDescription:
-    """What a publisher may say about a quasi-identifier when registering it."""
+    """A quasi-identifier as its publisher describes it when registering a source."""
 
     kind: str | None = parameter(
         choice("kind", numeric="cells are ranges", categorical="cells are sets"),

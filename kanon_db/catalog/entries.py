@@ -202,7 +202,7 @@ class Source(NamedTuple):
         ]
 
     def is_categorical(self, column: str) -> bool:
-        """Whether a column was registered as categorical, whatever its type."""
+        """Tell whether a column was registered as categorical, whatever its type."""
         described = self.attributes.get(column, {})
         return described.get("kind") == "categorical" or "hierarchy" in described
 
@@ -237,7 +237,7 @@ class Publication:
 
     @property
     def left_out(self) -> int:
-        """How many records of the source have no published row."""
+        """Number of records of the source without a published row."""
         return int(self.parameters.get("suppressed", 0))
 
 

@@ -23,7 +23,7 @@ _HIDING: Final = re.compile(HIDING)
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name shows what it is; ``kanon.is_plain()`` says the same."""
+    """Tell whether a name shows all its characters, as ``kanon.is_plain()`` does."""
     return _HIDING.search(name) is None
 
 

@@ -233,7 +233,7 @@ def _check_values(session: Session, column: ColumnType, values: Sequence[str], w
 
 
 def _is_moving(column: ColumnType, text: str) -> bool:
-    """Whether a time depends on when it is read."""
+    """Tell whether the meaning of a time depends on when it is read."""
     return column.type_category == "D" and _MOVING.search(text) is not None
 
 
@@ -259,7 +259,7 @@ _MOST_RECURRING: Final = 0.1
 """From this share of recurring values on, an identifier may say whom several records are about."""
 
 MOST_RECORDS: Final = 1_000_000
-"""As many are looked at, so that registering never takes long."""
+"""Records that are looked at, so that registering never takes long."""
 
 _AT_ONCE: Final = 64
 """Columns that are counted by one statement: each of them goes through what it has read again."""

@@ -318,7 +318,7 @@ class LocalCluster:
 
     @property
     def _option(self) -> str:
-        """What commands must say to find it."""
+        """Return the options with which commands find the cluster."""
         is_default = self.directory == ClusterFolder(default_directory()).path
         return "" if is_default else f" --dir {shlex.quote(str(self.directory))}"
 

@@ -61,7 +61,7 @@ class Parameter(NamedTuple):
 
     @property
     def is_required(self) -> bool:
-        """Whether callers must pass it."""
+        """Tell whether callers must pass the parameter."""
         return self.default is REQUIRED
 
     def plain(self, given: Any) -> Any:
@@ -250,7 +250,7 @@ class Operation:
 
     @property
     def is_value(self) -> bool:
-        """Whether it returns a single value."""
+        """Tell whether the operation returns a single value."""
         return [column.name for column in self.result] == [""]
 
     def read(self, given: Mapping[str, Any]) -> Any:

@@ -74,7 +74,7 @@ _GUARD: Final = " WHERE kanon.require_visible("
 _MALFORMED: Final = (
     ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DatabaseError,
 )  # fmt: skip
-"""What reading an entry raises whose publisher wrote anything into it: it may stop nothing."""
+"""Errors of reading an entry into which its publisher wrote anything; they must stop nothing."""
 
 _KINDS: Final = {"r": "TABLE", "v": "VIEW", "m": "MATERIALIZED VIEW"}
 

@@ -125,7 +125,7 @@ _PUBLISHED: Final = "published"
 
 @dataclass(frozen=True)
 class InstallReport:
-    """What an installation did.
+    """The result of an installation.
 
     Attributes
     ----------

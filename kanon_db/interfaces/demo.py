@@ -35,10 +35,10 @@ DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05, "cap": 0.8}'
 """The rarer a value, the stricter; and none is certain, however frequent."""
 
 _ACCEPTED: Final = '{"combined_releases": "the demo publishes the same people every time"}'
-"""In the private cluster, where it replaces what it published before."""
+"""Risks that the demo accepts; it runs in the private cluster and replaces its own publication."""
 
 _MARK: Final = "made by kanon demo, with publication "
-"""How the comment on its table begins; the publication's number follows."""
+"""Beginning of the comment on the demo's table; the publication's number follows."""
 
 _FAIR: Final = Path(__file__).with_name("fair.csv.gz")
 

@@ -64,7 +64,7 @@ def flush(session: Session) -> None:
 
 _CANCELED: Final = "57014"
 _SECONDS_BETWEEN_BEATS: Final = 0.01
-"""How often the server looks for a cancel, at most."""
+"""Seconds between two looks for a cancel, at least."""
 
 
 class PlpySession(ReportingSession):

@@ -64,7 +64,7 @@ class KnownValues(ABC):
 
     @abstractmethod
     def number_values(self, records: Records, counts: IntArray) -> DistinctValues:
-        """Give codes to the values that occur, of which, and of NULL, there are so many records.
+        """Give codes to the values that occur, by the number of records with each, and with NULL.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class KnownValues(ABC):
 
     @property
     def n_bits(self) -> int:
-        """How many bits a digit takes."""
+        """Number of bits that a digit takes."""
         return (self.n_values + 1).bit_length()
 
     def _with_null(self, places: IntArray) -> IntArray:

@@ -232,7 +232,7 @@ _SAMPLE_OF_SOURCE: Final = 30_000
 """Records among which we look for values: one of a thousandth of the records is hardly missed."""
 
 _ATTEMPTS: Final = 3
-"""How often records are read anew, because some have values that were not known."""
+"""Times that records are read anew, because some have values that were not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

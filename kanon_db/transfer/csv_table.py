@@ -26,7 +26,7 @@ _COMMA_FILES: Final = ";"
 """Delimiter of files whose numbers may have a decimal comma: it is used because of them."""
 
 _PARTS: Final = {
-    # What a date format consists of: PostgreSQL's words, and what each of them matches.
+    # PostgreSQL's words for the parts of a date format, and the pattern that each matches.
     "YYYY": "[0-9]{4}",
     "MM": "0?[1-9]|1[0-2]",
     "DD": "0?[1-9]|[12][0-9]|3[01]",
@@ -70,7 +70,7 @@ class ValueType:
 
     @property
     def may_fail(self) -> bool:
-        """Whether a text may match, and yet be none, as 30 February is no date."""
+        """Tell whether a text may match without being a date, such as 30 February."""
         return self.sql in ("date", "timestamp")
 
 
@@ -100,9 +100,9 @@ class DateFormat:
 
     @property
     def pattern(self) -> str:
-        """What a date of this format matches; each of its parts is a group."""
+        """Return the pattern of dates of this format, with a group for each part."""
         between = _WORD.split(self.text)
-        # Where nothing is between them, only numbers of two digits can be told apart.
+        # Without separators, only numbers of two digits can be told apart.
         optional = "?" if all(between[1:-1]) else ""
         groups = [f"({_PARTS[word].replace('?', optional)})" for word in _WORD.findall(self.text)]
         marks = [re.escape(mark) for mark in between]
@@ -448,7 +448,7 @@ class StagedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:
-    """How a CSV file is to be read; what is None is guessed.
+    """Settings for reading a CSV file; those that are None are guessed.
 
     Attributes
     ----------
@@ -483,7 +483,7 @@ class CsvOptions:
 
 @dataclass(frozen=True)
 class CsvPreview:
-    """What a file looks like, before it becomes a table.
+    """A preview of a file, before it becomes a table.
 
     Attributes
     ----------
@@ -502,7 +502,7 @@ class CsvPreview:
 
 @dataclass(frozen=True)
 class LoadReport(CsvPreview, ShownResult):
-    """What was loaded.
+    """The table that was loaded.
 
     Attributes
     ----------

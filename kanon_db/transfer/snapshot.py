@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is to read.
+    """The amount that there is to read.
 
     Attributes
     ----------

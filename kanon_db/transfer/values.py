@@ -20,10 +20,10 @@ _BATCH_BYTES: Final = 1 << 24
 """Texts that are fetched at once."""
 
 _BYTES_OF_VALUE: Final = 100
-"""What Python takes for a value and its count, beside the text; measured, as is the next one."""
+"""Bytes that Python takes for a value and its count, without the text (measured)."""
 
 _TIMES_TEXT: Final = 1.5
-"""What Python takes for a byte of text."""
+"""Bytes that Python takes for a byte of text (measured)."""
 
 
 @dataclass(frozen=True)

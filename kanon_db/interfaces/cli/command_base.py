@@ -65,7 +65,7 @@ def _be_quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 
 def is_quiet() -> bool:
-    """Whether the command is not to say how far it is."""
+    """Tell whether the command reports no progress."""
     ctx = click.get_current_context()
     return bool(ctx.params.get("as_json") or ctx.meta.get(_QUIET))
 
@@ -274,7 +274,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "grant": lambda given, _found: {"granted": given["name"]},
     "drop": lambda given, _found: {"dropped": given["name"]},
 }
-"""What programs get, from the parameters and the result."""
+"""Functions that make the JSON for programs, from the parameters and the result."""
 
 
 def _rows(_given: Mapping[str, Any], found: Any) -> Any:
@@ -364,4 +364,4 @@ _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "grant": _print_granted,
     "drop": _print_dropped,
 }
-"""What people get, where it is not a table of rows."""
+"""Functions that print for people what is not a table of rows."""
