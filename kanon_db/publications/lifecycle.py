@@ -202,11 +202,9 @@ def drop_publication(session: Session, name: str) -> None:
 def _patiently(
     session: Session, name: str, work: Callable[[], Any], at_most: float = math.inf
 ) -> Any:
-    """Do what needs a publication for itself, without making its readers wait for each other.
-
-    While somebody waits for a lock, everybody else queues behind. So each attempt waits only for
-    a moment, and lets readers pass before the next one.
-    """
+    """Do work that locks out readers, without making readers wait for each other."""
+    # Everybody queues behind a session that waits for a lock. So each attempt waits for a moment
+    # only, and lets readers pass before the next one.
     setting = fetch_one(
         session, "SELECT setting::int4 AS ms FROM pg_settings WHERE name = 'lock_timeout'"
     )

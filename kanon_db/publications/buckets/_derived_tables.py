@@ -244,12 +244,9 @@ _VALUES_AT_ONCE: Final = 16
 
 
 def _lies_in(bucket_id: str, ranges: Sequence[tuple[int, int]]) -> str:
-    """Write the condition that a bucket's number lies in one of the ranges, which are ascending.
-
-    With cells there are many sizes: the server finds a number among the ends of their ranges by
-    halving, and need not compare it with each. Between two ranges, an even number of ends is
-    passed.
-    """
+    """Write the condition that a bucket's number lies in one of the ranges, which are ascending."""
+    # With cells there are many sizes. The server finds a number among the ends of the ranges by
+    # binary search; a number between two ranges has passed an even number of ends.
     ends: list[int] = []
     for low, high in ranges:
         if ends and ends[-1] == low:  # they touch
@@ -273,11 +270,8 @@ def _both_sides(
     starts: Sequence[int],
     lengths: Sequence[int],
 ) -> str:
-    """Select parts of each value's bitmap, with the value's buckets in the QIT or SAT.
-
-    The parts begin at these bytes, and have these lengths. GROUP BY brings both sides
-    together for values of any type, including NULL.
-    """
+    """Select the given bytes of each value's bitmap, with the value's buckets in the QIT or SAT."""
+    # GROUP BY brings both sides together for values of any type, including NULL.
     columns = [session.identifier(attribute) for attribute in tables.with_bitmaps]
     values = [f"value_{i}" for i in range(len(columns))]
     named = ", ".join(f"{column} AS {value}" for column, value in zip(columns, values, strict=True))

@@ -165,7 +165,7 @@ def only_warns(session: Session) -> bool:
 
 @dataclass(frozen=True)
 class ReleaseFinding:
-    """A finding of a check.
+    """A finding of a check of several releases.
 
     Attributes
     ----------

@@ -515,9 +515,10 @@ def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) 
     return differing + (n_stored != sum(map(len, written.values()))) + int(others["n"])
 
 
-# The table has a row for each distinct cell: the shares of a set's values, or the interval of the
-# column's end points that a range covers, with the range's share at either end; and the share of
-# the records for which this is known. The row without a cell lists the column's end points.
+# The ends of a column's ranges cut its values into parts. The table has a row for each distinct
+# cell: the shares of a set's values, or the first and the last part of a range, with the range's
+# share at either end; and the share of the records for which this is known. The row without a cell
+# has the share and the middle of each part.
 
 _TABLE: Final = (
     "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
@@ -591,12 +592,10 @@ def _counted(
     cells: Mapping[str, CellDescription],
     matches: int | None,
 ) -> Iterator[list[Row]]:
-    """Count the records of each column's distinct cells; no rows if there are too many.
-
-    Among the records that share all cells, at least one has each value of a set and each end of a
-    range, unless the column was coarsened. In freeform generalization, a cell covers as many
-    originals as it has matches, and each is as likely to be its own: one in so many records has it.
-    """
+    """Count the records of each column's distinct cells; no rows if there are too many."""
+    # Among the records that share all cells, at least one has each value of a set and each end of a
+    # range, unless the column was coarsened. Where a freeform cell covers as many originals as it
+    # has matches, each is as likely to be its own: one in so many records has it.
     table = classes.table
     for name, cell in cells.items():
         n_classes = classes.classes_of_cells.get(name)

@@ -566,15 +566,9 @@ def _labelled(values: DistinctValues, labels: HierarchyLabels, weight: float) ->
 
 
 def _require_texts_of_values(records: Records, values: DistinctValues) -> None:
-    """Refuse a column whose sets of texts would not tell which values are meant.
-
-    Sets hold texts, and a condition on them compares texts. So values that are equal, such as the
-    numerics 1.0 and 1.00, must not have different ones, and equality must be that of texts.
-
-    Raises
-    ------
-    SchemaMismatchError
-    """
+    """Refuse a column whose equal values may have different texts (`SchemaMismatchError`)."""
+    # A condition on a set compares texts, so equal values, such as the numerics 1.0 and 1.00, must
+    # have the same text, and equality must be that of texts.
     column, session = values.column, records.session
     own_equality = column.operator_schema is not None and column.type_category == "S"
     # Where records were read as codes, equal values are the same value.
