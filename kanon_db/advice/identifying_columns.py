@@ -225,7 +225,7 @@ def _listed(found: Sequence[Unique], n_quasi_identifiers: int) -> Iterator[Uniqu
 
 
 def _meaning(columns: Sequence[str], records: int, share: float) -> str:
-    """Say it in words.
+    """Say in words how many records a combination of columns identifies.
 
     Examples
     --------

@@ -331,11 +331,9 @@ class LocalCluster:
 def _initialize(
     home: Path, account: pwd.struct_passwd, programs: _host.ServerPrograms, lock: int
 ) -> None:
-    """Create the data directory under another name, so that an unfinished one is never used.
-
-    The programs inherit the lock, so that nobody clears the directory while they are working, even
-    if the caller is killed.
-    """
+    """Create the data directory under another name, so that an unfinished one is never used."""
+    # The programs inherit the lock: nobody clears the directory while they are working, even if the
+    # caller is killed.
     unfinished = home / (DATA + NEW)
     if unfinished.exists():
         shutil.rmtree(unfinished)

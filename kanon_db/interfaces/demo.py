@@ -214,10 +214,7 @@ def write_fair(path: Path) -> list[str]:
 def _is_made(kanon: Kanon, owner: PsycopgSession, data: _Data, *, replace: bool) -> bool:
     """Tell whether the demo's publication is there, from an earlier run.
 
-    Raises
-    ------
-    DuplicateError
-        A table or a publication of the demo's names is somebody else's.
+    If somebody else's table or publication has its name, `DuplicateError` is raised.
     """
     with owner.transaction():
         row = fetch_one(
@@ -269,11 +266,9 @@ def _publish(owner: PsycopgSession, table: str, data: _Data, accept: str) -> Pub
 
 
 def _infer(owner: PsycopgSession, table: str, data: _Data) -> tuple[Inference, Inference]:
-    """Compare what quasi-identifiers reveal in the source and in the publication.
-
-    In the source, a person's group is everyone with the same quasi-identifiers; in the
-    publication it is their bucket.
-    """
+    """Compare what quasi-identifiers reveal in the source and in the publication."""
+    # A person's group is everybody with the same quasi-identifiers in the source, and a bucket in
+    # the publication.
     known = ", ".join(map(owner.identifier, data.quasi_identifiers))
     sensitive = owner.identifier(data.sensitive)
     share = (

@@ -343,11 +343,9 @@ class StagedFile:
         return {column: chosen.get(column, TEXT) for column in self.header}
 
     def _fit(self, column: str, kinds: Sequence[ValueType]) -> tuple[ValueType, ...]:
-        """Return the types that the first values of a column have.
-
-        They are matched here, not by the server: it keeps 32 patterns compiled, and would compile
-        each of more patterns anew for every row.
-        """
+        """Return the types that the first values of a column have."""
+        # Python matches the patterns: the server keeps only 32 compiled, and would compile any
+        # further one anew for every row.
         name = self._names[column]
         rows = self._session.fetch(
             f"SELECT {name} AS text FROM {self.table} WHERE {name} IS NOT NULL LIMIT {_SAMPLE}"
