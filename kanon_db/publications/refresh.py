@@ -127,7 +127,7 @@ class NothingToPublish:
 
 @dataclass(frozen=True, eq=False)
 class StagedRefresh(NothingToPublish):
-    """A publication, staged, that is to take the place of the old one.
+    """A staged publication that will take the place of the old one.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class StagedRefresh(NothingToPublish):
 
 
 def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
-    """Publish the records that came since as a batch of their own, and put it with the others.
+    """Publish the records that came since as a batch of their own, beside the earlier batches.
 
     They have a later arrival than all that are published, and another entity, whose hash the ledger
     does not have: as far as the source says either.
@@ -278,7 +278,7 @@ class _Newcomers:
         return n_new, n_late + n_again, "; ".join(reasons) or None
 
     def write(self) -> tuple[Job[Any], Written]:
-        """Search and write them, as a publication of their own."""
+        """Search and write the new records, as a publication of their own."""
         task = self._task
         session, source, kind = task.session, task.source, task.kind
         kind.prepare(task.request, source)
@@ -312,7 +312,7 @@ class _Newcomers:
         return job, written
 
     def drop(self) -> None:
-        """Drop what was only needed to find them."""
+        """Drop the tables that only finding the new records needed."""
         if self._unknown is not None:
             self._unknown.drop()
 

@@ -180,7 +180,7 @@ def m_invariant(
 
 
 def _absorb(job: Job[BucketRequest], *what: object) -> None:
-    """Go on drawing from what a request comes down to, however it was written."""
+    """Draw from the request's meaning from here on, however the request was written."""
     job.random.absorb(repr(what).encode())
 
 

@@ -461,7 +461,7 @@ class _Profile:
     def add(
         self, number: str, label: str | None, bucket_ids: AnyIntArray, counts: AnyIntArray
     ) -> None:
-        """Add rows of a value, which has this number."""
+        """Add the rows of the value with this number."""
         found: Counter[tuple[int, int]] = Counter()
         for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
             block = slice(start, start + _ROWS_PER_BLOCK)
@@ -495,7 +495,7 @@ def _grouped_by(tables: BucketTables, *columns: str) -> str:
 
 
 def _read_counts(session: Session, tables: BucketTables, statement: str) -> Iterator[Row]:
-    """Give the rows of a statement: at once, as a parallel plan needs it, or of many one by one."""
+    """Yield the rows of a statement: all at once for a parallel plan, or many one by one."""
     if tables.n_records > _MOST_SHARED:
         yield from session.stream(1, statement)
         return
@@ -706,7 +706,7 @@ class Buckets(Kind):
         )
 
     def frozen(self, session: Session, publication: Publication, request: BucketRequest) -> Any:
-        """Take the thresholds of values that the first batch had; of others, the least one."""
+        """Keep the thresholds of values that the first batch had; others get the least one."""
         privacy = replace(request.privacy, may_be_absent=True)
         if not privacy.theta:
             return replace(request, privacy=privacy)

@@ -56,7 +56,7 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
 
 @dataclass(frozen=True)
 class EarlierRelease:
-    """A release that somebody could read who will read the new one, too.
+    """An earlier release, which a reader of the new one could read.
 
     Attributes
     ----------

@@ -303,7 +303,7 @@ def _comparable(
     own: PublishedBuckets | PublishedClasses,
     other: PublishedBuckets | PublishedClasses,
 ) -> str | None:
-    """Return why two releases are not measured together, "" if need not be; None if they can be."""
+    """Return why two releases are not measured together; "" if needless, None if they are."""
     if own.sensitive == other.sensitive:
         return None
     if isinstance(own, PublishedClasses) and isinstance(other, PublishedClasses):

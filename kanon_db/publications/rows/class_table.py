@@ -97,7 +97,7 @@ def shows_rows(numbering: CellNumbers, rows: NumberedRows) -> bool:
 
 
 class _Hashing:
-    """Functions drawn at random for each column, and the sums of what they make of all rows."""
+    """Hash functions drawn at random for each column, and the sums of their hashes of all rows."""
 
     def __init__(self, numbering: CellNumbers, rows: NumberedRows) -> None:
         self._numbering, self._rows = numbering, rows
@@ -350,7 +350,7 @@ def _write_blocks(session: Session, table: ClassTable, rows: NumberedRows) -> No
 
 
 def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntArray:
-    """Return the number of each combination's cell; any other one, if cells have no numbers."""
+    """Return the number of each combination's cell; an arbitrary one if cells have no numbers."""
     if of_cell is None:
         return cells.of_combination
     return of_cell.astype(np.min_scalar_type(-2 - int(of_cell.max())))[cells.of_combination]

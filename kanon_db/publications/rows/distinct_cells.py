@@ -430,7 +430,7 @@ class NumberedRows:
             number, first, first_row = number + 1, last, last_row
 
     def _parts(self) -> tuple[IntArray, IntArray]:
-        """Divide classes larger than a block; the class of each part, and its size."""
+        """Divide classes larger than a block; return the class and the size of each part."""
         n_parts = -(-self.sizes // _BLOCK)
         class_of = np.repeat(np.arange(self.sizes.size), n_parts)
         sizes = np.full(class_of.size, _BLOCK, dtype=np.int64)
@@ -438,7 +438,7 @@ class NumberedRows:
         return class_of, sizes
 
     def records(self) -> Iterator[tuple[str, IntArray]]:
-        """Return how many rows have each cell of a column, by its name; of ends, the one of all."""
+        """Return how many rows have each cell of a column; ends count as a single cell."""
         for name, numbers in zip(self.cells, self.of_classes, strict=True):
             own = np.zeros_like(numbers) if name in self.ends else numbers
             yield name, np.bincount(own, self.sizes).astype(np.int64)
@@ -515,7 +515,7 @@ def _appended(digits: IntArray, columns: Sequence[AnyIntArray], bases: Sequence[
 
 @dataclass(frozen=True, eq=False)
 class ClassSizes:
-    """The sizes of the classes of a view: of its rows with the same cells, and the same pattern.
+    """The sizes of a view's classes: rows with the same cells and the same pattern.
 
     Attributes
     ----------
@@ -531,7 +531,7 @@ class ClassSizes:
 
     @classmethod
     def of_numbers(cls, rows: NumberedRows, hidden: Sequence[int]) -> Self:
-        """Take them from the numbers of all cells.
+        """Take the sizes of classes from the numbers of all cells.
 
         Parameters
         ----------

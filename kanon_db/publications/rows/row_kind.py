@@ -476,7 +476,7 @@ def check_row_view(session: Session, view: RowView, *, with_shares: bool = False
 
 
 def bytes_of_cells(source: Source, types: Mapping[str, ColumnType], k: int, size: Size) -> float:
-    """Forecast how much disk rows with ranges and sets need, and what they are made of.
+    """Forecast the disk space of rows with ranges and sets, and of what these are made from.
 
     Sets are the larger, and how large depends on how many values come together in them: k at most
     in most classes, and fewer where a column has few values.
@@ -727,7 +727,7 @@ class RecodedRows:
             )
 
     def count_outside(self, table: CellTable, assignments: CodeArray) -> int:
-        """Count the records with an original value outside its cell; see :mod:`.all_matches`."""
+        """Count the records with an original value outside its cell; see :func:`count_outside`."""
         job, records = self._job, self._job.records
         if isinstance(records, CodedRecords):
             codes = [column.codes for column in self._read.quasi_identifiers]

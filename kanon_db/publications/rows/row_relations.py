@@ -85,7 +85,7 @@ def same_digest(promise: str, *, same: bool) -> Check:
 
 
 def counted_parameters(job: Job[Any]) -> dict[str, Any]:
-    """Return what the catalog keeps: whether entities were counted, of a source that has them.
+    """Return the catalog's parameters: whether entities were counted, if the source has any.
 
     A batch in which each has one record says that they were not, whatever other batches say.
     """
