@@ -71,7 +71,7 @@ class ProtectionLevel:
 
 
 def _number(exact: Fraction) -> int | float | str:
-    """Write a number so that it is read as the same: as a decimal where it has one."""
+    """Write a number that reads back as the same: as a decimal where there is an exact one."""
     if exact.denominator == 1:
         return exact.numerator
     decimal = float(exact)
@@ -117,10 +117,10 @@ ORDER: Final[Mapping[str, Sequence[Protects]]] = {
     "rows": ("row and value", "row"),
     "both": ("row and value", "row", "value"),
 }
-"""For each purpose, what comes first: that which bounds what is inferred, where it serves."""
+"""Order for each purpose: bounds on inferred values come first, where they serve it."""
 
 SEARCH_SECONDS: Final = 3
-"""A search that goes on until its time is over gets so long in a trial."""
+"""Time in a trial for a search that goes on until its time is over."""
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class TriedCandidate:
-    """A candidate, and what became of it.
+    """A candidate with the result of its trial.
 
     Attributes
     ----------

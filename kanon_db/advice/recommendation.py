@@ -106,7 +106,7 @@ class TimedSession:
             raise TimeOverError("the time is over")
 
     def reporting(self) -> AbstractContextManager[None]:
-        """Let the session around it say how far it is."""
+        """Let the outer session report progress."""
         return nullcontext()
 
     def plan(self, phases: Sequence[str]) -> None:
@@ -133,7 +133,7 @@ class TimedSession:
         """Say nothing: what a trial needs does not matter."""
 
     def warn(self, message: str) -> None:
-        """Say nothing: what is measured says it."""
+        """Say nothing: the figures of the trial say it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,7 +341,7 @@ def recommend(
     protection: str = "standard",
     time_limit: float = TIME_LIMIT,
 ) -> list[RecommendedPublication]:
-    """Try what could be published of a source, and set it side by side; nothing is published.
+    """Try what could be published of a source, and compare the candidates; nothing is published.
 
     Parameters
     ----------

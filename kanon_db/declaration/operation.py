@@ -258,7 +258,7 @@ class Operation:
         return read_request(self.request, given)
 
     def perform(self, session: Session, request: Any) -> Any:
-        """Run it.
+        """Run the operation.
 
         Raises
         ------

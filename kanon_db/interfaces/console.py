@@ -176,7 +176,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 class _Remaining(ProgressColumn):
-    """How long the step may still take: a text that grows old with what it says."""
+    """Time that the step may still take, as a text that counts down."""
 
     def render(self, task: Task) -> Text:
         """Show nothing any more once the time is over."""

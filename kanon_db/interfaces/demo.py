@@ -334,7 +334,7 @@ def _predicate(
     owner: PsycopgSession, column: str, values: Sequence[tuple[str, bool]],
     random: np.random.Generator,
 ) -> str:  # fmt: skip
-    """Ask for a range of half of a column's numbers, or for a few of its other values."""
+    """Ask for a range with half of a column's numbers, or for a few values that are no numbers."""
     name = _name(owner, column)
     n_wanted = max(1, len(values) // 2)
     if all(is_number for _, is_number in values):

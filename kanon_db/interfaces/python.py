@@ -37,7 +37,7 @@ class ResultFrame(pd.DataFrame):
 
     @classmethod
     def of(cls, frame: pd.DataFrame, **attributes: Any) -> ResultFrame:
-        """Make one of a frame, with attributes."""
+        """Make a result frame of a frame, with attributes."""
         found = cls(frame)
         for name, value in attributes.items():
             found.attrs[name] = value

@@ -272,7 +272,7 @@ def _share(number: Any) -> float:
 
 
 def _known_of_publication(publication: Publication, attacks: Sequence[Attack]) -> Knowledge:
-    """Take what follows from the published relations from the attacks that say it."""
+    """Take from the attacks' results what follows from the published relations."""
     rates = {line.attack: line.rate for line in attacks}
     # Quasi-identifiers of buckets are published as they are, so rows stand out as in the source.
     unique = None if publication.kind == "buckets" else rates.get("linking a row")

@@ -225,7 +225,7 @@ def _exceeds(line: Attack) -> bool:
 
 
 def _percent(share: float | None) -> str:
-    """Round to what a reader needs; what is not zero is not shown as such."""
+    """Round to what a reader needs; only zero is shown as zero."""
     if share is None:
         return "-"
     if 0 < share < 0.0001:

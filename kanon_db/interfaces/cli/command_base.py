@@ -71,7 +71,7 @@ def is_quiet() -> bool:
 
 
 class CommandGroup(click.Group):
-    """A group of such commands."""
+    """A group of commands."""
 
     command_class = Command
     group_class = type
@@ -157,7 +157,7 @@ def chosen_dsn(dsn: str | None, directory: Path) -> str:
 
 @contextmanager
 def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
-    """Connect to the chosen database, and say how far it is."""
+    """Connect to the chosen database, and report the progress of operations."""
     chosen = chosen_dsn(dsn, directory)
     with console.progress(quiet=as_json or is_quiet()) as on_progress:
         try:  # loading takes a moment, in which nothing is done yet
