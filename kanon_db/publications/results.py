@@ -27,7 +27,7 @@ class Published(ShownResult):
     records : int
     metrics : dict
         The headline metrics, by name. A dry run adds `FIGURES`: what it measured besides, as plain
-        JSON; see :mod:`.trial`.
+        JSON; see `kanon_db.publications.pipeline`.
     seconds : float
         Wall-clock time of the call.
     """
