@@ -28,9 +28,6 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
 
-# Finds the columns, and combinations of columns, that tell records apart.
-
-
 LARGEST = 3
 """Combinations of more columns, but for all of them, are not counted: there are too many."""
 
@@ -94,24 +91,16 @@ def _n_unique(codes: CodeArray, columns: tuple[int, ...]) -> int:
     return int((counts == 1).sum())
 
 
-# Finds columns, and combinations of them, that identify people in a source.
-#
-# It works on a copy of the source, which `recommend` uses, too (`copy_source`).
-
-
-# Copies of a source that advice is made from: all of it, and a random sample to try things on.
-
-
 MOST_RECORDS: Final = 1_000_000
-"""From more, a random sample is looked at."""
+"""Records that are all looked at; a larger source is sampled at random."""
 
 MOST_TRIED: Final = 10_000
-"""From more records, candidates are searched and attacked on a random sample of about so many."""
+"""Records of the random sample on which candidates are tried; a smaller source is used whole."""
 
 MOST_DRAWN: Final = 60_000
 """The same for how well buckets answer counts, which takes less time and depends on their number.
 
-Of a smaller table, buckets are drawn several times, with so many records in all.
+Buckets of a smaller table are drawn several times, with so many records in all.
 """
 
 _HASHES: Final = 2**31
@@ -138,16 +127,16 @@ class SourceCopy:
 
     @property
     def n_records(self) -> int:
-        """How many records the copy has."""
+        """Number of records of the copy."""
         return self.snapshot.n_records
 
     @property
     def is_sample(self) -> bool:
-        """Whether it has only some of the source's records."""
+        """Tell whether the copy has only some of the source's records."""
         return self.n_records < self.n_source
 
     def has_entities(self, session: Session) -> bool:
-        """Whether several records are about the same person."""
+        """Tell whether several records are about the same person."""
         if self.source.entity is None:
             return False
         name = session.identifier(self.source.entity)
@@ -203,9 +192,6 @@ def _copied(
     return SourceCopy(snapshot, copied, column_types(session, oid), n_source)
 
 
-# What identifies people in a source: columns, and combinations of them, that tell them apart.
-
-
 MOST_LISTED: Final = 5
 """Pairs, and combinations of three, that are listed: those that tell most records apart."""
 
@@ -224,7 +210,7 @@ class Identifying:
     records : int
         How many records have values, or a combination of values, that no other has.
     share : float
-        Of all records that were looked at.
+        Their share of all records that were looked at.
     meaning : str
         The same in words.
     """
@@ -241,7 +227,7 @@ def unicity(session: Session, source: str) -> list[Identifying]:
     Parameters
     ----------
     session : Session
-        Of a role with SELECT on the source.
+        A session of a role with SELECT on the source.
     source : str
         A registered relation.
 
@@ -303,7 +289,7 @@ def _listed(found: Sequence[Unique], n_quasi_identifiers: int) -> Iterator[Uniqu
 
 
 def _meaning(columns: Sequence[str], records: int, share: float) -> str:
-    """Say it in words.
+    """Say in words how many records a combination of columns identifies.
 
     Examples
     --------

@@ -16,9 +16,6 @@ from typing import Any, Final, Literal
 
 from kanon_db.publications.results import WAITING_CLAUSE
 
-# How much protection there can be, in plain words, and the numbers that each word stands for.
-
-
 _ROOM: Final = Fraction(5, 4)
 """How far the cap must lie above the most frequent value's share, so that buckets can be small."""
 
@@ -74,7 +71,7 @@ class ProtectionLevel:
 
 
 def _number(exact: Fraction) -> int | float | str:
-    """Write a number so that it is read as the same: as a decimal where it has one."""
+    """Write a number that reads back as the same: as a decimal where there is an exact one."""
     if exact.denominator == 1:
         return exact.numerator
     decimal = float(exact)
@@ -100,7 +97,7 @@ PROTECTIONS: Final = {
         10, Fraction(2), Fraction("0.02"), Fraction("0.2"), _sentence("one fifth", 10)
     ),
 }  # fmt: skip
-"""From the weakest on; see docs/choosing.md for where the numbers come from."""
+"""Protections, weakest first; docs/choosing.md says where the numbers come from."""
 
 PURPOSES: Final = {
     "counts": "analysts ask how many people have which properties",
@@ -109,29 +106,26 @@ PURPOSES: Final = {
 }
 
 
-# Which publications are worth trying for a purpose and a protection; knows no database.
-#
-# The list is short: of each kind, the settings that were the best somewhere in the benchmarks
+# The list is short: for each kind, the settings that were best somewhere in the benchmarks
 # (docs/benchmarks.md). None of them takes a risk that would have to be accepted by name.
 
-
 Protects = Literal["value", "row and value", "row"]
-"""What is bounded: what is inferred about somebody, whose row it is, or both."""
+"""The inference that is bounded: somebody's value, whose row it is, or both."""
 
 ORDER: Final[Mapping[str, Sequence[Protects]]] = {
     "counts": ("value", "row and value", "row"),
     "rows": ("row and value", "row"),
     "both": ("row and value", "row", "value"),
 }
-"""For each purpose, what comes first: that which bounds what is inferred, where it serves."""
+"""Order for each purpose: bounds on inferred values come first, where they serve it."""
 
 SEARCH_SECONDS: Final = 3
-"""A search that goes on until its time is over gets so long in a trial."""
+"""Time in a trial for a search that goes on until its time is over."""
 
 
 @dataclass(frozen=True)
 class SourceTraits:
-    """What candidates depend on.
+    """The facts on which candidates depend.
 
     Attributes
     ----------
@@ -287,9 +281,6 @@ def _inferred(protection: ProtectionLevel, privacy: Mapping[str, Any], data: Sou
     return f"{said}; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
 
 
-# Which candidate comes first, and why another does not; knows no database.
-
-
 ON_VALUES: Final = (
     "most frequent value", "minimality", "deFinetti", "correlations of the source",
 )  # fmt: skip
@@ -301,7 +292,7 @@ ON_ROWS: Final = ("linking a row",)
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial has found.
+    """The result of a trial.
 
     Attributes
     ----------
@@ -310,7 +301,7 @@ class TrialResult:
     count_error : float
         The median of |answer - count| / count of random counts; NaN if there is none.
     losses : dict of str to float
-        Of each quasi-identifier, from 0 (its values are shown) to 1 (nothing is).
+        For each quasi-identifier, from 0 (its values are shown) to 1 (nothing is).
     attacks : list of dict
         The rows of `attack`.
     seconds : float
@@ -348,7 +339,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class TriedCandidate:
-    """A candidate, and what became of it.
+    """A candidate with the result of its trial.
 
     Attributes
     ----------
@@ -420,9 +411,6 @@ def _objection(one: TriedCandidate) -> str | None:
             " sensitive value may be certain; a dry run of it says whether"
         )
     return None
-
-
-# The exact call that publishes a candidate, in SQL and for the shell; knows no database.
 
 
 _LONGEST: Final = 40

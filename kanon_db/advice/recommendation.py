@@ -47,9 +47,6 @@ from kanon_db.session import Row, Session, undone
 from kanon_db.session.protocol import Value
 from kanon_db.transfer.allowance import Allowance
 
-# Trying a candidate: it is published, measured and attacked in a savepoint, which is undone.
-
-
 N_QUERIES: Final = 300
 _MOST_DRAWS: Final = 5
 _SEED: Final = 1
@@ -109,7 +106,7 @@ class TimedSession:
             raise TimeOverError("the time is over")
 
     def reporting(self) -> AbstractContextManager[None]:
-        """Let the session around it say how far it is."""
+        """Let the outer session report progress."""
         return nullcontext()
 
     def plan(self, phases: Sequence[str]) -> None:
@@ -136,12 +133,12 @@ class TimedSession:
         """Say nothing: what a trial needs does not matter."""
 
     def warn(self, message: str) -> None:
-        """Say nothing: what is measured says it."""
+        """Say nothing: the figures of the trial say it."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrialGround:
-    """What candidates are tried on: a copy, and random count queries with their true answers in it.
+    """The copy on which candidates are tried, with random count queries and their true answers.
 
     Attributes
     ----------
@@ -218,7 +215,7 @@ def number_of_draws(n_records: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What was measured of one publication of a candidate.
+    """The figures measured of one publication of a candidate.
 
     Attributes
     ----------
@@ -276,9 +273,6 @@ def _certain(attacks: Sequence[Attack]) -> int | None:
         if row.attack == "homogeneity" and row.rate is not None:
             return round(row.rate * row.people)
     return None
-
-
-# Recommending what to publish: candidates are tried, measured, and set side by side.
 
 
 TIME_LIMIT: Final = 60.0
@@ -347,12 +341,12 @@ def recommend(
     protection: str = "standard",
     time_limit: float = TIME_LIMIT,
 ) -> list[RecommendedPublication]:
-    """Try what could be published of a source, and set it side by side; nothing is published.
+    """Try what could be published of a source, and compare the candidates; nothing is published.
 
     Parameters
     ----------
     session : Session
-        Of a role that could publish the source.
+        A session of a role that could publish the source.
     source : str
         A registered relation.
     purpose : {"counts", "rows", "both"}

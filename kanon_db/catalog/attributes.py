@@ -19,13 +19,10 @@ from kanon_db.declaration import (
 from kanon_db.errors import InvalidParameterError
 from kanon_db.query.layout import ANYTHING
 
-# Hierarchies of values, as their owners describe them: a label for each value at each level.
-
-
 MOST_VALUES: Final = 20_000
 MOST_LEVELS: Final = 20
 MOST_CHARACTERS: Final = 1_000
-"""Of a value or a label."""
+"""Characters that a value or a label may have."""
 
 _HINT: Final = (
     'write {"hierarchy": {"value": ["label", "wider label"], ...}}, with as many labels for each'
@@ -46,7 +43,7 @@ class Hierarchy:
     levels : tuple of tuple of str
         At each level, from the narrowest, the label of each value, by its place.
     spans : mapping of str to tuple of int
-        Of each label, which values it stands for; no value is a label, unless of itself alone.
+        The values that each label stands for; no value is also a label, unless of itself alone.
     """
 
     values: tuple[str, ...]
@@ -101,7 +98,7 @@ class Hierarchy:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What the catalog keeps of it, as JSON; see :meth:`read`."""
+        """Return the catalog's JSON for the hierarchy; see :meth:`read`."""
         apart = {*self.values, ANYTHING}
         spans = [[label, *span] for label, span in self.spans.items() if label not in apart]
         return {"values": list(self.values), "labels": spans}
@@ -167,9 +164,6 @@ def _refused(message: str, place: int) -> InvalidParameterError:
     return InvalidParameterError(message, detail=f"value number {place} of a hierarchy", hint=_HINT)
 
 
-# What a publisher may say about a quasi-identifier when registering its source.
-
-
 UNITS: Final[Mapping[str, str]] = {
     "year": "1 year",
     "quarter": "3 months",
@@ -178,7 +172,7 @@ UNITS: Final[Mapping[str, str]] = {
     "day": "1 day",
     "hour": "1 hour",
 }
-"""What dates and times may be rounded to, and how long it is, as an interval."""
+"""Units to which dates and times may be rounded, each with its length as an interval."""
 
 MAX_WIDTH: Final = 1e15
 """The largest width of bins of numbers; their ends fit a bigint."""
@@ -211,7 +205,7 @@ HIERARCHY: Final = ParameterType(
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeDescription:
-    """What a publisher may say about a quasi-identifier when registering it."""
+    """A quasi-identifier as its publisher describes it when registering a source."""
 
     kind: str | None = parameter(
         choice("kind", numeric="cells are ranges", categorical="cells are sets"),

@@ -22,8 +22,7 @@ from kanon_db.errors import (
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation
 
-# Asking `kanon_owner` for what others may not do; see `25_errands.sql` and `26_questions.sql`.
-
+# Errands and questions run as `kanon_owner`; see `25_errands.sql` and `26_questions.sql`.
 
 OWNER: Final = "kanon_owner"
 """The role that published relations belong to, and that alone may write the catalog."""
@@ -115,9 +114,6 @@ def _refusal(message: str, sqlstate: str, detail: str = "", hint: str = "") -> K
     return DatabaseError(message, sqlstate=sqlstate, detail=detail, hint=hint)
 
 
-# Whose code runs when a relation is read.
-
-
 _OTHERS = """
 SELECT count(DISTINCT r.owner) AS n
 FROM pg_roles AS u CROSS JOIN LATERAL kanon.reached($1::text::oid) AS r
@@ -145,9 +141,6 @@ def require_harmless(session: Session, relation: Relation, oid: str) -> None:
             " run with the rights of a superuser",
             hint="SET ROLE to its owner, or to a role that has few other rights",
         )
-
-
-# kanon_db's own tables: settings, registered sources, publications.
 
 
 class Source(NamedTuple):
@@ -209,7 +202,7 @@ class Source(NamedTuple):
         ]
 
     def is_categorical(self, column: str) -> bool:
-        """Whether a column was registered as categorical, whatever its type."""
+        """Tell whether a column was registered as categorical, whatever its type."""
         described = self.attributes.get(column, {})
         return described.get("kind") == "categorical" or "hierarchy" in described
 
@@ -244,7 +237,7 @@ class Publication:
 
     @property
     def left_out(self) -> int:
-        """How many records of the source have no published row."""
+        """Number of records of the source without a published row."""
         return int(self.parameters.get("suppressed", 0))
 
 

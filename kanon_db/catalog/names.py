@@ -23,7 +23,7 @@ _HIDING: Final = re.compile(HIDING)
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name shows what it is; ``kanon.is_plain()`` says the same."""
+    """Tell whether a name shows all its characters, as ``kanon.is_plain()`` does."""
     return _HIDING.search(name) is None
 
 
@@ -49,12 +49,9 @@ def require_plain(what: str, name: str) -> None:
 
 
 def _read_publication_name(value: Any, parameter: str) -> str:
-    """Refuse a name from which no valid names of published relations can be made.
+    """Read a publication's name, to which the suffixes of its relations can be added.
 
-    Raises
-    ------
-    InvalidNameError
-        When it is empty, contains a character that no name can, or leaves no room for suffixes.
+    Other names, such as empty or too long ones, raise `InvalidNameError`.
     """
     name: str = TEXT.read(value, parameter)
     limit = MAX_NAME_BYTES - len(_LONGEST_SUFFIX)

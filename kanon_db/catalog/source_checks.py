@@ -18,8 +18,6 @@ from kanon_db.errors import DatabaseError, InvalidParameterError, NotFoundError,
 from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, Session, fetch_one
 from kanon_db.transfer.columns import ColumnType, incomparable, types_of
 
-# The roles that a source's columns may have.
-
 
 def check_roles(source: Source) -> None:
     """Refuse roles of columns that do not exist, and two roles of one column.
@@ -74,9 +72,6 @@ def _its_columns(source: Source, wanted: str) -> str:
     return (
         f"{f'did you mean {near[0]}? ' if near else ''}its columns are {', '.join(source.columns)}"
     )
-
-
-# Whether what is said about a quasi-identifier fits the type of its column.
 
 
 _NUMERIC_CATEGORIES: Final = "NDT"
@@ -238,7 +233,7 @@ def _check_values(session: Session, column: ColumnType, values: Sequence[str], w
 
 
 def _is_moving(column: ColumnType, text: str) -> bool:
-    """Whether a time depends on when it is read."""
+    """Tell whether the meaning of a time depends on when it is read."""
     return column.type_category == "D" and _MOVING.search(text) is not None
 
 
@@ -250,8 +245,7 @@ def _is_finite(column: ColumnType) -> str:
     return " AND ".join(f"abs({n}) < 'Infinity'" for n in numbers)
 
 
-# Roles of columns that are allowed, and yet probably a mistake: they bring a warning.
-
+# Some roles are allowed, and yet probably a mistake: they bring a warning.
 
 _MOST_UNIQUE: Final = 0.1
 """From this share of unique values on, a column is nearly unique.
@@ -265,7 +259,7 @@ _MOST_RECURRING: Final = 0.1
 """From this share of recurring values on, an identifier may say whom several records are about."""
 
 MOST_RECORDS: Final = 1_000_000
-"""As many are looked at, so that registering never takes long."""
+"""Records that are looked at, so that registering never takes long."""
 
 _AT_ONCE: Final = 64
 """Columns that are counted by one statement: each of them goes through what it has read again."""

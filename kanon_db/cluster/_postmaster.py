@@ -91,7 +91,7 @@ class Postmaster:
         return _host.find_programs(self.places.major)
 
     def answers(self) -> bool:
-        """Whether a server listens on the cluster's own socket."""
+        """Tell whether a server listens on the cluster's own socket."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(ANSWER_TIMEOUT)
             try:

@@ -47,7 +47,7 @@ NEW = ".new"
 
 @dataclass(frozen=True)
 class Places:
-    """Where the parts of a cluster are, and who runs it.
+    """The places of a cluster's parts, and the OS user who runs it.
 
     Parameters
     ----------

@@ -31,9 +31,6 @@ from kanon_db.cluster.cluster_folder import (
 from kanon_db.cluster.trusted_path import require_trusted
 from kanon_db.errors import ServerError
 
-# Settings of a private cluster, chosen for the machine.
-
-
 MEGABYTE = 1 << 20
 
 
@@ -114,9 +111,6 @@ def configuration(chosen: Mapping[str, str]) -> str:
 
 def _megabytes(size: int) -> str:
     return f"{size // MEGABYTE}MB"
-
-
-# A private PostgreSQL cluster in a folder: ``kanon local``.
 
 
 _DEFAULT_DIRECTORY = Path(".kanon")
@@ -324,7 +318,7 @@ class LocalCluster:
 
     @property
     def _option(self) -> str:
-        """What commands must say to find it."""
+        """Return the options with which commands find the cluster."""
         is_default = self.directory == ClusterFolder(default_directory()).path
         return "" if is_default else f" --dir {shlex.quote(str(self.directory))}"
 
@@ -337,11 +331,9 @@ class LocalCluster:
 def _initialize(
     home: Path, account: pwd.struct_passwd, programs: _host.ServerPrograms, lock: int
 ) -> None:
-    """Create the data directory under another name, so that an unfinished one is never used.
-
-    The programs inherit the lock, so that nobody clears the directory while they are working, even
-    if the caller is killed.
-    """
+    """Create the data directory under another name, so that an unfinished one is never used."""
+    # The programs inherit the lock: nobody clears the directory while they are working, even if the
+    # caller is killed.
     unfinished = home / (DATA + NEW)
     if unfinished.exists():
         shutil.rmtree(unfinished)

@@ -134,7 +134,7 @@ def _require_own(entry: Path, found: os.stat_result, *, is_last: bool) -> None:
 
 
 def _is_own_group(group: int) -> bool:
-    """Whether a group has only the caller in it: the one that useradd names after the user."""
+    """Tell whether only the caller is in a group, as in the one that useradd makes for a user."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
         found = grp.getgrgid(group)

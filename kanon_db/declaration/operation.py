@@ -16,12 +16,7 @@ if TYPE_CHECKING:
     from kanon_db.session import Session
 
 
-# Parameters, declared as the fields of a dataclass: the request that an operation receives.
-#
-# Each parameter is written once, with its name, type, default, bounds, help, and the methods that
-# it
-# belongs to. What SQL, Python and the command line accept is derived from that.
-
+# Each parameter is written once; SQL, Python and the command line derive from it what they accept.
 
 _Request = TypeVar("_Request")
 
@@ -66,7 +61,7 @@ class Parameter(NamedTuple):
 
     @property
     def is_required(self) -> bool:
-        """Whether callers must pass it."""
+        """Tell whether callers must pass the parameter."""
         return self.default is REQUIRED
 
     def plain(self, given: Any) -> Any:
@@ -184,9 +179,6 @@ def options(declared: type, what: str = "option", *, is_shown: bool = True) -> P
     return ParameterType("jsonb", "str | Mapping[str, Any]", read, "JSON", options=declared)
 
 
-# An operation: what SQL, Python and the command line know about it.
-
-
 Audience = tuple[str, ...]
 PUBLISHERS: Final[Audience] = ("kanon_publisher",)
 EVERYBODY: Final[Audience] = ("kanon_publisher", "kanon_analyst")
@@ -258,7 +250,7 @@ class Operation:
 
     @property
     def is_value(self) -> bool:
-        """Whether it returns a single value."""
+        """Tell whether the operation returns a single value."""
         return [column.name for column in self.result] == [""]
 
     def read(self, given: Mapping[str, Any]) -> Any:
@@ -266,7 +258,7 @@ class Operation:
         return read_request(self.request, given)
 
     def perform(self, session: Session, request: Any) -> Any:
-        """Run it.
+        """Run the operation.
 
         Raises
         ------

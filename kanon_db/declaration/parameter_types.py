@@ -53,7 +53,7 @@ class ParameterType:
 
     @property
     def is_json(self) -> bool:
-        """Whether SQL and the command line pass JSON."""
+        """Tell whether SQL and the command line pass JSON."""
         return self.sql == "jsonb"
 
 

@@ -97,7 +97,7 @@ class ShownResult:
 
 
 def _html(value: Any) -> str:
-    """Write a value as HTML: of names and values a table, and of rows another one."""
+    """Write a value as HTML: a table of names and values, or a table of rows."""
     import html  # for which a session's first estimate would wait
 
     if isinstance(value, dict):

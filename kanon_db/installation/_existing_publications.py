@@ -18,8 +18,7 @@ from kanon_db.query.layout import BucketTables, RowView
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
 
-# Taking over what earlier versions published as the publisher's own.
-
+# Earlier versions published relations as the publisher's own; they become `kanon_owner`'s.
 
 _UNOWNED: Final = """
 SELECT p.publication_id, p.name, p.kind, p.layout::text AS layout, p.relations,
@@ -75,7 +74,7 @@ _GUARD: Final = " WHERE kanon.require_visible("
 _MALFORMED: Final = (
     ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DatabaseError,
 )  # fmt: skip
-"""What reading an entry raises whose publisher wrote anything into it: it may stop nothing."""
+"""Errors of reading an entry into which its publisher wrote anything; they must stop nothing."""
 
 _KINDS: Final = {"r": "TABLE", "v": "VIEW", "m": "MATERIALIZED VIEW"}
 
@@ -230,9 +229,6 @@ def _weighted_join(session: PsycopgSession, layout: str, tables: BucketTables) -
     return str(row["value"])
 
 
-# The ledger of releases, after an upgrade or a restore.
-
-
 def enter_releases(session: PsycopgSession) -> list[str]:
     """Enter publications of earlier versions into the ledger, with who can read them today.
 
@@ -272,8 +268,7 @@ def find_again(session: PsycopgSession) -> None:
     )
 
 
-# Repairing what a dump cannot bring into a server that lacks its roles.
-
+# A dump lacks the roles of its server, and so the grants to them.
 
 _HERE: Final = """
 SELECT format('%s/%s', system_identifier, d.oid) AS value

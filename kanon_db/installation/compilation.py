@@ -40,7 +40,7 @@ _TRIALS: Final[tuple[tuple[str, str, _Given], ...]] = (
     ("freeform rows", "publish_freeform", _ROWS),
     ("suppressed rows", "publish_suppressed", _ROWS),
 )
-"""What is tried, under which name."""
+"""The publications that are tried, by name."""
 
 
 def compile_searches(dsn: str) -> Iterator[tuple[str, int, int]]:

@@ -29,8 +29,6 @@ from kanon_db.session import fetch_one
 from kanon_db.session.progress import Watcher
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
-# Whether what is in the schema kanon can be trusted.
-
 
 def require_trusted_schema(session: PsycopgSession) -> None:
     """Make sure that the schema kanon, if it exists, and everything in it belong to superusers.
@@ -82,8 +80,7 @@ def require_trusted_owner(session: PsycopgSession, schema: str) -> None:
 NOT_ADOPTED: Final = "drop or rename it; kanon_db does not adopt foreign objects"
 
 
-# What others have made of kanon_db and of publications.
-
+# Objects of others that depend on kanon_db or on publications.
 
 # A view depends by its rule. Our event trigger belongs to no schema.
 _DEPENDENTS: Final = """
@@ -118,9 +115,6 @@ def dependents(
     return [row["name"] for row in session.fetch(_DEPENDENTS, list(schemas), comment)]
 
 
-# Installing kanon_db into a database, and removing it again.
-
-
 _ENCODINGS: Final = ("UTF8", "SQL_ASCII")
 """Of databases: in SQL_ASCII, texts are UTF-8 where whoever wrote them says so."""
 
@@ -131,7 +125,7 @@ _PUBLISHED: Final = "published"
 
 @dataclass(frozen=True)
 class InstallReport:
-    """What an installation did.
+    """The result of an installation.
 
     Attributes
     ----------

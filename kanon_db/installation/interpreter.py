@@ -20,8 +20,7 @@ from kanon_db.errors import ServerError
 from kanon_db.session import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
 
-# Where the SQL objects and migrations are: in the wheel, or beside the package in a checkout.
-
+# Migrations and SQL objects are in the wheel, or beside the package in a checkout.
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -38,9 +37,6 @@ def import_paths() -> list[str]:
 
     paths = [_PACKAGE.parent, Path(np.__file__).resolve().parents[1]]
     return list(dict.fromkeys(str(path) for path in paths))
-
-
-# The Python inside the server, and the environment from which it imports kanon_db.
 
 
 _NEEDED: Final = ("kanon_db", "numpy", "sqlglot")

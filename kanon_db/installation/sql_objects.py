@@ -20,14 +20,6 @@ from kanon_db.session import SETTINGS
 from kanon_db.session.protocol import DEPENDENT_OBJECTS
 from kanon_db.session.psycopg_session import PsycopgSession
 
-# The SQL functions, generated from the declared operations.
-#
-# Each operation has two functions. One in PL/Python imports the package, calls it and returns
-# JSON.
-# The one that people call is in PL/pgSQL: it passes its parameters on as JSON, and returns rows or
-# raises the error that came back. So a client sees only its message, detail, hint and SQLSTATE.
-
-
 HEADER: Final = (
     "-- Written by `make generate` from the declarations in kanon_db/operations.py: change those."
 )
@@ -189,9 +181,6 @@ def _setting(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-# The SQL objects: replaced at every installation.
 
 
 _OUTDATED = """

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 _CONTAINERS: Final = 100_000
-"""How many more objects there must be until garbage is looked for: ten megabytes or so.
+"""Further objects after which garbage is collected: ten megabytes or so.
 
 A session's first estimate makes 60,000."""
 

@@ -42,21 +42,21 @@ PIPE_WIDTH = 160
 """Width to use when the output is not a terminal; otherwise rich folds tables at 80 columns."""
 
 _QUIET_SECONDS: Final = 10.0
-"""How long a command runs before it prints lines where there is no terminal."""
+"""Time that a command runs before it prints lines where there is no terminal."""
 
 _INVISIBLE: Final = re.compile(
     rf"[{HIDING[1:-1]}\x00\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 """Characters that command a terminal, turn text round, or do not show at all.
 
-Of the format characters, those that join letters stay, which some scripts cannot do without.
+Format characters that join letters stay, since some scripts cannot do without them.
 """
 
 _LINES: Final = re.compile(rf"(?![\n\t]){_INVISIBLE.pattern}")
 """The same in a text of several lines."""
 
 _FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""How a cell begins that spreadsheets run: CWE-1236."""
+"""Beginnings of cells that spreadsheets would run as formulas: CWE-1236."""
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -176,7 +176,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 class _Remaining(ProgressColumn):
-    """How long the step may still take: a text that grows old with what it says."""
+    """Time that the step may still take, as a text that counts down."""
 
     def render(self, task: Task) -> Text:
         """Show nothing any more once the time is over."""

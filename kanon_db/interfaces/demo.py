@@ -35,10 +35,10 @@ DEFAULT_PRIVACY: Final = '{"theta": 2, "base": 0.05, "cap": 0.8}'
 """The rarer a value, the stricter; and none is certain, however frequent."""
 
 _ACCEPTED: Final = '{"combined_releases": "the demo publishes the same people every time"}'
-"""In the private cluster, where it replaces what it published before."""
+"""Risks that the demo accepts; it runs in the private cluster and replaces its own publication."""
 
 _MARK: Final = "made by kanon demo, with publication "
-"""How the comment on its table begins; the publication's number follows."""
+"""Beginning of the comment on the demo's table; the publication's number follows."""
 
 _FAIR: Final = Path(__file__).with_name("fair.csv.gz")
 
@@ -214,10 +214,7 @@ def write_fair(path: Path) -> list[str]:
 def _is_made(kanon: Kanon, owner: PsycopgSession, data: _Data, *, replace: bool) -> bool:
     """Tell whether the demo's publication is there, from an earlier run.
 
-    Raises
-    ------
-    DuplicateError
-        A table or a publication of the demo's names is somebody else's.
+    If somebody else's table or publication has its name, `DuplicateError` is raised.
     """
     with owner.transaction():
         row = fetch_one(
@@ -269,11 +266,9 @@ def _publish(owner: PsycopgSession, table: str, data: _Data, accept: str) -> Pub
 
 
 def _infer(owner: PsycopgSession, table: str, data: _Data) -> tuple[Inference, Inference]:
-    """Compare what quasi-identifiers reveal in the source and in the publication.
-
-    In the source, a person's group is everyone with the same quasi-identifiers; in the
-    publication it is their bucket.
-    """
+    """Compare what quasi-identifiers reveal in the source and in the publication."""
+    # A person's group is everybody with the same quasi-identifiers in the source, and a bucket in
+    # the publication.
     known = ", ".join(map(owner.identifier, data.quasi_identifiers))
     sensitive = owner.identifier(data.sensitive)
     share = (
@@ -339,7 +334,7 @@ def _predicate(
     owner: PsycopgSession, column: str, values: Sequence[tuple[str, bool]],
     random: np.random.Generator,
 ) -> str:  # fmt: skip
-    """Ask for a range of half of a column's numbers, or for a few of its other values."""
+    """Ask for a range with half of a column's numbers, or for a few values that are no numbers."""
     name = _name(owner, column)
     n_wanted = max(1, len(values) // 2)
     if all(is_number for _, is_number in values):

@@ -27,8 +27,6 @@ from kanon_db.transfer.csv_file import read_hierarchy
 from kanon_db.transfer.csv_table import CsvOptions, CsvPreview, LoadReport, load_csv
 from kanon_db.wording import explained
 
-# Data frames that notebooks show with units.
-
 
 class ResultFrame(pd.DataFrame):
     """A data frame like any other one, whose columns have units where a notebook shows it.
@@ -39,7 +37,7 @@ class ResultFrame(pd.DataFrame):
 
     @classmethod
     def of(cls, frame: pd.DataFrame, **attributes: Any) -> ResultFrame:
-        """Make one of a frame, with attributes."""
+        """Make a result frame of a frame, with attributes."""
         found = cls(frame)
         for name, value in attributes.items():
             found.attrs[name] = value
@@ -57,9 +55,6 @@ class ResultFrame(pd.DataFrame):
         if shown is None or guarantee is None:
             return shown
         return f"{shown}<p>{html.escape(guarantee)}</p>"
-
-
-# Files that attributes name: Python and the command line read them, and never the server.
 
 
 def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -88,9 +83,6 @@ def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(described, Mapping) and isinstance(described.get("hierarchy"), str)
     }
     return {**given, "attributes": {**attributes, **named}} if named else given
-
-
-# The Python interface: the same operations as in SQL, with results as pandas frames.
 
 
 _ANSWER: Final = ("estimate", "std_error", "lower_bound", "upper_bound")

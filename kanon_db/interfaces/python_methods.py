@@ -30,7 +30,7 @@ def _method(operation: Operation) -> Callable[..., Any]:
     def method(self: Methods, *arguments: Any, **named: Any) -> Any:
         known = {key: value for key, value in named.items() if key in signature.parameters}
         given = signature.bind_partial(self, *arguments, **known).arguments
-        # What is unknown or missing is refused as everywhere, with a hint.
+        # Unknown or missing arguments are refused as everywhere, with a hint.
         return self.perform(operation.name, {key: given[key] for key in list(given)[1:]} | named)
 
     method.__name__ = operation.name

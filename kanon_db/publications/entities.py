@@ -20,12 +20,10 @@ from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
 from kanon_db.transfer.snapshot import Snapshot, all_rows
 from kanon_db.transfer.values import read_integers
 
-# Whom records are about, where several of them can be about the same person.
-
 
 @dataclass(frozen=True, eq=False)
 class Entities:
-    """Whom each record is about.
+    """The entity that each record is about.
 
     Attributes
     ----------
@@ -126,14 +124,6 @@ def require_one_record(found: Row, source: Source) -> None:
         )
 
 
-# Who has been published: keyed hashes of entities, which only `kanon_owner` can read.
-#
-# Publishers stage a plain hash of each entity, in a table that belongs to the owner; the owner
-# hashes
-# it again with a key that nobody else has, and keeps or compares that. See
-# ``sql/24_entities.sql``.
-
-
 _WRITTEN_ALIKE: Final = (
     "smallint", "integer", "bigint", "numeric", "uuid", "text", "character varying", "bpchar",
 )  # fmt: skip
@@ -177,7 +167,7 @@ class StagedEntities:
 
 
 def can_be_hashed(session: Session, source: Source, types: Mapping[str, ColumnType]) -> bool:
-    """Whether equal entities of a source have equal texts, so that a hash finds them again."""
+    """Tell whether equal entities of a source have equal texts, so that hashes recognize them."""
     if source.entity is None:
         return False
     column = types[source.entity]

@@ -23,8 +23,6 @@ from kanon_db.publications.results import Attack, Check, Examination, Metric
 from kanon_db.session import Session, fetch_one
 from kanon_db.transfer.allowance import Allowance
 
-# Verifying and measuring a publication of any kind.
-
 
 def verify(session: Session, name: str) -> list[Check]:
     """Check a publication, using only its published relations.
@@ -84,11 +82,8 @@ def _examine(session: Session, publication: Publication) -> Examination:
     return kind_named(publication.kind).load().examine(session, publication)
 
 
-# Playing known attacks against a publication of any kind.
-
-
 class AttackSession(Protocol):
-    """Who hears of an attack; a session does."""
+    """Hears of the steps of an attack; implemented by sessions."""
 
     def step(self, name: str) -> None:
         """Hear what is done next."""

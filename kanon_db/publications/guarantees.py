@@ -23,9 +23,6 @@ from kanon_db.publications.results import Check
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import fixed_labels, label
 
-# The guarantee of a publication and a batch of new people together, in words.
-
-
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -268,11 +265,11 @@ def _rule(threshold: Fraction) -> _Rule:
     return _Rule(f"{count} > {bound}", f"({count}) / ({bound})::float8", is_one)
 
 
-# What publishers are warned of, whatever publishes.
+# Warnings that all kinds share.
 
 
 class WarnsCaller(Protocol):
-    """What can warn a caller; a session does."""
+    """Warns the caller; implemented by sessions."""
 
     def warn(self, message: str) -> None:
         """Warn the caller of something that does not stop the operation."""
@@ -300,8 +297,7 @@ def warn_of_gap(session: WarnsCaller, method: str, proof: Proof | None) -> None:
         )
 
 
-# What a proof of the search says of the rows that are published.
-
+# Proofs of a search, restated for the rows that are published.
 
 _ROUNDING: Final = Fraction(1, 10**9)  # of a measured loss, relative
 
@@ -312,7 +308,7 @@ def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Pro
     Parameters
     ----------
     proof : Proof or None
-        Of the search, for the same records and at least as many solutions.
+        What the search proved, for the same records and at least as many solutions.
     data : Microdata
         What was searched.
     loss : float
@@ -325,12 +321,12 @@ def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Pro
 
     Notes
     -----
-    Bins: the search compares where they begin, and a cell ends where its last bin does. So a cell
-    loses no less than the search takes it to, and the bound holds.
+    Bins: the search compares the beginnings of bins, and a cell ends where its last bin ends. So a
+    cell loses at least what the search assumes, and the bound holds.
 
-    Hierarchies: the search compares places on an axis, where values that share only a high label
-    are far apart; a label loses by how many values it stands for. Of the same values, either can
-    be more, so the bound says nothing.
+    Hierarchies: the search compares places in an order of the values, in which values that share
+    only a high label are far apart; the loss of a label depends on how many values it stands for.
+    For the same values, either loss can be the larger one, so the bound says nothing.
     """
     if proof is None or any(attribute.taxonomy is not None for attribute in data.attributes):
         return None

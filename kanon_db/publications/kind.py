@@ -36,8 +36,6 @@ from kanon_db.transfer.columns import ColumnType, Relation
 from kanon_db.transfer.snapshot import Records, Size, Snapshot
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
-# Where to read who is in which bucket or class of a publication, and what these hold.
-
 
 @dataclass(frozen=True)
 class PublishedBuckets:
@@ -111,19 +109,16 @@ class PublishedClasses:
         return [cell["name"] for cell in self.cells]
 
 
-# Random count queries, and what a publication is good for.
-
-
 @dataclass(frozen=True, eq=False)
 class Usefulness:
-    """What a publication is good for.
+    """Usefulness of a publication: its answers to counts, and its losses.
 
     Attributes
     ----------
     answers : ndarray of float64, shape (n_queries,)
         What `estimate_count` answers.
     losses : ndarray of float64, shape (n_qi,)
-        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
+        For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
     """
 
     answers: FloatArray
@@ -220,9 +215,6 @@ def _accuracy(selectivity: float | None, errors: CountErrors) -> CountAccuracy:
     )
 
 
-# Random count queries with the true answers of a source.
-
-
 _MOST_CONDITIONS: Final = 3
 """On quasi-identifiers, beside that on the sensitive attribute."""
 
@@ -291,7 +283,7 @@ class RandomQueries:
         return cls(columns, sensitive, queries, exact_counts(codes, values, queries, pulse=pulse))
 
 
-# What publishing of any kind needs, by what was measured (``python -m benchmarks forecast``).
+# Bytes that publishing any kind needs, as measured (``python -m benchmarks forecast``).
 
 
 def bytes_of_values(size: Size) -> float:
@@ -305,9 +297,6 @@ def bytes_of_values(size: Size) -> float:
 def bytes_of_texts(size: Size) -> float:
     """Forecast the memory that the rows themselves take in sorts, which spill to disk."""
     return min(0.3 * size.width * size.n_records, 64e6)
-
-
-# A publication in the making, as it is passed from step to step.
 
 
 Request = TypeVar("Request", bound=PublishRequest)
@@ -367,12 +356,9 @@ class Job(Generic[Request]):
         self.session.limit(seconds)
 
 
-# The steps of a kind of publication, which the pipeline runs.
-
-
 @dataclass(eq=False)
 class MethodResult:
-    """What a method has found.
+    """The result of a method.
 
     Attributes
     ----------
@@ -396,7 +382,7 @@ class MethodResult:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """What was written, and what can only be known while writing it.
+    """A written publication, with facts that are known only while writing it.
 
     Attributes
     ----------
@@ -430,7 +416,7 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class RedrawnBuckets:
-    """What was found for everybody who stays and everybody who came.
+    """The buckets of everybody who stays and everybody who came.
 
     Attributes
     ----------
@@ -488,9 +474,9 @@ class Kind(ABC):
     """A kind of publication: the steps that are particular to it, in the order of the pipeline."""
 
     suffixes: Sequence[str]
-    """Of the published relations' names; readers query the first one, which may need the others."""
+    """Endings of the relations' names; readers query the first one, which may need the others."""
     closed: Collection[str] = ()
-    """Suffixes of those that readers may not read."""
+    """Suffixes of the relations that readers may not read."""
 
     told: Sequence[str] = ()
     """Suffixes of the tables from which all other relations can be written, if there are any."""
@@ -499,7 +485,7 @@ class Kind(ABC):
     takes_codes: bool = False
     """Whether it can do without a copy of the source, if all its columns are known by codes."""
     memory: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
-    """What it searches and writes in: one that has many large arrays keeps none of their memory."""
+    """Context for searching and writing; with many large arrays, it gives their memory back."""
     coarsens: bool = False
     """Whether it publishes bins of columns that are registered to be coarsened."""
 
@@ -595,7 +581,7 @@ class Kind(ABC):
         Parameters
         ----------
         job : Job
-            Of the batch, which is staged.
+            The job of the batch, which is staged.
         old : Publication
         batch : Written
         whole : StagedRelations
@@ -628,7 +614,7 @@ class Kind(ABC):
         )
 
     def renews(self, publication: Publication) -> bool:  # noqa: ARG002  # batches by default
-        """Whether a refresh publishes everybody anew, since people may have left."""
+        """Tell whether a refresh publishes everybody anew, since people may have left."""
         return False
 
     def renew(
@@ -642,7 +628,7 @@ class Kind(ABC):
         Parameters
         ----------
         job : Job
-            Of all of them.
+            The job that publishes all of them.
         old : Publication
         signature_of : ndarray of int32, shape (n_records,)
             The number of the signature that somebody has in the publication; -1 for new people.
@@ -706,15 +692,12 @@ class Kind(ABC):
         return ()
 
 
-# Calling the method that a request asks for.
-
-
 class SearchJob(Protocol):
-    """What calling a method needs of a job."""
+    """The part of a job that calling a method needs."""
 
     @property
     def request(self) -> Any:
-        """What was asked for."""
+        """The request."""
 
     def pulse(self, seconds: float = inf) -> Pulse:
         """Return a heartbeat, with a time limit that starts now."""

@@ -40,22 +40,19 @@ from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.session.settings import roomy, settings
 from kanon_db.transfer.allowance import Allowance
 
-# The names of publications: given, given to another publication, taken back.
-
-
 _LOCK_MILLISECONDS: Final = 100
-"""How long readers may have to wait behind one attempt to take the place of a publication."""
+"""Time that readers may have to wait behind one attempt to replace a publication."""
 
 _PAUSE_SECONDS: Final = 0.3
 _WITHDRAWAL_SECONDS: Final = 1.0
-"""How long a withdrawal waits for readers to pass; then it takes their rights and no more."""
+"""Time that a withdrawal waits for readers to finish; then it only revokes their rights."""
 
 _PATIENCE_SECONDS: Final = 60.0
-"""How long to try; the caller's own lock_timeout comes first."""
+"""Time after which attempts end; the caller's own lock_timeout comes first."""
 
 
 _CLOSED: Final = "withdrawn from kanon_db: nobody may read it"
-"""How the comment on relations begins that were closed; see ``sql/20_withdrawing.sql``."""
+"""Beginning of the comment on closed relations; see ``sql/20_withdrawing.sql``."""
 
 
 def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace: bool) -> None:
@@ -80,7 +77,7 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
         " WHERE n.nspname = $1::text AND c.relname = ANY ($2::text[])"
         " AND NOT EXISTS (SELECT FROM kanon.publication AS p"
         "  WHERE p.name = $3::text AND c.relname = ANY (p.relations))"
-        # What was only closed makes way when nobody keeps it in use.
+        # Relations that were only closed are dropped once nobody uses them.
         " AND NOT starts_with(coalesce(obj_description(c.oid, 'pg_class'), ''), $4::text)",
         published_schema(session),
         [name + suffix for suffix in suffixes],
@@ -205,11 +202,9 @@ def drop_publication(session: Session, name: str) -> None:
 def _patiently(
     session: Session, name: str, work: Callable[[], Any], at_most: float = math.inf
 ) -> Any:
-    """Do what needs a publication for itself, without making its readers wait for each other.
-
-    While somebody waits for a lock, everybody else queues behind. So each attempt waits only for
-    a moment, and lets readers pass before the next one.
-    """
+    """Do work that locks out readers, without making readers wait for each other."""
+    # Everybody queues behind a session that waits for a lock. So each attempt waits for a moment
+    # only, and lets readers pass before the next one.
     setting = fetch_one(
         session, "SELECT setting::int4 AS ms FROM pg_settings WHERE name = 'lock_timeout'"
     )
@@ -286,16 +281,8 @@ def _is_taken(relation: str) -> DuplicateError:
     )
 
 
-# Publications that were made elsewhere: loaded, and verified as if they had been made here.
-#
-# Only the tables from which all others follow are loaded. The rest is written from them, by the
-# code
-# that publishing uses, and everything is verified from the relations before it gets its name.
-#
-# There is no source here: the catalog keeps a label of it. What needs the source (attacks,
-# evaluations, refreshes, later grants) is refused. Two loaded publications of the same label are
-# taken to be about the same people, and nothing is measured of what they tell together.
-
+# Two loaded publications with the same source label are taken to be about the same people; nothing
+# measures what they tell together.
 
 PHASES: Final = ("reading the files", "writing", "verifying", "publishing")
 

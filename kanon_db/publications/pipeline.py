@@ -63,39 +63,23 @@ from kanon_db.transfer.snapshot import (
 )
 from kanon_db.transfer.values import read_integers
 
-# What a publication is drawn from: the same for the same request of the same records.
+# Every bound on what readers infer assumes that nobody chose the publication for what it shows. A
+# publisher who could drop a draft and draw again could keep the draft that shows most about
+# somebody. So the seed is a function of the publishing role, the request and the records, in any
+# order. The publication's name, its readers and the accepted risks do not count. ``kanon_owner``
+# makes the seed with a key that nobody else can read (``sql/24_entities.sql``): hashing guessed
+# records gives no seed, and no role can try out guesses of what another role has published.
 #
-# Every bound on what readers infer is about a publication that was not chosen for what it shows.
-# If a
-# publisher could look at a draft, drop it and draw again, they could keep the draft that shows
-# most
-# of somebody. So there is nothing to draw again. The seed is a function of the role that
-# publishes,
-# of what it asks for, and of the records, in whatever order they are; of the name of the
-# publication,
-# its readers and its risks it is not. ``kanon_owner`` makes it, with a key that nobody else reads
-# (``sql/24_entities.sql``): the hash of guessed records is no seed, and each role has its own
-# seeds,
-# so that nobody tries out guesses of what another role has published.
-#
-# Two ways to ask for the same are one request: other spellings, options that decide nothing,
-# identifiers, equal values of another scale and, of buckets, the order of columns. Buckets depend
-# on
-# their parameters only through what the search found, and so do freeform rows; that is then added
-# to
-# the seed, as is of all kinds what decides about the order of published rows. Otherwise two
-# results
-# of one seed, as of a search that ends by the clock, would lie side by side
+# Two requests that ask for the same thing are one request: other spellings, options that decide
+# nothing, identifiers, equal values of another scale, and, for buckets, the order of columns.
+# Buckets and freeform rows depend on their parameters only through the result of the search, which
+# is added to the seed. For all kinds, so is whatever decides the order of published rows. Otherwise
+# two results of one seed, as of a search that the clock ends, would lie side by side
 # (``tests/attacks/test_same_seed.py``).
 #
-# What a dry run shows is drawn with another seed than the publication, which it would foretell;
-# what
-# `recommend` tries, with a new one each time.
-#
-# What this leaves open is in docs/privacy.md: a superuser can read the key, and other parameters,
-# or
-# records that were changed on purpose, are another request.
-
+# A dry run has a seed of its own, since it would foretell the publication; each candidate of
+# `recommend` gets a new one. docs/privacy.md says what this leaves open: a superuser can read the
+# key, and other parameters, or records that were changed on purpose, make another request.
 
 Read = TypeVar("Read", bound=Records)
 
@@ -237,8 +221,7 @@ def _hash(value: str, column: ColumnType) -> str:
     return f'coalesce(hashtextextended(({text}) COLLATE pg_catalog."C", {own}), {own})'
 
 
-# What publishing will need, said before anything is read; see "Limits" in docs/operation.md.
-
+# Forecasts are made before anything is read; see "Limits" in docs/operation.md.
 
 _HASH: Final = 300
 """Bytes on disk for the hash of an entity: staged, sorted, and kept with its index."""
@@ -259,7 +242,7 @@ column read rows that are as wide as all of them."""
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a request will need, for any number of records.
+    """Forecast of what a request will need, for any number of records.
 
     Attributes
     ----------
@@ -361,13 +344,8 @@ def _rows(size: Size) -> str:
     return f"about {size.n_records:,} rows of {size.width:,.0f} bytes"
 
 
-# What a dry run measures: a publication that was written and verified, before it is undone.
-#
-# Answers to counts and attacks are those of `evaluate_counts` and `attack`, on the staged
-# relations.
-# Everything runs with the rights of the publishing role, which reads the source in order to
-# publish.
-
+# A dry run measures staged relations, with the rights of the publishing role, which can read the
+# source anyway.
 
 WORKLOAD: Final = Workload(1000, seed=1)
 """The questions that every dry run asks: the same ones for the same source."""
@@ -432,15 +410,6 @@ def _json_number(row: Mapping[str, Any]) -> dict[str, Any]:
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in row.items()
     }
-
-
-# Publishing, in the same steps for all kinds.
-#
-# The request has been validated when this begins. Then the data is read once, searched, written to
-# relations that nobody else sees, and examined; at the end they get the publication's name. If
-# anything is refused, no trace remains, since the caller's transaction, or subtransaction, is
-# rolled
-# back.
 
 
 PHASES: Final = (
@@ -613,7 +582,7 @@ def stage(
     records.hold(forecast.require(records.size()).memory, "the rows")
     described = describe_types(session, source.relation, published)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
-    # Whose records they are decides something only where it counts; when they came, nothing.
+    # Entities matter only where they are counted; the order in which records came, never.
     deciding = [types[name] for name in (*published, *(entity if kind.counts_entities else ()))]
     records, random = draw_records(session, request, source, records, deciding)
     entities, upto = None, None

@@ -26,9 +26,6 @@ from kanon_db.declaration import (
 )
 from kanon_db.errors import InvalidParameterError, RiskError
 
-# Known risks: a publication that takes one is refused until the publisher accepts it by name.
-
-
 RISKS: Final[Mapping[str, str]] = {
     "uninformed_reader": "the bound holds only against readers who do not know how records were"
     " put into buckets",
@@ -39,7 +36,7 @@ RISKS: Final[Mapping[str, str]] = {
     "combined_releases": "readers can set releases of the same people against each other, which"
     " can tell more than each of them allows",
 }
-"""What each risk means."""
+"""The meaning of each risk."""
 
 
 _LONGEST: Final = 1000
@@ -86,14 +83,11 @@ def accepted_risks(accepted: Mapping[str, str], taken: Sequence[str]) -> dict[st
     return {name: accepted[name] for name in taken}
 
 
-# The parameters that all kinds of publications share.
-
-
 RESULT: tuple[ResultColumn, ...] = columns(
     publication_id="bigint", name="text", guarantee="text", records="bigint", metrics="jsonb",
     seconds="double precision",
 )  # fmt: skip
-"""What every `publish_*` returns: one row."""
+"""Columns of the row that every `publish_*` returns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +140,7 @@ class PublishRequest:
     )  # fmt: skip
     given: Mapping[str, Any] = field(default_factory=dict)
     is_tried: bool = False
-    """Whether nothing will ever be published of it, so that it is drawn anew each time."""
+    """Whether the draft is never published, so that it is drawn anew each time."""
     if TYPE_CHECKING:
         # Each kind declares this parameter itself, with its methods.
         method: str
@@ -190,12 +184,9 @@ class PublishRequest:
         return not option.methods or self.method in (*option.methods, "auto")
 
 
-# The parameters of loading a publication that was made elsewhere.
-
-
 @dataclass(frozen=True, kw_only=True)
 class LoadRequest:
-    """How a publication is to be loaded."""
+    """The parameters of loading a publication that was made elsewhere."""
 
     publication: str | None = parameter(
         PUBLICATION, "Name of the publication here; by default as it is called there.",

@@ -55,8 +55,6 @@ from kanon_db.transfer.columns import ColumnType, describe_types
 from kanon_db.transfer.snapshot import count_records, take_snapshot
 from kanon_db.transfer.values import read_integers
 
-# What a refresh is about, and what its ways give: a batch, or everybody anew.
-
 
 @dataclass(frozen=True, eq=False)
 class RefreshTask:
@@ -128,7 +126,7 @@ class NothingToPublish:
 
 @dataclass(frozen=True, eq=False)
 class StagedRefresh(NothingToPublish):
-    """A publication, staged, that is to take the place of the old one.
+    """A staged publication that will take the place of the old one.
 
     Attributes
     ----------
@@ -169,11 +167,8 @@ class StagedRefresh(NothingToPublish):
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-# The people that came since a publication was made or refreshed: a batch of their own.
-
-
 def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
-    """Publish the records that came since as a batch of their own, and put it with the others.
+    """Publish the records that came since as a batch of their own, beside the earlier batches.
 
     They have a later arrival than all that are published, and another entity, whose hash the ledger
     does not have: as far as the source says either.
@@ -282,7 +277,7 @@ class _Newcomers:
         return n_new, n_late + n_again, "; ".join(reasons) or None
 
     def write(self) -> tuple[Job[Any], Written]:
-        """Search and write them, as a publication of their own."""
+        """Search and write the new records, as a publication of their own."""
         task = self._task
         session, source, kind = task.session, task.source, task.kind
         kind.prepare(task.request, source)
@@ -316,7 +311,7 @@ class _Newcomers:
         return job, written
 
     def drop(self) -> None:
-        """Drop what was only needed to find them."""
+        """Drop the tables that only finding the new records needed."""
         if self._unknown is not None:
             self._unknown.drop()
 
@@ -333,9 +328,6 @@ def _together(old: Publication, new: Mapping[str, float], n_new: int) -> dict[st
 
 def _said(error: KanonError) -> str:
     return ": ".join(part for part in (error.message, error.detail) if part)
-
-
-# Publishing everybody anew where people come and go: those who stay keep their signatures.
 
 
 def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
@@ -434,26 +426,16 @@ def _missing(n_left_out: int, n_waiting: int) -> str | None:
     return "; ".join(reasons) or None
 
 
-# Publishing the people that came since, as a batch of their own; or everybody anew.
-#
-# Everybody is in one batch only, so that a reader of all states of the publication knows no more
-# of
-# anybody than a reader of their batch, unless people had to wait for it
-# (:mod:`kanon_db.publications.guarantees`). Where people may leave, everybody is published anew,
-# under
-# m-invariance.
-
-
 @dataclass(frozen=True)
 class Refreshed(ShownResult):
-    """What came of it.
+    """The result of a refresh.
 
     Attributes
     ----------
     publication_id : int
     name, guarantee : str
     records : int
-        Of all batches.
+        Number of records, in all batches.
     added : int
         Records of the new batch; 0 if nobody came, or too few to keep the guarantee.
     waiting : int
@@ -493,7 +475,7 @@ def refresh(
     Parameters
     ----------
     session : Session
-        Of the role that published it, which needs SELECT on the source.
+        A session of the role that published it, which needs SELECT on the source.
     publication : str
     accept : mapping of str to str, optional
         Known risks, each with a reason, in addition to those that were accepted before.

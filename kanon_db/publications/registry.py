@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from kanon_db.publications.publish_request import PublishRequest
 
 
-# The kinds of publications. All other code finds them here, and does not branch on the kind.
-
-
 class DeclaredKind(NamedTuple):
     """The declaration of a kind.
 
@@ -104,9 +101,6 @@ def kind_named(name: str) -> DeclaredKind:
 def kind_of(request: PublishRequest) -> DeclaredKind:
     """Return the kind that a request belongs to."""
     return next(kind for kind in KINDS.values() if type(request) is kind.request)
-
-
-# The kinds of publications that kanon_db has, each declared in its own room, registered here.
 
 
 register_kind(

@@ -21,16 +21,14 @@ from kanon_db.session.protocol import Value
 from kanon_db.transfer.columns import WHOLE_NUMBERS
 from kanon_db.transfer.values import CodedColumn, DistinctValues
 
-# What the comments on published relations say about how to use them.
-
 
 @dataclass(frozen=True)
 class Note:
     """How to use a published relation, for people who look at it with any SQL tool.
 
     Everybody who may connect can read comments, so they name columns, never a value or a figure;
-    a guarantee is in ``kanon.publications``, which readers can read. Of a draft, which nobody else
-    may read, there are no notes (``kanon.owner_note``).
+    a guarantee is in ``kanon.publications``, which readers can read. A draft, which nobody else may
+    read, has no notes (``kanon.owner_note``).
 
     Attributes
     ----------
@@ -71,9 +69,6 @@ def counting_note(name: str) -> str:
         f"SELECT * FROM kanon.estimate_count($$SELECT count(*) FROM {name} WHERE ...$$) counts"
         " with a standard error and certain bounds."
     )
-
-
-# Published relations in the making, under a name that nobody knows.
 
 
 _COLUMNS = """
@@ -189,7 +184,7 @@ class StagedRelations:
         entry : mapping
             What the catalog keeps, with the source's id and the time of its registration.
         suffixes : sequence of str
-            Of all relations, in the order in which to drop them: what depends on others first.
+            All relations, in the order in which to drop them: what depends on others first.
         closed : collection of str
             Suffixes of the relations that readers may not read.
         readers : sequence of str
@@ -218,9 +213,6 @@ class StagedRelations:
 
     def _run(self, task: str, **given: Any) -> Any:
         return run_errand(self.session, task, prefix=self.name, **given)
-
-
-# What the server's catalogs say about the published relations.
 
 
 _RELATIONS = """
@@ -263,9 +255,6 @@ def check_relations(
         f"{'as' if found['kinds'] else 'not as'} published, {found['others']} other objects",
         holds=found["kinds"] and found["others"] == 0,
     )
-
-
-# Rows that the server makes from codes, in any order: nothing needs to be sorted or copied.
 
 
 _ROWS_AT_ONCE: Final = 1 << 23
@@ -341,7 +330,7 @@ class DecodedRows:
 
 @dataclass(frozen=True)
 class _Values:
-    """How a statement finds the values of a column by their codes."""
+    """SQL with which a statement finds the values of a column by their codes."""
 
     alias: str
     values: DistinctValues
@@ -352,7 +341,7 @@ class _Values:
 
     @property
     def is_run(self) -> bool:
-        """Whether they are whole numbers, one after the other."""
+        """Whether the codes stand for consecutive whole numbers."""
         first, last = self.values.labels[0], self.values.labels[-1]
         if first is None or last is None or self.values.column.type_name not in WHOLE_NUMBERS:
             return False

@@ -10,12 +10,12 @@ from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import VerificationError
 
 FIGURES: Final = "figures"
-"""Where the metrics of a dry run have what only a dry run measures."""
+"""Key in the metrics of a dry run; its figures are measured by no other call."""
 
 
 @dataclass(frozen=True)
 class Published(ShownResult):
-    """What a `publish_*` call returns.
+    """The result of a `publish_*` call.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Published(ShownResult):
     records : int
     metrics : dict
         The headline metrics, by name. A dry run adds `FIGURES`: what it measured besides, as plain
-        JSON; see :mod:`.trial`.
+        JSON; see `kanon_db.publications.pipeline`.
     seconds : float
         Wall-clock time of the call.
     """
@@ -52,7 +52,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found in the published relations.
+    """The findings in the published relations.
 
     Attributes
     ----------

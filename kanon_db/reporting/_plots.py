@@ -26,7 +26,7 @@ _STYLE: Final[Any] = {
     "axes.spines.right": False, "legend.frameon": False,
 }  # fmt: skip
 _MOST_BARS: Final = 60
-"""Sizes are put together if there are more of them."""
+"""Bars of a plot of sizes; further sizes are grouped."""
 
 
 def sizes_plot(sizes: Sequence[tuple[int, int]], what: str) -> str:

@@ -95,7 +95,7 @@ class Facts:
     sizes : list of (int, int)
         Sizes of buckets or classes, each with how many there are.
     losses : dict of str to float
-        Of each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
+        For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
     """
 
     name: str
@@ -272,7 +272,7 @@ def _share(number: Any) -> float:
 
 
 def _known_of_publication(publication: Publication, attacks: Sequence[Attack]) -> Knowledge:
-    """Take what follows from the published relations from the attacks that say it."""
+    """Take from the attacks' results what follows from the published relations."""
     rates = {line.attack: line.rate for line in attacks}
     # Quasi-identifiers of buckets are published as they are, so rows stand out as in the source.
     unique = None if publication.kind == "buckets" else rates.get("linking a row")

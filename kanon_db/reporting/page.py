@@ -17,12 +17,6 @@ from kanon_db.publications.results import WAITING_NOT_COVERED as WAITING
 from kanon_db.publications.results import Attack
 from kanon_db.reporting.facts import Facts
 
-# What a report says in words, for people who have not read the papers.
-#
-# Each sentence is about a property that a test holds the code to; docs/privacy.md names the proofs
-# and the tests.
-
-
 KINDS: Final[Mapping[str, str]] = {
     "buckets": "Two tables. One has a row for each person, with the quasi-identifiers as they are"
     " and the number of a bucket. The other says how often each sensitive value occurs in each"
@@ -160,9 +154,6 @@ ATTACKS: Final[Mapping[str, str]] = {
 """What each attacker does; docs/attacks.md has the details."""
 
 
-# Writing a report as one HTML file that needs nothing else.
-
-
 _TEMPLATE: Final = "report.html"
 
 
@@ -234,7 +225,7 @@ def _exceeds(line: Attack) -> bool:
 
 
 def _percent(share: float | None) -> str:
-    """Round to what a reader needs; what is not zero is not shown as such."""
+    """Round to what a reader needs; only zero is shown as zero."""
     if share is None:
         return "-"
     if 0 < share < 0.0001:

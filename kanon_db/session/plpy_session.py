@@ -11,8 +11,7 @@ from kanon_db.errors import ServerError
 from kanon_db.session.progress import ReportingSession
 from kanon_db.session.protocol import Row, Session, Value, database_error, fetch_one
 
-# Making what a transaction has done so far survive a crash, before the transaction ends.
-
+# A flushed record makes what the transaction has done so far survive a crash.
 
 _EMITS_AND_FLUSHES: Final = 170000
 """The server's version from which a message in its log can be flushed with the statement."""
@@ -63,12 +62,9 @@ def flush(session: Session) -> None:
     write(int(row["n"]))
 
 
-# A session inside the server, which runs statements through PL/Python's `plpy`.
-
-
 _CANCELED: Final = "57014"
 _SECONDS_BETWEEN_BEATS: Final = 0.01
-"""How often the server looks for a cancel, at most."""
+"""Seconds between two looks for a cancel, at least."""
 
 
 class PlpySession(ReportingSession):

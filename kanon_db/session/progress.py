@@ -13,10 +13,10 @@ from kanon_db.heartbeat import beating
 
 PREFIX: Final = "kanon_db"
 _MAX_BYTES: Final = 63
-"""What PostgreSQL keeps of `application_name`."""
+"""Bytes of `application_name` that PostgreSQL keeps."""
 
 _SECONDS_BETWEEN: Final = 0.5
-"""How often a step that goes on says how far it is."""
+"""Seconds after which a step that goes on reports again how far it is."""
 
 _LEAST_SHARE: Final = 0.05
 _LEAST_SECONDS: Final = 1.0
@@ -30,7 +30,7 @@ _SHOW: Final = "SELECT pg_catalog.set_config('application_name', $1::pg_catalog.
 
 
 class Progress(NamedTuple):
-    """What an operation is doing.
+    """The current step of an operation.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Progress(NamedTuple):
 
     @property
     def remaining(self) -> str:
-        """How long the step may still take; empty where nothing can be said.
+        """Return in words how long the step may still take; empty where nothing can be said.
 
         Examples
         --------

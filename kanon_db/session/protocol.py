@@ -13,11 +13,8 @@ from typing import Any, Final, Protocol
 
 from kanon_db.errors import DatabaseError
 
-# The protocol through which every operation reaches PostgreSQL.
-#
 # An operation is written once against :class:`Session`; `plpy_session` runs it inside the server,
-# `psycopg_session` from outside.
-
+# `psycopg_session` outside.
 
 Value = str | bytes | None | Sequence[str | None]
 """A bound value: text, bytes, NULL, or an array of texts. Statements cast it: ``$1::int8[]``."""
@@ -127,13 +124,6 @@ def fetch_one(session: Session, statement: str, *values: Value) -> Row:
     """Run a statement that returns exactly one row."""
     (row,) = session.fetch(statement, *values)
     return row
-
-
-# What we may repeat of an error that PostgreSQL reports.
-#
-# A server's message may quote data: `invalid input syntax for type integer: "HIV"`, or a DETAIL
-# with a whole row. We pass on the primary message only for SQLSTATE classes whose messages name
-# objects and limits, and never DETAIL, HINT or CONTEXT.
 
 
 _CLASSES_WITHOUT_DATA: Final = frozenset(

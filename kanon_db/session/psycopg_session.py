@@ -200,11 +200,9 @@ _ENCODE: Final = (
 
 
 def _reason(dsn: str, text: str) -> str:
-    """Return the first line of libpq's reason.
-
-    libpq names the host, the port, the user and the database, but no password. Yet of a password
-    with a slash that is not encoded, it takes parts for these; then its reason is left out.
-    """
+    """Return the first line of libpq's reason, unless it could quote a part of the password."""
+    # libpq names the host, the port, the user and the database, never the password. But it mistakes
+    # parts of a password with an unencoded slash for these.
     address = _ADDRESS.match(dsn)
     if address is not None and "@" in dsn[address.end() :]:
         return f"if the user's name or the password has special characters: {_ENCODE}"

@@ -27,11 +27,8 @@ from kanon_db.transfer.values import (
     read_integers,
 )
 
-# Columns of which much is known before they are read: all of them in a few numbers a record.
-
-
 _BITS_AT_ONCE: Final = 63
-"""Of all columns that are read together: an int8 without its sign."""
+"""Bits of all columns that are read together: an int8 without its sign."""
 
 _AT_ONCE: Final = 1 << 20
 """Records whose numbers are taken apart at once, so that this takes little memory."""
@@ -67,7 +64,7 @@ class KnownValues(ABC):
 
     @abstractmethod
     def number_values(self, records: Records, counts: IntArray) -> DistinctValues:
-        """Give codes to the values that occur, of which, and of NULL, there are so many records.
+        """Give codes to the values that occur, by the number of records with each, and with NULL.
 
         Raises
         ------
@@ -86,7 +83,7 @@ class KnownValues(ABC):
 
     @property
     def n_bits(self) -> int:
-        """How many bits a digit takes."""
+        """Number of bits that a digit takes."""
         return (self.n_values + 1).bit_length()
 
     def _with_null(self, places: IntArray) -> IntArray:
@@ -199,17 +196,14 @@ class PackedDigits:
             beat()
 
 
-# Columns of whole numbers that lie close together.
-
-
 Ends = Mapping[str, tuple[int, int]]
 """The least and the greatest number of each column that has any."""
 
 _MOST_BITS: Final = 20
-"""Of a column: numbers are counted in an array with a place for each one between the ends."""
+"""Bits of a column: its numbers are counted in an array with a place for each between the ends."""
 
 _LEAST: Final = -(2**63)
-"""Of an int8: nothing is less, as what all numbers are subtracted from would be."""
+"""The least int8: one less, from which all numbers are subtracted, would not exist."""
 
 
 def are_close(ends: Ends, column: ColumnType) -> bool:
@@ -304,9 +298,6 @@ def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dic
         for digits in packing.unpacked(numbers):
             found[digits.known.column.name] = digits.coded(snapshot)
     return found
-
-
-# Columns with few values, which are found beforehand, in a sample or in all records.
 
 
 _TEXTS = ("text", "character varying")
@@ -410,7 +401,7 @@ def list_values(
     most : int
         Values that a column may have.
     most_bytes : int
-        Of a text, and of all texts of a column together.
+        Bytes of a text, and of all texts of a column together.
 
     Returns
     -------

@@ -10,11 +10,11 @@ from kanon_db.session import Session, fetch_one
 MEMORY: Final = "4 GB"
 DISK: Final = "100 GB"
 QUERY_MEMORY: Final = "200 MB"
-"""What a query may need, unless the setting ``query_memory`` says otherwise."""
+"""Memory that a query may need, unless the setting ``query_memory`` says otherwise."""
 
 
 class Needs(NamedTuple):
-    """What publishing needs at the most at a time, in bytes.
+    """The most that publishing needs at a time, in bytes.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Needs(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """What one publication may need, in bytes, by the settings that only an administrator changes.
+    """The limits of one publication, in bytes, by settings that only an administrator changes.
 
     Attributes
     ----------

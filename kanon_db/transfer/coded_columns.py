@@ -1,8 +1,8 @@
 """Reads columns as codes, all of them together.
 
-Of a snapshot, columns with few values take one pass (`read_few_values`, `read_columns`). Where
-every value can be written again from its code, no copy is needed: one statement reads the source
-(`read_coded`).
+Columns with few values are read from a snapshot in one pass (`read_few_values`, `read_columns`).
+Where every value can be written again from its code, no copy is needed: one statement reads the
+source (`read_coded`).
 """
 
 from __future__ import annotations
@@ -45,9 +45,6 @@ from kanon_db.transfer.values import (
     number_values,
     read_codes,
 )
-
-# Columns with few values: which records have each of them, of all columns in one pass.
-
 
 _SAMPLE_OF_SNAPSHOT: Final = 10_000
 """Number of records in which we look for columns with too many values."""
@@ -215,9 +212,6 @@ def _looked_up(snapshot: Snapshot, column: ColumnType) -> CodedColumn:
     return CodedColumn(values, codes.astype(least_type(values)))
 
 
-# Sources of which nothing needs a copy: one statement reads all of their columns as codes.
-
-
 _PLAIN: Final = (
     *WHOLE_NUMBERS, "boolean", "date", "text", "character varying", "uuid",
     "time without time zone", "timestamp without time zone", "timestamp with time zone",
@@ -232,13 +226,13 @@ _MOST_LISTED: Final = 128
 """Values of a column other than whole numbers: the server looks for that of each record."""
 
 _MOST_BYTES_LISTED: Final = 1 << 16
-"""Of the texts of these values, all of which the server has at hand for each record."""
+"""Bytes of these values' texts, all of which the server has at hand for each record."""
 
 _SAMPLE_OF_SOURCE: Final = 30_000
 """Records among which we look for values: one of a thousandth of the records is hardly missed."""
 
 _ATTEMPTS: Final = 3
-"""How often records are read anew, because some have values that were not known."""
+"""Times that records are read anew, because some have values that were not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 
 
-# What the catalogs know about a relation's columns, and passing columns of numbers in bulk.
-
-
 class Relation(NamedTuple):
     """A relation by its schema and name, as the catalogs spell them."""
 
@@ -389,9 +386,6 @@ def inverse_permutation(order: AnyIntArray) -> CodeArray:
     return places
 
 
-# Sensitive values as text, by which thresholds name them: the same in every session.
-
-
 _SETTINGS: Final = {
     "bytea_output": "hex",
     "datestyle": "ISO, YMD",
@@ -436,10 +430,8 @@ def text_in_set(column: ColumnType, label: str) -> str:
     return f"rtrim({label}, ' ')" if column.type_name == "bpchar" else label
 
 
-# What the types of a source's columns mean, kept with its publications.
-#
-# A comparison of a published column then means what it means on the source.
-
+# Types are kept with a publication, so that a comparison of a published column means what it means
+# on the source.
 
 _TYPES = """
 WITH RECURSIVE typed AS (

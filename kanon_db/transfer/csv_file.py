@@ -19,9 +19,6 @@ from typing import Final, Self, TextIO
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import InvalidParameterError, NotFoundError
 
-# A CSV file: its encoding, its delimiter, its header, and where something in it is wrong.
-
-
 DELIMITERS: Final = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 """Those that are tried, in this order, and their names."""
 
@@ -323,8 +320,7 @@ def _width(sample: str, delimiter: str, *, of_all: bool = False) -> int:
     return widths.pop() if len(widths) == 1 else 0
 
 
-# Hierarchies as ARX keeps them: CSV files of a value and its labels in each line, no header.
-
+# ARX keeps a hierarchy as a CSV file without a header: a value and its labels in each line.
 
 _MOST_BYTES: Final = 20_000_000
 _MARKED: Final = re.compile(r"[\ud800-\udfff]")

@@ -22,14 +22,11 @@ from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.csv_file import CsvFile, shown_encoding
 
-# The types that the texts of a CSV file may have, and how they are read.
-
-
 _COMMA_FILES: Final = ";"
 """Delimiter of files whose numbers may have a decimal comma: it is used because of them."""
 
 _PARTS: Final = {
-    # What a date format consists of: PostgreSQL's words, and what each of them matches.
+    # PostgreSQL's words for the parts of a date format, and the pattern that each matches.
     "YYYY": "[0-9]{4}",
     "MM": "0?[1-9]|1[0-2]",
     "DD": "0?[1-9]|[12][0-9]|3[01]",
@@ -73,7 +70,7 @@ class ValueType:
 
     @property
     def may_fail(self) -> bool:
-        """Whether a text may match, and yet be none, as 30 February is no date."""
+        """Tell whether a text may match without being a date, such as 30 February."""
         return self.sql in ("date", "timestamp")
 
 
@@ -103,9 +100,9 @@ class DateFormat:
 
     @property
     def pattern(self) -> str:
-        """What a date of this format matches; each of its parts is a group."""
+        """Return the pattern of dates of this format, with a group for each part."""
         between = _WORD.split(self.text)
-        # Where nothing is between them, only numbers of two digits can be told apart.
+        # Without separators, only numbers of two digits can be told apart.
         optional = "?" if all(between[1:-1]) else ""
         groups = [f"({_PARTS[word].replace('?', optional)})" for word in _WORD.findall(self.text)]
         marks = [re.escape(mark) for mark in between]
@@ -199,9 +196,6 @@ def _likely_dates() -> Iterator[ValueType]:
                 + " or ".join(f"date_format => '{text}'" for text in both),
             )  # fmt: skip
             yield from (DateFormat(text).type for text in both)
-
-
-# A CSV file in a temporary table of texts: which types they have, and which line does not fit.
 
 
 _CHUNK: Final = 1 << 20
@@ -349,11 +343,9 @@ class StagedFile:
         return {column: chosen.get(column, TEXT) for column in self.header}
 
     def _fit(self, column: str, kinds: Sequence[ValueType]) -> tuple[ValueType, ...]:
-        """Return the types that the first values of a column have.
-
-        They are matched here, not by the server: it keeps 32 patterns compiled, and would compile
-        each of more patterns anew for every row.
-        """
+        """Return the types that the first values of a column have."""
+        # Python matches the patterns: the server keeps only 32 compiled, and would compile any
+        # further one anew for every row.
         name = self._names[column]
         rows = self._session.fetch(
             f"SELECT {name} AS text FROM {self.table} WHERE {name} IS NOT NULL LIMIT {_SAMPLE}"
@@ -452,12 +444,9 @@ class StagedFile:
         return f"{self._file.path.name}, line {line}, column {number}{shown}"
 
 
-# Loading a CSV file into a new table, with types inferred from its values.
-
-
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:
-    """How a CSV file is to be read; what is None is guessed.
+    """Settings for reading a CSV file; those that are None are guessed.
 
     Attributes
     ----------
@@ -492,7 +481,7 @@ class CsvOptions:
 
 @dataclass(frozen=True)
 class CsvPreview:
-    """What a file looks like, before it becomes a table.
+    """A preview of a file, before it becomes a table.
 
     Attributes
     ----------
@@ -511,7 +500,7 @@ class CsvPreview:
 
 @dataclass(frozen=True)
 class LoadReport(CsvPreview, ShownResult):
-    """What was loaded.
+    """The table that was loaded.
 
     Attributes
     ----------

@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 
 
-# What all ways to read a source have in common: how many records there are, and room for them.
-
-
 @dataclass(frozen=True)
 class Size:
-    """How much there is to read.
+    """The amount that there is to read.
 
     Attributes
     ----------
@@ -110,9 +107,6 @@ def require_rows(n_records: int, most: int, source: object) -> None:
         )
     if n_records == 0:
         raise InfeasibleError("the source has no rows", detail=f"relation {source}")
-
-
-# One consistent copy of a source's published columns, private to the transaction.
 
 
 MAX_RECORDS = 2**31 - 2

@@ -20,10 +20,10 @@ _BATCH_BYTES: Final = 1 << 24
 """Texts that are fetched at once."""
 
 _BYTES_OF_VALUE: Final = 100
-"""What Python takes for a value and its count, beside the text; measured, as is the next one."""
+"""Bytes that Python takes for a value and its count, without the text (measured)."""
 
 _TIMES_TEXT: Final = 1.5
-"""What Python takes for a byte of text."""
+"""Bytes that Python takes for a byte of text (measured)."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
     session = snapshot.session
     session.step("reading values")
     for values in columns:
-        # Of a table that it does not know, the planner expects a thousand rows, and so several
-        # times as many records after each join: it would sort them.
+        # The planner expects a thousand rows of an unknown table, and so several times as many
+        # records after each join: it would sort them.
         session.fetch(f"ANALYZE {values.table} (value)")
     number, joins = "0", []
     kind: Literal["int4", "int8"] = "int4" if _n_numbers(columns) <= _MOST_NUMBERS >> 32 else "int8"

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from kanon_db.interfaces.python import Kanon
 
 
-# What all commands share: --json, how they report errors, and which database they use.
-
-
 # Only what every command needs; numpy, pandas and the driver are imported by those that use them.
 
 _QUIET: Final = "kanon_db.quiet"
@@ -68,13 +65,13 @@ def _be_quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 
 def is_quiet() -> bool:
-    """Whether the command is not to say how far it is."""
+    """Tell whether the command reports no progress."""
     ctx = click.get_current_context()
     return bool(ctx.params.get("as_json") or ctx.meta.get(_QUIET))
 
 
 class CommandGroup(click.Group):
-    """A group of such commands."""
+    """A group of commands."""
 
     command_class = Command
     group_class = type
@@ -160,7 +157,7 @@ def chosen_dsn(dsn: str | None, directory: Path) -> str:
 
 @contextmanager
 def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
-    """Connect to the chosen database, and say how far it is."""
+    """Connect to the chosen database, and report the progress of operations."""
     chosen = chosen_dsn(dsn, directory)
     with console.progress(quiet=as_json or is_quiet()) as on_progress:
         try:  # loading takes a moment, in which nothing is done yet
@@ -193,9 +190,6 @@ def confirm(question: str) -> None:
             "confirmation needed", detail="there is no terminal to ask on", hint="add --yes"
         )
     click.confirm(question, abort=True, err=True)
-
-
-# Commands derived from the declared operations.
 
 
 _CLICK_TYPES: Final[Mapping[str, Any]] = {
@@ -280,7 +274,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "grant": lambda given, _found: {"granted": given["name"]},
     "drop": lambda given, _found: {"dropped": given["name"]},
 }
-"""What programs get, from the parameters and the result."""
+"""Functions that make the JSON for programs, from the parameters and the result."""
 
 
 def _rows(_given: Mapping[str, Any], found: Any) -> Any:
@@ -370,4 +364,4 @@ _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "grant": _print_granted,
     "drop": _print_dropped,
 }
-"""What people get, where it is not a table of rows."""
+"""Functions that print for people what is not a table of rows."""

@@ -43,8 +43,7 @@ from kanon_db.transfer.values import (
     read_integers,
 )
 
-# Writing, checking and reading a publication's bitmaps; see `kanon_db.answers._bitmap_sums`.
-
+# The format of the bitmaps is described in `kanon_db.answers._bitmap_sums`.
 
 _MOST_BITS_PER_RECORD: Final = 512
 """For all bitmaps together: 64 bytes for each record, about the size of a row of the QIT."""
@@ -88,7 +87,7 @@ def write_bitmaps(
     columns : mapping of str to CodedColumn
         The quasi-identifiers that may have bitmaps.
     values : DistinctValues
-        Of the sensitive attribute.
+        The values of the sensitive attribute.
     contents : Contents
     bucket_ids : ndarray of int32, shape (n_records,)
     order : ndarray of int, shape (n_records,)
@@ -196,7 +195,7 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
     """
     n_bits, n_compared = 0, 0
     starts, lengths, ranges = [], [], []
-    # Of each bit that is fetched, and of each bucket, the number among those that are compared.
+    # Buckets that are compared are numbered: that number by bit fetched, and by bucket.
     bucket_at_bit: list[AnyIntArray] = []
     number_of = np.full(tables.n_buckets + 1, -1, dtype=np.int32)
     for first, n, size in zip(
@@ -245,12 +244,9 @@ _VALUES_AT_ONCE: Final = 16
 
 
 def _lies_in(bucket_id: str, ranges: Sequence[tuple[int, int]]) -> str:
-    """Write the condition that a bucket's number lies in one of the ranges, which are ascending.
-
-    With cells there are many sizes: the server finds a number among the ends of their ranges by
-    halving, and need not compare it with each. Between two ranges, an even number of ends is
-    passed.
-    """
+    """Write the condition that a bucket's number lies in one of the ranges, which are ascending."""
+    # With cells there are many sizes. The server finds a number among the ends of the ranges by
+    # binary search; a number between two ranges has passed an even number of ends.
     ends: list[int] = []
     for low, high in ranges:
         if ends and ends[-1] == low:  # they touch
@@ -274,11 +270,8 @@ def _both_sides(
     starts: Sequence[int],
     lengths: Sequence[int],
 ) -> str:
-    """Select parts of each value's bitmap, with the value's buckets in the QIT or SAT.
-
-    The parts begin at these bytes, and have these lengths. GROUP BY brings both sides
-    together for values of any type, including NULL.
-    """
+    """Select the given bytes of each value's bitmap, with the value's buckets in the QIT or SAT."""
+    # GROUP BY brings both sides together for values of any type, including NULL.
     columns = [session.identifier(attribute) for attribute in tables.with_bitmaps]
     values = [f"value_{i}" for i in range(len(columns))]
     named = ", ".join(f"{column} AS {value}" for column, value in zip(columns, values, strict=True))
@@ -325,13 +318,6 @@ def _both_sides(
     )
 
 
-# What follows from QIT and SAT: their view, the bitmaps, and the composition of buckets.
-#
-# Where records were put into buckets just now, it is written from what is in memory; here it is
-# found
-# again from the two tables.
-
-
 def write_derived_tables(
     session: Session,
     staging: StagedRelations,
@@ -349,7 +335,7 @@ def write_derived_tables(
         Where QIT and SAT are.
     layout : mapping
     types : mapping of str to ColumnType
-        Of the published columns.
+        The types of the published columns.
     room : Allowance
     random : SecureRandom
     """
@@ -431,20 +417,16 @@ def _sensitive(
     return replace(values, counts=numbers), contents
 
 
-# A bucketization with a batch of new people: buckets of their own, beside those of before.
-#
-# Nobody's bucket changes, and no bucket gets anybody new, so that whoever has a copy of before
-# learns
-# nothing of the people in it.
+# No bucket of an earlier batch changes, so that an earlier copy tells nothing of the new people.
 
 
 def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRelations) -> Written:
-    """Write QIT and SAT of both, and what follows from them.
+    """Write QIT and SAT with the old buckets and the batch's, and what follows from them.
 
     Parameters
     ----------
     job : Job
-        Of the batch, which is staged.
+        The job of the batch, which is staged.
     old : Publication
     batch : Written
     whole : StagedRelations
@@ -458,7 +440,7 @@ def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRe
         counts.update(dict(zip(tables.sizes, tables.buckets_of_sizes, strict=True)))
     setting = BucketSetting.of(list(counts), list(counts.values()))
     firsts = dict(zip(setting.sizes.tolist(), first_bucket_ids(setting), strict=True))
-    # Of batches in one cell each, buckets are drawn from the whole of their batch.
+    # Where each batch is one cell, its buckets are drawn from the whole batch.
     are_random = "random" == old.layout.get("assignment") == batch.layout["assignment"]
     layout = {
         **batch.layout,

@@ -19,8 +19,8 @@ from kanon_db.randomness import SecureRandom
 from kanon_db.transfer.values import distinct_values, read_codes
 
 FEWEST_BUCKETS: Final = 10
-"""Of a signature that fewer buckets have, the ledger does not keep who has it: with few buckets, a
-signature would come close to a bucket."""
+"""Buckets that must share a signature before the ledger keeps who has it: with fewer, the signature
+would come close to naming the bucket."""
 
 Labels = tuple[str | None, ...]
 
@@ -72,7 +72,7 @@ def draw_buckets(
 
 @dataclass(frozen=True, eq=False)
 class RedrawnRecords:
-    """What :func:`redraw_buckets` found, with those who are left in the snapshot.
+    """The buckets that :func:`redraw_buckets` found, with the people left in the snapshot.
 
     Attributes
     ----------

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from kanon_db.publications.buckets._signatures import BucketSignatures
 
 
-# The settings of cells: what a request asks for, of each of them.
-
-
 class CellSearch:
     """Finds the setting of each cell by the method that is asked for.
 
@@ -35,7 +32,7 @@ class CellSearch:
     ----------
     job : SearchJob
     data : SensitiveValues
-        Of the whole table.
+        The sensitive values of the whole table.
 
     Attributes
     ----------
@@ -81,9 +78,6 @@ class CellSearch:
             sum((proof.objective for proof in self._proofs), Fraction(0)),
             sum((proof.lower_bound for proof in self._proofs), Fraction(0)),
         )
-
-
-# The assignments of records to buckets, all with the same signature.
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +180,7 @@ def m_invariant(
 
 
 def _absorb(job: Job[BucketRequest], *what: object) -> None:
-    """Go on drawing from what a request comes down to, however it was written."""
+    """Draw from the request's meaning from here on, however the request was written."""
     job.random.absorb(repr(what).encode())
 
 

@@ -59,8 +59,6 @@ from kanon_db.transfer.values import (
     read_known_codes,
 )
 
-# The thresholds of sensitive values, as anybody can find them from what is published.
-
 
 def published_thresholds(
     parameters: Mapping[str, Any], labels: Sequence[str | None], counts: IntArray
@@ -79,9 +77,6 @@ def published_thresholds(
     privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
     least = 1 / Fraction(str(parameters.get("l", 1)))
     return [min(one, least) for one in privacy.thresholds(labels, counts).thresholds]
-
-
-# How well a bucketization answers random count queries, compared with its source.
 
 
 def evaluate_buckets(target: AttackTarget, workload: Workload) -> list[CountAccuracy]:
@@ -213,9 +208,6 @@ def _read_sat(
     return numbers[:, 0], numbers[:, 1], numbers[:, 2]
 
 
-# Answers to count queries from buckets, as readers of QIT and SAT get them.
-
-
 def answer_from_buckets(
     target: AttackTarget,
     columns: Sequence[DistinctValues],
@@ -266,21 +258,18 @@ def answer_from_buckets(
     return answers
 
 
-# Attacks on buckets: QIT and SAT as the attacker reads them, and the source, which scores.
-
-
 MOST_CANDIDATES: Final = 1_000_000
 """Pairs of a record and a value of its bucket from which a learner learns at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttackedBuckets:
-    """What the attacker knows.
+    """Buckets as an attacker of QIT and SAT knows them.
 
     Attributes
     ----------
     codes : ndarray of int32, shape (n_records, n_qi)
-        Of the QIT, by the order of each column's values, NULL last.
+        The QIT's rows, coded in the order of each column's values, NULL last.
     buckets : ndarray of int64, shape (n_records,)
         From 0.
     values : BucketValues
@@ -296,7 +285,7 @@ class AttackedBuckets:
 
 @dataclass(frozen=True, eq=False)
 class ScoringSource:
-    """What only the source tells; `tuples` number the quasi-identifiers of the QIT's records."""
+    """Facts of the source alone; `tuples` number the quasi-identifiers of the QIT's records."""
 
     codes: CodeArray
     values: IntArray

@@ -39,8 +39,6 @@ from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_nu
 from kanon_db.transfer.snapshot import Snapshot
 from kanon_db.transfer.values import CodedColumn, DistinctValues
 
-# The published relations of a bucketization; their layout is chosen when publishing.
-
 
 def tables_of(session: Session, publication: Publication) -> BucketTables:
     """Find the relations of a publication."""
@@ -71,9 +69,6 @@ def bucket_layout(source: Source, setting: BucketSetting) -> dict[str, Any]:
         "sizes": setting.sizes.tolist(),
         "first_bucket_ids": first_bucket_ids(setting),
     }
-
-
-# Writing QIT and SAT.
 
 
 def number_buckets(setting: BucketSetting, random: SecureRandom) -> CodeArray:
@@ -229,11 +224,6 @@ def _insert_pairs(
     )
 
 
-# Writing and checking what buckets tell of how values go together.
-#
-# It follows from the SAT alone, so that readers could calculate it themselves.
-
-
 MOST_VALUES: Final = 128
 """With more, questions would take too long, and the paper's estimator answers."""
 
@@ -292,7 +282,7 @@ def write_composition(
 
 
 def is_composed(n_values: int, *, is_random: bool) -> bool:
-    """Whether the composition of buckets is published; see :func:`write_composition`."""
+    """Tell whether the composition of buckets is published; see :func:`write_composition`."""
     return 2 <= n_values <= (MOST_VALUES if is_random else MOST_CORRECTED)
 
 
@@ -323,9 +313,6 @@ def check_composition(session: Session, tables: BucketTables) -> Check:
     n_directions = 0 if tables.spectrum is None else len(tables.spectrum.eigenvalues)
     found = fetch_one(session, composition_statement(tables), str(n_directions))
     return judged_composition(found["n"])
-
-
-# How to use the relations of a bucketization, as their comments say it.
 
 
 def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:

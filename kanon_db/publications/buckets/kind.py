@@ -102,12 +102,10 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import CodedColumn, DistinctValues, distinct_values, read_codes
 
-# What the sensitive values of a bucketization are protected by, and what it is called in words.
-
 
 @dataclass(frozen=True)
 class ValueProtection:
-    """How frequent each sensitive value may be in a bucket.
+    """The greatest frequency that each sensitive value may have in a bucket.
 
     Attributes
     ----------
@@ -189,9 +187,6 @@ def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: f
     return guarantee
 
 
-# What was found in the published tables of a bucketization, and what follows from it.
-
-
 @dataclass(frozen=True)
 class CountedBuckets:
     """The buckets of one table, counted from its rows.
@@ -216,7 +211,7 @@ class CountedBuckets:
 
 @dataclass(frozen=True)
 class BucketFindings:
-    """What was counted in both tables.
+    """Counts of QIT and SAT.
 
     Attributes
     ----------
@@ -255,7 +250,7 @@ class BucketFindings:
         relations : Check
             Whether the tables are those that were published.
         further : sequence of Check
-            Of what follows from the tables, such as bitmaps.
+            Checks of what follows from the tables, such as bitmaps.
         """
         qit, sat, exposure = self.qit, self.sat, self.exposure
         sizes = sat.of_sizes
@@ -335,13 +330,6 @@ class BucketFindings:
                 "largest_frequency_ratio": exposure["ratio"],
             },
         )
-
-
-# Verifying and measuring a bucketization, using only its published relations.
-#
-# Nothing here is shared with the algorithms: buckets are counted row by row, SQL compares
-# frequencies
-# with thresholds by cross-multiplying exact numbers, and totals come from the published table.
 
 
 def examine_buckets(
@@ -478,7 +466,7 @@ class _Profile:
     def add(
         self, number: str, label: str | None, bucket_ids: AnyIntArray, counts: AnyIntArray
     ) -> None:
-        """Add rows of a value, which has this number."""
+        """Add the rows of the value with this number."""
         found: Counter[tuple[int, int]] = Counter()
         for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
             block = slice(start, start + _ROWS_PER_BLOCK)
@@ -512,7 +500,7 @@ def _grouped_by(tables: BucketTables, *columns: str) -> str:
 
 
 def _read_counts(session: Session, tables: BucketTables, statement: str) -> Iterator[Row]:
-    """Give the rows of a statement: at once, as a parallel plan needs it, or of many one by one."""
+    """Yield the rows of a statement: all at once for a parallel plan, or many one by one."""
     if tables.n_records > _MOST_SHARED:
         yield from session.stream(1, statement)
         return
@@ -557,12 +545,9 @@ def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profi
     return found, profile
 
 
-# Publishing a bucketization [GB]: QIT, SAT and their weighted view.
-
-
 @dataclass(frozen=True, eq=False)
 class _Assignment:
-    """What was read of the sensitive values, and the bucket of each record.
+    """The sensitive values as read, and the bucket of each record.
 
     Attributes
     ----------
@@ -571,7 +556,7 @@ class _Assignment:
         The quasi-identifiers with few values.
     values : DistinctValues
     codes : ndarray of int32, shape (n_records,)
-        Of the sensitive attribute.
+        The codes of the sensitive attribute.
     protection : ValueProtection
     """
 
@@ -675,7 +660,7 @@ class Buckets(Kind):
             staging, tables, layout, assignment.columns, values, contents, bucket_ids, order
         )
         cells = assignment.assigned.cells
-        # Of records in one cell, buckets are drawn from the whole table.
+        # Where all records are in one cell, buckets are drawn from the whole table.
         is_random = job.request.assignment in ("random", "m_invariant") or cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
         layout["spectrum"] = write_composition(
@@ -726,7 +711,7 @@ class Buckets(Kind):
         )
 
     def frozen(self, session: Session, publication: Publication, request: BucketRequest) -> Any:
-        """Take the thresholds of values that the first batch had; of others, the least one."""
+        """Keep the thresholds of values that the first batch had; others get the least one."""
         privacy = replace(request.privacy, may_be_absent=True)
         if not privacy.theta:
             return replace(request, privacy=privacy)

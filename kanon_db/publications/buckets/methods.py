@@ -21,7 +21,7 @@ from kanon_db.publications.kind import MethodResult
 
 @dataclass(frozen=True, eq=False)
 class SensitiveValues:
-    """How often each sensitive value occurs, and how often it may: all that a method needs.
+    """The frequency and the threshold of each sensitive value: all that a method needs.
 
     Attributes
     ----------

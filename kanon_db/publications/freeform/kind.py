@@ -56,8 +56,6 @@ from kanon_db.transfer.allowance import Needs
 from kanon_db.transfer.columns import ColumnType, parts_of
 from kanon_db.transfer.snapshot import Size
 
-# What a freeform publication promises, in words.
-
 
 def freeform_guarantee(request: FreeformRequest) -> str:
     """Say what holds for every row."""
@@ -96,11 +94,8 @@ def check_graph(k: int, originals: int, published: int, outside: int, *, holds: 
     )
 
 
-# Whether a view shows the cells that were made, by the numbers that these have in Python.
-#
-# Values are checked against numbered cells (:mod:`~kanon_db.publications.rows.row_kind`). So
-# the
-# server looks up the number of each cell of the view, and the rows of numbers are compared.
+# Values have been checked against numbered cells (:mod:`~kanon_db.publications.rows.row_kind`), so
+# the view is compared with these numbers.
 
 
 def check_cells(session: Session, view: RowView, table: CellTable) -> Check:
@@ -178,11 +173,7 @@ def _in_order(rows: AnyIntArray) -> AnyIntArray:
     return rows[np.lexsort(rows.T)]
 
 
-# Verifying and measuring a freeform publication.
-#
-# Its guarantee rests on the graph of matches, which readers must not have. The view by itself does
-# not show how likely each record belongs to a person. So the guarantee is checked when publishing;
-# afterwards, a digest of the rows shows whether the view is still the one that was published.
+# The view alone does not show how likely each record belongs to a person.
 
 
 def examine_freeform(
@@ -235,9 +226,6 @@ def judge_freeform(publication: Publication, counted: ClassSizes, same: Check) -
         ],
         {"records": n_rows, "distinct_rows": counted.sizes.size},
     )
-
-
-# Publishing freeform rows [FF]: each record matches k originals, and each original k records.
 
 
 class FreeformRows(RowKind):

@@ -81,13 +81,13 @@ class ClassConstraints:
 
     @property
     def depends_on_frequencies(self) -> bool:
-        """Whether they depend on how frequent values are in the table."""
+        """Tell whether the constraints depend on how frequent values are in the table."""
         relative = self.privacy is not None and self.privacy.theta is not None
         return self.t is not None or relative
 
     @property
     def counts_records(self) -> bool:
-        """Whether they compare distributions of records, which are not those of entities."""
+        """Tell whether the constraints compare distributions of records, not of entities."""
         return self.entropy_l is not None or self.depends_on_frequencies
 
     def of(self, values: SensitiveCounts, codes: CodeArray) -> Constraint:

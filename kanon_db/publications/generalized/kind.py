@@ -68,9 +68,6 @@ from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
-# Finding classes, step by step: the method, the constraints, refinement, and what is left out.
-
-
 _HEURISTICS: Final = (
     methods.split_carry, methods.greedy_search, methods.k_member, methods.mondrian,
     methods.initial,
@@ -125,7 +122,7 @@ def find_classes(
         return MethodResult(
             finishing.finished(classes, pulse, is_refined=request.refine), None, method
         )
-    # What is optimal for fewer records need not be so for all of them.
+    # Classes that are optimal for some of the records need not be so for all of them.
     bound = found.proof if place is None else None
     best = finishing.finished(classes, pulse, is_refined=False)
     proof, least = finishing.proof(bound, best), finishing.loss(best)
@@ -150,7 +147,7 @@ def find_classes(
 
 @dataclass(frozen=True, eq=False)
 class _Finishing:
-    """What is done with the classes of any method before they are published."""
+    """Changes that the classes of any method undergo before they are published."""
 
     data: Microdata
     request: GeneralizedRequest
@@ -210,9 +207,6 @@ class _Finishing:
         return proof_of_published(bound, self.data, self.loss(classes))
 
 
-# What a generalized publication promises, in words.
-
-
 def generalized_guarantee(
     request: GeneralizedRequest,
     n_suppressed: int,
@@ -256,15 +250,14 @@ def generalized_guarantee(
     return said
 
 
-# Verifying and measuring a generalized publication, using only its view.
-
+# Verification reads the view only.
 
 _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
 
 @dataclass(frozen=True)
 class ClassValues:
-    """Where the sensitive values of the rows of each class can be read, as SQL.
+    """SQL that reads the sensitive values of the rows of each class.
 
     Attributes
     ----------
@@ -288,7 +281,7 @@ class ClassValues:
 
     @property
     def counted(self) -> str:
-        """How often each value occurs in each class."""
+        """Return how often each value occurs in each class."""
         return (
             f"SELECT {self.number} AS class, {self.value} AS value, count(*) AS n,"
             f" sum(count(*)) OVER (PARTITION BY {self.cells}) AS size"
@@ -497,9 +490,6 @@ def _check(name: str, symbol: str, bound: float, row: Mapping[str, Any], extreme
         f"{row['below']} violate it, {extreme} {measured}",
         holds=row["below"] == 0,
     )
-
-
-# Publishing generalized rows [OB]: ranges and sets that at least k rows share.
 
 
 class Generalized(RowKind):

@@ -56,8 +56,6 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes, read_integers
 
-# Published rows as classes with the codes that they cover, and the people who may be in them.
-
 
 @dataclass(frozen=True, eq=False)
 class People:
@@ -66,7 +64,7 @@ class People:
     Attributes
     ----------
     values : dict of str to DistinctValues
-        Of each quasi-identifier that a publication of rows has.
+        The values of each quasi-identifier that a publication of rows has.
     codes : ndarray of int32, shape (n_tuples, n_qi)
         The distinct combinations of their codes.
     number : ndarray of int64, shape (n_tuples,)
@@ -82,7 +80,7 @@ class People:
 
     @property
     def n_codes(self) -> dict[str, int]:
-        """How many values each quasi-identifier has."""
+        """Number of values of each quasi-identifier."""
         return {name: len(values.labels) for name, values in self.values.items()}
 
     def drop(self) -> None:
@@ -207,9 +205,6 @@ def read_classes(
     return ReleasedClasses(fits, class_of_row, cells, numbers[first], others)
 
 
-# Several partitions as arrays, with the same numbers for the same people and values in all.
-
-
 _PLACED = np.dtype([("person", ">i8"), ("bucket", ">i4")])
 _HELD = np.dtype([("bucket", ">i4"), ("count", ">i4")])
 
@@ -238,12 +233,12 @@ class ReleaseArrays:
     Attributes
     ----------
     releases : list of Release
-        Of rows, with classes put together that somebody fits both of.
+        Releases of rows; two classes are merged where somebody fits both.
     n_tuples : int
     labels : list of str or None
         The sensitive values, as texts, in the order of their codes; None is NULL.
     rows : list of ReleasedRows or None
-        Of each release of rows.
+        The rows of each release of rows.
     people : People or None
         Everybody who is in the source, if there are releases of rows.
     linked : ndarray of int64, shape (n,)
@@ -399,9 +394,6 @@ def _release(
     )  # fmt: skip
 
 
-# Which rows may be somebody's, if releases of rows are set against others.
-
-
 _ROUNDING: Final = 1e-9
 _UNLESS: Final = ", unless they were left out or came later"
 
@@ -424,7 +416,7 @@ def measure_rows(
         The releases, with their positions in what was read.
     sensitive : str or None
     bounds : sequence of Fraction
-        Of the sensitive values.
+        The threshold of each sensitive value.
     pulse : Pulse
     """
     assert read.people is not None  # noqa: S101  # there are rows
@@ -583,12 +575,9 @@ def _of_buckets(read: ReleaseArrays, release: BucketRelease) -> ShownRelease:
         release.count[by_bucket].astype(np.int64),
         release.n_buckets,
     )
-    # Of several people, all must be there.
+    # Several people with the same cells must all be there.
     now = np.bincount(linked, read.people.number, read.n_tuples)
     return ShownRelease(fits, contents, (release.numbers(read.n_tuples) >= now)[linked], None)
-
-
-# Whether a release of rows follows from another one, so that readers of both learn nothing new.
 
 
 Rows = tuple[ReleasedRows, PublishedClasses]
@@ -633,19 +622,16 @@ def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
     return are_within(inner, outer, bucket)
 
 
-# Releases that are still there, set against each other.
-
-
 OF_NO_CLASSES: Final = (
     "freeform rows, rows in several batches, rows of entities that have several, and buckets that"
     " were drawn anew are not set against others"
 )
 
 IF_NOBODY_WAS_REPLACED: Final = ", if nobody was replaced"
-"""Rows do not tell somebody who left from whoever came, and fits the same class."""
+"""Rows do not tell a person who left from a newcomer who fits the same class."""
 
 _NO_BOUND: Final = Fraction(10**8 - 1, 10**8)
-"""Of a value for which nothing is promised: what is certain exceeds it."""
+"""The bound for a value for which nothing is promised: only certainty exceeds it."""
 
 _MOST_CANDIDATES: Final = 50_000_000
 """Values that people may have, all together, in buckets that classes were put together to."""
@@ -772,7 +758,7 @@ def _tells_nothing_new(
     one: tuple[int, PublishedBuckets | PublishedClasses],
     other: tuple[int, PublishedBuckets | PublishedClasses],
 ) -> bool:
-    """Whether either release follows from the other."""
+    """Tell whether either release follows from the other."""
     n_codes = {} if read.people is None else read.people.n_codes
     for (fine, its), (coarse, others) in ((one, other), (other, one)):
         rows = read.rows[fine], read.rows[coarse]

@@ -16,9 +16,6 @@ from kanon_db.session import Session
 from kanon_db.session.protocol import fetch_one
 from kanon_db.transfer.columns import fixed_labels
 
-# Who may read a publication.
-
-
 DEFAULT_READERS: Final = ("kanon_analyst",)
 
 
@@ -54,12 +51,12 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
     return roles
 
 
-# The ledger: what was released before to the same readers; see ``sql/23_releases.sql``.
+# The ledger is described in ``sql/23_releases.sql``.
 
 
 @dataclass(frozen=True)
 class EarlierRelease:
-    """A release that somebody could read who will read the new one, too.
+    """An earlier release, which a reader of the new one could read.
 
     Attributes
     ----------
@@ -83,7 +80,7 @@ class EarlierRelease:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What the ledger keeps of it, as plain JSON."""
+        """Return the ledger's entry as plain JSON."""
         found = asdict(self)
         del found["ticket"]
         return found
@@ -161,17 +158,14 @@ def digest_of_relations(session: Session, relations: Sequence[str]) -> str:
 
 
 def only_warns(session: Session) -> bool:
-    """Whether an administrator has accepted combined releases for all publishers."""
+    """Tell whether an administrator has accepted combined releases for all publishers."""
     rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'combined_releases'")
     return bool(rows) and rows[0]["value"] == "warn"
 
 
-# What checks of several releases found, and in which words it is said.
-
-
 @dataclass(frozen=True)
 class ReleaseFinding:
-    """What one check found.
+    """A finding of a check of several releases.
 
     Attributes
     ----------

@@ -55,21 +55,15 @@ from kanon_db.publications.releases.ledger import (
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.columns import find_relation
 
-# What readers could find out who set a new release against earlier ones; and whether they may.
-#
-# Two releases that keep their promises apart may tell together what neither does. So a release is
-# refused that any reader of an earlier one could read, unless the publisher accepts the risk
-# ``combined_releases``. These are allowed without a word: a release that only puts buckets of
-# another
-# together, or the other way round, and one of another sensitive attribute in the same buckets.
-
+# Two cases are allowed without a word: a release that only puts buckets of another one together, or
+# the other way round, and a release of another sensitive attribute in the same buckets.
 
 RISK: Final = "combined_releases"
 
 
 @dataclass(frozen=True)
 class CombinedReleases:
-    """What was found.
+    """The findings about a release.
 
     Attributes
     ----------
@@ -86,7 +80,7 @@ class CombinedReleases:
 
     @property
     def described(self) -> dict[str, Any] | None:
-        """What the ledger keeps, as plain JSON."""
+        """Return the ledger's entry as plain JSON."""
         if not self.refused:
             return None
         return {
@@ -309,7 +303,7 @@ def _comparable(
     own: PublishedBuckets | PublishedClasses,
     other: PublishedBuckets | PublishedClasses,
 ) -> str | None:
-    """Return why two releases are not measured together, "" if need not be; None if they can be."""
+    """Return why two releases are not measured together; "" if needless, None if they are."""
     if own.sensitive == other.sensitive:
         return None
     if isinstance(own, PublishedClasses) and isinstance(other, PublishedClasses):
@@ -326,14 +320,11 @@ def _are_same_buckets(
     own: PublishedBuckets | PublishedClasses,
     other: PublishedBuckets | PublishedClasses,
 ) -> bool:
-    """Whether two releases of different attributes have the same people in each bucket."""
+    """Tell whether two releases of different attributes have the same people in each bucket."""
     if set(own.quasi_identifiers) != set(other.quasi_identifiers):
         return False
     found = read_releases(session, source, [own, other], "").releases
     return all(coarsening(one, two) is not None for one, two in (found, reversed(found)))
-
-
-# Measuring a release against others, and letting more roles read it.
 
 
 def check_release(
@@ -347,7 +338,7 @@ def check_release(
     Parameters
     ----------
     session : Session
-        Of the role that published it.
+        A session of the role that published it.
     source : str
         The relation that it was made from.
     publication : str
@@ -394,7 +385,7 @@ def grant_publication(
     Parameters
     ----------
     session : Session
-        Of the role that published it.
+        A session of the role that published it.
     name : str
     readers : sequence of str
     accept : mapping of str to str

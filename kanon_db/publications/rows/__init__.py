@@ -1,4 +1,4 @@
-"""What the three kinds that publish rows share: cells, their relations, and the source as codes.
+"""Provides what the kinds that publish rows share: cells, relations, and the source as codes.
 
 ``row_kind`` is the base of the three kinds. ``recoded_cells`` makes the cells of quasi-identifiers,
 ``distinct_cells`` numbers them, ``row_relations`` writes the view, ``class_table`` what the

@@ -55,18 +55,12 @@ from kanon_db.session.protocol import Value
 from kanon_db.session.settings import grouping_by_hash, helped
 from kanon_db.transfer.columns import fixed_labels, int4_bytes, label, parts_of, with_numbers
 
-# Whether the rows of a view are those of a table of classes, by hashes of all their cells.
-#
-# To look up the number of each cell of a million rows takes three times as long as to hash it. So
-# the
-# cells of each row become one number of 64 bits, the exclusive or of their hashes, in the view and
-# from the numbers that the table of classes has of the same row. Both are summed up, so that the
-# order of rows does not matter. The hashes begin at numbers that are drawn anew each time, which
-# nobody can foresee: that a difference is not seen is as likely as to guess one of these.
+# Hashing the cells of a million rows takes a third of the time of looking up their numbers. Each
+# row's hashes become one 64-bit number, by exclusive or; these are added up, so the order of rows
+# does not matter. Nobody can foresee the seeds: missing a difference is as likely as guessing one.
 #
 # **Source:** hashes of the cells of a row, one function for each column, combined by exclusive or:
 # simple tabulation (M. Patrascu and M. Thorup, JACM 2012), with the server's own hash functions.
-
 
 _HASHES: Final = {
     "smallint": "hashint2extended",
@@ -80,9 +74,9 @@ _HASHES: Final = {
 }
 """The functions of 64 bits by which the server hashes a type, so that equal cells have equal ones.
 
-Of wider numbers and times, the server folds two halves into one first, so that some always have the
-same hash: these are looked up. So are columns of which two cells have the same hash, whatever it
-begins at, such as ranges to infinity and to NaN.
+The server folds wider numbers and times into half their bits first, so some always share a hash:
+these are looked up by number. So are columns in which two cells have the same hash with every seed,
+such as ranges to infinity and to NaN.
 """
 
 
@@ -103,7 +97,7 @@ def shows_rows(numbering: CellNumbers, rows: NumberedRows) -> bool:
 
 
 class _Hashing:
-    """Functions drawn at random for each column, and the sums of what they make of all rows."""
+    """Hash functions drawn at random for each column, and the sums of their hashes of all rows."""
 
     def __init__(self, numbering: CellNumbers, rows: NumberedRows) -> None:
         self._numbering, self._rows = numbering, rows
@@ -227,21 +221,13 @@ class _Hashing:
         return total
 
 
-# The published rows once more, as numbers: a table that the estimator reads instead of the view.
-#
-# Each distinct cell of a column has a number, in the order of their texts. Rows whose
-# quasi-identifiers have the same cells are a class: its cells are written once, with its size; the
-# other columns follow row by row. All of it is sorted, so that it follows from the published rows
-# alone, whatever their order: it tells nothing that they do not.
-#
-# Columns with more distinct cells than :data:`MOST_CELLS` have no numbers. If these are ranges of
-# whole numbers, or of days, their ends are written
-# (:mod:`~kanon_db.publications.rows.distinct_cells`);
-# other columns are left out, and questions that mention them are answered from the view.
-
+# Cells are numbered in the order of their texts, and everything is sorted. Columns with more
+# distinct cells than :data:`MOST_CELLS` get no numbers: ranges of whole numbers or days are stored
+# by their ends (:mod:`~kanon_db.publications.rows.distinct_cells`); other columns are read from the
+# view.
 
 MOST_NUMBERED: Final = 1 << 16
-"""Of a column: a number takes two bytes."""
+"""Distinct cells that may be numbered in a column: a number takes two bytes."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +240,7 @@ class WrittenClasses:
         What the publication's layout keeps of it.
     table : ClassTable
     classes_of_cells : dict of str to ndarray of int64, shape (n_cells,)
-        Of each quasi-identifier whose cells have numbers: how many classes have each of them.
+        How many classes have each cell, for each quasi-identifier whose cells have numbers.
     """
 
     layout: dict[str, Any]
@@ -364,7 +350,7 @@ def _write_blocks(session: Session, table: ClassTable, rows: NumberedRows) -> No
 
 
 def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntArray:
-    """Return the number of each combination's cell; any other one, if cells have no numbers."""
+    """Return the number of each combination's cell; an arbitrary one if cells have no numbers."""
     if of_cell is None:
         return cells.of_combination
     return of_cell.astype(np.min_scalar_type(-2 - int(of_cell.max())))[cells.of_combination]
@@ -529,17 +515,10 @@ def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) 
     return differing + (n_stored != sum(map(len, written.values()))) + int(others["n"])
 
 
-# How often each value occurs in a cell: a table that is published with rows of ranges and sets.
-#
-# It follows from the published rows alone, so it tells nothing that they do not; the estimator
-# would
-# take too long to calculate it for each question. It has a row for each distinct cell, by its
-# text:
-# the shares of a set's values, or the parts of the column's axis that a range covers, with its own
-# share at either end; and for which share of the records this is known. The axis is a row without
-# a
-# cell.
-
+# The ends of a column's ranges cut its values into parts. The table has a row for each distinct
+# cell: the shares of a set's values, or the first and the last part of a range, with the range's
+# share at either end; and the share of the records for which this is known. The row without a cell
+# has the share and the middle of each part.
 
 _TABLE: Final = (
     "SELECT * FROM json_to_recordset($1::text::json) AS r (attribute text, cell text,"
@@ -613,13 +592,10 @@ def _counted(
     cells: Mapping[str, CellDescription],
     matches: int | None,
 ) -> Iterator[list[Row]]:
-    """Count the records of each column's distinct cells; no rows if there are too many.
-
-    Of the records that have all cells in common, one at least has each value of a set, and each
-    end of a range, unless it was coarsened. Where a cell covers as many originals as it has
-    matches, any of these is as likely to be its own (freeform generalization), so that one in as
-    many records has.
-    """
+    """Count the records of each column's distinct cells; no rows if there are too many."""
+    # Among the records that share all cells, at least one has each value of a set and each end of a
+    # range, unless the column was coarsened. Where a freeform cell covers as many originals as it
+    # has matches, each is as likely to be its own: one in so many records has it.
     table = classes.table
     for name, cell in cells.items():
         n_classes = classes.classes_of_cells.get(name)

@@ -45,8 +45,6 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
 from kanon_db.transfer.values import CodedColumn, DistinctValues
 
-# The table of combinations of cells, in an order that tells nothing.
-
 
 @dataclass(frozen=True, eq=False)
 class CellColumn:
@@ -142,7 +140,7 @@ class CellTable:
 
     @property
     def n_combinations(self) -> int:
-        """How many there are."""
+        """Number of distinct combinations of cells."""
         return self._numbers.size
 
     def numbers_of(self, combinations: AnyIntArray) -> CodeArray:
@@ -153,9 +151,6 @@ class CellTable:
         """Remove the tables of the columns before the transaction ends."""
         tables = {column.table for column in self.columns.values()}
         session.fetch(f"DROP TABLE {', '.join(sorted(tables))}")
-
-
-# Rows by the distinct cells of each of their columns: what the numbers of cells are made from.
 
 
 _Code = TypeVar("_Code", bound=np.integer)
@@ -305,11 +300,8 @@ def _read(
     return read_columns(snapshot, [types[name] for name in (*needed, *few)], n_values)
 
 
-# Rows as the numbers of their cells, whatever the order of the rows.
-
-
 CODES: Final = 2**63
-"""What the digits of a row can be, in one number; and the base of codes of ends."""
+"""Bound on the digits of a row in one number; also the base of the codes of ends."""
 
 _BLOCK: Final = 1 << 18
 """Rows that are written, and read, at a time; a larger class is written as several."""
@@ -325,10 +317,10 @@ class NumberedRows:
         The columns of quasi-identifiers, and the other ones.
     sizes : ndarray of int64, shape (n_classes,)
     of_classes : list of ndarray of int, shape (n_classes,)
-        Of each quasi-identifier the numbers of its cells, or their ends as codes; ascending.
-        Classes that differ only in columns without either are one.
+        For each quasi-identifier, the numbers of its cells, or their ends as codes; ascending.
+        Classes that differ only in columns without either are merged.
     of_rows : sequence of ndarray of uint16, shape (n_rows,)
-        Of each other column; class by class, ascending.
+        For each other column, the numbers of its cells; class by class, ascending.
     ends : frozenset of str
         Columns with ends.
     """
@@ -438,7 +430,7 @@ class NumberedRows:
             number, first, first_row = number + 1, last, last_row
 
     def _parts(self) -> tuple[IntArray, IntArray]:
-        """Divide classes larger than a block; the class of each part, and its size."""
+        """Divide classes larger than a block; return the class and the size of each part."""
         n_parts = -(-self.sizes // _BLOCK)
         class_of = np.repeat(np.arange(self.sizes.size), n_parts)
         sizes = np.full(class_of.size, _BLOCK, dtype=np.int64)
@@ -446,7 +438,7 @@ class NumberedRows:
         return class_of, sizes
 
     def records(self) -> Iterator[tuple[str, IntArray]]:
-        """Return how many rows have each cell of a column, by its name; of ends, the one of all."""
+        """Return how many rows have each cell of a column; ends count as a single cell."""
         for name, numbers in zip(self.cells, self.of_classes, strict=True):
             own = np.zeros_like(numbers) if name in self.ends else numbers
             yield name, np.bincount(own, self.sizes).astype(np.int64)
@@ -521,12 +513,9 @@ def _appended(digits: IntArray, columns: Sequence[AnyIntArray], bases: Sequence[
     return digits
 
 
-# How many rows have the same cells, by the rows of a view.
-
-
 @dataclass(frozen=True, eq=False)
 class ClassSizes:
-    """The sizes of the classes of a view: of its rows with the same cells, and the same pattern.
+    """The sizes of a view's classes: rows with the same cells and the same pattern.
 
     Attributes
     ----------
@@ -542,7 +531,7 @@ class ClassSizes:
 
     @classmethod
     def of_numbers(cls, rows: NumberedRows, hidden: Sequence[int]) -> Self:
-        """Take them from the numbers of all cells.
+        """Take the sizes of classes from the numbers of all cells.
 
         Parameters
         ----------
@@ -570,9 +559,6 @@ class ClassSizes:
             [row["pattern"] for row in found],
             np.repeat(np.arange(len(found)), [each.size for each in sizes]),
         )
-
-
-# Finding the numbers of cells: those of the rows of a view, and those that are written.
 
 
 @dataclass(frozen=True)
@@ -749,13 +735,8 @@ class CellNumbers:
         )
 
 
-# Where ranges begin and end, for columns with too many different ones to number them.
-#
-# A cell of the table of classes holds all ranges of a column; each class has where its own begins
-# and
-# ends in it. So a condition on the column is tried once for each value in that cell, not for each
-# range.
-
+# A class stores the ends of its own range, so that a condition is tried once for each end point of
+# a column, not once for each range.
 
 _FIRST_DAY: Final = "'2000-01-01'::date"
 _PLACES: Final = {
@@ -784,12 +765,12 @@ def write_ends(
     cells : CellColumn
         The distinct ranges.
     records : ndarray of int64, shape (n_cells,)
-        How many rows have each.
+        How many rows have each range.
 
     Returns
     -------
     ndarray of int64, shape (n_cells + 1,), or None
-        Of each, its code (:class:`~kanon_db.query.layout.ClassTable`), and -1 for suppressed
+        The code of each range (:class:`~kanon_db.query.layout.ClassTable`), and -1 for suppressed
         cells; None if they are no ranges of whole numbers or days, or one has no end.
     """
     session, table = numbering.session, numbering.table

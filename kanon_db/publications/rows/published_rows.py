@@ -44,9 +44,6 @@ from kanon_db.transfer.values import (
     read_numbers,
 )
 
-# The cells of published rows as the codes that they cover.
-
-
 _CLOSED, _NULL, _ANYTHING = 1, 2, 3  # kinds of ranges; of any other kind, the upper end is open
 
 
@@ -214,9 +211,6 @@ def _sets(distinct: DistinctValues, column: DistinctValues) -> Sets:
     return Sets(codes.astype(np.int32), ends)
 
 
-# Answers to count queries from published rows, as readers of the view get them.
-
-
 def answer_from_rows(
     target: AttackTarget,
     columns: Sequence[DistinctValues],
@@ -289,14 +283,11 @@ def estimate_row_counts(
     )  # fmt: skip
 
 
-# Attacks on published rows: the view as the attacker reads it, and the source, which scores.
-
-
 MOST_COMPARISONS: Final = 1_000_000_000
-"""Of a person with a class, or of a row with a person."""
+"""Comparisons of a person with a class, or of a row with a person, that may be made."""
 
 MOST_PEOPLE: Final = 10_000
-"""How many people or rows are looked up one by one."""
+"""People or rows that are looked up one by one."""
 
 
 class SensitiveCounts(Protocol):
@@ -308,12 +299,12 @@ class SensitiveCounts(Protocol):
 
     @property
     def counts(self) -> IntArray:
-        """How many records have each."""
+        """Number of records with each value."""
 
 
 @dataclass(frozen=True, eq=False)
 class ValueBounds:
-    """What a guarantee says about sensitive values.
+    """The part of a guarantee that is about sensitive values.
 
     Attributes
     ----------
@@ -337,11 +328,11 @@ class AttackedRows:
     class_of_row, values_of_rows : ndarray of int64, shape (n_rows,)
         The class of each row, and the code of its sensitive value.
     codes : ndarray of int32, shape (n_people, n_qi)
-        Of the source.
+        The codes of the people in the source.
     values : ndarray of int64, shape (n_people,)
         The codes of its sensitive values; -1 of one that no row has.
     sensitive : SensitiveCounts or None
-        Of the rows.
+        The sensitive values of the rows.
     """
 
     rows: PublishedRows
@@ -476,7 +467,7 @@ def _play(
             )
         found = guess_people(rows, attacked.codes, attacked.values, drawn, half, protected, pulse)
         linked = _linked(found.n_rows, n_rows, k)
-        # Of k entities' rows, most may be of one.
+        # Among the rows of k entities, most may be about the same one.
         counts_entities = publication.parameters.get("counts_entities")
         yield f"{prefix}linking a row", replace(linked, bound=None) if counts_entities else linked
         if not has_values:

@@ -44,15 +44,7 @@ from kanon_db.transfer.columns import (
 from kanon_db.transfer.snapshot import Records, Snapshot
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
-# Values that are coarsened before the search: rounded, and coded at the top and the bottom.
-#
-# Which bin a value is in depends on what the source was registered with, and on nothing else: so
-# all
-# batches of a publication have the same ones. Bins are [begin, end), where the next one begins;
-# the
-# first and the last may have no end. A column that is only coded at its ends keeps single values
-# between them.
-
+# A bin depends only on what the source was registered with, so all batches have the same bins.
 
 FLOATS: Final = ("real", "double precision")
 _WHOLE: Final = {
@@ -108,7 +100,7 @@ def bin_of(column: ColumnType, described: Mapping[str, Any], value: str) -> tupl
     Parameters
     ----------
     column : ColumnType
-        Of numbers, dates or timestamps.
+        A column of numbers, dates or timestamps.
     described : mapping
         How it was registered. Its values, without a unit, are parameters, in its order.
     value : str
@@ -257,9 +249,6 @@ def _write_bins(values: DistinctValues, described: Mapping[str, Any], table: str
     return codes
 
 
-# Labels of hierarchies that are published instead of sets of values.
-
-
 _NULL_LABEL = -1  # instead of a label
 
 
@@ -369,15 +358,12 @@ class HierarchyLabels:
         self.values.session.fetch(f"DROP TABLE {self.table}, {self.places}")
 
 
-# Cells of generalized quasi-identifiers: ranges of numbers and times, sets of everything else.
-
-
 _NEVER: Final = {
     "int4range": ("1", "0"),
     "int8range": ("1::int8", "0::int8"),
     "daterange": ("'2000-01-02'::date", "'2000-01-01'::date"),
 }
-"""By the type of ranges, two ends between which no value lies."""
+"""Two ends between which no value lies, for each type of ranges."""
 
 _NULL, _ANYTHING = -1, -2  # instead of a code: only NULL, or NULL and numbers together
 
@@ -407,14 +393,14 @@ class GeneralizedColumn:
 
     @property
     def cell(self) -> str:
-        """What the layout calls its kind of cells."""
+        """The name of this kind of cells in the layout."""
         if self.labels is not None:
             return "label"
         return "set" if self.range_type is None else "range"
 
     @property
     def has_whole_ends(self) -> bool:
-        """Whether its ranges always have their first value, so that the ends tell all of them."""
+        """Tell whether its ranges always include their first value, so that ends define them."""
         return self.range_type in _NEVER
 
     @property
@@ -580,18 +566,12 @@ def _labelled(values: DistinctValues, labels: HierarchyLabels, weight: float) ->
 
 
 def _require_texts_of_values(records: Records, values: DistinctValues) -> None:
-    """Refuse a column whose sets of texts would not tell which values are meant.
-
-    Sets hold texts, and a condition on them compares texts. So values that are equal, such as the
-    numerics 1.0 and 1.00, must not have different ones, and equality must be that of texts.
-
-    Raises
-    ------
-    SchemaMismatchError
-    """
+    """Refuse a column whose equal values may have different texts (`SchemaMismatchError`)."""
+    # A condition on a set compares texts, so equal values, such as the numerics 1.0 and 1.00, must
+    # have the same text, and equality must be that of texts.
     column, session = values.column, records.session
     own_equality = column.operator_schema is not None and column.type_category == "S"
-    # Of records that were read as codes, equal values are the same value.
+    # Where records were read as codes, equal values are the same value.
     has_texts = column.type_category in ("S", "E", "B")
     if isinstance(records, Snapshot) and not own_equality and not has_texts:
         name = session.identifier(column.name)

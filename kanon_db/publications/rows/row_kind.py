@@ -94,9 +94,6 @@ from kanon_db.transfer.columns import ColumnType, Relation, fixed_labels, int4_b
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_known_codes
 
-# How to use published rows, as the comments on the view and its columns say it.
-
-
 _USE: Mapping[str, str] = {
     "range": "A range holds the record's own value; an end in a square bracket belongs to it, one"
     " in a round bracket does not, and whole numbers and dates are shown as [first, next after the"
@@ -168,14 +165,8 @@ def _columns(publication: Publication, quotes: Quotes) -> Iterator[tuple[str, st
         yield name, f"{'sensitive attribute, ' * is_sensitive}as in the source"
 
 
-# Publications of rows: a materialized view with a cell for each quasi-identifier.
-#
-# Generalized, freeform and suppressed publications differ in what a cell is; their names, their
-# layout and the way they are written are the same.
-
-
 AT_ONCE: Final = "at_once"
-"""In a layout: that all rows were published together, not in batches."""
+"""Key in a layout: all rows were published together, not in batches."""
 
 
 class RowKind(Kind):
@@ -188,7 +179,7 @@ class RowKind(Kind):
     """Checks what the kind promises of its rows, and measures them, using only the view; given how
     many rows have each combination of cells."""
     shares_cells = True
-    """Whether rows are published in classes of the same cells."""
+    """Tell whether rows are published in classes of the same cells."""
 
     def prepare(self, request: Any, source: Source) -> None:
         """Refuse weights of columns that are not quasi-identifiers."""
@@ -292,7 +283,7 @@ class RowKind(Kind):
     ) -> PublishedClasses | None:
         """Read the view; None if rows have no classes, are not people, or came in batches.
 
-        Rows of different batches may look alike, but whoever has a copy of before tells them apart.
+        Rows of different batches may look alike, but an earlier copy tells them apart.
         """
         layout, parameters = publication.layout, publication.parameters
         is_people = not parameters.get("counts_entities")
@@ -481,11 +472,11 @@ def check_row_view(session: Session, view: RowView, *, with_shares: bool = False
     ]
 
 
-# What publishing rows needs, by what was measured (``python -m benchmarks forecast``).
+# Bytes that publishing rows needs, as measured (``python -m benchmarks forecast``).
 
 
 def bytes_of_cells(source: Source, types: Mapping[str, ColumnType], k: int, size: Size) -> float:
-    """Forecast how much disk rows with ranges and sets need, and what they are made of.
+    """Forecast the disk space of rows with ranges and sets, and of what these are made from.
 
     Sets are the larger, and how large depends on how many values come together in them: k at most
     in most classes, and fewer where a column has few values.
@@ -517,15 +508,10 @@ def _n_sets(source: Source, types: Mapping[str, ColumnType]) -> int:
     )
 
 
-# Whether originals lie in all the cells that their records match, not only in the published ones.
-#
-# A record has k matches, so that there are k times as many pairs of an original and its cell as
-# records. But few different values occur with few different cells of their column, and whether a
-# value lies in a cell is the same for all records. So the server says of each value and cell that
-# occur together whether the one covers the other. Which value each record has, it is asked again
-# where there is a copy of the source; what was read as codes, by one statement, is not read again,
-# since the source may have changed.
-
+# Each of a record's k matches is checked, not only the published one. Few values occur with few
+# cells of their column, so the server checks each such pair once. Where there is a copy of the
+# source, the server says anew which value each record has; codes read by one statement are not read
+# again, since the source may have changed.
 
 _MOST_MARKS: Final = 1 << 26
 """Pairs of a value and a cell that may each have a byte."""
@@ -560,7 +546,7 @@ def count_outside(
     Returns
     -------
     int
-        Of all assignments together.
+        Records counted in all assignments together.
     """
     session.step("checking each original value")
     outside = [np.zeros(0, dtype=np.int64)]  # numbers of pairs of an assignment and a record
@@ -648,9 +634,6 @@ def _occurring(
 def _keys(codes: AnyIntArray, cells: CellColumn, one: AnyIntArray, n_values: int) -> IntArray:
     keys: IntArray = cells.of_combination[one].astype(np.int64) * n_values + codes
     return keys
-
-
-# What generalized and freeform publications share: the source as codes, and the rows as cells.
 
 
 @dataclass(frozen=True, eq=False)
@@ -744,7 +727,7 @@ class RecodedRows:
             )
 
     def count_outside(self, table: CellTable, assignments: CodeArray) -> int:
-        """Count the records with an original value outside its cell; see :mod:`.all_matches`."""
+        """Count the records with an original value outside its cell; see :func:`count_outside`."""
         job, records = self._job, self._job.records
         if isinstance(records, CodedRecords):
             codes = [column.codes for column in self._read.quasi_identifiers]
@@ -761,7 +744,7 @@ class RecodedRows:
             inside.append(column.covers(name, low, high))
             if not column.has_whole_ends:
                 whole.append(f"c.{name}")
-        # What comes first is found first in a row; and a narrow table is joined in less time.
+        # The first columns of a row are found fastest, and a narrow table is joined in less time.
         shown = [f"c.{table.number}", *shown, *whole]
         cells = f"(SELECT {', '.join(shown)} FROM {table.table} AS c OFFSET 0)"
         return CellCover(cells, " AND ".join(inside))
@@ -797,7 +780,7 @@ class RecodedRows:
 
 
 class MeasuredLoss(Protocol):
-    """What both kinds measure with the source."""
+    """The figures that both kinds measure with the source."""
 
     @property
     def gcp(self) -> float: ...  # noqa: D102

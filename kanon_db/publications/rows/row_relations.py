@@ -40,8 +40,6 @@ from kanon_db.transfer.columns import (
     with_numbers,
 )
 
-# A digest of published rows: whether they are still those that were checked with the source.
-
 
 def digest_rows(session: Session, view: RowView) -> str:
     """Return a number that depends on all rows, but not on their order.
@@ -83,16 +81,11 @@ def same_digest(promise: str, *, same: bool) -> Check:
     )
 
 
-# Checking, before rows are published, of how many entities they are.
-#
-# Readers see no entities, so that this cannot be repeated afterwards. SQL counts the entities of
-# the
-# source's records with the cells that were written for them, by what the cells show; nothing is
-# shared with the algorithms.
+# The count shares nothing with the algorithms: SQL counts entities by what the cells show.
 
 
 def counted_parameters(job: Job[Any]) -> dict[str, Any]:
-    """Return what the catalog keeps: whether entities were counted, of a source that has them.
+    """Return the catalog's parameters: whether entities were counted, if the source has any.
 
     A batch in which each has one record says that they were not, whatever other batches say.
     """
@@ -143,7 +136,7 @@ class RowsWithEntities:
         Parameters
         ----------
         job : Job
-            Of a source with entities.
+            A job whose source has entities.
         view : RowView
         cells : CellTable
         cell_of_record : ndarray of int, shape (n_records,)
@@ -232,12 +225,9 @@ class RowsWithEntities:
         self.session.fetch(f"DROP TABLE {self.table}")
 
 
-# Writing the relations of published rows: the view, and what the estimator reads beside it.
-
-
 @dataclass(frozen=True)
 class CellCover:
-    """How to see that the original values of a record lie within its cells.
+    """SQL that tells whether the original values of a record lie within its cells.
 
     Attributes
     ----------
@@ -477,12 +467,6 @@ def write_estimator_tables(
     if cells is not None:
         found["shares"] = write_value_shares(staging, written, cells, matches)
     return found
-
-
-# What follows from published rows: the view, the numbers of cells, and the shares of values.
-#
-# Where rows were published just now, it is written from what is in memory; here it is found again
-# from the rows.
 
 
 def write_from_rows(

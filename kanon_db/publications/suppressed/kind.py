@@ -53,8 +53,6 @@ from kanon_db.transfer.columns import ColumnType
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
-# What a suppressed publication promises, in words.
-
 
 def suppressed_guarantee(
     request: SuppressedRequest, n_left_over: int, *, with_entities: bool = False
@@ -81,11 +79,6 @@ def suppressed_guarantee(
             else "left out"
         )
     return said
-
-
-# Verifying and measuring a suppressed publication, using only its view.
-#
-# Nothing here is shared with the algorithms: SQL finds out what the published rows show.
 
 
 _BITS = 62  # of a whole number
@@ -250,9 +243,6 @@ def _profile(
     return found
 
 
-# Publishing with suppressed cells [PG]: each row keeps the cells that a pattern vector keeps.
-
-
 class Suppressed(RowKind):
     """The kind ``suppressed``.
 
@@ -400,7 +390,7 @@ def _write_cells(
     Parameters
     ----------
     codes : ndarray of int, shape (n, m)
-        Of the records that are published.
+        The codes of the records that are published.
     suppression : Suppression
         Their patterns.
 

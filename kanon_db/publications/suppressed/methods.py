@@ -22,8 +22,6 @@ from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 
-# The patterns by which a source's quasi-identifiers may be suppressed.
-
 
 @dataclass(frozen=True)
 class SuppressionPattern:
@@ -102,9 +100,6 @@ def recorded_patterns(request: SuppressedRequest, patterns: PatternSet) -> dict[
         "patterns": None if is_any else list(patterns.texts),
         "left_over": request.options.left_over,
     }
-
-
-# The methods that choose what each row keeps, all with the same signature.
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,6 @@ from kanon_db.declaration import (
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 
-# The parameters of listing patterns, which those of a suppressed publication are, too.
-
 
 def patterns_parameter() -> Any:
     """Declare the patterns that may be used."""
@@ -72,9 +70,6 @@ class PatternsRequest:
 
     def __post_init__(self) -> None:
         check_either(self.patterns, self.rules)
-
-
-# The parameters of a suppressed publication.
 
 
 @dataclass(frozen=True, kw_only=True)
