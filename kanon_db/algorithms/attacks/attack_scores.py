@@ -1,6 +1,6 @@
-"""Scores guesses: how often they are right, beside what bounds them and what needs no publication.
+"""Scores guesses: the rate of right ones, beside its bound and the rate without the publication.
 
-People who stand out are scored apart.
+Records with rare pairs of values are found too, to be scored separately.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
-# How often pairs of codes occur, also where a table of all pairs would not fit into memory.
-
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """How often each pair of codes occurs.
+    """How often each pair of codes occurs; a table of all pairs might not fit into memory.
 
     Parameters
     ----------
@@ -64,9 +62,6 @@ class PairCounts:
         return np.where(self.keys[place] == wanted, self.counts[place], 0)
 
 
-# How often guesses are right, beside what bounds them and what needs no publication.
-
-
 @dataclass(frozen=True)
 class AttackScore:
     """What an attack achieves.
@@ -78,7 +73,7 @@ class AttackScore:
     rate : float or None
         The share of right guesses; None if nobody was guessed.
     base_rate : float or None
-        The same for someone without the publication; None if nobody was guessed.
+        The rate of someone without the publication; None if nobody was guessed.
     bound : float or None
         What the guarantee allows; None where nothing bounds it.
     """
@@ -104,13 +99,13 @@ class TrueValues:
 
     Notes
     -----
-    Which of several people with the same quasi-identifiers a published record is about is not
-    known. A guess is then right with the share of these people who have the value: the expected
-    number of right guesses is that of someone who picks one of them at random.
+    Nobody knows which of several people with the same quasi-identifiers a published record is
+    about. So a guess counts as the fraction of these people who have the value: the expected score
+    of someone who picks one of them at random.
 
     Examples
     --------
-    >>> truth = Truth.of(np.array([0, 0, 1]), np.array([2, 1, 1]), 3, 3)
+    >>> truth = TrueValues.of(np.array([0, 0, 1]), np.array([2, 1, 1]), 3, 3)
     >>> truth.share(np.array([0, 1, 2]), np.array([1, 1, 1])).tolist()
     [0.5, 1.0, nan]
     """
@@ -139,9 +134,9 @@ class TrueValues:
         )
 
     def share(self, tuples: AnyIntArray, values: AnyIntArray) -> FloatArray:
-        """Return which share of the people with these combinations have these values.
+        """Return the fraction of the people with these combinations who have these values.
 
-        It is NaN for combinations that nobody in the source has.
+        NaN for combinations that nobody in the source has.
         """
         people = self.people[tuples].astype(np.float64)
         right = self.pairs.count(tuples, values).astype(np.float64)
@@ -160,7 +155,7 @@ def score_guesses(
 
     Parameters
     ----------
-    truth : Truth
+    truth : TrueValues
     tuples, guesses : ndarray of int, shape (n,)
         The combination of quasi-identifiers of each person, and the value guessed; -1 for none.
     bounds : ndarray of float64, shape (n_values,), optional
@@ -171,15 +166,15 @@ def score_guesses(
 
     Returns
     -------
-    Achieved
+    AttackScore
         The bound is the mean over the guesses: if each of them is right with at most the
         probability that its value allows, so is their share.
 
     Examples
     --------
-    >>> truth = Truth.of(np.array([0, 1, 2]), np.array([0, 1, 1]), 3, 2)
-    >>> achieved(truth, np.array([0, 1]), np.array([0, 0]), np.array([0.5, 0.25]))
-    Achieved(people=2, rate=0.5, base_rate=0.5, bound=0.5)
+    >>> truth = TrueValues.of(np.array([0, 1, 2]), np.array([0, 1, 1]), 3, 2)
+    >>> score_guesses(truth, np.array([0, 1]), np.array([0, 0]), np.array([0.5, 0.25]))
+    AttackScore(people=2, rate=0.5, base_rate=0.5, bound=0.5)
     """
     chosen = guesses >= 0
     if bounds is not None:
@@ -200,16 +195,13 @@ def score_guesses(
     )
 
 
-# People who stand out.
-
-
 MOST_ALIKE = 3
 
 
 def unusual_records(
     qi_codes: CodeArray, most_alike: int = MOST_ALIKE, pulse: Pulse = UNLIMITED
 ) -> BoolArray:
-    """Find records with a pair of values that few records have.
+    """Find the records of people who stand out: with a pair of values that few records have.
 
     Parameters
     ----------
