@@ -132,7 +132,7 @@ def place_unplaced(
     --------
     >>> limits = np.array([[0, 0, 1, 1], [0, 1, 2, 3]], dtype=np.int16)
     >>> buckets, values = np.array([0, 1, 1, -1]), np.array([1, 1, 1, 0], dtype=np.int32)
-    >>> place_left_over(buckets, np.arange(4), values, limits)
+    >>> place_unplaced(buckets, np.arange(4), values, limits)
     >>> buckets.tolist()
     [0, 1, 1, 1]
     """
