@@ -178,7 +178,7 @@ class _Program:
         self.edges = np.append(self.edges, edges)
 
     def solve(self, pulse: Pulse) -> tuple[IntArray, IntArray]:
-        """Return the duals in units: prices of the cells, and what each original may pay at most."""
+        """Return the duals in units: prices of the cells, and the most each original may pay."""
         run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) * self._scale
         whole = np.rint(duals).astype(np.int64)

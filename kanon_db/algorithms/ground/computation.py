@@ -238,7 +238,7 @@ def in_threads(
     Parameters
     ----------
     run : callable
-        It must beat its pulse every few milliseconds, and release the interpreter's lock.
+        Beats its pulse every few milliseconds, and computes without the interpreter's lock.
     parts : sequence
     workers : int
         Threads.

@@ -272,7 +272,7 @@ def entry(
 def departure(
     records: PackedRecords, classes: ClassSummaries, g: Integer, leaving: Integer
 ) -> Integer:
-    """Return the growth, at most 0, of a record's loss in class g, of two or more, if one leaves."""
+    """Return the growth, at most 0, of a record's loss in class g if one of several leaves."""
     difference = 0
     for group in range(records.words.shape[1]):
         word = records.words[leaving, group]
@@ -424,7 +424,7 @@ NO_RULES = ConstraintRules(
 
 @numba.njit(cache=True, nogil=True)
 def counts_hold(rules: ConstraintRules, counts: IntArray, size: Integer) -> bool:
-    """Whether a class of ``size`` records or entities fulfils the rules, by counts of its values."""
+    """Whether a class of ``size`` records or entities fulfils the rules, given its counts."""
     n_distinct, known = 0, size
     for i in range(counts.size):
         n_distinct += counts[i] > 0 and i != rules.missing

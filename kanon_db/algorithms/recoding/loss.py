@@ -278,7 +278,8 @@ class Ncp:
     **Source:** [FF] Eq. (1) and (2), [OB] Eq. (34) for the weights.
 
     Losses are exact if no record loses more than 2^29 units, as for whole numbers with ranges of
-    some thousands. Otherwise they are rounded to units of that size, and equal losses may differ.
+    some thousands. Otherwise they are rounded down to that many units, and ties may look like
+    differences.
 
     A NULL lies one whole range above the upper bound. So a class that holds NULL and numbers has
     lost the whole range, and one of NULL alone nothing, by the rule for all other classes.
