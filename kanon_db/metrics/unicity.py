@@ -13,12 +13,12 @@ from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
 LARGEST = 3
-"""Combinations of more columns, but for all of them, are not counted: there are too many."""
+"""Most columns of a combination, besides that of all columns: there are too many larger ones."""
 
 
 @dataclass(frozen=True)
 class Unique:
-    """How many records differ from all others in some columns together.
+    """The number of records whose values in some columns no other record has.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ def unique_records(codes: CodeArray, *, pulse: Pulse = UNLIMITED) -> Iterator[Un
     codes : ndarray of int32, shape (n_records, n_columns)
         Not negative.
     pulse : Pulse
-        When its time is over, the other combinations are left out.
+        When its time runs out, the remaining combinations are omitted.
 
     Yields
     ------
     Unique
-        For all columns together, for each single one, each pair, and each three of them.
+        For all columns together, each single column, each pair, and each triple.
 
     Examples
     --------

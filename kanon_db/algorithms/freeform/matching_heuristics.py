@@ -577,7 +577,7 @@ def reciprocal(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     >>> from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[0], [1], [2], [3]], (age,))
-    >>> symmetric(Ncp.of(table), 2).tolist()
+    >>> reciprocal(Ncp.of(table), 2).tolist()
     [[0, 1], [1, 0], [2, 3], [3, 2]]
     """
     n = ncp.values.shape[0]

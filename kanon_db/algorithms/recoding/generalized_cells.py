@@ -349,7 +349,7 @@ def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) 
     Most records of the second cell have the value 1, as most others do.
 
     >>> cells = Sets(np.array([1, 0, 1], dtype=np.int32), np.array([1, 3]))
-    >>> shares_of_sets(cells, np.array([90, 10]), np.array([0.0, 1.0])).round(2).tolist()
+    >>> distribution_of_sets(cells, np.array([90, 10]), np.array([0.0, 1.0])).round(2).tolist()
     [1.0, 0.11, 0.89]
     """
     sizes = cells.sizes

@@ -69,7 +69,7 @@ class Differences:
 
     @property
     def is_one_sided(self) -> BoolArray:
-        """Groups in which people only came or only left: then the values of all of these are known."""
+        """Groups in which people only came or only left, so that the values of all are known."""
         found: BoolArray = (self.inserted == 0) | (self.deleted == 0)
         return found
 
@@ -439,7 +439,7 @@ def measure_differences(
     bounds: Sequence[Fraction],
     pulse: Pulse = UNLIMITED,
 ) -> list[ReleaseCheck]:
-    """Measure what counts alone disclose of those who came or left; see :func:`measure_releases`."""
+    """Measure what counts alone disclose of those who came or left."""
     return _compared_all(BucketReleases.of(releases, n_tuples, len(bounds)), bounds, pulse)[1]
 
 
