@@ -172,14 +172,15 @@ def row_counts(
         The sensitive value of each row; a negative code matches nothing.
     queries : sequence of CountQuery
     matches : int, optional
-        How many originals each cell covers, if it is not all of a class (freeform rows).
+        Number of originals that each cell covers, if not all of a class (freeform rows).
     n_left_out : int
         Records without a row, which are as likely to match as the others.
     coarse : sequence of bool, optional
-        Of each quasi-identifier, whether nobody need have the ends of its ranges, or the values of
-        its sets; none by default.
+        For each quasi-identifier, whether its ranges and sets may have ends and values that no
+        record has; none by default.
     rarity : float
-        A cell that tells nothing has each value as often as this power of how many others do.
+        A cell that tells nothing is distributed like the mean of the other cells, each weighted by
+        this power of its number of records.
     pulse : Pulse
 
     Returns

@@ -286,7 +286,7 @@ def class_ncp(
 
 
 def _set_loss(counts: IntArray, n: int) -> FloatArray:
-    """Loss of sets of so many of n values, by each normalization."""
+    """Return the loss of sets, given their numbers of values out of n, by each normalization."""
     others = np.maximum(counts - 1, 0)
     return np.stack([others / max(n - 1, 1), others / n, np.where(counts > 1, counts, 0) / n])
 

@@ -242,7 +242,7 @@ def learned_weights(
     ----------
     qi_codes : ndarray of int32, shape (n_records, n_qi)
     candidates : BucketCandidates
-        Of the same records.
+        Candidates of the same records.
     n_values : int
         How many sensitive values there are.
     n_rounds : int
@@ -297,7 +297,7 @@ def weights_of_source(
     ----------
     qi_codes : ndarray of int32, shape (n_records, n_qi)
     candidates : BucketCandidates
-        Of the same records.
+        Candidates of the same records.
     source_codes : ndarray of int32, shape (n_people, n_qi)
         The quasi-identifiers of the source's people, by the same codes.
     source_values : ndarray of int, shape (n_people,)

@@ -269,7 +269,7 @@ class BucketContents:
     Parameters
     ----------
     codes : ndarray of int, shape (n_records,)
-        Of the values, bucket after bucket by their numbers, ascending in each.
+        Codes of the values, by bucket number, ascending in each bucket.
     setting : BucketSetting
         Buckets are numbered from 1, ascending with their size.
     """

@@ -405,13 +405,13 @@ _FACTORS: Final = tuple(map(Fraction, ("3/2", "5/4", "9/8", "17/16")))
 """Tried in this order: with a larger factor, fewer cuts with slack are declined."""
 
 _MOST_CELLS: Final = 1500
-"""One in so many records is the least on either side of a cut: each cell costs a search."""
+"""Each side of a cut has at least 1 / this of all records, since each cell costs a search."""
 
 _MOST_UNEVEN: Final = 10
-"""One in so many records of a cell must lie on either side of a cut that is not sure."""
+"""Each side of a cut that may be declined has at least 1 / this of the cell's records."""
 
 _FEWEST_IN_THREADS: Final = 2**15
-"""Records whose cells are looked at by two threads."""
+"""From this number of records on, two threads search for cuts."""
 
 _NOT_AT_RISK: Final = 2**60
 
@@ -593,7 +593,7 @@ class CellCutter:
         )  # fmt: skip
 
     def _first_divisions(self, cells: Sequence[CutCell]) -> list[CellDivision | None]:
-        """Return the first division of each cell that is looked at, if any."""
+        """Return the first division of each cell, if any."""
 
         def of(cell: CutCell, pulse: Pulse) -> CellDivision | None:
             return self._division(cell, self._least, pulse)
@@ -850,7 +850,7 @@ def allot_cells(
     Returns
     -------
     setting : BucketSetting
-        Of all cells; buckets are numbered by size, from 0.
+        The buckets of all cells, numbered by size, from 0.
     allotment : Allotment
         Its values are ``cell * n_values + value``; ranks are those among the records of a value
         in its cell. Whoever draws them uniformly assigns records as :func:`assign_in_cells` does.

@@ -193,7 +193,7 @@ def find_swaps(
     With the errors E and the weights w, A_ri = sum_t w_v E_vi is what the cells v of a record r
     say about the value i. A swap of r and x, from buckets with the shares p and q, changes the
     objective by 2 (p - q) (A_r - A_x) + |p - q|² W, where W is the weight of all cells in which
-    only one of the records is. So the cells are looked at once for each record, not for each
+    only one of the records is. So the cells are read once for each record, not for each
     pair. It is an estimate, in single precision: W is taken as a share of the weight of all cells
     of both records, and of the swaps that come before, only those of the same window are taken
     into account, by what they change of the partner.
@@ -410,7 +410,7 @@ def refine(
     sort by their quasi-identifiers, which begins with another one each time: swaps of neighbors
     there disturb few marginals. Among 64 that follow each other, each record looks for the partner
     with which a swap is estimated to gain most (:func:`.find_swaps`). Half of a block of these
-    windows is looked at by another thread, while nothing is changed; then the swaps are made, one
+    windows is searched by another thread, while nothing is changed; then the swaps are made, one
     by one, as far as they gain (:func:`.make_swaps`). So the result does not depend on the threads.
     The refinement ends early when two passes together lower the objective by less than a hundredth.
     Equal records never differ in how likely they are to be swapped, so which of them ends up where

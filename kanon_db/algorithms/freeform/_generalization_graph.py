@@ -506,7 +506,7 @@ class CheapestCells(NamedTuple):
     hidden : ndarray of int64, shape (n_rounds,)
         Prices of the cells of earlier rounds, which are made unavailable during the search.
     block, least : ndarray of int64, shape (levels,)
-        First box of the block that is looked at on each level, and the least cost in it.
+        First box of the block that is searched on each level, and the least cost in it.
     bounds : ndarray of int64, shape (levels, 64)
         Costs of the boxes of these blocks; ``FAR`` for those that were searched.
     grown : ndarray of int32, shape (64,)

@@ -143,7 +143,7 @@ def anneal(
     temperature : float
         In units of loss: an exchange that loses so much more is made with a chance of 1 / e.
     state : ndarray of uint64, shape (1,)
-        Of the random numbers; not 0.
+        State of the random numbers; not 0.
 
     Notes
     -----

@@ -95,7 +95,7 @@ def strong_components(ends: IntArray, others: CodeArray) -> IntArray:
 
 
 MAX_RECORDS = 20_000
-"""Most records; all pairs of them are looked at, again and again."""
+"""Most records, since all pairs of them are examined repeatedly."""
 
 _PAIRS_PER_CALL = 2**17
 
@@ -188,7 +188,7 @@ def k_concealment(microdata: Microdata, k: int, *, pulse: Pulse = UNLIMITED) -> 
 
 
 def _parts(n: int, n_pairs: int, pulse: Pulse) -> Iterator[tuple[int, int]]:
-    """Divide records, each with so many pairs to look at, into parts of some milliseconds."""
+    """Divide records, each with ``n_pairs`` pairs to examine, into parts of some milliseconds."""
     size = max(1, _PAIRS_PER_CALL // n_pairs)
     for start in range(0, n, size):
         pulse.beat()

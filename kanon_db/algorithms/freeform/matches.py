@@ -629,7 +629,7 @@ def partitions(values: AnyIntArray, partition_size: int) -> list[IntArray]:
 
 
 def segment_starts(n_records: int, partition_size: int) -> IntArray:
-    """Return where the segments of so many sorted records begin; see :func:`partitions`.
+    """Return where the segments of sorted records begin; see :func:`partitions`.
 
     Examples
     --------

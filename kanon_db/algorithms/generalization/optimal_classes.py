@@ -411,7 +411,7 @@ class _Chain:
             self._next_group += 1
 
     def read_up_to(self, size: int) -> None:
-        """Add the next records until there are so many; or all, if fewer than k would be left."""
+        """Add records until there are ``size``, or all records if fewer than k would be left."""
         n_open = sum(positions.size for _, positions in self._open)
         end = self.n_read + max(size - n_open, 1)
         if self._order.size - end < self._k:

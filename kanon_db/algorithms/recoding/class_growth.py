@@ -353,7 +353,7 @@ def place_left_over_records(
         Records to be placed, in this order.
     rule : {"least_increase", "least_result"}
         Whether the increase of a class's loss is to be least, or the loss that it has afterwards.
-        Of several such classes, the first one is taken.
+        The first of several such classes is taken.
     pulse : Pulse
         Only its heartbeat is used.
 

@@ -178,7 +178,7 @@ def distinct_cells(cells: Ranges | Sets) -> NumberedCells:
     Parameters
     ----------
     cells : Ranges or Sets
-        Of an attribute; no set is empty.
+        The cells of an attribute; no set is empty.
 
     Returns
     -------

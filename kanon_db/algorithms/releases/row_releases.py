@@ -307,7 +307,7 @@ def are_within(inner: CellBoxes, outer: CellBoxes, outer_of: IntArray) -> bool:
     Parameters
     ----------
     inner, outer : CellBoxes
-        Of the same quasi-identifiers.
+        Both have the same quasi-identifiers.
     outer_of : ndarray of int64, shape (n_inner,)
         The counterpart of each inner class.
 
