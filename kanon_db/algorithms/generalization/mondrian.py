@@ -373,7 +373,7 @@ class PartTree:
 
     Examples
     --------
-    >>> tree = CutTree(5)
+    >>> tree = PartTree(5)
     >>> tree.cut(0, PartCut(0, 2, 3))
     (1, 2)
     >>> tree.nodes_of(np.array([[4, 0], [2, 1], [1, 1]])).tolist(), tree.leaves
