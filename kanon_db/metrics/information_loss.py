@@ -76,7 +76,7 @@ def measure_freeform(
     >>> from kanon_db.algorithms.freeform.matches import cells
     >>> age = Attribute(3, numbers=np.array([20.0, 30.0, 60.0]), lower=20, upper=60)
     >>> table = Microdata([[0, 0], [1, 1], [2, 0]], (age, Attribute(3)))
-    >>> measured = measure(table, cells(table, np.array([[0, 1], [1, 0], [2, 2]])))
+    >>> measured = measure_freeform(table, cells(table, np.array([[0, 1], [1, 0], [2, 2]])))
     >>> measured.loss_by_attribute.tolist(), measured.gcp
     ([0.16666666666666666, 0.3333333333333333], 0.25)
     """
@@ -208,7 +208,7 @@ def measure_classes(
     >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(3, numbers=np.array([20.0, 30.0, 60.0]), lower=20, upper=60)
     >>> table = Microdata([[0, 0], [1, 1], [2, 0], [2, 0]], (age, Attribute(3)))
-    >>> measured = measure(table, [0, 0, 1, 1])
+    >>> measured = measure_classes(table, [0, 0, 1, 1])
     >>> measured.gcp, measured.ob_gcp, measured.loss_by_attribute.tolist()
     (0.1875, 1.1666666666666665, [0.125, 0.25])
     """

@@ -403,7 +403,7 @@ def measure_releases(
     --------
     >>> before = BucketRelease.of(np.arange(4), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
     >>> after = BucketRelease.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 1]))
-    >>> found = measure([before, after], 5, [Fraction(1, 2), Fraction(2, 3)])
+    >>> found = measure_releases([before, after], 5, [Fraction(1, 2), Fraction(2, 3)])
     >>> [(check.name, check.people, check.certain) for check in found.checks if not check.holds]
     [('inserted', 1, 1), ('forced', 1, 1), ('worlds', 1, 1)]
     """
