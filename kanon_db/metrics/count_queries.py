@@ -27,18 +27,13 @@ from kanon_db.algorithms.recoding.generalized_cells import (
 )
 from kanon_db.errors import InvalidParameterError
 
-# Random count queries ([GB] Section 7.2).
-#
-# Queries are drawn knowing only the numbers of values and evaluated on codes, so the same ones can
-# be
-# put to any publication of a table. A query has one condition on each of some quasi-identifiers
-# and
-# one on the sensitive attribute; a condition is a set of values.
-
 
 @dataclass(frozen=True, eq=False)
 class CountQuery:
-    """``COUNT(*)`` of the records whose values lie in a set for each attribute of the query.
+    """``COUNT(*)`` of the records whose values lie in a set, for each attribute of the query.
+
+    Queries are drawn from the numbers of values alone and evaluated on codes, so that any
+    publications of a table can answer the same ones.
 
     Parameters
     ----------
@@ -48,7 +43,7 @@ class CountQuery:
     sensitive : ndarray of bool, shape (m,)
         Which codes of the sensitive attribute match.
     selectivity : float
-        Share of the records that would match if all attributes were uniform and independent.
+        Fraction of the records that would match if all attributes were uniform and independent.
     """
 
     quasi_identifiers: Mapping[int, BoolArray]
@@ -146,11 +141,8 @@ def _random_set(n_values: int, share: float, generator: np.random.Generator) -> 
     return chosen
 
 
-# Answers to count queries from published rows, whose cells stand for several values.
-
-
 _ShareOf = Callable[[BoolArray], FloatArray]
-"""From which codes match to the share of each cell's records whose value does."""
+"""Maps a mask of matching codes to the fraction of each cell's records that match."""
 
 
 def row_counts(
@@ -166,7 +158,7 @@ def row_counts(
     rarity: float = 1.0,
     pulse: Pulse = UNLIMITED,
 ) -> FloatArray:
-    """Estimate counts from rows: the sum of the probabilities that each of them matches.
+    """Estimate counts from published rows: the sum of the rows' probabilities of a match.
 
     Parameters
     ----------
@@ -180,14 +172,15 @@ def row_counts(
         The sensitive value of each row; a negative code matches nothing.
     queries : sequence of CountQuery
     matches : int, optional
-        How many originals each cell covers, if it is not all of a class (freeform rows).
+        Number of originals that each cell covers, if not all of a class (freeform rows).
     n_left_out : int
         Records without a row, which are as likely to match as the others.
     coarse : sequence of bool, optional
-        Of each quasi-identifier, whether nobody need have the ends of its ranges, or the values of
-        its sets; none by default.
+        For each quasi-identifier, whether its ranges and sets may have ends and values that no
+        record has; none by default.
     rarity : float
-        A cell that tells nothing has each value as often as this power of how many others do.
+        A cell that tells nothing is distributed like the mean of the other cells, each weighted by
+        this power of its number of records.
     pulse : Pulse
 
     Returns
@@ -196,9 +189,9 @@ def row_counts(
 
     Notes
     -----
-    The estimator of `estimate_count`, in numpy: how often a value occurs in a cell follows from all
-    cells of its column (:mod:`~kanon_db.algorithms.recoding.generalized_cells`), and columns are
-    taken as independent. One difference: numbers that no record has are not part of a range.
+    It is the estimator of `estimate_count` in numpy: the frequency of a value in a cell follows
+    from all cells of its column (:mod:`~kanon_db.algorithms.recoding.generalized_cells`), and
+    columns are taken as independent. One difference: ranges contain no numbers that no record has.
 
     Examples
     --------
@@ -232,10 +225,9 @@ def column_losses(
     n_codes: Sequence[int],
     n_left_out: int = 0,
 ) -> FloatArray:
-    """Say how much of each column is lost: the mean of (n - 1) / (N - 1) over all records.
+    """Return the loss of each column: the mean of (n - 1) / (N - 1) over all records.
 
-    n is how many of the column's N values a record's cell covers. A record without a row loses
-    everything.
+    A record's cell covers n of the column's N values. The loss of a record without a row is 1.
 
     Examples
     --------
@@ -317,7 +309,7 @@ def _of_ranges(cells: Ranges, records: IntArray, witnesses: FloatArray, rarity: 
         of_used = own * matching[low] + own * matching[high] + (1 - 2 * own) * between
         found = np.zeros(records.size)
         found[used] = of_used
-        # A cell that tells nothing counts like those that were kept, or rarer ones.
+        # A suppressed cell is distributed like the kept ones, or weighted towards rarer values.
         weights = its_records.astype(np.float64) ** rarity
         found[cells.tells_nothing] = weights @ of_used / weights.sum()
         return found
@@ -325,13 +317,10 @@ def _of_ranges(cells: Ranges, records: IntArray, witnesses: FloatArray, rarity: 
     return share
 
 
-# How well a bucketization answers count queries ([GB] Sections 3.2 and 7.2).
-
-
 _QUERIES_PER_WORD = 64
 _RECORDS_PER_BLOCK = 2**18
 _ALL = np.uint64(2**64 - 1)
-# Each window of six bits in this number differs: it tells the 64 words with one bit set apart.
+# A De Bruijn sequence: its product with a power of two identifies the bit by the top six bits.
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _BIT_NUMBERS = np.empty(64, dtype=np.int64)
 _BIT_NUMBERS[[(int(_DE_BRUIJN) << bit & int(_ALL)) >> 58 for bit in range(64)]] = np.arange(64)
@@ -378,7 +367,7 @@ class CountErrors:
         return float(np.median(defined)) if defined.size else math.nan
 
     def select(self, chosen: BoolArray) -> CountErrors:
-        """Take some of the queries, for averages over a range of selectivity, say.
+        """Select some of the queries, such as those in a range of selectivity.
 
         Parameters
         ----------
@@ -422,7 +411,7 @@ def count_errors(
 
     Notes
     -----
-    **Source:** [GB] Section 3.2.
+    **Source:** [GB] Sections 3.2 and 7.2.
 
     Examples
     --------
@@ -553,7 +542,7 @@ def estimated_counts(
     numbers: IntArray = sat_counts[sat_order].astype(np.int64)
     sat_ends = np.cumsum(np.bincount(sat_buckets, minlength=n_buckets))
     estimates = np.zeros(len(queries))
-    # A block of buckets holds about so many records, however large its last bucket.
+    # A block of buckets holds about this many records, plus those of its last bucket.
     n_blocks = -(-int(sizes.sum()) // _RECORDS_PER_BLOCK)
     cuts = np.searchsorted(qit_ends, np.arange(1, n_blocks) * _RECORDS_PER_BLOCK)
     borders = [0, *(cuts + 1).tolist(), n_buckets]
@@ -620,7 +609,7 @@ def _words(
 
 
 def _matching(qi_codes: CodeArray, qi_tables: list[WordArray | None]) -> WordArray:
-    """Tell which of the 64 queries match the quasi-identifiers of each record."""
+    """Return which of the 64 queries match the quasi-identifiers of each record."""
     matching = np.full(qi_codes.shape[0], _ALL)
     for column, table in zip(qi_codes.T, qi_tables, strict=True):
         if table is not None:

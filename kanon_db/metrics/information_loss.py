@@ -1,6 +1,7 @@
 """Measures the information loss of generalized, freeform and suppressed rows.
 
-NCP and GCP are those of cells; the quality of suppression is that of [PG] Section 3.3.
+Cells have NCP and GCP ([FF] Section 3, [OB]); suppression has the quality measures of [PG] Section
+3.3.
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ from kanon_db.algorithms.recoding.generalized_cells import (
 )
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
-
-# Information loss of a freeform view: NCP and GCP of cells that differ from record to record.
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +58,7 @@ def measure_freeform(
     Parameters
     ----------
     microdata : Microdata
-        What the view was made from.
+        The source of the view.
     cells : sequence of Ranges, Sets or NumberedCells, length m
         As :func:`~kanon_db.algorithms.freeform.matches.cells` makes them, or `numbered_cells`.
 
@@ -69,8 +68,8 @@ def measure_freeform(
 
     Notes
     -----
-    **Source:** [FF] Eq. (1) to (3). The range that a numeric cell is related to is that of the
-    attribute's bounds, which are the data's smallest and largest number unless told otherwise.
+    **Source:** [FF] Eq. (1) to (3). A numeric cell is relative to the range between the attribute's
+    bounds, by default the smallest and largest number of the data.
 
     Examples
     --------
@@ -125,9 +124,6 @@ def cell_ncp(attribute: Attribute, cells: Ranges | Sets | NumberedCells) -> Floa
         narrow = ~cells.tells_nothing & (width > 0)  # that of NULL is NaN
         loss[narrow] = width[narrow] / span
     return loss
-
-
-# Information loss of a generalized table: NCP and GCP, and measures of its classes.
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +185,7 @@ def measure_classes(
     class_of_record : array_like of int, shape (n_records,)
         Equivalence class of each record, numbered from 0; -1 for a suppressed one.
     cells : sequence of Ranges or Sets, optional
-        What :func:`.cells_of_classes` has found, if it was asked.
+        The result of :func:`.cells_of_classes`, if it is at hand.
 
     Returns
     -------
@@ -257,7 +253,7 @@ def class_ncp(
     class_of_record : ndarray of int64, shape (n_records,)
         Equivalence class of each record, numbered from 0; -1 for a suppressed one.
     cells : sequence of Ranges or Sets, optional
-        What :func:`.cells_of_classes` has found, if it was asked.
+        The result of :func:`.cells_of_classes`, if it is at hand.
 
     Returns
     -------
@@ -290,12 +286,9 @@ def class_ncp(
 
 
 def _set_loss(counts: IntArray, n: int) -> FloatArray:
-    """Loss of sets of so many of n values, by each normalization."""
+    """Return the loss of sets, given their numbers of values out of n, by each normalization."""
     others = np.maximum(counts - 1, 0)
     return np.stack([others / max(n - 1, 1), others / n, np.where(counts > 1, counts, 0) / n])
-
-
-# Quality of a table with suppressed cells: usefulness and output row types ([PG] Section 3.3).
 
 
 @dataclass(frozen=True)
@@ -350,7 +343,7 @@ def output_row_types(codes: npt.ArrayLike, suppressed: npt.ArrayLike) -> OutputR
     Returns
     -------
     OutputRowTypes
-        Fully suppressed records are one row type, be they k or fewer.
+        Fully suppressed records are one row type, even if fewer than k.
 
     Raises
     ------
@@ -439,8 +432,8 @@ def usefulness_loss(
 class RowTypeDiversity:
     """How diverse the original rows behind output row types are, column by column.
 
-    It has all that :func:`usefulness_loss` adds up, so that a large table need not be there as a
-    whole.
+    It computes the terms of :func:`usefulness_loss` one column at a time, for tables that do not
+    fit into memory.
 
     Parameters
     ----------

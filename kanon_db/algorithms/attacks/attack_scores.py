@@ -1,6 +1,6 @@
-"""Scores guesses: how often they are right, beside what bounds them and what needs no publication.
+"""Scores guesses: the rate of right ones, beside its bound and the rate without the publication.
 
-People who stand out are scored apart.
+Records with rare pairs of values are found too, to be scored separately.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
-# How often pairs of codes occur, also where a table of all pairs would not fit into memory.
-
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """How often each pair of codes occurs.
+    """How often each pair of codes occurs; a table of all pairs might not fit into memory.
 
     Parameters
     ----------
@@ -64,9 +62,6 @@ class PairCounts:
         return np.where(self.keys[place] == wanted, self.counts[place], 0)
 
 
-# How often guesses are right, beside what bounds them and what needs no publication.
-
-
 @dataclass(frozen=True)
 class AttackScore:
     """What an attack achieves.
@@ -78,7 +73,7 @@ class AttackScore:
     rate : float or None
         The share of right guesses; None if nobody was guessed.
     base_rate : float or None
-        The same for someone without the publication; None if nobody was guessed.
+        The rate of someone without the publication; None if nobody was guessed.
     bound : float or None
         What the guarantee allows; None where nothing bounds it.
     """
@@ -104,9 +99,9 @@ class TrueValues:
 
     Notes
     -----
-    Which of several people with the same quasi-identifiers a published record is about is not
-    known. A guess is then right with the share of these people who have the value: the expected
-    number of right guesses is that of someone who picks one of them at random.
+    Nobody knows which of several people with the same quasi-identifiers a published record is
+    about. So a guess counts as the fraction of these people who have the value: the expected score
+    of someone who picks one of them at random.
 
     Examples
     --------
@@ -139,9 +134,9 @@ class TrueValues:
         )
 
     def share(self, tuples: AnyIntArray, values: AnyIntArray) -> FloatArray:
-        """Return which share of the people with these combinations have these values.
+        """Return the fraction of the people with these combinations who have these values.
 
-        It is NaN for combinations that nobody in the source has.
+        NaN for combinations that nobody in the source has.
         """
         people = self.people[tuples].astype(np.float64)
         right = self.pairs.count(tuples, values).astype(np.float64)
@@ -200,16 +195,13 @@ def score_guesses(
     )
 
 
-# People who stand out.
-
-
 MOST_ALIKE = 3
 
 
 def unusual_records(
     qi_codes: CodeArray, most_alike: int = MOST_ALIKE, pulse: Pulse = UNLIMITED
 ) -> BoolArray:
-    """Find records with a pair of values that few records have.
+    """Find the records of people who stand out: with a pair of values that few records have.
 
     Parameters
     ----------

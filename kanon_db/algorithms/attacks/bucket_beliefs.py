@@ -1,4 +1,4 @@
-"""Weighs the values that a record of a bucket may have, and learns them as deFinetti attacks do."""
+"""Computes how likely each value of a bucket is for each record, and plays the deFinetti attack."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-
-# The values that a record of a bucket may have.
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +112,6 @@ def candidates_of(buckets: AnyIntArray, values: BucketValues) -> BucketCandidate
     )
 
 
-# What an attacker who knows people's quasi-identifiers believes about them.
-
-
 @dataclass(frozen=True, eq=False)
 class Guesses:
     """Guesses about people with the same quasi-identifiers.
@@ -136,7 +131,7 @@ class Guesses:
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """How likely values are for people with the same quasi-identifiers.
+    """What someone who knows people's quasi-identifiers believes about their values.
 
     Parameters
     ----------
@@ -187,7 +182,7 @@ class Beliefs:
         return cls(its_tuples, values, np.bincount(numbers, weights) / people, people)
 
     def among(self, protected: BoolArray) -> Beliefs:
-        """Return those about protected values, given as a mask of all values."""
+        """Return the beliefs about protected values, given as a mask of all values."""
         kept = protected[self.values]
         return Beliefs(self.tuples[kept], self.values[kept], self.weights[kept], self.people[kept])
 
@@ -229,9 +224,6 @@ class Beliefs:
         return Guesses(self.tuples[order[kept]], values[kept], named[kept])
 
 
-# The deFinetti attack: learn from the publication itself which values go with whom.
-
-
 ROUNDS = 15
 _LEAST = 1e-12
 
@@ -244,13 +236,13 @@ def learned_weights(
     n_rounds: int = ROUNDS,
     pulse: Pulse = UNLIMITED,
 ) -> FloatArray:
-    """Learn from QIT and SAT alone how likely each value of a record is.
+    """Play the deFinetti attack: learn from QIT and SAT alone how likely each value of a record is.
 
     Parameters
     ----------
     qi_codes : ndarray of int32, shape (n_records, n_qi)
     candidates : BucketCandidates
-        Of the same records.
+        Candidates of the same records.
     n_values : int
         How many sensitive values there are.
     n_rounds : int
@@ -305,7 +297,7 @@ def weights_of_source(
     ----------
     qi_codes : ndarray of int32, shape (n_records, n_qi)
     candidates : BucketCandidates
-        Of the same records.
+        Candidates of the same records.
     source_codes : ndarray of int32, shape (n_people, n_qi)
         The quasi-identifiers of the source's people, by the same codes.
     source_values : ndarray of int, shape (n_people,)

@@ -1,4 +1,4 @@
-"""Plays the minimality attack on buckets: guesses who opened a bucket, and who closed it."""
+"""Plays the minimality attack (Wong et al. 2007) on buckets: names who opened or closed each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
 ALL_ORDERS_OF = 4
-"""Of so many attributes, all orders are tried."""
+"""Most attributes of which all orders are tried."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,9 @@ def sweep_orders(qi_codes: CodeArray) -> list[SweepOrder]:
     Returns
     -------
     list of SweepOrder
-        All orders of up to four attributes. Of more, all orders of the four in which most records
-        agree, followed by the others, and each of the others foremost. Each is plain and reflected.
+        All orders of up to four attributes. If there are more, all orders of the four in which most
+        records agree, followed by the others, and one order that starts with each of the others.
+        Each order comes plain and reflected.
 
     Examples
     --------
@@ -132,16 +133,16 @@ def name_rarest(
     Returns
     -------
     AttackScore
-        For the best of all orders and both ends. The best is chosen by one half of the buckets and
-        scored by the other, and the other way round; otherwise the luckiest of many orders would
-        look like an attack where there is none.
+        The score of the best order and end. One half of the buckets chooses the best, and the other
+        half scores it, in both directions; otherwise the luckiest of many orders would look like
+        an attack where there is none.
 
     Notes
     -----
     **Source:** R. C.-W. Wong, A. W.-C. Fu, K. Wang, J. Pei, *Minimality attack in privacy
-    preserving data publishing*, VLDB 2007, which shows that knowing the algorithm helps. What we
-    play is the form that it takes against buckets from a sweep: a bucket that is closed as soon as
-    it satisfies the thresholds was kept open by its rarest value.
+    preserving data publishing*, VLDB 2007, which shows that knowing the algorithm helps. We
+    play it against the buckets of a sweep: a bucket that is closed as soon as it satisfies the
+    thresholds was kept open by its rarest value.
     """
     table = np.bincount(values.value, values.count, bounds.size)
     rarest = values.last_by(-table[values.value])

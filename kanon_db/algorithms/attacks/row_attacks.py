@@ -1,6 +1,6 @@
 """Plays attacks on published rows: guesses people's sensitive values, and the values behind cells.
 
-Both ask which rows may be a person's, and which people may be a row's. The second is downcoding.
+The former is a deFinetti attack (Kifer 2009), the latter downcoding (Cohen 2022).
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
-
-# Which published rows may be a person's, and which people may be a row's.
 
 
 class RowClasses:
@@ -133,7 +131,7 @@ def spread_values(
     bin_of_code: IntArray,
     n_values: int,
 ) -> FloatArray:
-    """Count how often bins of codes go with values, if each cell spreads evenly over its codes.
+    """Count how often bins of codes occur with values, each cell spread evenly over its codes.
 
     Parameters
     ----------
@@ -184,7 +182,7 @@ def masses_of_cells(
     bin_of_code: IntArray,
     table: FloatArray,
 ) -> FloatArray:
-    """Add up what a table has for the bins that cells cover.
+    """Add up the entries of a table for the bins that each cell covers.
 
     Parameters
     ----------
@@ -269,9 +267,6 @@ def _mean_size(cells: Ranges | Sets, n_codes: int) -> float:
     return float((high - low + 1).mean()) if low.size else 0.0
 
 
-# What someone who knows a person's quasi-identifiers finds in published rows.
-
-
 _MOST_BINS_AND_VALUES: Final = 2**21
 
 
@@ -342,7 +337,7 @@ class PublishedRows:
 
 @dataclass(frozen=True, eq=False)
 class RowGuesses:
-    """What was found about people; -1 stands for no guess.
+    """Guesses about people from published rows; -1 stands for no guess.
 
     Attributes
     ----------
@@ -511,9 +506,6 @@ def _source_model(
     return _Bayes.of(rows, joint, bins, pulse)
 
 
-# Guessing the original values behind tight cells.
-
-
 def downcode(
     covering: RowClasses,
     row_classes: AnyIntArray,
@@ -553,8 +545,8 @@ def downcode(
     have: one at each end of a range (or one for each value of a set), and the others as in the
     table. Cohen's attack also uses how cells of different classes depend on each other.
 
-    Which person a row is about is not known. A guess is right with the share of those who have
-    the value among the people who fit the row in all cells and in its sensitive value.
+    Nobody knows which person a row is about. So a guess counts as the fraction of those who have
+    the value, among the people who fit the row in all cells and in its sensitive value.
     """
     frequencies = [
         np.bincount(column, minlength=n)

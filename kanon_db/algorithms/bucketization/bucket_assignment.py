@@ -1,6 +1,8 @@
-"""Assigns records to buckets: by record partition and round robin ([GB] Section 4), at random.
+"""Assigns records to buckets at random, by record partition and round robin ([GB] Section 4).
 
-Which value goes to which size of buckets is a transportation problem.
+How many records of each value go to the buckets of each size is a transportation problem. Limits on
+the occurrences of a value in a bucket come in as an array: floor(f'_i S_j) for F'-privacy, 1 for
+Anatomy.
 """
 
 from __future__ import annotations
@@ -24,8 +26,6 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-
-# Transportation problems: records of values to buckets of sizes, as many as each takes.
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ def transport(
     *,
     pulse: Pulse = UNLIMITED,
 ) -> Transport:
-    """Send all supplies to the demands within the capacities, spread evenly, or prove it hopeless.
+    """Send all supplies to demands within the capacities, spread evenly, or prove it infeasible.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def transport(
     >>> transport(np.array([3, 2]), np.array([2, 3]), narrow).stranded.tolist()
     [True, False]
     """
-    # What a supply cannot send anywhere is sent to a last demand, which is 0.
+    # A dummy demand of 0 takes what a supply cannot send anywhere.
     capacity = np.vstack([capacities.T, np.maximum(supplies - capacities.sum(axis=1), 0)])
     demands = np.append(demands, 0)
     amount = _in_proportion(supplies, capacity)
@@ -110,7 +110,7 @@ def transport(
         steps = list(pairwise(path))
         passable = [int(np.minimum(amount[j], room[k]).sum()) for j, k in steps]
         passed = min(int(excess[path[0]]), -int(excess[path[-1]]), *passable)
-        # Backward, so that every step finds the room that the next one made.
+        # Backward, so that each step uses the capacity that the step after it has freed.
         for j, k in reversed(steps):
             shares = in_shares(passed, np.minimum(amount[j], room[k]))
             amount[j] -= shares
@@ -125,7 +125,7 @@ def transport(
             passes[:, j] = (has & free[j]).any(axis=1)
     stranded = np.zeros(supplies.size, dtype=np.bool_)
     if (excess > 0).any():
-        # What is beyond reach is saturated by these, and takes all of the others.
+        # Stranded supplies saturate their capacities to the demands that are out of reach.
         stranded = supplies > capacity[:-1][~reached[:-1]].sum(axis=0)
     return Transport(np.ascontiguousarray(amount[:-1].T), stranded)
 
@@ -167,7 +167,7 @@ def _in_proportion(totals: IntArray, weights: IntArray) -> IntArray:
 
 
 def _shortest_path(excess: IntArray, passes: BoolArray) -> tuple[list[int], BoolArray]:
-    """Find a shortest path from too much to too little; if there is none, what can be reached."""
+    """Find a shortest path from surplus to deficit, and the demands that can be reached."""
     reached = excess > 0
     came_from = np.full(excess.size, -1)
     front = np.flatnonzero(reached)
@@ -185,12 +185,6 @@ def _shortest_path(excess: IntArray, passes: BoolArray) -> tuple[list[int], Bool
         front = ahead[entered]
         reached[front] = True
     return [], reached
-
-
-# Which records go to which bucket: record partition and round-robin ([GB] Section 4).
-#
-# How many occurrences of a value a bucket may hold comes in as an array of limits, so that one
-# implementation serves F'-privacy (limits floor(f'_i S_j)) and Anatomy (limits 1).
 
 
 def is_valid(counts: npt.ArrayLike, limits: npt.ArrayLike, setting: BucketSetting) -> bool:
@@ -501,11 +495,8 @@ def _transport(counts: IntArray, available: IntArray, setting: BucketSetting) ->
     return transport(counts, setting.sizes * setting.counts, available)
 
 
-# Random assignment: which records share a bucket is left to chance.
-
-
 class Permuter(Protocol):
-    """The one kind of randomness needed; ``numpy.random.Generator`` has it, too."""
+    """A source of random permutations, such as ``numpy.random.Generator``."""
 
     def permutation(self, n: int, /) -> AnyIntArray:
         """Return a uniformly random order of ``0 … n-1``."""

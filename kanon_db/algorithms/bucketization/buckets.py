@@ -1,9 +1,8 @@
 """Describes buckets: their sizes, their sensitive values, and their places in bitmaps.
 
 A :class:`BucketSetting` says how many buckets there are of which size ([GB] Section 3.4),
-:class:`BucketContents` which values they hold, and a :class:`Composition` what these tell of the
-relation between values. :class:`BitmapBalance` checks bitmaps, and knows nothing of how they were
-made.
+:class:`BucketContents` which values they hold, and :class:`Composition` in which directions they
+differ. :class:`BitmapBalance` checks bitmaps, and shares no code with what writes them.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.errors import InvalidParameterError
 from kanon_db.heartbeat import beat
-
-# Bucket settings: how many buckets of which size ([GB] Section 3.4).
-
 
 MAX_RECORDS = 2**48
 """Largest table: with buckets of at most 5,000 records every product still fits 64 bits."""
@@ -183,14 +179,6 @@ def record_counts(counts: npt.ArrayLike, n_values: int | None = None) -> tuple[I
     return array.astype(np.int64), n_records
 
 
-# Where the records of buckets stand in bitmaps: slot by slot, so that buckets line up.
-#
-# Buckets are numbered from 1, ascending with their size. All buckets of one size S follow each
-# other; their first records make one run of bits, their second records the next, up to S. A bitmap
-# shifted by a run then lies over the others, bucket on bucket, and one operation on whole bitmaps
-# works on all buckets at once.
-
-
 _Integer = TypeVar("_Integer", bound=np.integer)
 
 
@@ -199,7 +187,11 @@ def bit_positions(
     order: AnyIntArray,
     setting: BucketSetting,
 ) -> CodeArray:
-    """Give each record its place.
+    """Return the bit that stands for each record.
+
+    Buckets of one size S follow each other. Their first records make one run of bits, their second
+    records the next, up to S. A bitmap that is shifted by a run lies over the others, bucket on
+    bucket, so that one operation on whole bitmaps works on all buckets at once.
 
     Parameters
     ----------
@@ -228,7 +220,7 @@ def bit_positions(
 
 
 def in_slots(by_bucket: npt.NDArray[_Integer], setting: BucketSetting) -> npt.NDArray[_Integer]:
-    """Bring what is known of records, bucket after bucket, into the order of bits.
+    """Reorder numbers of records from the order of buckets to the order of bits.
 
     Parameters
     ----------
@@ -268,9 +260,6 @@ def pack_bits(positions: AnyIntArray, n_records: int) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-# Which sensitive values buckets have: counted once, for all that is published of them.
-
-
 @dataclass(frozen=True, eq=False)
 class BucketContents:
     """The sensitive values of all buckets.
@@ -280,7 +269,7 @@ class BucketContents:
     Parameters
     ----------
     codes : ndarray of int, shape (n_records,)
-        Of the values, bucket after bucket by their numbers, ascending in each.
+        Codes of the values, by bucket number, ascending in each bucket.
     setting : BucketSetting
         Buckets are numbered from 1, ascending with their size.
     """
@@ -315,7 +304,7 @@ class BucketContents:
 
     @property
     def in_slots(self) -> AnyIntArray:
-        """The codes at the bits of bitmaps: those of a bucket take its slots as they come."""
+        """The code at each bit; a bucket's codes take its slots in ascending order."""
         return in_slots(self.codes, self.setting)
 
     def pairs(self) -> tuple[AnyIntArray, CodeArray, CodeArray]:
@@ -344,19 +333,9 @@ class BucketContents:
         return taken(codes, by_value), taken(bucket_ids, by_value), taken(counts, by_value)
 
 
-# How the sensitive values of buckets go together: what buckets can tell of a relation.
-#
-# With N_v the number of records of a value v, and n_gv that of bucket g, which has |g| records,
-# let
-# C = sum of n_g n_g' / |g| over all buckets - N_v N_v' / N: how the composition of buckets differs
-# from that of the table, weighted with their sizes. Its eigenvectors are directions in which this
-# can be seen, each with its eigenvalue. What buckets hide is H = diag(N_v) - sum of n_g n_g' /
-# |g|.
-
-
 _BUCKETS_AT_ONCE: Final = 20_000
 _NEGLIGIBLE: Final = 1e-9
-"""Of the largest eigenvalue: a direction in which all buckets are alike."""
+"""Fraction of the largest eigenvalue below which buckets count as alike in a direction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,7 +350,14 @@ class Composition:
     hidden : ndarray of float64, shape (n_values, n_directions)
         H times the eigenvectors.
     expected : ndarray of float64, shape (n_directions,)
-        The share of the records with each value, along the eigenvectors.
+        Fraction of the records with each value, along the eigenvectors.
+
+    Notes
+    -----
+    Let N_v be the number of records with the value v, and n_gv that in bucket g, which has |g|
+    records. The matrix C = sum of n_g n_g' / |g| over all buckets - N_v N_v' / N says how the
+    composition of buckets differs from that of the table, weighted with their sizes. The
+    directions are its eigenvectors. H = diag(N_v) - sum of n_g n_g' / |g| is what buckets hide.
     """
 
     eigenvalues: FloatArray
@@ -413,12 +399,12 @@ def composition(values: AnyIntArray, sizes: AnyIntArray, n_values: int) -> Compo
 
 
 def decomposed(together: FloatArray, counts: IntArray) -> Composition:
-    """Find the directions from what was added up over the buckets.
+    """Find the directions in which buckets differ from sums over all buckets.
 
     Parameters
     ----------
     together : ndarray of float64, shape (n_values, n_values)
-        Of each pair of values, the sum of n_g n_g' / |g| over all buckets.
+        The sum of n_g n_g' / |g| over all buckets, for each pair of values.
     counts : ndarray of int64, shape (n_values,)
         The records of each value.
     """
@@ -426,7 +412,7 @@ def decomposed(together: FloatArray, counts: IntArray) -> Composition:
     eigenvalues, directions = np.linalg.eigh(together - np.outer(numbers, numbers) / n_records)
     kept = eigenvalues > _NEGLIGIBLE * max(float(eigenvalues.max()), _NEGLIGIBLE)
     directions = directions[:, kept]
-    # The sign of an eigenvector is arbitrary: the same publication gives the same numbers.
+    # The sign of an eigenvector is arbitrary; fix it, so that results are reproducible.
     largest = np.abs(directions).argmax(axis=0)
     directions = directions * np.sign(directions[largest, np.arange(largest.size)])
     return Composition(
@@ -435,9 +421,6 @@ def decomposed(together: FloatArray, counts: IntArray) -> Composition:
         (np.diag(numbers) - together) @ directions,
         directions.T @ numbers / n_records,
     )
-
-
-# Whether a bitmap has the buckets that it should have; knows nothing of how it was made.
 
 
 class BitmapBalance:
@@ -458,7 +441,7 @@ class BitmapBalance:
     def differing(
         self, bits: npt.NDArray[np.uint8], buckets: CodeArray, counts: CodeArray | None = None
     ) -> int:
-        """Count the buckets of which not as many bits are set as records are counted.
+        """Count the buckets whose number of set bits differs from their number of records.
 
         Parameters
         ----------
@@ -519,7 +502,7 @@ def _differing(
         if balance[bucket]:
             differing += 1
             balance[bucket] = 0
-    # Other buckets have only what their bits gave: nothing, if all the rest comes to nothing.
+    # The other buckets must have no bits set: then their balance is still 0.
     if left or differing:
         differing += int(np.count_nonzero(balance))
         balance[:] = 0

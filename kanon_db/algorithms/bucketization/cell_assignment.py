@@ -1,7 +1,7 @@
 """Assigns records to random buckets inside cells of similar records.
 
-The table is cut into cells by decisions that do not tell the values of their records. The proof is
-in the documentation of :func:`assign_in_cells`.
+The cuts that make the cells reveal nothing about the sensitive values; :func:`assign_in_cells` has
+the proof.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class CutTree:
-    """Cuts of cuts, which tell the cell of a record by its codes alone.
+    """Binary tree of cuts; a record's cell follows from its quasi-identifiers alone.
 
     Attributes
     ----------
     attribute, last : ndarray of int32, shape (n_places,)
-        The cut at each place, from the root on; any at a place that is a cell.
+        The cut at each node, from the root on; arbitrary at a node that is a cell.
     below : ndarray of int32, shape (n_places, 2)
-        Where its lower and its upper side are; a cell is below itself.
+        The nodes of the lower and of the upper side; a cell points to itself.
     cell : ndarray of int32, shape (n_places,)
-        The number of the cell; -1 where there is a cut.
+        The number of the cell; -1 at a node that is cut.
     """
 
     attribute: CodeArray
@@ -69,7 +69,7 @@ class CutTree:
         sides: Sequence[tuple[int, int]],
         numbers: Mapping[int, int],
     ) -> CutTree:
-        """Make a tree of the cuts at each place, where their sides are, and numbers of cells."""
+        """Make a tree of each node's cut, the nodes of its sides, and the numbers of cells."""
         return cls(
             np.array([0 if cut is None else cut.attribute for cut in cuts], dtype=np.int32),
             np.array([0 if cut is None else cut.last for cut in cuts], dtype=np.int32),
@@ -116,8 +116,8 @@ def best_cut(
     codes : ndarray of int32, shape (n_records, n_qi)
         Codes from 0, of ordered types in the type's order.
     records : ndarray of int64, shape (n,)
-        The records to divide, in an order that depends on their codes alone: of more than 32,768,
-        or 2^23 / n_qi² if that is less, only every so-many-th is looked at.
+        The records to divide, in an order that depends on their codes alone. If there are more
+        than 32,768, or 2^23 / n_qi² if that is less, evenly spaced ones are sampled.
     least : int
         Fewest of the records on either side, at least 1.
     weights : ndarray of int64, shape (n_records,), optional
@@ -126,8 +126,8 @@ def best_cut(
     Returns
     -------
     Cut or None
-        None if no attribute has a cut with enough records on both sides. Of several equally good
-        ones the first. It depends on the codes alone.
+        The first of several equally good cuts; None if no attribute has a cut with enough records
+        on both sides. It depends on the codes alone.
 
     Notes
     -----
@@ -230,7 +230,7 @@ def _divide(
     for i in range(start, end):
         record = records[i]
         is_upper = int(qi_codes[record, attribute] > last)
-        # Each is put at both ends, only one of which moves on: there is no branch to be guessed.
+        # Each record is written at both ends, and only one end advances: no branch to mispredict.
         found[n_lower] = record
         found[records.size - 1 - i + n_lower] = record
         n_lower += 1 - is_upper
@@ -240,10 +240,7 @@ def _divide(
 
 @numba.njit(cache=True, nogil=True)
 def _looked_at(codes: CodeArray, records: IntArray) -> tuple[CodeArray, CodeArray, IntArray]:
-    """Return the codes of some records, by attribute and above the lowest, which comes second.
-
-    The third is how many codes of each attribute there are at most.
-    """
+    """Sample records; return their codes above the lowest, the lowest, and the ranges of codes."""
     n_qi = codes.shape[1]
     looked_at = np.empty((n_qi, records.size), dtype=codes.dtype)
     lowest = codes[records[0]].copy()
@@ -307,10 +304,9 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
 def _lower_squares(
     codes: CodeArray, n_codes: IntArray, first: IntArray, varied: IntArray, totals: IntArray
 ) -> IntArray:
-    """Return the sum of squared counts of all codes, of the records below a cut at each code.
+    """Return, for a cut at each code, the sum of squared counts of all codes below it.
 
-    For two attributes with few codes, it follows from a table of their pairs, each of which is
-    found with one step for each record; the others take several.
+    For two attributes with few codes it follows from a table of their pairs, in one step a record.
     """
     n = codes.shape[1]
     squares = np.zeros_like(totals)
@@ -349,9 +345,9 @@ def _count_pairs(codes: CodeArray, others: CodeArray, n_others: int, table: Code
 def _add_of_table(
     table: CodeArray, row: int, column: int, squares: IntArray, lower: IntArray
 ) -> None:
-    """Add the squared counts of another attribute's codes, below each code of one.
+    """Add the squared counts of one attribute's codes below each code of the other.
 
-    The table has its steps from row to row, and from column to column, so that it can be turned.
+    The table comes with its row and column strides, so that it can be read transposed.
     """
     lower[:] = 0
     for code in range(squares.size):
@@ -362,7 +358,7 @@ def _add_of_table(
 
 @numba.njit(cache=True, nogil=True)
 def _cells(codes: CodeArray, first: IntArray) -> CodeArray:
-    """Return the codes of each record, those of one attribute after those of the one before."""
+    """Offset the codes of each attribute, so that no two attributes share a code."""
     n_qi, n = codes.shape
     cells = np.empty((n, n_qi), dtype=np.int32)
     for i in range(n):
@@ -380,7 +376,7 @@ def _add_of_records(
     lower: IntArray,
     squares: IntArray,
 ) -> None:
-    """Add the same of several attributes, whose tables would have more cells than records."""
+    """Add the same of attributes whose tables of pairs would have more cells than records."""
     # Counting sort: the records of code c end at ends[c].
     ends = np.cumsum(totals)
     place = ends - totals
@@ -403,19 +399,19 @@ def _add_of_records(
 
 
 Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]
-"""Returns the thresholds for a factor by which the odds of a guess may have been raised."""
+"""Maps the factor by which the odds of a guess may have been raised to tightened thresholds."""
 
 _FACTORS: Final = tuple(map(Fraction, ("3/2", "5/4", "9/8", "17/16")))
-"""A large factor declines fewer cuts that have slack; the first one that can be used is taken."""
+"""Tried in this order: with a larger factor, fewer cuts with slack are declined."""
 
 _MOST_CELLS: Final = 1500
-"""One in so many records is the least on either side of a cut: each cell costs a search."""
+"""Each side of a cut has at least 1 / this of all records, since each cell costs a search."""
 
 _MOST_UNEVEN: Final = 10
-"""One in so many records of a cell must lie on either side of a cut that is not sure."""
+"""Each side of a cut that may be declined has at least 1 / this of the cell's records."""
 
 _FEWEST_IN_THREADS: Final = 2**15
-"""Records whose cells are looked at by two threads."""
+"""From this number of records on, two threads search for cuts."""
 
 _NOT_AT_RISK: Final = 2**60
 
@@ -426,11 +422,11 @@ def fewest_records_of_cell(n_records: int, least: int = 50) -> int:
 
 
 class CellRoom:
-    """How many records of each value surely find a place in a cell, whatever the others are.
+    """How many records of each value fit into the buckets of a cell, whatever the others are.
 
     Dealt round robin, value by value, to B buckets, n records make buckets of floor(n / B) or
     ceil(n / B), and no bucket gets more than ceil(o / B) of the o records of a value. So B times
-    the limit of the smaller size has room, [GB] Lemma 2.
+    the limit of the smaller size always fits ([GB] Lemma 2).
     """
 
     def __init__(self, privacy: FPrimePrivacy, max_bucket_size: int) -> None:
@@ -453,9 +449,9 @@ class CellRoom:
         return bool((counts <= self.of(int(counts.sum()))).all(axis=1).any())
 
     def slack(self, side: IntArray, cell: IntArray) -> int:
-        """Tell how many records of any value that is at risk a side of a cell could hold more.
+        """Return how many more records of any value at risk one side of a cell could hold.
 
-        Negative if the side cannot be put into buckets; above every count if it always can.
+        It is negative if the side cannot be bucketized, and above every count if it always can.
         """
         n_records = int(side.sum())
         room = self.of(n_records)
@@ -597,7 +593,7 @@ class CellCutter:
         )  # fmt: skip
 
     def _first_divisions(self, cells: Sequence[CutCell]) -> list[CellDivision | None]:
-        """Return the first division of each cell that is looked at, if any."""
+        """Return the first division of each cell, if any."""
 
         def of(cell: CutCell, pulse: Pulse) -> CellDivision | None:
             return self._division(cell, self._least, pulse)
@@ -729,7 +725,7 @@ def assign_in_cells(
 
     Cells are cut in two, from the whole table on, by :func:`.best_cut`, which sees
     quasi-identifiers alone. A cell *can be cut* if both sides can be put into buckets under its
-    thresholds, as :class:`.Room` tells from their histograms. There are two ways to allow a cut:
+    thresholds, as :class:`.CellRoom` tells from their histograms. A cut is allowed in two cases:
 
     1. Both sides could be put into buckets *whatever* records of the cell lie there. That follows
        from the cell's own histogram.
@@ -840,7 +836,7 @@ class SettledCell:
 def allot_cells(
     cells: Sequence[CutCell], search: Search, n_values: int, *, pulse: Pulse = UNLIMITED
 ) -> tuple[BucketSetting, Allotment]:
-    """Say to which bucket each record of each cell goes, by its rank.
+    """Allot the records of each cell to buckets, by their ranks.
 
     Parameters
     ----------
@@ -854,7 +850,7 @@ def allot_cells(
     Returns
     -------
     setting : BucketSetting
-        Of all cells; buckets are numbered by size, from 0.
+        The buckets of all cells, numbered by size, from 0.
     allotment : Allotment
         Its values are ``cell * n_values + value``; ranks are those among the records of a value
         in its cell. Whoever draws them uniformly assigns records as :func:`assign_in_cells` does.

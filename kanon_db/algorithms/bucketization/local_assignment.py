@@ -1,6 +1,6 @@
-"""Gathers records with similar quasi-identifiers in the same bucket: local assignment.
+"""Assigns records with similar quasi-identifiers to the same bucket: local assignment.
 
-A sweep over sorted records makes the buckets; :mod:`.marginal_refinement` then swaps records.
+A sweep over the sorted records makes the buckets; :mod:`.marginal_refinement` then swaps records.
 """
 
 from __future__ import annotations
@@ -26,11 +26,8 @@ from kanon_db.algorithms.ground.arrays import (
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
-# Buckets from one sweep over sorted records: each closes as soon as it is private.
-
-
 UNPLACED = -1
-"""Instead of a bucket number: the sweep left this record over."""
+"""Stands in place of a bucket number for a record that the sweep has left over."""
 
 _RECORDS_PER_SWEPT_BLOCK = 2**15
 _CELLS_PER_BLOCK = 2**22
@@ -66,8 +63,8 @@ def sweep(
 
     Notes
     -----
-    Records arrive one by one in a pool. Of a bucket of S records the pool can fill
-    usable(S) = sum_i min(limit_iS, pooled_i) slots. As soon as usable(S) >= S for a size that is
+    Records arrive one by one in a pool, which can fill usable(S) = sum_i min(limit_iS, pooled_i)
+    slots of a bucket of S records. As soon as usable(S) >= S for a size that is
     large enough for every pooled value, the largest such bucket is closed. It takes the records of
     each value that have waited longest; whatever a value has beyond its limit stays in the pool
     and meets the records to come. If more fit than there are slots, the most frequent value
@@ -143,7 +140,7 @@ def place_unplaced(
     if not waiting.size or waiting.size == order.size:
         return
     sizes = np.bincount(buckets[buckets != UNPLACED])
-    # A record waits beside the last bucket that a record before it went to.
+    # The search starts at the bucket of the closest record before it.
     last_bucket = np.maximum.accumulate(np.maximum(buckets[order], 0))
     beside = np.empty(order.size, dtype=np.int64)
     beside[order] = last_bucket
@@ -230,7 +227,7 @@ def _place(
     limits: SmallIntArray,
     buckets: IntArray,
 ) -> None:
-    """Place records of one value, whose limits these are."""
+    """Place the records of one value; ``limits`` are those of the value."""
     n_buckets, largest = sizes.size, limits.size - 1
     # Next bucket on either side that may have room; one more at each end stops the search. Room
     # is not regained while one value is placed, so paths are shortened as they are walked.
@@ -261,9 +258,6 @@ def _place(
         own[chosen] += 1
         if sizes[chosen] >= largest or own[chosen] >= limits[sizes[chosen] + 1]:
             skips[0, near], skips[1, near] = near - 1, near + 1
-
-
-# Local assignment: buckets of records with similar quasi-identifiers.
 
 
 _MAX_CELLS = 2**26  # occurrence limits held at once: 128 MB

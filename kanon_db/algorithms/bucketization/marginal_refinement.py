@@ -1,6 +1,6 @@
-"""Swaps records with the same sensitive value, which brings estimates closer to the counts.
+"""Swaps records with the same sensitive value between buckets, to lower the errors of estimates.
 
-The errors are those of estimates on one or two quasi-identifiers.
+The errors are those of estimates on one or two quasi-identifiers, the marginals ([GB] Section 3.2).
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from kanon_db.algorithms.ground.arrays import (
     taken,
 )
 from kanon_db.algorithms.ground.computation import Pulse, Threads, in_threads, n_cores
-
-# Errors of the estimates on one or two quasi-identifiers, as buckets cause them.
-
 
 _RECORDS_PER_BLOCK: Final = 2**15
 """Some ten milliseconds of work."""
@@ -63,7 +60,7 @@ class Marginals(NamedTuple):
 
 
 class BucketShares(NamedTuple):
-    """Share of each sensitive value in each bucket; values of a bucket follow each other.
+    """The fraction of each sensitive value in each bucket; a bucket's values follow each other.
 
     Parameters
     ----------
@@ -79,7 +76,7 @@ class BucketShares(NamedTuple):
 
     @classmethod
     def of(cls, buckets: IntArray, sa_codes: CodeArray, n_values: int) -> BucketShares:
-        """Find the shares in buckets that are numbered without gaps."""
+        """Compute the fractions in buckets that are numbered without gaps."""
         sizes = np.bincount(buckets)
         keys, counts = np.unique(buckets * n_values + sa_codes, return_counts=True)
         owners = keys // n_values
@@ -156,17 +153,14 @@ def _add(
                 errors[v, values[start + k]] += amounts[k]
 
 
-# Swaps of records that have the same sensitive value: found in windows, made one by one.
-
-
 _LANES: Final = 16
-"""Numbers of a window's values are rounded up to a multiple of this: loops of whole vectors."""
+"""The number of values in a window is rounded up to a multiple of this, for whole vectors."""
 
 _DIFFERENT: Final = np.float32(0.7)
-"""The share of their weights in which two records are expected to differ."""
+"""Expected fraction of the weights of two records in whose cells only one of them is."""
 
 _LEAST_GAIN: Final = 1e-9
-"""A swap that only rounding makes look better would go to and fro."""
+"""Least gain of a swap: rounding errors alone would swap records back and forth."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -192,14 +186,14 @@ def find_swaps(
     shares_of_buckets : BucketShares
     marginals : Marginals
     window : int
-        So many records are looked at by themselves: a partner is in the same window.
+        Size of a window, in records: a record's partner is in the same window.
 
     Notes
     -----
     With the errors E and the weights w, A_ri = sum_t w_v E_vi is what the cells v of a record r
     say about the value i. A swap of r and x, from buckets with the shares p and q, changes the
     objective by 2 (p - q) (A_r - A_x) + |p - q|² W, where W is the weight of all cells in which
-    only one of the records is. So the cells are looked at once for each record, not for each
+    only one of the records is. So the cells are read once for each record, not for each
     pair. It is an estimate, in single precision: W is taken as a share of the weight of all cells
     of both records, and of the swaps that come before, only those of the same window are taken
     into account, by what they change of the partner.
@@ -351,9 +345,6 @@ def make_swaps(
             dense[listed[k]] = 0.0
 
 
-# Swaps of records with the same sensitive value, which bring estimates closer to the counts.
-
-
 _LEAST_RECORDS: Final = 100  # fewer records of a cell could be moved for the sake of one of them
 _MAX_MARGINALS: Final = 36  # as many as 8 quasi-identifiers have: more take time and add little
 _MAX_ERRORS: Final = 2**23  # errors held at once: 64 MB
@@ -419,7 +410,7 @@ def refine(
     sort by their quasi-identifiers, which begins with another one each time: swaps of neighbors
     there disturb few marginals. Among 64 that follow each other, each record looks for the partner
     with which a swap is estimated to gain most (:func:`.find_swaps`). Half of a block of these
-    windows is looked at by another thread, while nothing is changed; then the swaps are made, one
+    windows is searched by another thread, while nothing is changed; then the swaps are made, one
     by one, as far as they gain (:func:`.make_swaps`). So the result does not depend on the threads.
     The refinement ends early when two passes together lower the objective by less than a hundredth.
     Equal records never differ in how likely they are to be swapped, so which of them ends up where
@@ -478,7 +469,7 @@ def _order(
 
 
 def _marginals(qi_codes: CodeArray, n_values: int) -> Marginals:
-    """Choose the marginals; their errors are those of no record at all."""
+    """Choose the marginals, with all errors 0."""
     n_qi = qi_codes.shape[1]
     singles = [(a, a) for a in range(n_qi)]
     # Pairs of neighbors first, so that each quasi-identifier takes part in about as many.

@@ -20,8 +20,6 @@ from kanon_db.algorithms.ground.solver import LinearModel, Solution, solve, solv
 from kanon_db.algorithms.programs import bucket_program
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
-# Bucket setting of any number of sizes, by splitting into two sizes again and again.
-
 
 def multi_size(
     counts: npt.ArrayLike,
@@ -143,7 +141,7 @@ class _Splitter:
         return parts
 
     def join_and_split(self, parts: list[_SplitPart]) -> list[_SplitPart]:
-        """Put any two parts together and split them anew, until that lowers the loss of none."""
+        """Merge and split again any two parts, until that lowers the loss of none."""
         settled: list[_SplitPart] = []
         while parts:
             part = parts.pop()
@@ -180,9 +178,6 @@ class _Splitter:
         room = (available[:, 1] - (counts - first))[self.order]
         first[self.order] -= np.clip(excess - (np.cumsum(room) - room), 0, room)
         return np.column_stack([first, counts - first])
-
-
-# The integer linear programs of general bucket settings.
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,9 +293,6 @@ def solve_paper_program(
         and (v <= privacy.occurrence_limits(sizes) * b).all()
     )
     return answer._replace(values=b.astype(np.float64) if holds else None)
-
-
-# Optimal bucket setting of any number of sizes ([GB] Section 6.1).
 
 
 Formulation = Literal["projected", "paper"]
@@ -457,7 +449,7 @@ def optimal(
 
 @dataclass(frozen=True, eq=False)
 class _TypedTable:
-    """Values of equal count and threshold are one: the limits of a type are those of all of it."""
+    """A table whose values with equal count and threshold are merged into types."""
 
     sizes: IntArray  # (q,)
     counts: IntArray  # (t,): records of each type
@@ -498,10 +490,10 @@ class _TypedTable:
         return room
 
     def crowded(self, n_buckets: IntArray, unit: int) -> list[BoolArray]:
-        """Find sets of types with more records than the buckets may hold, the likely ones.
+        """Find likely sets of types with more records than the buckets may hold.
 
-        These are single types, and those that the smaller, or the larger, of the buckets cannot
-        hold. Both records and buckets are counted in fractions of 1 / ``unit``.
+        These are single types, and sets that the smaller or the larger buckets cannot hold.
+        Records and buckets are counted in multiples of 1 / ``unit``.
         """
         counts = unit * self.counts
         capacities = self.limits * n_buckets
@@ -524,7 +516,7 @@ class _TypedTable:
 
 
 class _SettingSearch:
-    """Solves programs of more and more constraints."""
+    """Solves programs to which violated constraints are added."""
 
     def __init__(self, table: _TypedTable) -> None:
         self._table = table
@@ -567,7 +559,7 @@ class _SettingSearch:
                 progress |= self._consider(np.rint(answer.values).astype(np.int64), pulse)
 
     def take(self, answer: Solution) -> None:
-        """Take what the paper's program has shown: a setting known to be valid, and a bound."""
+        """Take over the solution of the paper's program: a valid setting, and a bound."""
         self._require_one(answer)
         if isfinite(answer.lower_bound):
             self._raise_bound(answer.lower_bound)
@@ -580,7 +572,7 @@ class _SettingSearch:
         return self.best is not None and self.best.loss <= self.lower_bound
 
     def _consider(self, n_buckets: IntArray, pulse: Pulse) -> bool:
-        """Keep a setting if it is the best, or the constraints that it violates; if any are new."""
+        """Keep a valid setting, or add the constraints it violates; tell whether any are new."""
         table = self._table
         if (n_buckets < 0).any() or int(table.sizes @ n_buckets) != table.n_records:
             return False

@@ -1,6 +1,8 @@
 """Defines F'-privacy, and derives its thresholds from the rules of a privacy specification.
 
-F'-privacy has a threshold of its own for each sensitive value ([GB] Section 3.3).
+F'-privacy has a threshold of its own for each sensitive value ([GB] Section 3.3). Thresholds are
+exact rationals, from the text of the specification to the number of occurrences in a bucket: in
+floating point ``0.29 * 100`` is 28.999…, whose floor is one short.
 """
 
 from __future__ import annotations
@@ -26,12 +28,6 @@ from kanon_db.algorithms.ground.exact_numbers import (
     rounded_up,
 )
 from kanon_db.errors import IneligibleError, InvalidParameterError
-
-# F'-privacy: a threshold of its own for each sensitive value ([GB] Section 3.3).
-#
-# Thresholds are exact rationals, down to the number of occurrences that a bucket may hold: in
-# floating point ``0.29 * 100`` is 28.999…, whose floor is one short.
-
 
 _SIZES_PER_BLOCK = 64
 
@@ -66,7 +62,7 @@ class FPrimePrivacy:
     thresholds: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        # With cells, there are thousands of these; whole numbers are compared ten times as fast.
+        # Assignment in cells makes thousands of these; comparing integers is ten times as fast.
         outside = sum(not 0 < t.numerator <= t.denominator for t in self.thresholds)
         if outside:
             raise InvalidParameterError(
@@ -106,7 +102,7 @@ class FPrimePrivacy:
     def _in_arrays(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
         """Numerators and denominators, of shape (m, 1), and the largest denominator.
 
-        With cells, the limits of the same thresholds are asked for thousands of times.
+        Cached: assignment in cells computes limits of the same thresholds thousands of times.
         """
         numerators = [[threshold.numerator] for threshold in self.thresholds]
         denominators = [[threshold.denominator] for threshold in self.thresholds]
@@ -212,11 +208,6 @@ class FPrimePrivacy:
             ],
             dtype=np.bool_,
         )
-
-
-# The privacy specification: rules from which the thresholds of F'-privacy follow.
-#
-# All numbers are exact rationals, from the text of the specification on.
 
 
 _RULES = ("theta", "base", "default", "l", "null", "cap")
@@ -360,7 +351,7 @@ class PrivacySpecification:
         )
 
     def describe(self) -> str:
-        """Say the rules without naming a value.
+        """Describe the rules without naming a value.
 
         Returns
         -------

@@ -1,7 +1,7 @@
 """Finds bucket settings of at most two sizes: by Anatomy, or optimal ones ([GB] Section 5).
 
-With assignment in cells there are a thousand searches, each of a few hundred pairs of sizes; so the
-search through the pairs is compiled.
+The search through pairs of sizes is compiled, since assignment in cells makes a thousand searches,
+each of a few hundred pairs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import IntArray, SmallIntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, inlined, innermost
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
-
-# Anatomy: buckets of sizes l and l + 1 for l-diversity.
 
 
 def anatomy(counts: npt.ArrayLike, l: int) -> BucketSetting:
@@ -88,26 +86,21 @@ def anatomy(counts: npt.ArrayLike, l: int) -> BucketSetting:
     return BucketSetting.of([size, size + 1], [n_buckets - n_larger, n_larger])
 
 
-# The search through the pairs of two bucket sizes ([GB] Section 5), compiled.
-#
-# With cells there are a thousand searches, each of a few hundred pairs.
-
-
 Pruning = Literal["none", "loss", "full"]
 
 ValueTypes = Mapping[tuple[int, Fraction], int]
 """How many sensitive values have the same number of records and the same threshold."""
 
 _STEPS_PER_BEAT = 2**17
-"""Values that are looked at, for one size or pair, between two beats: a few milliseconds."""
+"""Values examined between two beats, a few milliseconds of work."""
 
 _STEPS_PER_PAIR: Final = 8
-"""How many values could be looked at while the candidates of a pair are worked out."""
+"""Cost of computing the candidates of a pair, in values examined."""
 
 
 @dataclass(frozen=True)
 class SettingProblem:
-    """What the search needs to know of a table.
+    """A table as the search needs it.
 
     Attributes
     ----------
@@ -207,7 +200,7 @@ def fill_capacity(
 
     The sum is concave in b. Where it is too small, b is lowered to where its tangent, "o_i of the
     values that are exhausted, limits_i b of the others", meets size b: Newton's method, which ends
-    after as many steps as the sum has pieces, and in practice after a few.
+    after at most as many steps as the sum has linear segments, in practice after a few.
 
     Parameters
     ----------
@@ -271,7 +264,7 @@ def _look_at_pairs(
     place: IntArray,
     found: IntArray,
 ) -> bool:
-    """Look at the next pairs in lexicographic order; tell whether any are left.
+    """Examine the next pairs in lexicographic order; tell whether any are left.
 
     The candidates of a pair are the lists Gamma of [GB] Lemma 4: candidate t is (b1 - t d1,
     b2 + t d2). Loss increases with t (Lemma 3), so that the first valid one is the best.
@@ -346,9 +339,6 @@ def _first_valid(
         if low > high:
             return -1
     return low
-
-
-# Optimal bucket setting of at most two sizes ([GB] Section 5).
 
 
 MAX_BUCKET_SIZE = 5000
@@ -484,7 +474,7 @@ def two_size(
 
 
 def _hint(types: ValueTypes, smallest: int, max_bucket_size: int, pulse: Pulse) -> str:
-    """Name the smallest sufficient max_bucket_size, if it is not far."""
+    """Name the smallest sufficient max_bucket_size, if it is within reach."""
     n_records = sum(count * n_values for (count, _), n_values in types.items())
     largest = min(n_records, 4 * max_bucket_size, _MAX_SUGGESTED_SIZE, _MAX_CELLS // len(types))
     if largest <= max_bucket_size:

@@ -1,7 +1,13 @@
 """Builds a generalization graph, and finds the cheapest cells of an original in a tree of boxes.
 
-Originals are points, and cells are boxes around them. A search in the tree is exact, because it
-leaves out only boxes that prove that no cell below them is better.
+Originals are points, and cells are boxes around them. Level 0 of the tree holds the cells, 64 to a
+block; each box of a higher level encloses the available cells of one block below, and the highest
+level is a single block. A search is exact: it skips a box only if its bound proves that no cell
+below it is better.
+
+A search weighs millions of cells. So the boxes of a block are stored attribute by attribute, and
+loops over a block have a fixed length, no branches and 32-bit counts: only then does the compiler
+use vector instructions. Positions are unsigned, since signed ones would be checked for wrapping.
 """
 
 from __future__ import annotations
@@ -20,8 +26,6 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import inlined, innermost
 from kanon_db.algorithms.recoding.loss import Ncp
-
-# What cells of given originals lose, in units: the yardstick of every method.
 
 
 def units_lost(ncp: Ncp, matches: AnyIntArray) -> int:
@@ -88,15 +92,12 @@ def pair_units(ncp: Ncp, ones: Integer | AnyIntArray, others: AnyIntArray) -> In
     return units
 
 
-# The order in which records become the cells of a tree: close ones side by side.
-
-
 BLOCK = 64
 """Cells of a block, which are weighed at once."""
 
 
 def side_by_side(ncp: Ncp) -> IntArray:
-    """Order records so that those of any block, and of neighboring ones, are close to each other.
+    """Order records so that those of a block, and of neighboring blocks, are similar.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def side_by_side(ncp: Ncp) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def _halve(values: CodeArray, step: IntArray, size: int, order: IntArray) -> None:
-    """Halve the records at the median of the attribute they lose most in, down to blocks."""
+    """Halve records at the median of the attribute in which they lose most, down to blocks."""
     n, m = values.shape
     while size > BLOCK:
         for start in range(0, n, size):
@@ -142,24 +143,20 @@ def _halve(values: CodeArray, step: IntArray, size: int, order: IntArray) -> Non
         size //= 2
 
 
-# The generalization graph while it is built: originals, their cells, and the matches so far.
-
-
 NONE = -1
 """Stands for a record where there is none."""
 
 FAR = 2**62
-"""More than any weight and price together: the price of a cell that is not available."""
+"""Price of a cell that is not available: more than any weight and price together."""
 
 
 class GrowingGraph(NamedTuple):
     """Originals, the cells they are recast to so far, and a tree of boxes around the cells.
 
-    Positions number the records in an order in which close ones lie side by side. Original i and
-    cell i belong to the same record. Cells are the first boxes; the others enclose those cells
-    below them that are available (:mod:`~kanon_db.algorithms.freeform._generalization_graph`). It
-    is one flat tuple, because compiled code that takes a tuple out of another one counts references
-    to all its arrays.
+    Positions number the records in an order in which similar ones lie side by side. Original i and
+    cell i belong to the same record. The first boxes are the cells; each other box encloses the
+    available cells below it. The tuple is flat, because compiled code that takes a tuple out of
+    another one counts references to all its arrays.
 
     Parameters
     ----------
@@ -182,11 +179,12 @@ class GrowingGraph(NamedTuple):
     lost : ndarray of int32, shape (boxes,)
         What boxes lose in numeric attributes.
     price : ndarray of int64, shape (boxes,)
-        Added to what a cell costs; :data:`FAR` for a cell that is not available, because it has
-        its match of this round. Of a box around others, the least price among them.
+        Price of each cell, added to its weight; :data:`FAR` for a cell that is not available,
+        because it has its match of this round. The price of a box around others is the least of
+        theirs.
     starts : ndarray of int64, shape (levels,)
-        Where each level of the tree begins among the boxes, at 0 the cells. Its last block is
-        filled up with boxes in which no cell is available.
+        Where each level of the tree begins among the boxes; the cells, level 0, begin at 0. The
+        last block of a level is padded with boxes in which no cell is available.
     largest : int
         More than any edge weighs.
     """
@@ -207,19 +205,9 @@ class GrowingGraph(NamedTuple):
 
 
 def build(ncp: Ncp, k: int) -> GrowingGraph:
-    """Start a graph: each record matches itself, and nothing else.
+    """Start a graph for k matches of each record: so far, each matches itself alone.
 
-    Parameters
-    ----------
-    ncp : Ncp
-    k : int
-        Matches that each record is to have.
-
-    Returns
-    -------
-    GrowingGraph
-        With no cell available yet; see
-        :func:`~kanon_db.algorithms.freeform._generalization_graph.open_round`.
+    No cell is available before :func:`open_round`.
     """
     record = side_by_side(ncp)
     values = ncp.values[record]
@@ -254,16 +242,7 @@ def build(ncp: Ncp, k: int) -> GrowingGraph:
 
 
 def matches_of_records(graph: GrowingGraph) -> CodeArray:
-    """Take the matches of a finished graph, in terms of records.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
-    """
+    """Return the matches of a finished graph as numbers of records, shape (n, k)."""
     matches = np.empty_like(graph.cells_of)
     for r, cells in enumerate(graph.cells_of.T):
         matches[graph.record[cells], r] = graph.record
@@ -283,7 +262,7 @@ def _levels(n: int) -> tuple[IntArray, int]:
 
 
 def _bits(values: CodeArray) -> tuple[CodeArray, int]:
-    """Give each value of each attribute a bit; tell how many words there are of all bits."""
+    """Give each value of each attribute a bit; return the bits, and the words that they take."""
     bits = np.empty(values.shape, dtype=np.int32)
     n_bits = 0
     for j, column in enumerate(values.T):
@@ -295,35 +274,11 @@ def _bits(values: CodeArray) -> tuple[CodeArray, int]:
 
 @innermost
 def is_matched(cells_of: CodeArray, original: Integer, cell: Integer, n_rounds: Integer) -> bool:
-    """Tell whether the edge was taken in one of the rounds so far.
-
-    Parameters
-    ----------
-    cells_of : ndarray of int32, shape (n, k)
-        Of the graph.
-    original, cell : int
-        Positions.
-    n_rounds : int
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether the edge from an original to a cell was taken in the rounds so far."""
     for r in range(n_rounds):  # noqa: SIM110  # numba has no generators in any()
         if cells_of[original, r] == cell:
             return True
     return False
-
-
-# Originals as points, cells as boxes around them, and what a box loses when it grows.
-#
-# A search weighs millions of cells. So boxes lie in blocks of 64, attribute by attribute, and all
-# of
-# a block are weighed at once, by instructions that work on 16 numbers at a time. The compiler
-# finds
-# these only if loops over a block have a fixed length, test nothing, and count in 32 bits;
-# positions
-# are unsigned because it would otherwise look whether each counts from the end.
 
 
 _LARGEST = np.int32(2**31 - 1)
@@ -333,21 +288,8 @@ _NOTHING = np.int32(0)
 
 @innermost
 def weight(graph: GrowingGraph, original: Integer, box: Integer) -> Integer:
-    """Find how much more a cell loses if it is to cover an original, too.
+    """Return how many more units a box loses if it is to cover an original, too.
 
-    Parameters
-    ----------
-    graph : GrowingGraph
-    original : int
-    box : int
-
-    Returns
-    -------
-    int
-        In units.
-
-    Notes
-    -----
     **Source:** [FF] Section 5, with the NCP of Eq. (1) and (2).
     """
     total = -np.int64(graph.lost[box])
@@ -372,7 +314,7 @@ def weigh_block(
     costs: IntArray,
     row: Integer,
 ) -> Integer:
-    """Find what an original costs in each box of a block, as :func:`weight` and their prices say.
+    """Compute the cost of an original in each box of a block: its weight plus the box's price.
 
     Parameters
     ----------
@@ -381,9 +323,9 @@ def weigh_block(
     first : int
         The first box of the block.
     scale : int
-        Prices count one ``scale``-th of a unit of weight.
+        How many units of price make one unit of weight.
     grown : ndarray of int32, shape (64,)
-        Room to work in.
+        Working memory.
     costs : ndarray of int64, shape (rows, 64)
         One row takes the costs, in units of price; at least :data:`FAR` where no cell is available.
     row : int
@@ -395,8 +337,8 @@ def weigh_block(
 
     Notes
     -----
-    A box around others costs at most as much as any of these, since a larger box has less to lose:
-    NCP is submodular, and what an original adds to a box it adds to every smaller one, too.
+    A box costs no more than any box inside it, and so bounds their costs from below: NCP is
+    submodular, so an original adds at least as much loss to a smaller box.
     """
     start, own = np.uint64(first), np.uint64(row)
     for i in range(BLOCK):
@@ -426,19 +368,12 @@ def weigh_block(
 
 @innermost
 def take_in(graph: GrowingGraph, original: Integer, cell: Integer) -> None:
-    """Enlarge a cell so that it covers an original.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-    original : int
-    cell : int
-    """
+    """Enlarge a cell so that it covers an original."""
     for j in range(graph.whole.size):
         low = min(graph.low[j, cell], graph.numbers[original, j])
         high = max(graph.high[j, cell], graph.numbers[original, j])
         if high > graph.whole[j] and low < high:
-            # With NULL and a number it tells nothing, and boxes need not know why.
+            # A cell with NULL and a number covers the whole domain.
             low, high = _NOTHING, np.int32(2 * graph.whole[j])
         graph.low[j, cell] = low
         graph.high[j, cell] = high
@@ -450,15 +385,9 @@ def take_in(graph: GrowingGraph, original: Integer, cell: Integer) -> None:
 
 @innermost
 def enclose(graph: GrowingGraph, box: Integer, first: Integer) -> None:
-    """Make a box the one around those of a block in which a cell is available.
+    """Fit a box around the boxes of a block, from ``first`` on, that have an available cell.
 
-    Parameters
-    ----------
-    graph : GrowingGraph
-    box : int
-        Without such a cell, its price is :data:`FAR`, and the rest stays as it is.
-    first : int
-        The first box of the block.
+    If there are none, its price becomes :data:`FAR`, and the rest stays as it is.
     """
     start, own = np.uint64(first), np.uint64(box)
     price = np.int64(FAR)
@@ -493,35 +422,16 @@ def _lost(graph: GrowingGraph, box: Integer) -> np.int32:
     return lost
 
 
-# The tree over the cells: blocks of boxes, each around the available ones of a block below.
-#
-# Level 0 are the cells, in the order of positions; the boxes of each other level stand for the
-# blocks
-# of the one below, and the highest one is a single block. A search in the tree is exact, because
-# it
-# leaves out only boxes that prove that no cell below them is better.
-
-
 @innermost
 def open_round(graph: GrowingGraph) -> None:
-    """Make every cell available, at no price.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-    """
+    """Make every cell available, at price 0."""
     graph.price[: graph.record.size] = 0
     refresh(graph)
 
 
 @innermost
 def refresh(graph: GrowingGraph) -> None:
-    """Compute all boxes around others anew.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-    """
+    """Recompute all boxes above the cells."""
     starts = graph.starts
     for level in range(starts.size - 1):
         for block in range((starts[level + 1] - starts[level]) // BLOCK):
@@ -530,14 +440,7 @@ def refresh(graph: GrowingGraph) -> None:
 
 @innermost
 def take(graph: GrowingGraph, cell: Integer) -> None:
-    """Make a cell unavailable.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-    cell : int
-        Position.
-    """
+    """Make a cell unavailable."""
     starts = graph.starts
     graph.price[cell] = FAR
     block = cell // BLOCK
@@ -548,15 +451,7 @@ def take(graph: GrowingGraph, cell: Integer) -> None:
 
 @innermost
 def raise_price(graph: GrowingGraph, cell: Integer, price: Integer) -> None:
-    """Give a cell a price that is not below its last one, while all cells are available.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-    cell : int
-        Position.
-    price : int
-    """
+    """Raise the price of a cell, while all cells are available."""
     prices, starts = graph.price, graph.starts
     prices[cell] = price
     block = np.int64(cell) // BLOCK
@@ -590,33 +485,30 @@ def extend(graph: GrowingGraph, original_of_cell: IntArray, n_rounds: int) -> No
             take_in(graph, original, cell)
 
 
-# The search for the cheapest cells of an original: down the tree of boxes, cheapest first.
-
-
 _MOST_LEVELS = 6  # enough for any number of cells that has 31 bits
 
 
 class CheapestCells(NamedTuple):
-    """What is searched for, what was found, and the room to search in.
+    """A search for the cheapest cells of an original: parameters, results and working memory.
 
     Parameters
     ----------
     n_rounds : int
-        The edges of so many rounds are left out.
+        Edges taken in the first ``n_rounds`` rounds are excluded.
     scale : int
-        Prices count one ``scale``-th of a unit of weight.
+        How many units of price make one unit of weight.
     mutual : bool
-        Whether the weight of the edge that goes the other way counts, too. The scale is then 1.
+        Whether the weight of the reverse edge is added. The scale is then 1.
     cells : ndarray of int32, shape (c,)
         Positions of the cells found, -1 where there are fewer.
     costs : ndarray of int64, shape (c,)
         Their prices plus ``scale`` times their weights, ascending; ``FAR`` where there are fewer.
     hidden : ndarray of int64, shape (n_rounds,)
-        Prices of the cells of earlier rounds, which are not available meanwhile.
+        Prices of the cells of earlier rounds, which are made unavailable during the search.
     block, least : ndarray of int64, shape (levels,)
-        First box of the block that is looked at on each level, and the least cost in it.
+        First box of the block that is searched on each level, and the least cost in it.
     bounds : ndarray of int64, shape (levels, 64)
-        What the boxes of these blocks cost; ``FAR`` for those that were looked into.
+        Costs of the boxes of these blocks; ``FAR`` for those that were searched.
     grown : ndarray of int32, shape (64,)
     """
 
@@ -635,20 +527,7 @@ class CheapestCells(NamedTuple):
 def search_for(
     n_cells: int, n_rounds: int, *, scale: int = 1, mutual: bool = False
 ) -> CheapestCells:
-    """Prepare searches for so many cells each.
-
-    Parameters
-    ----------
-    n_cells : int
-    n_rounds : int
-    scale : int
-    mutual : bool
-        All of them as in :class:`CheapestCells`.
-
-    Returns
-    -------
-    CheapestCells
-    """
+    """Allocate a search for ``n_cells`` cells; the other arguments are its fields."""
     return CheapestCells(
         n_rounds,
         scale,
@@ -667,25 +546,25 @@ def search_for(
 def find_cheapest(
     graph: GrowingGraph, search: CheapestCells, original: Integer, floor: Integer
 ) -> int:
-    """Find the available cells that cost an original least.
+    """Find the available cells that cost an original least, going down the tree cheapest box first.
 
-    Of equal ones, those found first stay: they come from the block of the original's own cell, or
-    else from a block that promised most, and have the first positions there.
+    The first of equally cheap cells stay: those in the block of the original's own cell, then those
+    in the block with the lowest bound; in a block, those at the first positions.
 
     Parameters
     ----------
     graph : GrowingGraph
     search : CheapestCells
-        Takes the cells and their costs.
+        Gets the cells and their costs.
     original : int
         Position.
     floor : int
-        A cost that is known to be the least possible.
+        A known lower bound of all costs.
 
     Returns
     -------
     int
-        Blocks looked at.
+        Number of blocks examined.
     """
     starts, price, had = graph.starts, graph.price, graph.cells_of
     for r in range(search.n_rounds):
@@ -720,7 +599,7 @@ def find_cheapest(
 def _keep_cheapest(
     graph: GrowingGraph, search: CheapestCells, original: Integer, first: Integer, least: Integer
 ) -> None:
-    """Put the cells of a block that was weighed among the cheapest ones, as far as they are."""
+    """Insert the cells of a weighed block into the list of the cheapest."""
     cells, costs = search.cells, search.costs
     cost: Integer = least
     while cost < costs[-1]:
@@ -743,7 +622,7 @@ def _keep_cheapest(
 def _most_promising(
     starts: IntArray, search: CheapestCells, level: Integer, own: Integer, floor: Integer
 ) -> tuple[int, int]:
-    """Find the block to look into next: its level, -1 if none can be better, and its first box."""
+    """Find the level and the first box of the block to search next; level -1 if none is better."""
     worst: Integer = search.costs[-1]
     level = max(level, 1)
     while level < starts.size and worst > floor:
@@ -779,11 +658,6 @@ def _place_of(costs: IntArray, row: Integer, cost: Integer) -> Integer:
     return place
 
 
-# What a round does about an original that finds no cell: others give theirs up for it.
-#
-# It happens to a few at the end of a round, and takes time in the number of cells.
-
-
 @numba.njit(cache=True, nogil=True)
 def resolve_dead_end(
     graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
@@ -804,10 +678,11 @@ def resolve_dead_end(
     -----
     **Source:** [FF] Lemma 5.1, Theorem 5.2: another original gives up its cell and takes one of
     those that are available, which exists for k < (n + 3) / 2. The paper takes the nearest
-    predecessor that can do so; here it is the exchange that costs least, in time of the same
+    predecessor that can do so; here the exchange of least cost is taken, in time of the same
     order, n times the at most n_rounds cells available. For larger k there may be no single
-    exchange. Then it is the shortest chain of them, which always exists, because edges that were
-    not taken in earlier rounds form a regular graph.
+    exchange; then the shortest chain of exchanges is taken, which always exists, because the edges
+    not taken in earlier rounds form a regular graph. Only a few originals need this, at the end of
+    a round.
     """
     given_up, free = _cheapest_exchange(graph, original, n_rounds, original_of_cell)
     if given_up != NONE:
@@ -822,7 +697,7 @@ def resolve_dead_end(
 def _cheapest_exchange(
     graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
 ) -> tuple[Integer, Integer]:
-    """Find the cell that is best given up, and the free one taken instead; -1 if there is none."""
+    """Find the cheapest exchange: the cell given up and the free one taken; -1 if there is none."""
     available = np.flatnonzero(graph.price[: original_of_cell.size] < FAR)
     cells_of = graph.cells_of
     given_up, taken, least = NONE, NONE, FAR

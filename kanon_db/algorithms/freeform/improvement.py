@@ -1,4 +1,4 @@
-"""Improves the graph of any method by simulated annealing, and makes graphs of rings."""
+"""Improves the graph of any method by simulated annealing, and makes ring generalizations (NH)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ from kanon_db.algorithms.recoding.changing_classes import (
 from kanon_db.algorithms.recoding.class_growth import grown_classes
 from kanon_db.algorithms.recoding.loss import Ncp
 
-# Ring generalization: small partitions, each record matching its successors in a ring (NH).
-
 
 def ring(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Partition the records, and let each one match its k - 1 successors in its partition.
@@ -58,10 +56,10 @@ def ring(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     **Source:** the baseline NH of [FF] Sections 2.1 and 8: Wong, Mamoulis and Cheung:
     Non-homogeneous generalization in privacy preserving data publishing, 2010. [FF] says that its
     partitions have k to 2k - 1 records, but not how they are found. Here a partition is cut
-    in two as long as it has 2k records: two records that lose much together are sought, by going
-    twice to the farthest one; the others are sorted by how much closer they are to one of the
-    two than to the other, and cut at the multiple of k next to where that changes its sign. The
-    ring goes from each record to the nearest that is left.
+    in two as long as it has 2k records: going twice to the farthest record finds two that lose
+    much together; the others are sorted by how much closer they are to one of the two than to the
+    other, and cut at the multiple of k nearest to the change of sign. The ring goes from each
+    record to the nearest one left.
 
     Cost: a few passes over the records for each level of cuts.
 
@@ -110,9 +108,6 @@ def _tour(ncp: Ncp, part: IntArray) -> IntArray:
     return part[tour]
 
 
-# Simulated annealing of a generalization graph: two cells exchange one original each.
-
-
 _TRIES = 5  # originals of the other cell that one may change places with, at each proposal
 
 
@@ -148,12 +143,12 @@ def anneal(
     temperature : float
         In units of loss: an exchange that loses so much more is made with a chance of 1 / e.
     state : ndarray of uint64, shape (1,)
-        Of the random numbers; not 0.
+        State of the random numbers; not 0.
 
     Notes
     -----
-    An original wants to leave one of its cells for one that covers an original much like it, and
-    changes places with an original that is there. Every record keeps its number of matches.
+    A proposal moves an original from one of its cells to a cell that covers a similar original, in
+    exchange for an original of that cell. Every record keeps its number of matches.
     """
     n, k = cells_of.shape
     rows = cells.members.reshape(n, k)
@@ -222,9 +217,6 @@ def _place_of(row: CodeArray, number: Integer) -> int:
     return -1
 
 
-# Improvement: the graph of any method made to lose less, by simulated annealing.
-
-
 EFFORT = 300
 """Exchanges that are proposed for each match of each record, at least."""
 
@@ -255,14 +247,13 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
 
     Notes
     -----
-    Not in [FF]. Pairs of cells exchange an original each
-    (:mod:`~kanon_db.algorithms.freeform.improvement`), so that the graph stays k-regular.
-    An exchange changes only two cells; what many cells share, as they do when k is large, hardly
-    gets better by single exchanges. So equivalence classes are found and annealed too, and from
-    k = 30 on only they are: on 1,000 records at k = 50 the graph of SortGreedy went from a GCP of
-    0.37 to 0.31, and classes to 0.26. In their graph each record matches its successors in a ring
-    through its class, which loses no more than the class; where it loses less than the other
-    graph, it is taken instead. So is the graph of
+    Not in [FF]. Pairs of cells exchange an original each (:func:`anneal`), so that the graph stays
+    k-regular. An exchange changes only two cells; when k is large, many cells have matches in
+    common, and single exchanges hardly lower the loss. So equivalence classes are found and
+    annealed too, from k = 30 on these alone: on 1,000 records at k = 50 the graph of SortGreedy
+    went from a GCP of 0.37 to 0.31, and classes to 0.26. In their graph each record matches its
+    successors in a ring through its class, which loses no more than the class; where it loses less
+    than the other graph, it is taken instead. So is the graph of
     :func:`~kanon_db.algorithms.freeform.improvement.ring`, which takes no time and is better where
     there are two attributes and k is large.
     """
@@ -271,7 +262,7 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
         return matches
     order = lexicographic_order(ncp.values)
     rank = np.argsort(order)
-    # Chance decides here how much is lost, not who is who.
+    # Randomness here affects the loss, not privacy: a fixed seed will do.
     random = np.random.default_rng(0)
     in_order = ncp.of_records(order)
     typed = TypedRecords.of(in_order, random, pulse)
@@ -290,7 +281,7 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
         found.append(_annealed(typed, start, hot, random, pulse))
     rows = min(found, key=partial(units_lost, in_order))
     if rows is not found[-1] or k >= _LARGE_K:
-        # Heat would make it worse: only make exchanges that lose less.
+        # Only exchanges that lower the loss: heat would undo what was gained.
         cold = Schedule(n_proposals // _COLD_PART, hottest=0.0)
         rows = _annealed(typed, rows, cold, random, pulse)
     result = np.empty_like(rows)
@@ -339,7 +330,7 @@ def _ring_of_classes(
     n = typed.type_of_record.size
     by_variance = np.argsort(ncp.values.var(axis=0), kind="stable")
     order = np.lexsort(ncp.values.T[by_variance[::-1]])
-    # How many are grown does not say how much of the search is done.
+    # The number of classes grown is not the progress of the whole step.
     grown = grown_classes(ncp, order, k, pulse=Pulse(pulse.seconds_left, pulse.beat))
     classes = annealed_classes(typed, grown, k, schedule, random, pulse=pulse)
     # In the order of their rows, records are close to their successors.

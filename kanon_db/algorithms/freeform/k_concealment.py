@@ -1,4 +1,4 @@
-"""Finds graphs with k possible matches for each record, not equally likely ones. A baseline."""
+"""Finds k-concealments: k possible matches for each record, not equally likely ones. A baseline."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.errors import InvalidParameterError
-
-# Strongly connected components: nodes that can reach each other.
 
 
 @numba.njit(cache=True, nogil=True)
@@ -96,11 +94,8 @@ def strong_components(ends: IntArray, others: CodeArray) -> IntArray:
     return component
 
 
-# k-concealment: at least k possible matches each, but not equally likely ones. A baseline.
-
-
 MAX_RECORDS = 20_000
-"""Most records; all pairs of them are looked at, again and again."""
+"""Most records, since all pairs of them are examined repeatedly."""
 
 _PAIRS_PER_CALL = 2**17
 
@@ -112,14 +107,14 @@ class Concealment:
     Parameters
     ----------
     matches : ndarray of int32, shape (n_records, q)
-        Originals whose values each published record's cell is made of, itself among them; rows
-        with fewer than q are filled up with itself. The cell may cover others, too.
+        Originals whose values make up the cell of each published record, itself among them; a
+        row with fewer than q is padded with the record itself. The cell may cover others, too.
 
     Notes
     -----
-    Each original lies in at least k cells, each of which it has in some assignment of all
-    originals to cells. Some may be its true match in nearly all of these assignments: an
-    adversary who knows all quasi-identifiers can be surer than 1/k of it ([FF] Figure 3).
+    Each original lies in at least k cells, and some assignment of all originals to cells gives it
+    each of them. One cell may be its match in nearly all assignments, so that an adversary who
+    knows all quasi-identifiers can be more than 1/k sure of it ([FF] Figure 3).
     """
 
     matches: CodeArray
@@ -193,7 +188,7 @@ def k_concealment(microdata: Microdata, k: int, *, pulse: Pulse = UNLIMITED) -> 
 
 
 def _parts(n: int, n_pairs: int, pulse: Pulse) -> Iterator[tuple[int, int]]:
-    """Divide records, each with so many pairs to look at, into parts of some milliseconds."""
+    """Divide records, each with ``n_pairs`` pairs to examine, into parts of some milliseconds."""
     size = max(1, _PAIRS_PER_CALL // n_pairs)
     for start in range(0, n, size):
         pulse.beat()

@@ -1,7 +1,7 @@
-"""Defines what the methods return: matches, the cells they make, and assignments along them.
+"""Defines the matches that methods of freeform generalization return, their cells and assignments.
 
-A method can run on one segment of the sorted records after the other ([FF] 8.1). The assignment
-that a view is published along is drawn anew, at random ([FF] 2.2).
+A method can run on one segment of the sorted records after the other ([FF] Section 8.1). The
+assignment along which a view is published is drawn anew, at random ([FF] Section 2.2).
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
 from kanon_db.errors import InvalidParameterError
 from kanon_db.randomness import SeededRandom
-
-# What the methods of freeform generalization return: matches, and the cells they make.
-
 
 _RECORDS_OF_BLOCK = 2**16
 _RECORDS_OF_RUN = 2**14
@@ -103,7 +100,7 @@ class FreeformMatches:
         return cls([MatchedPart(np.arange(matches.shape[0]), matches)])
 
     def runs(self) -> list[list[MatchedPart]]:
-        """Group parts, so that what is done for each group is not done for a few records only."""
+        """Group parts, since work on a group of many records costs less than on each part."""
         sizes = np.array([part.records.size for part in self.parts], dtype=np.int64)
         run_of_part = (np.cumsum(sizes) - sizes) // _RECORDS_OF_RUN
         firsts = np.flatnonzero(np.diff(run_of_part, prepend=-1)).tolist()
@@ -185,8 +182,8 @@ def numbered_cells(
     >>> from kanon_db.algorithms.recoding.microdata import Attribute
     >>> age = Attribute(4, numbers=np.array([20.0, 30, 50, 60]), lower=20, upper=60)
     >>> table = Microdata([[3], [1], [2], [0]], (age,))
-    >>> both = np.array([[0, 1], [1, 0]])
-    >>> halves = [MatchedPart(np.array(half), both) for half in ([0, 2], [3, 1])]
+    >>> swap = np.array([[0, 1], [1, 0]])
+    >>> halves = [MatchedPart(np.array(half), swap) for half in ([0, 2], [3, 1])]
     >>> (ages,) = numbered_cells(table, FreeformMatches(halves))
     >>> ages.cells.low.tolist(), ages.cells.high.tolist(), ages.numbers.tolist()
     ([0, 2], [1, 3], [1, 0, 1, 0])
@@ -233,15 +230,12 @@ def _cells(attribute: Attribute, codes: CodeArray) -> Ranges | Sets:
     return Ranges(low, known.max(axis=1), tells_nothing)
 
 
-# The assignment that a freeform view is published along: drawn anew, at random ([FF] 2.2).
-
-
 _NUMBERS_PER_CALL = 2**18
 _WORD = 2**64
 
 
 class RandomBytes(Protocol):
-    """The only kind of randomness needed; ``numpy.random.Generator`` provides it, too."""
+    """A source of random bytes, such as ``numpy.random.Generator``."""
 
     def bytes(self, length: int, /) -> bytes:
         """Return uniformly random bytes."""
@@ -292,11 +286,10 @@ def draw_assignments(
     of everything else. Every edge of the graph is in one of them. So whatever they are, each of
     the k matches of a record is its true one with a probability of exactly 1/k.
 
-    Which k assignments there are to choose from is random, too, so that someone who
-    knows the algorithm and the data does not know them; each edge can be in one with any other edge
-    where the graph allows it. That draw is not uniform over all ways to split the graph, and need
-    not be for the above. Two records' true matches depend on each other, as they do in equivalence
-    classes.
+    The k assignments are drawn at random, too, so that someone who knows the algorithm and the data
+    does not know them; any two edges can share an assignment where the graph allows it. That draw
+    is not uniform over all splits of the graph, and the probability of 1/k does not need it to be.
+    The true matches of two records depend on each other, as they do in equivalence classes.
 
     Parameters
     ----------
@@ -305,7 +298,7 @@ def draw_assignments(
     random : RandomBytes
         Source of randomness.
     workers : int
-        How many of these are split at a time.
+        How many parts are split at a time.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
 
@@ -344,7 +337,7 @@ def draw_assignments(
         drawn = _drawn(run.matches.astype(np.int32, copy=False), its_random, pulse)
         assignments[:, run.records] = run.records[drawn]
 
-    # Each has its own randomness, so that nothing depends on which thread comes first.
+    # Each part has its own random bytes, so that the order of threads does not matter.
     runs = [(parts, SeededRandom(random.bytes(32))) for parts in found.runs()]
     in_threads(draw, runs, workers, pulse)
     return Assignments(assignments, _uniform(k, random) if n_records else 0)
@@ -507,8 +500,8 @@ def _walk(
 ) -> tuple[Integer, Integer, Integer]:
     """Walk on until all originals have a cell, or the random numbers are used up.
 
-    A place is the original whose walk it is, the one where it is now, and the cell that this one
-    has and must not leave by, or -1.
+    ``place`` holds the original that began the walk, the one it is at, and the cell of the latter,
+    which the next step must not take, or -1.
     """
     walker, current, held = place
     for number in numbers:
@@ -540,9 +533,6 @@ def _set_aside(edges: CodeArray, degree: int, owner: CodeArray) -> None:
                 row[place] = row[degree - 1]
                 row[degree - 1] = cell
                 break
-
-
-# Partitions: a method run on one segment of the sorted records after the other ([FF] 8.1).
 
 
 PARTITION_SIZE = 2000
@@ -639,7 +629,7 @@ def partitions(values: AnyIntArray, partition_size: int) -> list[IntArray]:
 
 
 def segment_starts(n_records: int, partition_size: int) -> IntArray:
-    """Return where the segments of so many sorted records begin; see :func:`partitions`.
+    """Return where the segments of sorted records begin; see :func:`partitions`.
 
     Examples
     --------
@@ -682,8 +672,7 @@ def partitioned(
     k : int
         Matches of each record, at least 1.
     method : Method
-        As :func:`~kanon_db.algorithms.freeform.matching_heuristics.sort_greedy` and the functions
-        that the modules beside it are named after.
+        Such as :func:`~kanon_db.algorithms.freeform.matching_heuristics.sort_greedy`.
     partition_size : int
         Least records of a segment, at least ``k``.
     workers : int

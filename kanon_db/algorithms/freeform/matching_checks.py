@@ -1,4 +1,4 @@
-"""Verifies that a freeform view keeps its promise, from its graph, its cells and the source."""
+"""Verifies the k-anonymity of a freeform view, from its graph, its cells and the source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MATCHES_PER_CALL = 2**16
 
 @dataclass(frozen=True, eq=False)
 class MatchingChecks:
-    """What was counted.
+    """Counts that decide whether a freeform view is k-anonymous.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def verify_matching(
     check it: a published range may contain more originals than its matches, and how many it
     contains says nothing about how likely each of them is the true one.
 
-    It shares no code with the methods that build the graph. Cells are read as those are that are
-    written, by `taken`.
+    It shares no code with the methods that build the graph. Cells are read by `taken`, as the
+    writer of the view reads them.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def least_coverage(
     *,
     pulse: Pulse = UNLIMITED,
 ) -> tuple[int, int]:
-    """Count what published cells cover, intended or by chance; k-concealment bounds it from below.
+    """Count coverings by published cells, intended or by chance; k-concealment bounds the least.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
-"""Builds k assignments, one a round: Greedy, SortGreedy, Hungarian ([FF] Sections 5 to 7).
+"""Builds k assignments, one in each round: Greedy, SortGreedy, Hungarian ([FF] Sections 5 to 7).
 
-Reciprocal graphs, in which records match each other or not at all, are built by lightest pairs.
+Reciprocal graphs ([FF] Sections 1 and 2.2), in which matches are mutual, are built in the same way,
+from pairs of records.
 """
 
 from __future__ import annotations
@@ -36,15 +37,12 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, innermost
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.errors import InfeasibleError
 
-# The frame of the heuristics: one assignment a round, found by the method's own way.
-
-
 VISITS_PER_CALL = 2**21
-"""Boxes that are looked at between two heartbeats: some milliseconds."""
+"""Boxes examined between two heartbeats: some milliseconds of work."""
 
 
 class AssignmentRound(Protocol):
-    """A way to find the assignment of one round."""
+    """A method to find the assignment of one round."""
 
     def __call__(
         self, graph: GrowingGraph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse
@@ -77,7 +75,7 @@ def run_rounds(
     assign : AssignmentRound
     greedily : bool
         Whether identical records, if there are at least k of them, match each other at no cost:
-        the r-th round shifts them by r places. It leaves less to the others.
+        the r-th round shifts them by r places. That leaves less work to the other rounds.
     improve : bool
         Whether the finished graph is improved
         (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`).
@@ -121,11 +119,8 @@ def _identical(values: CodeArray) -> tuple[IntArray, IntArray, IntArray]:
     return order, np.repeat(starts, sizes), np.repeat(sizes, sizes)
 
 
-# Greedy: in each round, each original takes the lightest of its edges in turn ([FF] Section 5).
-
-
 def greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) -> CodeArray:
-    """Build k disjoint assignments, in each of which one original after the other chooses a cell.
+    """Build k disjoint assignments, in each of which the originals choose their cells in turn.
 
     Parameters
     ----------
@@ -146,10 +141,10 @@ def greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) 
 
     Notes
     -----
-    **Source:** [FF] Algorithm 1, Lemma 5.1, Theorem 5.2. Originals choose in lexicographic order
-    (:func:`~kanon_db.algorithms.freeform.matches.lexicographic_order`); only identical records,
-    if there are at least k of them, have matched each other before. An original that finds no
-    cell is helped by the cheapest exchange
+    **Source:** [FF] Section 5: Algorithm 1, Lemma 5.1, Theorem 5.2. Originals choose in
+    lexicographic order (:func:`~kanon_db.algorithms.freeform.matches.lexicographic_order`); only
+    identical records, if there are at least k of them, have matched each other before. An original
+    that finds no cell is helped by the cheapest exchange
     (:func:`~_generalization_graph.resolve_dead_end`), with any k up to n.
 
     The lightest edge is found in a tree of boxes: exactly, without looking at all n cells.
@@ -203,9 +198,6 @@ def _choose(
     return start
 
 
-# SortGreedy: in each round, the lightest edge of all first ([FF] Section 6).
-
-
 def sort_greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Build k disjoint assignments, each by taking the lightest edge again and again.
 
@@ -228,16 +220,16 @@ def sort_greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMI
 
     Notes
     -----
-    **Source:** [FF] Algorithm 2, Lemma 5.1. Weights are the increase of NCP, times the attribute's
-    weight. The paper leaves open which of equal edges comes first: here those between identical
-    records do, if these are at least k, then those of the originals that come first in the order
-    of the tree; of an original's, that to the cell which is found first
+    **Source:** [FF] Section 6: Algorithm 2; Lemma 5.1. Weights are the increase of NCP, times the
+    attribute's weight. The paper leaves the order of equal edges open. Here edges between identical
+    records, if there are at least k of them, come first, then those of the originals that come
+    first in the order of the tree; among the edges of one original, that to the cell found first
     (:func:`~kanon_db.algorithms.freeform._generalization_graph.find_cheapest`).
 
-    The edges are never listed. Each original waits with the lightest of its edges, found in a
-    tree of boxes, of which 64 are weighed at once; if the cell is gone when it is its turn, it
-    looks again. As cells only become fewer, the edges are taken exactly in the order of their
-    weight. Memory is O(n (m + k)), and time that of a few searches for each record and round.
+    The edges are never listed. A queue holds the lightest edge of each original, found in a tree of
+    boxes, of which 64 are weighed at once; if its cell is taken when the edge comes up, the
+    original searches again. As cells only become fewer, the edges are taken exactly in the order
+    of their weight. Memory is O(n (m + k)); time is a few searches for each record and round.
 
     Examples
     --------
@@ -260,12 +252,12 @@ def _assign_lightest(
 
 
 class _Queue(NamedTuple):
-    """Originals that wait for the cell they can have at the least weight.
+    """A queue of originals, by the weight of their lightest edges.
 
     Parameters
     ----------
     keys : ndarray of int64, shape (n,)
-        Weight times n plus original; those of the first so many that wait, a heap.
+        A heap of weight times n plus original.
     wanted : ndarray of int64, shape (n,)
         Cell that each original waits for.
     """
@@ -312,7 +304,7 @@ def _enter(
     start: int,
     size: int,
 ) -> tuple[int, int]:
-    """Put each original that waits into the queue, unless no cell is left for it."""
+    """Enter each waiting original into the queue, unless no cell is left for it."""
     n_visits = 0
     while start < waiting.size and n_visits < VISITS_PER_CALL:
         original = waiting[start]
@@ -329,7 +321,7 @@ def _enter(
 def _serve(
     graph: GrowingGraph, search: CheapestCells, queue: _Queue, original_of_cell: IntArray, size: int
 ) -> int:
-    """Take the lightest edges, out of the queue; tell how many originals are left in it."""
+    """Take the lightest edges off the queue; return how many originals are left in it."""
     n_visits = 0
     keys, wanted, prices = queue.keys, queue.wanted, graph.price
     n = wanted.size
@@ -362,8 +354,7 @@ def _serve(
 def _sift(keys: IntArray, size: int, key: int) -> None:
     """Replace the least of a heap's keys.
 
-    The heap is in the first ``size`` of them. Where that is one less than before, ``key`` is the
-    last of the keys before.
+    The heap is the first ``size`` keys. To shrink it by one, ``key`` is its former last key.
     """
     place = 0
     while 2 * place + 1 < size:
@@ -376,9 +367,6 @@ def _sift(keys: IntArray, size: int, key: int) -> None:
         place = child
     if place < size:
         keys[place] = key
-
-
-# Hungarian: in each round, the assignment of least weight ([FF] Section 7).
 
 
 _N_KNOWN = 16  # cells that each original remembers
@@ -423,21 +411,21 @@ def hungarian(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITE
 
 
 class _Auction(NamedTuple):
-    """Who has which cell, who is without one, and what the originals remember of the cells.
+    """The state of an auction: owners of cells, waiting originals, and their cached cheapest cells.
 
     Parameters
     ----------
     owner : ndarray of int64, shape (n,)
         Original that has each cell, -1 for none.
     waiting : ndarray of int64, shape (n,)
-        The first so many are the originals without a cell.
+        The originals without a cell come first.
     cells : ndarray of int32, shape (n, 16)
         Cells that were the cheapest for each original when it last looked, -1 where there were
         fewer.
     weights : ndarray of int64, shape (n, 16)
         Their weights, in the scale of prices.
     others : ndarray of int64, shape (n,)
-        What all other cells cost each original at least.
+        Lower bound of the cost of all other cells, for each original.
     """
 
     owner: IntArray
@@ -466,16 +454,16 @@ def assign_at_least_weight(
     -----
     **Source:** Bertsekas: The auction algorithm: a distributed relaxation method for the
     assignment problem, 1988. Each original without a cell bids for the one that is cheapest for
-    it by weight and price, and raises its price up to where the second cheapest would be as good,
-    and by an increment; whoever had the cell before bids again. In the end the total is above the
+    it by weight and price, and raises its price until the second cheapest is as good, plus an
+    increment; the previous owner of the cell bids again. In the end the total exceeds the
     optimum by less than n increments. Weights count n + 1 units of price each and the last
     increment is one unit, so the assignment is optimal. Passes with larger increments give
     the prices to begin with.
 
-    Instead of rows of a matrix, each original remembers the 16 cells that were the cheapest when
-    it last looked, and what the last of them cost. As prices never fall, all other cells still
-    cost at least that much: what it remembers is enough as long as two of its cells cost no more.
-    Otherwise it searches the tree of boxes, which knows the least price below each node. So each
+    Instead of rows of a matrix, each original caches the 16 cells that were cheapest at its last
+    search, and the cost of the last of them. As prices never fall, all other cells still cost at
+    least that much, so the cache suffices as long as two of its cells cost no more. Otherwise
+    the original searches the tree of boxes, which has the least price below each node. So each
     bid is that of the plain algorithm, in O(n) memory.
     """
     n = original_of_cell.size
@@ -504,7 +492,7 @@ def assign_at_least_weight(
 def _bid(
     graph: GrowingGraph, search: CheapestCells, auction: _Auction, size: int, increment: int
 ) -> int:
-    """Let originals bid, the last in the list first; tell how many are left in it."""
+    """Let originals bid, the last in the list first; return how many still wait."""
     n_visits = 0
     owner, waiting, others = auction.owner, auction.waiting, auction.others
     while size and n_visits < VISITS_PER_CALL:
@@ -532,7 +520,7 @@ def _bid(
 
 @innermost
 def _two_cheapest(graph: GrowingGraph, auction: _Auction, original: int) -> tuple[int, int, int]:
-    """Find the cheapest cell an original knows, its cost and that of the second cheapest."""
+    """Find the cheapest cached cell of an original, its cost and that of the second cheapest."""
     best, least, second = NONE, FAR, FAR
     for place in range(auction.cells.shape[1]):
         cell = auction.cells[original, place]
@@ -546,15 +534,13 @@ def _two_cheapest(graph: GrowingGraph, auction: _Auction, original: int) -> tupl
     return best, least, second
 
 
-# Reciprocal graphs: records match each other or not at all ([FF] Sections 1 and 2.2).
-
-
 def reciprocal(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Build a reciprocal graph by taking the pair of records of least weight again and again.
 
-    It promises no more than any other k-regular graph. Whoever learns the true matches of c records
-    can use that against the others. In an equivalence class these keep k - c possible matches or
-    more; in a connected graph, reciprocal or not, somebody may keep a single one.
+    A reciprocal graph gives no better guarantee than any other k-regular graph. Whoever learns the
+    true matches of c records can use them against the others. In an equivalence class, the others
+    keep at least k - c possible matches; in a connected graph, reciprocal or not, a record may keep
+    a single one.
 
     Parameters
     ----------
@@ -568,7 +554,7 @@ def reciprocal(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     -------
     ndarray of int32, shape (n, k)
         As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`; record i matches
-        record j whenever j matches i. No column but the first need be so.
+        record j whenever j matches i. The columns after the first need not be symmetric.
 
     Raises
     ------
@@ -577,13 +563,13 @@ def reciprocal(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
 
     Notes
     -----
-    **Source:** [FF] Section 2.2 (after Choromanski, Jebara and Tang) says that all its algorithms
-    can be tuned to it, but not how; and that c known matches leave k - c, which does not hold
-    (``tests/attacks/test_known_matches.py``). Here each round is one of SortGreedy on
-    pairs of records instead of edges: the weight of a pair is that of both edges. Records that
-    are left without a partner are made up for in the end: two of them that lack a match, or one
-    that lacks two, take the place of a pair, whose records they match instead. Where no pair can
-    be replaced so, which takes k close to the number of records, each record matches its
+    **Source:** [FF] Sections 1 and 2.2 (after Choromanski, Jebara and Tang), which say that all
+    algorithms of the paper can be tuned to reciprocity, but not how; and that c known matches leave
+    k - c, which does not hold (``tests/attacks/test_known_matches.py``). Here each round is one of
+    SortGreedy on pairs of records instead of edges: the weight of a pair is that of both edges.
+    Records left without a partner are repaired in the end: two of them that lack one match each, or
+    one that lacks two, replace a pair, whose records they match instead. Where no pair can be
+    replaced, which happens only for k close to the number of records, each record matches its
     neighbors in the order of the tree.
 
     Examples
@@ -616,7 +602,7 @@ def reciprocal(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
 
 
 def _make_up(ncp: Ncp, rows: CodeArray, pulse: Pulse) -> bool:
-    """Give all records their number of matches; tell whether that worked."""
+    """Complete records that lack matches; tell whether that worked."""
     n = rows.shape[0]
     lacking = np.repeat(np.arange(n), (rows == NONE).sum(axis=1)).tolist()
     while lacking:

@@ -1,6 +1,6 @@
-"""Finds the graph of the least loss, by a mixed integer program, or of the least weight of edges.
+"""Finds the graph of least loss, by a mixed integer program ([FF] Section 4), for some ten records.
 
-The former is [FF] Section 4, the latter a minimum-cost flow ([FF] Section 8).
+A minimum-cost flow ([FF] Section 8) finds the graph of the least sum of weights of edges instead.
 """
 
 from __future__ import annotations
@@ -41,9 +41,6 @@ from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
-# Minimum-cost flow: the k-regular graph with the least sum of weights of its edges ([FF] 8).
-
-
 MAX_MATCHES = 2**17
 """Most records times k."""
 
@@ -52,10 +49,10 @@ _PRIMAL = 4  # highspy's number of the strategy
 
 
 def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
-    """Find the graph whose edges weigh least, each one by itself. A baseline.
+    """Find the k-regular graph with the least sum of weights of its edges. A baseline.
 
-    The loss of a cell is not the sum of what its matches would cost one by one, so this is no
-    optimum but for k = 2.
+    The loss of a cell is not the sum of the weights of its edges, so only for k = 2 is this the
+    optimum.
 
     Parameters
     ----------
@@ -79,8 +76,8 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     -----
     **Source:** the baseline minCostFlow of [FF] Section 8: an edge weighs the NCP of a cell of its
     two records, in the complete graph. The linear program has whole-numbered vertices; HiGHS
-    solves it over the lightest edges of each original, and those of lower reduced cost than 0
-    are added until there are none. Dual values are rounded to units, so that the sum is within
+    solves it over the lightest edges of each original, and edges of negative reduced cost are
+    added until there are none. Dual values are rounded to units, so that the sum is within
     one unit for each edge of the least one (:class:`~kanon_db.algorithms.recoding.loss.Ncp`).
 
     Examples
@@ -157,7 +154,7 @@ class _Program:
         self._n = n = ncp.values.shape[0]
         self.edges = np.empty(0, dtype=np.int64)
         self._ncp = ncp
-        # The solver is given weights up to 1.
+        # Weights are scaled to at most 1 for the solver.
         self._scale = max(int(ncp.whole[ncp.numeric].sum() + ncp.step.sum()), 1)
         self._highs = highs = new_solver()
         highs.setOptionValue("solver", "simplex")
@@ -170,7 +167,7 @@ class _Program:
         original, cell = np.divmod(edges, self._n)
         weights = pair_units(self._ncp, original, cell)
         if self.edges.size:
-            # The last solution remains feasible: primal simplex goes on from it.
+            # The last solution stays feasible, so primal simplex continues from it.
             self._highs.setOptionValue("simplex_strategy", _PRIMAL)
         self._highs.addCols(
             edges.size, weights / self._scale, np.zeros(edges.size), np.ones(edges.size),
@@ -181,7 +178,7 @@ class _Program:
         self.edges = np.append(self.edges, edges)
 
     def solve(self, pulse: Pulse) -> tuple[IntArray, IntArray]:
-        """Find prices of the cells, and what each original may pay at most, in units."""
+        """Return the duals in units: prices of the cells, and the most each original may pay."""
         run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) * self._scale
         whole = np.rint(duals).astype(np.int64)
@@ -193,13 +190,10 @@ class _Program:
         return self.edges[np.rint(self._highs.getSolution().col_value).astype(np.bool_)]
 
 
-# The optimal generalization graph: a mixed integer program ([FF] Section 4).
-
-
 Formulation = Literal["match_sets", "paper"]
 
 MAX_COLUMNS = 2**16
-"""Most sets of originals that cells may cover, those of all cells together."""
+"""Most sets of originals, of all cells together, that cells may cover: columns of the program."""
 
 _TOLERANCE = 1e-6  # of the solver's bound, relative
 
@@ -210,7 +204,7 @@ class OptimalFreeform(FreeformMatches):
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of MatchedPart
         One, of all records.
     proof : Proof
         Loss of all records, which is the sum of NCP over records and attributes, times the
@@ -260,7 +254,7 @@ def optimal(
 
     Notes
     -----
-    **Source:** [FF] Eq. (4) to (11). The formulation ``paper`` is that program as it is:
+    **Source:** [FF] Section 4, Eq. (4) to (11). The formulation ``paper`` is that program as it is:
     :func:`~kanon_db.algorithms.programs.graph_program`. Deviations of ``match_sets``:
 
     - The model has a variable for each set of k - 1 other originals that a cell may cover, whose
@@ -319,7 +313,7 @@ def _model(matches: IntArray, losses: FloatArray, symmetric: bool) -> LinearMode
     (n_columns, k), n = matches.shape, int(matches[-1, 0]) + 1
     column = np.repeat(np.arange(n_columns), k)
     cell, original = np.repeat(matches[:, 0], k), matches.reshape(-1)
-    # Row, variable and coefficient of each term: a cell takes one set, an original is in k cells.
+    # Terms as row, variable, coefficient: each cell takes one set, each original is in k cells.
     terms = [
         (matches[:, 0], np.arange(n_columns), np.ones(n_columns, dtype=np.int64)),
         (n + original, column, np.ones_like(column)),

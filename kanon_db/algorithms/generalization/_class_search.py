@@ -1,4 +1,4 @@
-"""Searches for the classes of least reduced cost: the pricing of the set-partitioning model."""
+"""Searches for the classes of least reduced cost: the pricing step of column generation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, WordArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss
-
-# Distinct records, and what a class of them loses.
-
 
 _BITS = 64
 
@@ -39,13 +36,13 @@ class DistinctRecords(NamedTuple):
 
     @classmethod
     def of(cls, loss: ExactLoss, records: IntArray) -> DistinctRecords:
-        """Find the distinct ones of some records.
+        """Find the distinct records among some.
 
         Parameters
         ----------
         loss : ExactLoss
         records : ndarray of int64, shape (r,)
-            Equal records in a row: the first ``copies[0]`` are of the first type, and so on.
+            Equal records are adjacent: the first ``copies[0]`` are of the first type, and so on.
 
         Returns
         -------
@@ -72,12 +69,12 @@ class DistinctRecords(NamedTuple):
 
     @property
     def largest_loss(self) -> int:
-        """Loss of one record that tells nothing."""
+        """Loss of a record whose cells all cover the whole domain."""
         return int(np.where(self.numeric, self.whole, self.of_count.max(axis=1)).sum())
 
 
 def _dense(values: IntArray, numeric: BoolArray) -> IntArray:
-    """Give the categories that occur numbers from 0, so that bit sets of them are short."""
+    """Give the categories that occur numbers from 0, to keep bit sets short."""
     dense = values.copy()
     for j in np.flatnonzero(~numeric):
         dense[:, j] = np.unique(values[:, j], return_inverse=True)[1].reshape(-1)
@@ -86,17 +83,7 @@ def _dense(values: IntArray, numeric: BoolArray) -> IntArray:
 
 @numba.njit(cache=True, nogil=True)
 def loss_of_pair(types: DistinctRecords, t: int, u: int) -> int:
-    """Loss of a record of type t in a class with one of type u.
-
-    Parameters
-    ----------
-    types : DistinctRecords
-    t, u : int
-
-    Returns
-    -------
-    int
-    """
+    """Return the loss of a record of type t in a class with one of type u."""
     loss = 0
     for j in range(types.numeric.size):
         a, b = types.values[t, j], types.values[u, j]
@@ -105,9 +92,6 @@ def loss_of_pair(types: DistinctRecords, t: int, u: int) -> int:
         elif a != b:
             loss += types.whole[j] if a == NULL or b == NULL else abs(a - b)
     return loss
-
-
-# Classes to choose from, and inequalities on which of them go together.
 
 
 NO_LIMIT = 2**62
@@ -139,7 +123,7 @@ class CandidateClasses:
         return CandidateClasses(self.members[which], self.sizes[which], self.losses[which])
 
     def of_records(self) -> IntArray:
-        """Tell the class of each record, type by type, of classes that hold each record once."""
+        """Return the class of each record, type by type; the classes hold each record once."""
         members = self.members.reshape(-1)
         class_of_member = np.repeat(np.arange(len(self)), self.members.shape[1])
         is_record = members >= 0
@@ -148,17 +132,17 @@ class CandidateClasses:
 
 
 class PairCuts(NamedTuple):
-    """Sets of types, of whose records not all pairs can be within classes.
+    """Subset-row inequalities: sets of types that limit the pairs of their records within classes.
 
     A class with c records of a set holds c // 2 pairs of it, and all classes together at most
-    half of the set's records.
+    half as many pairs as the set has records.
 
     Parameters
     ----------
     members : ndarray of int64, shape (s, 3)
         Types of each set.
     prices : ndarray of int64, shape (s,)
-        What a pair costs, in units, at least 0.
+        Price of a pair, in units, at least 0.
     starts : ndarray of int64, shape (t + 1,)
     of_type : ndarray of int64, shape (3 s,)
         Sets of type i are ``of_type[starts[i] : starts[i + 1]]``.
@@ -183,7 +167,7 @@ class PairCuts(NamedTuple):
         return cls(members, prices, starts, order // max(members.shape[1], 1))
 
     def worth(self, copies: IntArray) -> int:
-        """Add up the prices of all pairs that there can be."""
+        """Add up the prices of the most pairs possible."""
         return int(self.prices @ (copies[self.members].sum(axis=1) // 2))
 
     @classmethod
@@ -192,15 +176,12 @@ class PairCuts(NamedTuple):
         return cls.of(np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.int64), n_types)
 
 
-# The steps of the search for classes, compiled.
-
-
 DONE, PAUSED, FULL = 0, 1, 2
 """Why the search stopped."""
 
 
 class SearchGoal(NamedTuple):
-    """Which classes are looked for; see :class:`.class_search.ClassSearch`."""
+    """The classes to be found; see :class:`ClassSearch`."""
 
     duals: IntArray  # (t,), descending
     k: int
@@ -209,7 +190,7 @@ class SearchGoal(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """Where the depth-first search stands; row d is of the class of d records on the way."""
+    """State of the depth-first search; row d is the class of d records on the current path."""
 
     depth: IntArray  # (1,)
     chosen: IntArray  # (2k,): type of the d-th record
@@ -241,18 +222,7 @@ class FoundClasses(NamedTuple):
 
 
 def new_state(types: DistinctRecords, k: int, n_cuts: int) -> SearchState:
-    """Stand at the root, where any record may come first.
-
-    Parameters
-    ----------
-    types : DistinctRecords
-    k : int
-    n_cuts : int
-
-    Returns
-    -------
-    SearchState
-    """
+    """Begin at the root, where any record may come first."""
     n_types, m = types.values.shape
     categories = types.values[:, ~types.numeric].max(initial=0) + 1
 
@@ -285,7 +255,7 @@ def new_state(types: DistinctRecords, k: int, n_cuts: int) -> SearchState:
 
 @numba.njit(cache=True, nogil=True)
 def _loss_with(types: DistinctRecords, state: SearchState, d: int, t: int) -> int:
-    """Loss of one record of the class at depth d if a record of type t joined."""
+    """Return the loss of one record of the class at depth d if a record of type t joins."""
     loss = 0
     for j in range(types.numeric.size):
         value = types.values[t, j]
@@ -340,8 +310,8 @@ def _largest_duals(
 ) -> int:
     """Sum the largest duals of 0, 1, … candidates of depth d from the first; return how many.
 
-    The class has ``size`` records already, the last of which may be one of these; so many are
-    summed as it may still take.
+    The class has ``size`` records, the last of which may be one of these candidates; there are as
+    many sums as the class can still take records.
     """
     most = 2 * goal.k - 1 - size
     n, total = 0, 0
@@ -364,7 +334,7 @@ def _largest_duals(
 def _is_within(
     state: SearchState, k: int, size: int, loss: int, dual: int, n_best: int, limit: int
 ) -> bool:
-    """Tell whether a class can be joined by one record or more and stay below the limit."""
+    """Tell whether a class can gain a record or more and stay below the limit."""
     for r in range(max(1, k - size), min(2 * k - 1 - size, n_best) + 1):
         if (size + r) * loss - dual - state.best[r] < limit:
             return True
@@ -373,7 +343,7 @@ def _is_within(
 
 @numba.njit(cache=True, nogil=True, forceinline=True)
 def _keep(state: SearchState, size: int, place: int, u: int, loss: int, dual: int) -> None:
-    """Let a record of type u come next at depth ``size``."""
+    """Make type u a candidate at depth ``size``."""
     state.candidates[size, place] = u
     state.candidate_losses[size, place] = loss
     state.candidate_duals[size, place] = dual
@@ -414,9 +384,9 @@ def _extend(
     types: DistinctRecords, cuts: PairCuts, goal: SearchGoal, state: SearchState, found:
     FoundClasses, d: int, first: int,
 ) -> int:  # fmt: skip
-    """Note classes of one more record below the limit; return how many may grow further.
+    """Record classes of one more record below the limit; return how many may grow further.
 
-    Candidates for that record are those of depth d from the first on.
+    That record is one of the candidates of depth d from the first on.
     """
     k, limit = goal.k, goal.limit
     size, n_kept = d + 1, 0
@@ -437,7 +407,7 @@ def _extend(
 def _thin_out(
     types: DistinctRecords, goal: SearchGoal, state: SearchState, size: int, n_kept: int
 ) -> int:
-    """With the duals of some candidates gone, let others go; return how many are left."""
+    """Drop candidates that the bound excludes once others are gone; return how many are left."""
     k, limit = goal.k, goal.limit
     before = -1
     while n_kept != before and n_kept > 0:
@@ -472,14 +442,14 @@ def search_on(
     state : SearchState
     found : FoundClasses
     budget : int
-        Losses to be calculated before it pauses.
+        Losses to compute before a pause.
 
     Returns
     -------
     int
         Why it stopped.
     bool
-        Whether no first record was given up on.
+        Whether the search skipped nothing for any first record.
     """
     is_complete = True
     while budget > 0:
@@ -493,7 +463,7 @@ def search_on(
                 return DONE, is_complete
             state.depth[0] -= 1
             continue
-        # What one step can find must fit in.
+        # The classes found in one step must fit.
         if found.n[0] + state.n_candidates[d] - i > found.sizes.size:
             return FULL, is_complete
         state.position[d] += 1
@@ -510,9 +480,6 @@ def search_on(
             state.position[d + 1] = 0
             state.depth[0] = d + 1
     return PAUSED, is_complete
-
-
-# Search for the classes of least reduced cost: the pricing of the set-partitioning model.
 
 
 _LOSSES_PER_BEAT = 2**17  # some milliseconds
@@ -539,17 +506,17 @@ class ClassSearch:
     capacity : int
         Most classes to be kept.
     quota : int, optional
-        Give up on a first record after so many classes; the search is then not complete.
+        Most classes for each first record; the search is then incomplete.
     pulse : Pulse
-        Beaten every few milliseconds; when its time is over, the whole search is given up on.
+        Beaten every few milliseconds; the search ends with its time.
 
     Notes
     -----
-    Depth first, records in descending order of their duals. Loss grows with the class, so that a
-    class and one more record, together with the largest duals that are left for r others, bounds
-    the reduced cost of all classes that hold them from below. Those that stay below the limit
-    are the only ones to be looked at deeper in the tree; the bound is taken again with the duals
-    of these alone. Everything is in whole units: the bounds are exact.
+    Depth first, records in descending order of their duals. Loss grows with the class. So the loss
+    of a class with one more record, less the largest duals left for r others, bounds the reduced
+    cost of all classes that contain it from below. Only records whose bound stays below the limit
+    are considered deeper in the tree, and the bound is computed again with their duals alone.
+    Everything is in whole units: the bounds are exact.
     """
 
     def __init__(
@@ -580,10 +547,10 @@ class ClassSearch:
             *(np.zeros(capacity, dtype=np.int64) for _ in range(3)),
         )
         self.is_complete = True
-        """Whether nothing was given up on."""
+        """Whether the search is complete."""
 
     def all(self) -> CandidateClasses | None:
-        """Return all classes below the limit; None if they exceed the capacity, or on giving up."""
+        """Return all classes below the limit; None if they exceed the capacity or time ran out."""
         return self._classes() if self._run() == DONE and self.is_complete else None
 
     def best(self, n: int) -> CandidateClasses:

@@ -1,6 +1,6 @@
 """Finds equivalence classes greedily: by Greedy Search [OB], K-Member, or in sorted order.
 
-It also defines what every method returns, and recommends one for a table.
+It also defines :class:`Generalization`, the result of every method, and recommends a method.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
 
-# What the methods of generalization return.
-
 
 @dataclass(frozen=True, eq=False)
 class Generalization:
@@ -31,9 +29,6 @@ class Generalization:
     """
 
     class_of_record: IntArray
-
-
-# Which method of generalization suits a table.
 
 
 _MOST_FOR_OPTIMUM = 30
@@ -60,7 +55,7 @@ class Recommendation:
 
 
 def recommend(n_records: int, n_attributes: int, k: int, *, refined: bool = True) -> Recommendation:
-    """Choose by the size of the table.
+    """Recommend a method for a table by its size.
 
     Parameters
     ----------
@@ -105,9 +100,6 @@ def recommend(n_records: int, n_attributes: int, k: int, *, refined: bool = True
     )
 
 
-# Records of one entity that cannot be told apart, taken together.
-
-
 def one_of_each(microdata: Microdata, entities: AnyIntArray) -> tuple[Microdata, IntArray]:
     """Take the records of one entity with the same quasi-identifiers as one record.
 
@@ -123,9 +115,9 @@ def one_of_each(microdata: Microdata, entities: AnyIntArray) -> tuple[Microdata,
     Returns
     -------
     microdata : Microdata
-        Of fewer records, or of as many.
+        With at most as many records.
     place : ndarray of int64, shape (n_records,)
-        Which of these stands for each record.
+        The record of ``microdata`` that stands for each record.
 
     Examples
     --------
@@ -140,11 +132,8 @@ def one_of_each(microdata: Microdata, entities: AnyIntArray) -> tuple[Microdata,
     return Microdata(microdata.codes[first], microdata.attributes), place
 
 
-# The initial feasible solution ([OB] Section 2.3): classes of neighbors in sorted order.
-
-
 def initial(microdata: Microdata, k: int) -> Generalization:
-    """Group k records after the other, in sorted order; the last class takes what is left over.
+    """Group every k records in sorted order; the last class takes the records left over.
 
     Parameters
     ----------
@@ -175,20 +164,8 @@ def initial(microdata: Microdata, k: int) -> Generalization:
 
 
 def classes_of_k(n_records: int, k: int) -> IntArray:
-    """Put k records after the other into a class, up to 2k - 1 into the last.
-
-    Parameters
-    ----------
-    n_records, k : int
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-    """
+    """Assign every k consecutive records to a class, up to 2k - 1 to the last one."""
     return np.minimum(np.arange(n_records) // k, max(n_records // k - 1, 0))
-
-
-# K-Member clustering: classes grown far from one another (Byun et al. 2007).
 
 
 def k_member(
@@ -196,7 +173,7 @@ def k_member(
 ) -> Generalization:
     """Grow classes of k records, each from the record furthest from the last one that was placed.
 
-    The record joins a class that adds least to its loss, or the first of several in sorted order,
+    The record that adds least to the loss joins the class, or the first of several in sorted order,
     until the class has k records. In the end fewer than k records remain; each of them joins the
     class whose loss grows least.
 
@@ -242,9 +219,6 @@ def k_member(
     return Generalization(pool.finished("least_increase", pulse))
 
 
-# Greedy Search: classes grown record by record, in sorted order ([OB] Section 3.2).
-
-
 def greedy_search(
     microdata: Microdata,
     k: int,
@@ -255,9 +229,9 @@ def greedy_search(
 ) -> Generalization:
     """Grow classes of k records, each from the first record that is left.
 
-    Takes the records in sorted order. The first one that is left begins a class. Then the record
-    joins it that adds least to its loss, or the first of several, until it has k records. In the
-    end fewer than k records remain; each of them joins a class.
+    In sorted order, the first record left begins a class. Until the class has k records, the record
+    that adds least to its loss joins it, or the first of several. In the end fewer than k records
+    remain; each of them joins a class.
 
     Parameters
     ----------
@@ -265,7 +239,7 @@ def greedy_search(
     k : int
         Fewest records of a class, at least 1.
     block_size : int, optional
-        How many row types to search among, at least 2: the next ones in sorted order. None: all.
+        Number of row types to search, at least 2: the next ones in sorted order; None for all.
         A limit makes the time linear in the number of records, not quadratic, at some loss.
     left_over : {"least_increase", "least_result"}
         Which class a left-over record joins: the one whose loss grows least, or the one whose loss
@@ -287,17 +261,17 @@ def greedy_search(
 
     Notes
     -----
-    **Source:** [OB] Algorithm 2, Table 7. Losses are NCP by [FF]; attributes keep their numbers, or
-    are expanded to binary ones, as the caller wants.
+    **Source:** [OB] Section 3.2: Algorithm 2, Table 7. Losses are NCP by [FF]; attributes keep
+    their numbers, or are expanded to binary ones, as the caller wants.
 
     The text says that a left-over record joins the class that "would incur the least utility loss",
     but Table 7 takes the class of least *resulting* loss. The least increase is the default, as
     it loses less.
 
-    Cost: one pass over the row types that are left for each class, not for each record. A record
-    joining a class never lowers what the class loses with any other. So what each row type lost
-    with the first record is a lower bound later on, and only the few types below the least loss
-    found are looked at again: the result is that of the plain algorithm.
+    Cost: one pass over the row types that are left for each class, not for each record. A class
+    that gains a record never loses less with any other. So the loss of each row type with the first
+    record stays a lower bound, and only the few types below the least loss found are examined
+    again: the result is that of the plain algorithm.
 
     Examples
     --------
@@ -317,9 +291,6 @@ def greedy_search(
     return Generalization(
         grown_classes(ncp, order, k, block_size=block_size, left_over=left_over, pulse=pulse)
     )
-
-
-# Splitting large equivalence classes, which never loses more.
 
 
 def split(
@@ -343,7 +314,7 @@ def split(
 
     Notes
     -----
-    Each part of a class loses at most what the class lost, so splitting never loses more ([OB]
+    Each part loses at most as much as the class, so splitting never raises the loss ([OB]
     Section 2.2 leaves this to the solver).
     """
     sizes = np.bincount(class_of_record)

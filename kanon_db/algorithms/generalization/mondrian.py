@@ -1,6 +1,6 @@
-"""Cuts a table in two at medians, again and again: Mondrian (LeFevre et al. 2006).
+"""Cuts a table in two at medians, recursively: Mondrian (LeFevre et al. 2006).
 
-A table too large for one machine is cut into parts from counts alone.
+A table too large for one machine is cut into parts by counts alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
 from kanon_db.errors import InvalidParameterError
 
-# Mondrian: the table cut in two at medians again and again (LeFevre et al. 2006).
-
-
 MedianCut = Literal["strict", "relaxed"]
 
 _VALUES_PER_CALL = 2**20  # looked at between two heartbeats: some milliseconds
@@ -37,7 +34,7 @@ def mondrian(
     workers: int = 1,
     pulse: Pulse = UNLIMITED,
 ) -> Generalization:
-    """Cut the table in two, and each part again, as long as parts keep k records.
+    """Cut the table in two, and each part again, while parts keep at least k records.
 
     A part is cut at the median of the attribute in which it loses most; where that would leave
     fewer than ``k`` records on one side, at that of the next attribute. A part that cannot be cut
@@ -109,7 +106,7 @@ def mondrian(
         own = state._replace(stack=np.zeros_like(state.stack))
         return _cut_all(table, own, [part], k, cut == "relaxed", pulse)
 
-    # A large table is cut until each thread has a part of its own.
+    # Cut a large table until each thread has a part of its own.
     parts = [(0, n_records)] if n_records else []
     while 0 < len(parts) < workers and n_records >= _FEWEST_IN_THREADS:
         largest = max(range(len(parts)), key=lambda i: parts[i][1] - parts[i][0])
@@ -158,7 +155,7 @@ def _cut_all(
 
 
 class _CodedTable(NamedTuple):
-    """The attributes as compiled code reads them.
+    """The attributes of a table, as compiled code reads them.
 
     Parameters
     ----------
@@ -175,21 +172,21 @@ class _CodedTable(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Into which parts the records have been cut.
+    """The parts into which the records have been cut.
 
-    Codes move with their records, so that those of a part lie side by side.
+    Codes move with their records, so that those of a part are adjacent.
 
     Parameters
     ----------
     codes : ndarray of int32, shape (m, n_records)
     order : ndarray of int32, shape (n_records,)
-        Records, part by part, as their codes are.
+        Records, part by part, in the order of ``codes``.
     class_of_record : ndarray of int64, shape (n_records,)
     stack : ndarray of int64, shape (n, 2)
         Parts still to be cut: where each begins and ends in ``order``.
     upper : ndarray of int32, shape (n_records,)
     is_lower : ndarray of bool, shape (n_records,)
-        Room for cutting a part, in the places of its own records.
+        Working memory for a part, at the places of its own records.
     """
 
     codes: CodeArray
@@ -201,7 +198,7 @@ class _Parts(NamedTuple):
 
 
 class _Spread(NamedTuple):
-    """How far a part spreads in each attribute.
+    """The range of a part in each attribute.
 
     Parameters
     ----------
@@ -229,10 +226,7 @@ def _cut_parts(
     is_relaxed: bool,
     n_values: Integer,
 ) -> tuple[Integer, Integer]:
-    """Cut parts until so many values were looked at; those that cannot be cut become classes.
-
-    The last part is cut first.
-    """
+    """Cut parts, the last first, for a number of values; those without a cut become classes."""
     low, high, width = np.empty((3, table.offsets.size), dtype=np.int64)
     spread = _Spread(low, high, width, np.full(table.positions.size, -1, dtype=np.int64))
     n_looked_at, number = 0, 0
@@ -270,10 +264,10 @@ def _cut_parts(
 
 @numba.njit(cache=True, nogil=True)
 def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Integer) -> None:
-    """Put what the records of the lower side have first; both sides stay in their order."""
+    """Move the values of the lower side to the front; both sides keep their order."""
     n_lower, n_upper = start, start
     for i in range(start, end):
-        # Without a branch, which would be guessed wrong every other time.
+        # Branch-free: a branch would be mispredicted every other time.
         value, is_lower = values[i], np.int64(parts.is_lower[i])
         parts.upper[n_upper] = value
         values[n_lower] = value
@@ -284,7 +278,7 @@ def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Inte
 
 @numba.njit(cache=True, nogil=True)
 def _measure(table: _CodedTable, codes: CodeArray, spread: _Spread, number: Integer) -> None:
-    """Find how far a part spreads; it has the ``number`` by which its codes are marked as seen."""
+    """Measure the range of a part; ``number`` marks the codes seen in it."""
     units, width = table.units, spread.width
     for j in range(width.size):
         offset = table.offsets[j]
@@ -306,7 +300,7 @@ def _measure(table: _CodedTable, codes: CodeArray, spread: _Spread, number: Inte
 def _find_lower(
     codes: CodeArray, is_lower: BoolArray, low: Integer, high: Integer, k: Integer, is_relaxed: bool
 ) -> Integer:
-    """Find the lower side of a part, and count its records; 0: no allowed cut."""
+    """Find the lower side of a part, and return its number of records; 0 if no cut is allowed."""
     size = codes.size
     half = (size + 1) // 2
     median: Integer
@@ -327,7 +321,7 @@ def _find_lower(
         median = np.int64(ordered[half - 1])
         n_below = np.searchsorted(ordered, median)
         n_median = np.searchsorted(ordered, median, side="right") - n_below
-    # Of the records with the median, so many go to the lower side.
+    # The number of records with the median value that go to the lower side.
     n_taken = half - n_below
     if not is_relaxed:
         n_taken = n_median
@@ -345,13 +339,10 @@ def _find_lower(
     return n_lower
 
 
-# Parts of a table too large for one machine, from counts alone: as Mondrian cuts, or at gaps.
-
-
 NO_CUT = -1
 
 _FEWEST = 8
-"""One side of a cut at a gap has at least one record in so many."""
+"""Each side of a cut at a gap has at least this fraction, 1 in ``_FEWEST``, of the records."""
 
 
 @dataclass(frozen=True)
@@ -405,7 +396,7 @@ class PartTree:
         return lower, lower + 1
 
     def undo(self, node: int) -> None:
-        """Make a part whole again whose sides have not been cut; their numbers are not used."""
+        """Undo the cut of a part whose sides are not cut; the numbers of the sides stay unused."""
         self._attribute[node] = NO_CUT
 
     @property
@@ -444,13 +435,13 @@ class PartTree:
 
 @dataclass(frozen=True, eq=False)
 class CutDomains:
-    """What the domains of attributes are, as cuts depend on it.
+    """The domains of the attributes, as cuts depend on them.
 
     Attributes
     ----------
     units : Units
     positions : list of ndarray of int64
-        Of each code of each attribute, in units.
+        Position in units of each code, attribute by attribute.
     """
 
     units: Units
@@ -465,14 +456,14 @@ class CutDomains:
         return cls(ncp.units, [ncp.values[:n, j].astype(np.int64) for j, n in enumerate(n_values)])
 
     def gaps(self, j: int, there: IntArray) -> IntArray:
-        """Return what a class loses at least that has both of two neighbouring values.
+        """Return the least loss of a class that spans each two neighboring values.
 
         Parameters
         ----------
         j : int
             The attribute.
         there : ndarray of int64, shape (n,)
-            Codes of those of its values that occur, ascending.
+            Codes that occur, ascending.
 
         Returns
         -------
@@ -484,13 +475,7 @@ class CutDomains:
         return apart
 
     def widths(self, counts: Sequence[IntArray]) -> IntArray:
-        """Return what a part loses in each attribute.
-
-        Parameters
-        ----------
-        counts : sequence of ndarray of int64
-            How many of its records have each code, attribute by attribute.
-        """
+        """Return the loss of a part in each attribute, given its numbers of records by code."""
         found = np.zeros(len(self.positions), dtype=np.int64)
         for j, (positions, its_counts) in enumerate(zip(self.positions, counts, strict=True)):
             there = np.flatnonzero(its_counts)
@@ -503,7 +488,7 @@ class CutDomains:
 
 
 def median_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut | None:
-    """Cut a part where :func:`.mondrian` does; None where no cut leaves k records on either side.
+    """Cut a part where :func:`.mondrian` does; None if no cut leaves k records on both sides.
 
     Parameters
     ----------
@@ -535,7 +520,7 @@ def median_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartC
 
 
 def gap_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut | None:
-    """Cut a part between neighbouring values that lie furthest apart, and then near the median.
+    """Cut a part at the widest gap between neighboring values, or else near the median.
 
     Parameters
     ----------
@@ -543,14 +528,14 @@ def gap_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut 
     counts : sequence of ndarray of int64, shape (n_values,)
         As in :func:`median_cut`.
     k : int
-        Fewest records on either side; there is also at least an eighth of them, so that few cuts
-        make the parts small. Where that is not possible, the cut is that of :func:`median_cut`.
+        Fewest records on either side. Each side also has at least an eighth of the records, so that
+        few cuts make small parts; if that is impossible, the cut is that of :func:`median_cut`.
 
     Notes
     -----
-    A method that grows classes from records that lie close would build few across such a gap, so
-    that few are missing when each side is searched by itself; the median of an attribute with many
-    values runs through many. How much less is lost: "What parts cost" in docs/benchmarks.md.
+    A method that grows classes from close records builds few across such a gap, so that searching
+    each side by itself misses few; a cut at the median of an attribute with many values splits
+    many. The gain is measured under "What parts cost" in docs/benchmarks.md.
 
     Examples
     --------

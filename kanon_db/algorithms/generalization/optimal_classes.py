@@ -1,6 +1,6 @@
-"""Finds classes of the least total loss, with proof ([OB] Section 2), or a few neighbors at a time.
+"""Finds classes of the least total loss, with a proof of optimality ([OB] Section 2).
 
-The latter is Split & Carry ([OB] Algorithm 1).
+For larger tables, Split & Carry ([OB] Algorithm 1) solves a few neighboring classes at a time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ from kanon_db.algorithms.recoding.loss import ExactLoss, Loss
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
 
-# The best of all partitions of a few records, whatever is lost and whatever is allowed.
-
-
 MOST_RECORDS = 15
 """Most records: there are 3^15 = 14 million pairs of a set and a part of it."""
 
 
 def members_of_sets(n_records: int) -> tuple[IntArray, IntArray]:
-    """List the records of every set of some of them, and the number of the set beside each.
+    """List the members of every subset of the records, each with the number of its subset.
 
     Examples
     --------
@@ -46,7 +43,7 @@ def members_of_sets(n_records: int) -> tuple[IntArray, IntArray]:
 def best_partition(
     losses: FloatArray, of_suppressed: float, most_suppressed: int, *, pulse: Pulse = UNLIMITED
 ) -> tuple[IntArray, float]:
-    """Find the classes with the least loss of all, some records perhaps left out.
+    """Find the partition of least loss of a few records, some of which may be suppressed.
 
     Parameters
     ----------
@@ -54,23 +51,23 @@ def best_partition(
         Loss of all records of each set as one class, by :func:`members_of_sets`; infinity for one
         that is not allowed. That of the empty set, 0, is not used.
     of_suppressed : float
-        Loss of a record that is left out.
+        Loss of a suppressed record.
     most_suppressed : int
-        Most records that may be left out.
+        Most records that may be suppressed.
     pulse : Pulse
-        Only its heartbeat is used, once for each record that may be left out.
+        Only its heartbeat is used, once for each record that may be suppressed.
 
     Returns
     -------
     class_of_record : ndarray of int64, shape (n_records,)
-        From 0; -1 for a record that is left out.
+        From 0; -1 for a suppressed record.
     loss : float
-        Infinity if nothing is allowed.
+        Infinity if no partition is allowed.
 
     Notes
     -----
     Dynamic programming over sets: the first record of a set is in one of the classes that are
-    parts of the set, or is left out.
+    parts of the set, or is suppressed.
 
     Examples
     --------
@@ -104,7 +101,7 @@ def best_partition(
 def _fill(
     losses: FloatArray, of_suppressed: float, left_out: Integer, best: FloatArray, chosen: IntArray
 ) -> None:
-    """Find the best partition of each set, so many records left out at most; 0: its first one."""
+    """Find the best partition of each set with a given most number of suppressed records."""
     for whole in range(1, losses.size):
         first = whole & -whole
         rest = whole ^ first
@@ -121,9 +118,6 @@ def _fill(
             part = (part - 1) & rest
 
 
-# Classes by the mixed integer linear program of [OB]: a variable for each pair of records.
-
-
 def solve_pairwise(
     microdata: Microdata,
     loss: Loss,
@@ -131,7 +125,7 @@ def solve_pairwise(
     start: IntArray,
     pulse: Pulse,
 ) -> tuple[IntArray | None, float]:
-    """Solve the paper's program by HiGHS.
+    """Solve the program of [OB], with a variable for each pair of records, by HiGHS.
 
     Parameters
     ----------
@@ -171,9 +165,6 @@ def _components(n: int, pairs: list[list[int]]) -> IntArray:
     return np.unique(label, return_inverse=True)[1].reshape(-1)
 
 
-# Improve classes by the best partition of some neighboring ones at a time.
-
-
 _GROUPS = (4, 6, 8)  # of k records in a neighborhood: the small ones first
 
 
@@ -185,13 +176,13 @@ def improve_neighborhoods(
     *,
     pulse: Pulse,
 ) -> IntArray:
-    """Partition each class anew, together with those next to it, until that helps no more.
+    """Repartition each class and its neighbors optimally, until the loss no longer falls.
 
     Parameters
     ----------
     exact : ExactLoss
     order : ndarray of int64, shape (n_records,)
-        Records in order, equal ones in a row.
+        Records in order, equal ones adjacent.
     class_of_record : ndarray of int64, shape (n_records,)
         Classes of k to 2k - 1 records.
     k : int
@@ -206,7 +197,7 @@ def improve_neighborhoods(
 
     Notes
     -----
-    The neighbors of a class are those that lose least when joined with it.
+    The neighbors of a class are the classes that lose least when merged with it.
     """
     rank = np.argsort(order)
     classes = [np.sort(rank[class_of_record == number]) for number in np.unique(class_of_record)]
@@ -226,7 +217,7 @@ def _improve(
     largest: int,
     pulse: Pulse,
 ) -> None:
-    """Improve classes, which are of positions in the order, until that helps no more."""
+    """Improve classes of positions in the order, until the loss no longer falls."""
     waiting = [i for i, positions in enumerate(classes) if positions.size]
     while waiting and not pulse.is_over:
         pulse.beat()
@@ -241,7 +232,7 @@ def _improve(
             continue
         numbers = found.classes.of_records()
         parts = [rows[numbers == number] for number in range(len(found.classes))]
-        # The number of classes may change: the first ones take the old places.
+        # The number of classes may change; the first ones take the old numbers.
         for i, part in zip(chosen, parts, strict=False):
             classes[i] = part
         changed = chosen[: len(parts)] + list(
@@ -256,7 +247,7 @@ def _improve(
 def _neighborhood(
     exact: ExactLoss, order: IntArray, classes: list[IntArray], center: int, largest: int
 ) -> list[int]:
-    """Choose a class and those that lose least when joined with it, up to so many records."""
+    """Choose a class and those that lose least when merged with it, up to a number of records."""
     sizes = np.array([positions.size for positions in classes])
     others = np.flatnonzero(sizes)
     others = others[others != center]
@@ -270,9 +261,6 @@ def _neighborhood(
     return [center, *nearest[fitting].tolist()]
 
 
-# Split & Carry ([OB] Algorithm 1): optimal classes of a few neighbors at a time.
-
-
 @dataclass(frozen=True, eq=False)
 class SplitCarry:
     """Classes found by Split & Carry.
@@ -284,7 +272,7 @@ class SplitCarry:
     sizes : ndarray of int64, shape (p,)
         Records of each sub-problem.
     n_cut_short : int
-        Sub-problems whose classes are not proven to be optimal, as their time was over.
+        Sub-problems without a proof of optimality, because their time ran out.
     """
 
     class_of_record: IntArray
@@ -315,16 +303,15 @@ def split_carry(
     s : int
         New groups of k records in each sub-problem, at least 1.
     carry : int, optional
-        The classes of so many last records go on to the next sub-problem; ``k`` if not given.
+        Number of last records whose classes go on to the next sub-problem; ``k`` by default.
     bubble : tuple of two ints, optional
         P and A: each sub-problem has P records; the A classes that lose least become final, the
         others go on. In place of ``s`` and ``carry``.
     loss : {"ncp", "binary"}
         See :class:`~kanon_db.algorithms.recoding.loss.ExactLoss`.
     pulse : Pulse
-        Its time is shared out evenly among the sub-problems; what one leaves over is for later
-        ones. Where the time is over, the best classes found so far remain. Beaten every few
-        milliseconds.
+        Its time is divided evenly among the sub-problems; later ones get what earlier ones leave.
+        When time runs out, the best classes so far remain. Beaten every few milliseconds.
 
     Returns
     -------
@@ -336,18 +323,18 @@ def split_carry(
         If there are fewer than ``k`` records.
     InvalidParameterError
         If ``k``, ``s``, ``carry`` or ``bubble`` is out of range, or a sub-problem has more than
-        :data:`~.exact.set_partition.MAX_RECORDS` records.
+        :data:`~.set_partition.MAX_RECORDS` records.
 
     Notes
     -----
     **Source:** [OB] Algorithm 1, Section 6 (parameters l, P and A), Appendix C.
 
-    - A class of 2k records or more never beats its split: there are none, so that with a class
-      all its indirectly equivalent records are carried, and Lemma 2 holds. A sub-problem has at
-      most l (2k - 1) + (s + 1) k - 1 records.
+    - There are no classes of 2k records or more, since they never beat their split. So all
+      indirectly equivalent records of a class are carried with it, and Lemma 2 holds. A
+      sub-problem has at most l (2k - 1) + (s + 1) k - 1 records.
     - Left-over records join the last group of k, as in Appendix C: there are ⌈⌊n / k⌋ / s⌉
       sub-problems.
-    - A sub-problem keeps the classes that it came with unless others lose less.
+    - A sub-problem keeps its initial classes unless others lose less.
     - Instead of a mixed integer linear program, each sub-problem is solved by
       :func:`~kanon_db.algorithms.generalization.set_partition.set_partition`.
     """
@@ -362,7 +349,7 @@ def split_carry(
         rows_per_problem = k * s if bubble is None else max(bubble[0] - k, k)
         n_problems = -(-n_records // rows_per_problem)
         while chain.n_read < n_records:
-            # The share of this sub-problem ends when those to come have only theirs left.
+            # This sub-problem may take all time but the equal parts of those to come.
             turn = pulse.until(min(1.0, (len(chain.sizes) + 1) / n_problems))
             if bubble is None:
                 chain.read(s)
@@ -388,7 +375,7 @@ def _check_sizes(k: int, s: int, carry: int, bubble: tuple[int, int] | None) -> 
 
 
 class _Chain:
-    """Sub-problems: classes of positions in the sorted order, and what they lose in units."""
+    """The chain of sub-problems: classes of positions in sorted order, and losses in units."""
 
     def __init__(self, exact: ExactLoss, order: IntArray, k: int) -> None:
         self._exact, self._order, self._k = exact, order, k
@@ -407,7 +394,7 @@ class _Chain:
         self.n_read = 0 if k > 1 else n_records
 
     def class_of_record(self) -> IntArray:
-        """Tell the class of each record."""
+        """Return the class of each record."""
         classes = np.empty(self._order.size, dtype=np.int64)
         if self._k == 1:
             classes[self._order] = classes_of_k(self._order.size, 1)
@@ -424,7 +411,7 @@ class _Chain:
             self._next_group += 1
 
     def read_up_to(self, size: int) -> None:
-        """Add the next records until there are so many; or all, if fewer than k would be left."""
+        """Add records until there are ``size``, or all records if fewer than k would be left."""
         n_open = sum(positions.size for _, positions in self._open)
         end = self.n_read + max(size - n_open, 1)
         if self._order.size - end < self._k:
@@ -442,7 +429,7 @@ class _Chain:
         self.n_read = end
 
     def solve(self, pulse: Pulse) -> None:
-        """Find the best classes of the records that are open."""
+        """Find the best classes of the open records."""
         rows = np.sort(np.concatenate([positions for _, positions in self._open]))
         self.sizes.append(rows.size)
         upper = sum(loss for loss, _ in self._open)
@@ -477,9 +464,6 @@ class _Chain:
         self._open = self._open[n_classes:]
 
 
-# Optimal classes: the least total information loss, proven ([OB] Section 2).
-
-
 Formulation = Literal["set_partition", "paper"]
 
 _SHARE_OF_START = 1 / 6  # of the time, each of two steps
@@ -498,7 +482,7 @@ class OptimalGeneralization:
         Loss of all records, which is the sum over records and attributes, times the attributes'
         weights; and a bound on that of any classes.
     n_classes : int
-        Most classes that the search had as columns of its model at a time; 0 by the formulation
+        Most columns, which are classes, of the search's model at a time; 0 for the formulation
         ``paper``.
     """
 
@@ -523,8 +507,8 @@ def optimal(
     k : int
         Fewest records of a class, at least 1.
     formulation : {"set_partition", "paper"}
-        The program to solve: one variable for each class that is worth a look, or the paper's, one
-        for each pair of records, for some ten records.
+        The program to solve: one variable for each promising class, or the paper's, one for each
+        pair of records, for some ten records.
     loss : {"ncp", "binary"}
         See :class:`~kanon_db.algorithms.recoding.loss.ExactLoss`.
     pulse : Pulse
@@ -541,7 +525,7 @@ def optimal(
         If there are fewer than ``k`` records.
     InvalidParameterError
         If ``k``, ``formulation`` or ``loss`` is out of range, there are more than
-        :data:`~.exact.set_partition.MAX_RECORDS` records, or the table is not for the formulation
+        :data:`~.set_partition.MAX_RECORDS` records, or the table is not for the formulation
         ``paper``: it is too large, or a numeric attribute holds NULL.
 
     Notes
@@ -552,9 +536,8 @@ def optimal(
 
     The search starts from Split & Carry or Greedy Search, whichever loses less, improved by the
     best partition of neighboring classes.
-    By ``set_partition``, losses and bounds are whole units throughout, so that no tolerance
-    decides whether the classes are optimal; where losses are rounded, so are objective and bound
-    (``ExactLoss.is_exact``).
+    With ``set_partition``, losses and bounds are whole units throughout, so that optimality depends
+    on no tolerance; if losses are rounded, so are objective and bound (``ExactLoss.is_exact``).
 
     Examples
     --------

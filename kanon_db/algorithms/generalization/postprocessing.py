@@ -1,4 +1,4 @@
-"""Postprocesses classes of all methods: enforces constraints, lowers losses, leaves records out."""
+"""Postprocesses classes of any method: enforces constraints, lowers losses, suppresses records."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
 
-# Checking classes that were given, before they are changed.
-
 
 def checked_classes(
     microdata: Microdata,
@@ -46,7 +44,7 @@ def checked_classes(
     k: int,
     constraint: Constraint | None = None,
 ) -> IntArray:
-    """Check classes, and number them anew.
+    """Check given classes, and renumber them.
 
     Parameters
     ----------
@@ -96,9 +94,6 @@ def checked_classes(
     return classes
 
 
-# Making the classes of any method fulfil a constraint on sensitive values and entities.
-
-
 _COUNTS_PER_CALL = 2**20  # of values in pairs of classes, between two heartbeats: milliseconds
 _FEW_MEMBERS = 64  # compared with one another, rather than kept in a table of all values
 _MAX_SEEDS = 16  # records of a class that a part may be nearest to
@@ -115,9 +110,9 @@ def enforce(
 ) -> Generalization:
     """Merge classes until the constraint holds for each of them, then split where it allows that.
 
-    A class that the constraint does not hold for is united with another one: with that by which the
-    loss grows least among those with which the constraint holds, or among all if there are none. In
-    the end each class that grew is split again, as long as both parts keep ``k`` records and fulfil
+    A class that violates the constraint is merged with another one: the one that raises the loss
+    least among those whose union fulfils the constraint, or among all if there are none. In the
+    end each class that grew is split again, as long as both parts keep ``k`` records and fulfil
     the constraint.
 
     Parameters
@@ -165,7 +160,7 @@ def enforce(
     following = np.full(holds.size, -1, dtype=np.int64)
     unions = _Unions(holds, parent, counts, following, parent.copy())
     failing = np.flatnonzero(~holds)
-    # Those that lose least are the cheapest to unite.
+    # Classes of little loss are the cheapest to merge.
     failing = failing[np.argsort(state.losses[failing], kind="stable")]
     n_per_call = max(_COUNTS_PER_CALL // counts.size, 1)
     place: Integer = 0
@@ -182,9 +177,9 @@ def enforce(
 
 
 class _Unions(NamedTuple):
-    """Which classes have been united.
+    """The classes that have been merged.
 
-    Of a union only a summary is kept, in the place of one of its classes.
+    Only a summary of each union is kept, in the place of one of its classes.
 
     Parameters
     ----------
@@ -247,7 +242,7 @@ def _unite_failing(
     n_unions: Integer,
     unions: _Unions,
 ) -> Integer:
-    """Unite classes with others until the constraint holds for them, so often at most.
+    """Merge classes that violate the constraint, up to a number of times.
 
     Returns
     -------
@@ -276,7 +271,7 @@ def _best_partner(
     unions: _Unions,
     g: Integer,
 ) -> tuple[Integer, bool]:
-    """Find the class to unite with class g, and tell whether the constraint holds for both."""
+    """Find the class to merge with class g, and tell whether their union fulfils the constraint."""
     joint = np.empty(unions.counts.shape[1], dtype=np.int64)
     best, least, best_holds = -1, 0, False
     for h in range(unions.holds.size):
@@ -303,7 +298,7 @@ def _union_holds(
     h: Integer,
     joint: IntArray,
 ) -> bool:
-    """Whether the constraint holds for two classes as one; ``joint`` is room for their counts."""
+    """Whether the union of two classes fulfils the constraint; ``joint`` holds their counts."""
     size = classes.sizes[g] + classes.sizes[h]
     if not rules.entities:
         for i in range(joint.size):
@@ -325,7 +320,7 @@ def _union_holds(
 def _unite(
     records: PackedRecords, classes: ClassSummaries, unions: _Unions, g: Integer, h: Integer
 ) -> None:
-    """Let class g go into class h."""
+    """Merge class g into class h."""
     classes.losses[h] = union_loss(records, classes, g, h)
     classes.sizes[h] += classes.sizes[g]
     classes.present[h] |= classes.present[g]
@@ -348,13 +343,12 @@ def _split_near(
     best: BoolArray,
     least: Integer,
 ) -> Integer:
-    """Try to split off the records nearest to one of them, in several numbers.
+    """Try to split off the records nearest to one member, in several numbers.
 
     Returns
     -------
     int
-        Least loss so far, and in ``best`` which members to split off for it; -1 if there is no
-        allowed split.
+        Least loss so far, with the members to split off in ``best``; -1 if no split is allowed.
     """
     order = np.argsort(_distances(records, members, seed), kind="mergesort")
     counts = np.zeros(rules.totals.size, dtype=np.int64)
@@ -414,9 +408,6 @@ def _set_loss(records: PackedRecords, members: IntArray) -> Integer:
     return total
 
 
-# Refinement: classes of any method made to lose less, by simulated annealing.
-
-
 def refine(
     microdata: Microdata,
     class_of_record: npt.ArrayLike,
@@ -441,14 +432,14 @@ def refine(
     k : int
         Fewest records of a class, at least 1.
     random : numpy.random.Generator
-        Draws the changes that are tried.
+        Draws the changes to propose.
     effort : int
         Changes to be proposed for each record, at least 0.
     constraint : Constraint, optional
         On the sensitive values of each class.
     pulse : Pulse
-        Its seconds are counted in proposals (see :meth:`.Schedule.steps`); the work ends after
-        these, or after those of ``effort``.
+        The schedule follows the fraction of its time or of ``effort`` that is used, whichever is
+        larger, and the work ends when either is used up.
     workers : int
         Threads that propose changes.
 
@@ -468,9 +459,9 @@ def refine(
     Notes
     -----
     Classes of 2k records or more are split first, which never loses more. Then simulated annealing:
-    a record that is drawn moves to the class of a record much like it, or changes places with one
-    of that class. Changes that lose more are made too, with a chance that falls as the work goes
-    on. Some classes are given up at the start, their records dispersed, so that others have more
+    a random record moves to the class of a similar record, or changes places with a record of
+    that class. Changes that raise the loss are accepted with a probability that falls over time.
+    Some classes are dissolved at the start and their records dispersed, so that others have more
     than k records and moves are possible.
 
     Losses after a change follow from summaries of the classes, not from their records
@@ -521,11 +512,8 @@ def _refined(
     return after if ncp.total(after) < ncp.total(before) else before
 
 
-# Suppressing the records that make their classes lose most.
-
-
 _NONE = -(2**62)
-# Compiled into the loops: there a call costs more than its work.
+# Inlined: in the loops, a call costs more than its work.
 _departure = numba.njit(inline="always")(departure.py_func)
 
 _RECORDS_PER_CALL = 2**18  # looked at between two heartbeats: some milliseconds
@@ -540,10 +528,10 @@ def suppress(
     constraint: Constraint | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> Generalization:
-    """Suppress records, one by one, as long as the total loss falls.
+    """Suppress the records that raise the loss most, one by one, as long as the total loss falls.
 
-    The next record is the one by which the loss falls most, as far as is known. It leaves a class
-    of more than ``k`` records, or one of ``k`` that a record from a larger class then joins.
+    The next record is the one whose suppression lowers the loss most, as far as is known. It leaves
+    a class of more than ``k`` records, or one of ``k`` that a record of a larger class then joins.
 
     Parameters
     ----------
@@ -553,7 +541,7 @@ def suppress(
     k : int
         Fewest records of a class, at least 1.
     max_suppressed : Fraction
-        Largest share of the records to be suppressed, in [0, 1].
+        Largest fraction of the records to suppress, in [0, 1].
     constraint : Constraint, optional
         On the sensitive values of each class.
     pulse : Pulse
@@ -600,7 +588,7 @@ def suppress(
 
 
 class _Choices(NamedTuple):
-    """Which record would best be suppressed in each class.
+    """The best record to suppress in each class.
 
     Parameters
     ----------
@@ -609,7 +597,7 @@ class _Choices(NamedTuple):
     leaving, entering : ndarray of int64, shape (n_classes,)
         The record, and the one that would join the class for it; -1: none.
     stale : ndarray of bool, shape (n_classes,)
-        Whether the choice is to be made again.
+        Whether the choice is out of date.
     """
 
     gains: IntArray
@@ -633,7 +621,7 @@ def _choose(
     k: Integer,
     of_suppressed: Integer,
 ) -> bool:
-    """Choose anew for some classes; tell whether there are more to choose for."""
+    """Renew stale choices for some classes; tell whether any are left."""
     counts = np.zeros(rules.totals.size, dtype=np.int64)
     donors = np.flatnonzero(classes.sizes > k)
     n_looked_at = 0
@@ -686,7 +674,7 @@ def _choose_replaced(
     Returns
     -------
     int
-        How many records were looked at.
+        Number of records examined.
     """
     size = classes.sizes[g]
     record: Integer = -1
@@ -701,7 +689,7 @@ def _choose_replaced(
     n_looked_at = 0
     best = choices.gains[g]
     for h in donors:
-        # No member frees more than all that its class loses.
+        # No record frees more than the loss of its whole class.
         if classes.losses[h] * classes.sizes[h] - least * size <= of_suppressed:
             continue
         n_looked_at += classes.sizes[h]
@@ -725,7 +713,7 @@ def _choose_replaced(
 def _freed(
     records: PackedRecords, classes: ClassSummaries, g: Integer, leaving: Integer
 ) -> Integer:
-    """Tell what class g and a record that leaves it lose less, all together."""
+    """Return how much less class g and a record that leaves it lose in total."""
     less = _departure(records, classes, g, leaving)
     return int(classes.losses[g] - less * (classes.sizes[g] - 1))
 
@@ -734,7 +722,7 @@ def _freed(
 def _suppress(
     records: PackedRecords, classes: ClassSummaries, choices: _Choices, g: Integer
 ) -> None:
-    """Suppress the record chosen in class g; other classes' choices are kept as they were found."""
+    """Suppress the record chosen in class g; the choices of other classes are kept."""
     record, other = choices.leaving[g], choices.entering[g]
     donor = g
     if other < 0:

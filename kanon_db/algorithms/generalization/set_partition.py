@@ -1,6 +1,6 @@
-"""Solves optimal classes as a set-partitioning problem: by enumeration or column generation.
+"""Finds optimal classes by set partitioning: enumeration or column generation, with a proof.
 
-The restricted master problem is solved by HiGHS; a search over given classes proves the optimum.
+HiGHS solves the restricted master problem; an exact search over given classes proves the optimum.
 """
 
 from __future__ import annotations
@@ -32,15 +32,12 @@ from kanon_db.algorithms.ground.computation import Proof, Pulse
 from kanon_db.algorithms.ground.solver import new_solver, run
 from kanon_db.errors import InvalidParameterError
 
-# Exact search for a partition of the records into given classes, at the least loss.
-
-
 _DONE, _PAUSED = 0, 1
 _VISITS_PER_BEAT = 2**20  # some milliseconds
 
 
 class _CoverColumns(NamedTuple):
-    """Types of each class, and how many records of them."""
+    """The types of each class, and its number of records of each."""
 
     types: IntArray  # (c, 2k - 1)
     counts: IntArray  # (c, 2k - 1)
@@ -49,7 +46,7 @@ class _CoverColumns(NamedTuple):
 
 
 class _CoverState(NamedTuple):
-    """Where the depth-first search stands; row d is of the partial partition of d classes."""
+    """State of the depth-first search; row d describes the partial partition of d classes."""
 
     depth: IntArray  # (1,)
     entered: BoolArray  # (depth,): whether the node has its children
@@ -71,18 +68,18 @@ class _CoverState(NamedTuple):
 
 
 class CoverSearch:
-    """The partition of all records into classes out of a list with the least loss.
+    """Finds the partition of all records into classes of a list that loses least.
 
     Parameters
     ----------
     classes : CandidateClasses
-        Any number of times each.
+        Each may be used any number of times.
     reduced_costs : ndarray of int64, shape (c,)
-        At least 0, in units. A partition loses what they add up to beyond the bound, or more.
+        At least 0, in units. A partition loses at least the bound plus the sum of these.
     copies : ndarray of int64, shape (t,)
         Records of each type.
     bound : int
-        Lower bound on the loss of a partition, which the reduced costs of its classes add to.
+        Lower bound on the loss of a partition, to which its reduced costs are added.
     limit : int
         Loss must be less.
     pulse : Pulse
@@ -90,10 +87,10 @@ class CoverSearch:
 
     Notes
     -----
-    Depth first: of the type that the fewest classes hold, one record must be in one of them. At
-    each node the duals of the types are raised, one after the other, as far as no reduced cost
-    falls below 0; what they add up to bounds the reduced costs of the classes still to be taken
-    from below, and no class that exceeds what is left of the limit can be taken. Everything is in
+    Depth first: the search branches on the type that the fewest classes hold, as one of these
+    classes must be taken. At each node the duals of the types are raised one after the other while
+    no reduced cost falls below 0; their sum bounds the reduced costs of the classes still to be
+    taken from below, and classes that exceed the rest of the limit are dropped. Everything is in
     whole units: the bounds are exact.
     """
 
@@ -140,7 +137,7 @@ class CoverSearch:
         state.costs[0] = reduced_costs
 
     def run(self) -> bool:
-        """Search until the end, or until time is over; tell whether it ended."""
+        """Search to the end or until time runs out; tell whether it ended."""
         while True:
             self._pulse.beat()
             if _search(self._columns, self._state, _VISITS_PER_BEAT) == _DONE:
@@ -150,7 +147,7 @@ class CoverSearch:
 
     @property
     def best(self) -> CandidateClasses | None:
-        """Classes of the best partition below the limit, if there is one."""
+        """The classes of the best partition below the limit, if there is one."""
         n = self._state.n_best[0]
         return self._classes.take(self._state.best_taken[:n]) if n else None
 
@@ -172,7 +169,7 @@ def _columns(classes: CandidateClasses) -> _CoverColumns:
 
 @numba.njit(cache=True, nogil=True)
 def _search(columns: _CoverColumns, state: _CoverState, budget: int) -> int:
-    """Go on with the search for so many looks at classes."""
+    """Continue the search until a number of classes is examined."""
     while budget > 0:
         d = state.depth[0]
         if not state.entered[d]:
@@ -225,7 +222,7 @@ def _raise_duals(columns: _CoverColumns, state: _CoverState, d: int) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def _count(columns: _CoverColumns, state: _CoverState, d: int, place: int, t: int) -> int:
-    """Count the records of type t in the class at a place of the node's list."""
+    """Return the number of records of type t in the class at a place of the node's list."""
     column = state.columns[d, place]
     for i in range(columns.n_types[column]):
         if columns.types[column, i] == t:
@@ -254,7 +251,7 @@ def _index(columns: _CoverColumns, state: _CoverState, d: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _branch(columns: _CoverColumns, state: _CoverState, d: int) -> None:
-    """Keep the classes that fit below the limit; branch on the type that fewest of them hold."""
+    """Keep the classes below the limit; branch on the type that the fewest of them hold."""
     n = 0
     for place in range(state.n_columns[d]):
         if state.bound[d] + state.costs[d, place] < state.best[0]:
@@ -282,7 +279,7 @@ def _branch(columns: _CoverColumns, state: _CoverState, d: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _take(columns: _CoverColumns, state: _CoverState, d: int, child: int) -> None:
-    """Go down to the node in which the class at this place is taken."""
+    """Descend to the node in which the class at this place is taken."""
     column, cost = state.columns[d, child], state.costs[d, child]
     bound = state.bound[d] + cost
     if bound >= state.best[0]:
@@ -305,7 +302,7 @@ def _take(columns: _CoverColumns, state: _CoverState, d: int, child: int) -> Non
             state.columns[d + 1, n] = other
             state.costs[d + 1, n] = other_cost
             n += 1
-    # Partitions with this class are dealt with below this child.
+    # The child covers all partitions with this class.
     state.costs[d, child] = NO_LIMIT
     state.n_columns[d + 1] = n
     state.bound[d + 1] = bound
@@ -313,12 +310,6 @@ def _take(columns: _CoverColumns, state: _CoverState, d: int, child: int) -> Non
     state.taken[d] = column
     state.entered[d + 1] = False
     state.depth[0] = d + 1
-
-
-# The restricted master problem of column generation.
-#
-# That is the linear relaxation of set partitioning over the classes generated so far. Columns and
-# rows are added as the search goes on, so that HiGHS is given them directly.
 
 
 _LEAST_VIOLATION = 0.02
@@ -333,9 +324,9 @@ class Duals(NamedTuple):
     Parameters
     ----------
     types : ndarray of int64, shape (t,)
-        Of a record of each type.
+        Dual value of a record of each type.
     price : int
-        Of a class, at least 0.
+        Price of a class, at least 0.
     cuts : PairCuts
         Inequalities with their prices.
     """
@@ -345,22 +336,12 @@ class Duals(NamedTuple):
     cuts: PairCuts
 
     def bound(self, copies: IntArray, most_classes: int) -> int:
-        """Bound the loss of a partition from below, if no class has a reduced cost below 0.
-
-        Parameters
-        ----------
-        copies : ndarray of int64, shape (t,)
-        most_classes : int
-
-        Returns
-        -------
-        int
-        """
+        """Bound the loss of a partition from below, if no class has a reduced cost below 0."""
         return int(self.types @ copies) - self.price * most_classes - self.cuts.worth(copies)
 
 
 class RestrictedMaster:
-    """Choose classes, or fractions of them, that hold every record once, at the least loss.
+    """The restricted master problem: fractions of classes that hold every record once.
 
     Parameters
     ----------
@@ -369,15 +350,17 @@ class RestrictedMaster:
 
     Notes
     -----
-    It begins with one class for each type, dearer than any, that holds nothing but one record.
-    There are at most n // k classes: without saying so, the linear program has n / k of them,
-    which makes a difference where k does not divide a small n.
+    It is the linear relaxation of set partitioning over the classes generated so far. HiGHS gets it
+    as arrays, since columns and rows are added as the search goes on. It begins with an artificial
+    class for each type, dearer than any, that holds a single record. There are at most n // k
+    classes: without this row, the relaxation has up to n / k, which matters if k does not divide a
+    small n.
     """
 
     def __init__(self, types: DistinctRecords, k: int) -> None:
         n_types = types.copies.size
         self._copies = types.copies
-        # Losses are around 1 for the solver.
+        # Losses are scaled to about 1 for the solver.
         self._scale = 1 / max(types.largest_loss, 1)
         self._counts = np.eye(n_types, dtype=np.int16)
         self._cuts = np.zeros((0, 3), dtype=np.int64)
@@ -395,17 +378,9 @@ class RestrictedMaster:
         return self._counts.shape[1] - self._copies.size
 
     def add(self, classes: CandidateClasses) -> bool:
-        """Add classes to choose from.
+        """Add classes as columns; tell whether any are new.
 
-        Parameters
-        ----------
-        classes : CandidateClasses
-
-        Returns
-        -------
-        bool
-            Whether there were any new ones. By the tolerances of the solver, the reduced cost of
-            one that it has may seem to be below 0.
+        By the solver's tolerances, an existing column may seem to have a negative reduced cost.
         """
         keys = [row.tobytes() for row in np.sort(classes.members, axis=1)]
         new = np.array([key not in self._known for key in keys], dtype=np.bool_)
@@ -427,17 +402,7 @@ class RestrictedMaster:
         return True
 
     def solve(self, pulse: Pulse) -> Duals:
-        """Solve the linear program to its end.
-
-        Parameters
-        ----------
-        pulse : Pulse
-            Beaten every few milliseconds.
-
-        Returns
-        -------
-        Duals
-        """
+        """Solve the linear program to its optimum."""
         run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) / self._scale
         whole = np.rint(duals).astype(np.int64)
@@ -456,7 +421,7 @@ class RestrictedMaster:
         violations = np.zeros(_MAX_FOUND)
         n = _separate(counts, chosen[positive], self._copies, found, violations)
         order = np.argsort(-violations[:n], kind="stable")
-        # Many violated inequalities share types; those of a few of them are enough.
+        # Many violated inequalities share types; a few of them are enough.
         uses = np.zeros(self._copies.size, dtype=np.int64)
         most = max(5, 6 * _CUTS_PER_ROUND // uses.size)
         added: list[IntArray] = []
@@ -525,7 +490,7 @@ def _separate(
             if together[a, b] == 0:
                 continue
             for c in range(b + 1, n_types):
-                # One of the three is with both others; it is a, the first such one.
+                # Type a, the first such one, shares classes with both others.
                 if together[a, c] == 0 or (together[b, c] > 0 and a > b):
                     continue
                 n_records = copies[a] + copies[b] + copies[c]
@@ -541,11 +506,8 @@ def _separate(
     return n
 
 
-# Optimal classes as a set-partitioning problem: enumeration or column generation, and proof.
-
-
 MAX_RECORDS = 1000
-"""Most records: of more, it would not learn more about the optimum than a trivial bound."""
+"""Most records: with more, the search proves no better bound than the trivial one."""
 
 _MAX_ENUMERATED = 5000  # classes, without column generation
 _MAX_CLASSES = 200_000  # for the proof
@@ -561,16 +523,16 @@ _PRECISION = 2**36
 
 @dataclass(frozen=True, eq=False)
 class ClassPartition:
-    """What is known about the best partition of records into classes.
+    """The best known partition of records into classes, and a bound on any.
 
     Parameters
     ----------
     classes : CandidateClasses or None
-        The best partition found, if it is better than what was known before.
+        The best partition found, if it is better than the one known before.
     proof : Proof
         Loss of the best partition known, in units, and a bound on that of any.
     n_classes : int
-        Classes that the search looked at as columns of the model.
+        Number of columns of the model, which are classes.
     """
 
     classes: CandidateClasses | None
@@ -587,7 +549,7 @@ def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -
     k : int
         At least 2.
     upper : int
-        Loss of a known partition in units: only better ones count.
+        Loss, in units, of a known partition; only better ones are returned.
     pulse : Pulse
         Beaten every few milliseconds. When its time is over, the best partition and bound so far
         are returned.
@@ -606,16 +568,16 @@ def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -
     **Source:** the model is [OB] Eq. (21) to (28) with one variable for each class in place of one
     for each pair of records, as a class of 2k records or more never beats its split.
 
-    1. The duals of :func:`nearest_neighbor_duals` leave few classes worth a look in a small table:
+    1. In a small table, the duals of :func:`nearest_neighbor_duals` leave few promising classes:
        these are enumerated and searched.
     2. Otherwise the linear relaxation is solved by column generation, and tightened by
        subset-row inequalities; there are at most n // k classes.
-    3. Of all classes, those whose reduced cost is below a step are enumerated and searched for a
-       partition that exceeds the bound by less than the step. There is none, and the bound rises;
-       or the best of them is optimal. Steps become larger unless there are too many classes.
+    3. All classes whose reduced cost is below a step are enumerated and searched for a partition
+       that exceeds the bound by less than the step. Either there is none, and the bound rises, or
+       the best one is optimal. Steps grow unless there are too many classes.
 
-    Floating point numbers only decide where to look: bounds are calculated from rounded duals,
-    with the least reduced cost of all classes, in whole fractions of a unit.
+    Floating point numbers only guide the search: bounds are computed from rounded duals and the
+    least reduced cost of all classes, as whole multiples of a fraction of a unit.
     """
     check_size(int(types.copies.sum()))
     quick = _enumerate(types, k, upper, pulse)
@@ -656,7 +618,7 @@ def check_size(n_records: int) -> None:
 
 
 def _enumerate(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> ClassPartition | None:
-    """Search all classes that can be part of a better partition, if they are few."""
+    """Enumerate and search all classes that a better partition can contain, if they are few."""
     duals = nearest_neighbor_duals(types, k)
     bound = int(duals @ types.copies)
     if bound >= upper:
@@ -675,7 +637,7 @@ def _enumerate(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> Clas
 
 @numba.njit(cache=True, nogil=True)
 def nearest_neighbor_duals(types: DistinctRecords, k: int) -> IntArray:
-    """Bound the loss of a record of each type from below by that with its k-1st nearest neighbor.
+    """Bound the loss of a record of each type by the loss with its (k - 1)th nearest neighbor.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
-"""Declares the array types of all algorithms; sorts, shuffles and numbers what long arrays hold.
+"""Declares the array types of all algorithms; sorts, shuffles and numbers long arrays.
 
-A cancel ends each of these operations within tenths of a second, however long the array is.
+A cancel ends each of these operations within tenths of a second, however long the array is. Types
+are named after their contents where that fixes the type, otherwise after the type.
 """
 
 from __future__ import annotations
@@ -17,11 +18,6 @@ import numpy.typing as npt
 from kanon_db.algorithms.ground.computation import Pulse, in_threads, n_cores
 from kanon_db.heartbeat import beat
 
-# The array types of all algorithms, declared once.
-#
-# Named after what they hold where that fixes the type, otherwise after the type.
-
-
 CodeArray: TypeAlias = npt.NDArray[np.int32]
 """Codes of values, as they come from the database; matches of freeform records."""
 
@@ -35,7 +31,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 """Counts, positions, numbers of records and classes, losses in units."""
 
 AnyIntArray: TypeAlias = npt.NDArray[np.integer]
-"""Integers of any width, where a caller's are taken as they come."""
+"""Integers of any width, as callers pass them."""
 
 WordArray: TypeAlias = npt.NDArray[np.uint64]
 """Sets of bits; the state of a random generator."""
@@ -43,17 +39,12 @@ WordArray: TypeAlias = npt.NDArray[np.uint64]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 SingleArray: TypeAlias = npt.NDArray[np.float32]
-"""Estimates that exact numbers are compared with before anything depends on them."""
+"""Estimates; whatever depends on them is checked with exact numbers first."""
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 Integer: TypeAlias = int | np.integer
-"""What compiled code takes and gives back for a whole number."""
-
-
-# Memory that arrays no longer need.
-#
-# Other C libraries than glibc have no such functions, and need none.
+"""A whole number as compiled code takes and returns it."""
 
 
 _M_TRIM_THRESHOLD: Final = -1
@@ -64,10 +55,11 @@ _KEPT: Final = 8 << 20
 
 
 def give_back() -> None:
-    """Let the system have the memory that was freed, and that the C library would keep.
+    """Return freed memory that the C library keeps to the system.
 
-    After a large array was freed, glibc takes smaller ones from a heap, whose end alone it gives
-    back: a server's process would stay as large as if it still had them.
+    After a large array was freed, glibc allocates smaller ones on its heap, of which it returns
+    only the end: a server's process would stay as large as if it still held them. Other C libraries
+    have no such function, and need none.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -76,11 +68,11 @@ def give_back() -> None:
 
 @contextmanager
 def giving_back() -> Iterator[None]:
-    """Let the system have each array of a megabyte as soon as it is freed, while the block runs.
+    """Return each array of a megabyte or more to the system once it is freed, while the block runs.
 
-    It takes some time to get the next one from the system again, so this is for work that has many
-    of them, and needs most of its time for something else. Afterwards, freed memory of some
-    megabytes is kept again.
+    Allocating the next one from the system takes some time, so this is for work that allocates many
+    and spends most of its time otherwise. Afterwards, some megabytes of freed memory are kept
+    again.
 
     Notes
     -----
@@ -94,18 +86,15 @@ def giving_back() -> Iterator[None]:
 
 
 def _keep(array: int, free: int) -> None:
-    """Keep arrays of fewer bytes, and free memory of as many."""
+    """Set glibc's thresholds in bytes: of arrays on the heap, and of free memory at its end."""
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None:
         choose(_M_MMAP_THRESHOLD, array)
         choose(_M_TRIM_THRESHOLD, free)
 
 
-# Numbers spread over all 64 bits, so that sums of them tell what was summed up.
-
-
 def scattered(numbers: AnyIntArray) -> WordArray:
-    """Return a number of 64 bits for each number, as good as random, and equal for equal ones.
+    """Hash each number to 64 bits, so that sums of hashes identify what was summed.
 
     Notes
     -----
@@ -126,31 +115,17 @@ def scattered(numbers: AnyIntArray) -> WordArray:
     return mixed
 
 
-# The order of arrays as long as a table, found so that a cancel ends it at once.
-#
-# numpy cannot be interrupted, and its :func:`numpy.argsort` takes ten seconds for a hundred
-# million
-# numbers. So the numbers of a long array are first dealt to groups, smaller numbers to earlier
-# groups. Then each group is sorted, two at a time; it fits into fast memory, so that all take less
-# time than one sort. Between groups there is a heartbeat (:mod:`kanon_db.heartbeat`), and what it
-# raises ends everything within some tenths of a second: no thread is left behind that holds the
-# array, or waits for the interpreter. Where few numbers are possible, each has a group of its own,
-# and nothing is left to sort; short arrays are sorted by their digits. :func:`numpy.sort` is left
-# to
-# numpy.
-
-
 _Integer = TypeVar("_Integer", bound=np.integer)
 
 LONG: Final = 1 << 22
-"""Numbers that are sorted, or moved, between two heartbeats: some tenths of a second at most."""
+"""Numbers sorted or moved between two heartbeats: at most some tenths of a second."""
 
 _BITS_OF_GROUPS: Final = 11
 _MOST_COUNTED: Final = 1 << 20
-"""Counts that fit into fast memory: groups of a long array with one number each, or digits."""
+"""Counts that fit into the cache: of groups that have one number each, or of digits."""
 
 _FEW: Final = 500
-"""Numbers that numpy sorts in less time."""
+"""Up to this length, numpy sorts faster."""
 
 _MOST_PASSES: Final = 4
 """Over a short array, by digits of as many values as it has numbers: numpy would take longer."""
@@ -172,6 +147,15 @@ def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
     ndarray of int64, shape (n,)
         As :func:`numpy.argsort` does; without `stable`, equal numbers come in any order.
 
+    Notes
+    -----
+    numpy cannot be interrupted, and :func:`numpy.argsort` takes ten seconds for 10^8 numbers. So a
+    long array is first dealt to groups, smaller numbers to earlier groups, and each group, which
+    fits into the cache, is then sorted, two at a time; together that takes less time than one sort.
+    Between groups there is a heartbeat (:mod:`kanon_db.heartbeat`), and what it raises leaves no
+    thread behind that holds the array or waits for the interpreter. If few numbers are possible,
+    each has a group of its own, and nothing is left to sort. Short arrays are sorted by digits.
+
     Examples
     --------
     >>> order_of(np.array([7, 3, 5])).tolist()
@@ -182,7 +166,7 @@ def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
 
 
 def taken(values: npt.NDArray[_Integer], order: AnyIntArray) -> npt.NDArray[_Integer]:
-    """Return ``values[order]``; what is read from all over a long array takes long, too."""
+    """Return ``values[order]``, with heartbeats: random reads of a long array are slow, too."""
     if order.size <= LONG:
         found: npt.NDArray[_Integer] = values[order]
         return found
@@ -219,12 +203,12 @@ def _order(numbers: AnyIntArray, pulse: Pulse, workers: int, *, stable: bool) ->
 
 
 def _bits_of_digits(n: int) -> int:
-    """Return how many bits of numbers are counted at once: there are about as many counts."""
+    """Return the number of bits in a digit: about as many counts as there are numbers."""
     return min((2 * n).bit_length() - 1, _MOST_COUNTED.bit_length() - 1)
 
 
 def _order_by_digits(numbers: AnyIntArray, low: int, n_bits: int) -> IntArray:
-    """Return the order of numbers by as few digits as there may be, the lowest of which is first.
+    """Return the order of numbers, sorted by as few digits as possible, the lowest first.
 
     **Source:** D. E. Knuth, *The Art of Computer Programming* 3, Section 5.2.5, Algorithm R.
     """
@@ -245,7 +229,7 @@ class _Groups:
     low, high : int
         The least and the greatest of them.
     n_bits : int
-        Of the numbers of groups.
+        Bits in the number of a group.
     pulse : Pulse
     """
 
@@ -261,7 +245,7 @@ class _Groups:
         self.starts: IntArray = np.append(0, np.cumsum(counts))
 
     def each(self, run: Callable[[int, int, Pulse], None], workers: int, pulse: Pulse) -> None:
-        """Run something for each group with several numbers, given where it starts and ends."""
+        """Call ``run`` with the start and the end of each group that has several numbers."""
         if not self.shift:  # all numbers of a group are equal
             return
 
@@ -290,7 +274,7 @@ class _Groups:
 def _by_digit(
     numbers: AnyIntArray, low: np.uint64, shift: int, width: int, before: IntArray
 ) -> IntArray:
-    """Bring an order into that of a digit; places with the same one stay as they are."""
+    """Sort an order stably by one digit."""
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     nexts = np.zeros((1 << width) + 1, dtype=np.int64)
     for number in numbers:
@@ -321,14 +305,11 @@ def _deal(
     start: int,
     end: int,
 ) -> None:
-    """Put the places of some numbers, one after the other, into their groups."""
+    """Deal the places of some numbers to their groups, in order."""
     for place in range(start, min(end, numbers.size)):
         group = (np.uint64(numbers[place]) - low) >> shift
         order[nexts[group]] = place
         nexts[group] += 1
-
-
-# Distinct keys, and their numbers.
 
 
 def distinct(keys: IntArray) -> IntArray:
@@ -344,8 +325,8 @@ def distinct(keys: IntArray) -> IntArray:
 
     Notes
     -----
-    What :func:`numpy.unique` returns; that one hashes, which takes ten times as long for a million
-    keys.
+    It returns what :func:`numpy.unique` does, which hashes and takes ten times as long for a
+    million keys.
 
     Examples
     --------
@@ -371,8 +352,8 @@ def numbered(keys: AnyIntArray) -> IntArray:
 
     Notes
     -----
-    The inverse that :func:`numpy.unique` returns; that one sorts. Keys that lie close together are
-    looked up in a table of all that are possible, which takes a fifth of the time.
+    It returns the inverse of :func:`numpy.unique`, which sorts. Keys that lie close together are
+    looked up in a table of all possible ones, in a fifth of the time.
 
     Examples
     --------
@@ -396,14 +377,11 @@ def numbered(keys: AnyIntArray) -> IntArray:
     return found
 
 
-# One integer for each record, by which to sort on several attributes at once.
-
-
 _LARGEST_KEY = 2**62
 
 
 def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> IntArray:
-    """Pack the codes of each record, the first attribute foremost.
+    """Pack the codes of each record into one integer, to sort by, the first attribute foremost.
 
     Parameters
     ----------
@@ -421,7 +399,7 @@ def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> Int
 
     Notes
     -----
-    Where the packed codes would overflow, what is packed so far is numbered anew.
+    Before packed codes would overflow, the distinct ones so far are numbered from 0.
 
     Examples
     --------
@@ -443,11 +421,8 @@ def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> Int
     return keys
 
 
-# Random orders from a stream of random bytes, without a sort.
-
-
 MOST_AT_ONCE: Final = 1 << 22
-"""Places that are shuffled at random all over them; of more, memory would be too slow."""
+"""Most places to shuffle at once; with more, random accesses would miss the cache."""
 
 _BITS_OF_SHUFFLED_GROUPS: Final = 11
 _SPARE_WORDS: Final = 16
@@ -461,7 +436,7 @@ def shuffled(n: int, random_bytes: Callable[[int], bytes]) -> AnyIntArray:
     n : int
         At least 0.
     random_bytes : callable
-        Gives so many bytes, of which each has 256 equally likely values, whatever the others are.
+        Returns as many independent, uniformly random bytes as it is asked for.
 
     Returns
     -------
@@ -471,7 +446,7 @@ def shuffled(n: int, random_bytes: Callable[[int], bytes]) -> AnyIntArray:
     Notes
     -----
     **Source:** R. A. Fisher and F. Yates, *Statistical Tables* (1938), example 12, in the form of
-    R. Durstenfeld, Algorithm 235, CACM 7 (1964); its numbers below a bound as D. Lemire draws them,
+    R. Durstenfeld, Algorithm 235, CACM 7 (1964); numbers below a bound are drawn as by D. Lemire,
     *Fast random integer generation in an interval*, ACM TOMACS 29 (2019), Algorithm 5. More than
     :data:`MOST_AT_ONCE` places are first dealt to groups, each to any of them with the same
     probability, and then each group is shuffled: M. Sandelius, *A simple randomization procedure*,
@@ -495,7 +470,7 @@ def _shuffle(places: AnyIntArray, random_bytes: Callable[[int], bytes]) -> None:
     """Shuffle fewer than 2^32 places in place."""
     left = places.size
     while left > 1:
-        # Nearly always enough: a number is refused with a probability below left / 2^32.
+        # Nearly always enough: a number is rejected with a probability below left / 2^32.
         words = np.frombuffer(random_bytes(4 * (left + _SPARE_WORDS)), dtype=np.uint32)
         left = _swap(places, left, words)
 
@@ -520,10 +495,10 @@ def _deal_places(dealt: AnyIntArray, random_bytes: Callable[[int], bytes]) -> In
 
 @numba.njit(cache=True, nogil=True)
 def _swap(places: AnyIntArray, left: int, words: SmallWordArray) -> int:
-    """Swap the last of the places that are left with any of these; return how many are left then.
+    """Swap the last place left with a random one, as long as words last; return how many are left.
 
-    A random word w below 2^32 gives the upper half of w * left. It is refused where fewer words
-    would give the last numbers than the others.
+    A random word w below 2^32 gives the upper half of w * left. It is rejected where some numbers
+    would otherwise come from more words than others.
     """
     for word in words:
         if left <= 1:
@@ -541,7 +516,7 @@ def _swap(places: AnyIntArray, left: int, words: SmallWordArray) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _put(groups: AnyIntArray, start: int, nexts: IntArray, dealt: AnyIntArray) -> None:
-    """Put places from `start` on, one after the other, into their groups."""
+    """Deal the places from `start` on to their groups, in order."""
     for i in range(groups.size):
         group = groups[i]
         dealt[nexts[group]] = start + i

@@ -1,7 +1,7 @@
-"""Runs long computations: interruptibly, in threads, compiled, and with a proof of optimality.
+"""Runs long computations: interruptible, threaded, compiled, and with a proof of optimality.
 
 :class:`Pulse` is a heartbeat and a time limit, :func:`in_threads` divides work among threads, and
-:func:`innermost` compiles loops. A :class:`Proof` is the lower bound that a search has proven.
+:func:`innermost` compiles loops. A :class:`Proof` holds the lower bound that a search has proven.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ import numba
 
 from kanon_db.heartbeat import no_heartbeat
 
-# What keeps a long computation in touch with the world: a heartbeat, and the end of its time.
-
-
 _T = TypeVar("_T")
 
 _ITEMS_PER_BEAT = 1000
@@ -38,15 +35,14 @@ class Pulse:
     seconds : float
         From now until time is over; infinity for no limit.
     heartbeat : callable
-        What :meth:`beat` calls: it notices a cancel, and raises.
+        Called by :meth:`beat`; it raises on a cancel.
     on_done : callable, optional
-        What :meth:`done` calls instead, with how much of all is done.
+        Called by :meth:`done` instead, with the progress.
 
     Notes
     -----
-    The one way in which an algorithm learns that its time ran out. It then returns the best that
-    it has found, with a :class:`~kanon_db.algorithms.ground.computation.Proof` that says how good
-    that is.
+    An algorithm learns only from its pulse that time ran out. It then returns the best result
+    found so far, with a :class:`Proof` that bounds how far that is from the optimum.
     """
 
     def __init__(
@@ -61,11 +57,11 @@ class Pulse:
         self._on_done = on_done
 
     def beat(self) -> None:
-        """Say that work goes on; to be called every few milliseconds. What it raises ends it."""
+        """Signal progress; to be called every few milliseconds. An exception ends the work."""
         self._heartbeat()
 
     def done(self, n: int, of: int) -> None:
-        """Beat, and say how much of all is done: only where the whole of a step knows it."""
+        """Beat, and report progress: ``n`` of ``of``; only from code that runs the whole step."""
         if self._on_done is None:
             self._heartbeat()
         else:
@@ -87,19 +83,19 @@ class Pulse:
         return (monotonic() - self._start) / self.seconds if self.seconds > 0 else inf
 
     def within(self, seconds: float) -> Self:
-        """Return the same heartbeat with a limit from now on, which ends no later than this one."""
+        """Return the same heartbeat with a limit from now on, no later than that of this one."""
         return type(self)(min(seconds, self.seconds_left), self._heartbeat, self._on_done)
 
     def until(self, share: float) -> Self:
-        """Return the same heartbeat, over when a share above 0 of this one's time has passed."""
+        """Return the same heartbeat, limited to a fraction above 0 of the time of this one."""
         return self.within(self.seconds * share - (monotonic() - self._start))
 
     def of_part(self) -> Self:
-        """Return the same heartbeat and limit for a part of a step, which beats when it is done."""
+        """Return the same heartbeat and limit for part of a step, where :meth:`done` only beats."""
         return type(self)(self.seconds_left, self._heartbeat)
 
     def watched(self, items: Iterable[_T]) -> Iterator[_T]:
-        """Go through items of light work, with a beat every few milliseconds.
+        """Iterate over items of light work, with a beat every few milliseconds.
 
         Yields
         ------
@@ -115,9 +111,6 @@ UNLIMITED: Final = Pulse()
 """No limit and no heartbeat: the default of every algorithm."""
 
 
-# How close to the optimum a result is known to be.
-
-
 Status: TypeAlias = Literal["optimal", "feasible"]
 
 
@@ -128,9 +121,9 @@ class Proof:
     Attributes
     ----------
     objective : Fraction
-        What the method minimizes, of the solution returned.
+        Value, at the solution returned, of what the method minimizes.
     lower_bound : Fraction
-        At most the objective. Less, if time ran out before the two met.
+        At most the objective; less if time ran out before the two met.
 
     Examples
     --------
@@ -177,11 +170,8 @@ class Proof:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What is published of it."""
+        """The metrics of a publication that come from the proof."""
         return {"gap": self.gap, "lower_bound": float(self.lower_bound)}
-
-
-# Threads that compute without the interpreter's lock, and leave signals to the main one.
 
 
 _Argument = ParamSpec("_Argument")
@@ -192,15 +182,12 @@ _POLL_SECONDS = 0.005
 
 
 def n_cores() -> int:
-    """How many threads compute at a time, unless told otherwise: two, on a machine that has them.
-
-    A server has other sessions to answer.
-    """
+    """Return the default number of threads: at most two, since a server has other sessions."""
     return min(2, os.cpu_count() or 1)
 
 
 class Threads:
-    """Some threads, gone when the block ends; what they have not begun by then is not done.
+    """Threads that end with the block; work not begun by then is dropped.
 
     Parameters
     ----------
@@ -217,9 +204,9 @@ class Threads:
         *given: _Argument.args,
         **named: _Argument.kwargs,
     ) -> Future[_Returned]:
-        """Have a thread do something.
+        """Run a function in a thread.
 
-        Signals are for the thread that knows what to do about them: new threads block them.
+        New threads block signals, which the main thread must handle.
         """
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
@@ -240,28 +227,28 @@ class Threads:
 
 
 class _StoppedError(Exception):
-    """Another part of the work has failed, or it is not wanted any more."""
+    """Another part of the work has failed, or the result is no longer needed."""
 
 
 def in_threads(
     run: Callable[[_Part, Pulse], _Returned], parts: Sequence[_Part], workers: int, pulse: Pulse
 ) -> list[_Returned]:
-    """Run something for each part; leave no thread, whatever is raised.
+    """Run a function for each part, in threads; none is left when it returns or raises.
 
     Parameters
     ----------
     run : callable
-        It beats the pulse that it is given every few milliseconds.
+        Beats its pulse every few milliseconds, and computes without the interpreter's lock.
     parts : sequence
     workers : int
         Threads.
     pulse : Pulse
-        It beats in the calling thread, which knows how many parts are done.
+        Beaten in the calling thread, with the number of parts done.
 
     Returns
     -------
     list
-        What was found for each part.
+        The result of each part.
     """
     stop = threading.Event()
     left = iter(enumerate(parts))
@@ -292,24 +279,20 @@ def in_threads(
             stop.set()
 
 
-# How the innermost loops are compiled: functions that run millions of times, and make no arrays.
-#
-# They do without numba's runtime. It would count references to the arrays that they pass on, a
-# dozen
-# in a tuple, which takes longer than to weigh 64 cells; whoever calls them from Python holds
-# these.
-
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 
 
 def innermost(function: _Function) -> _Function:
-    """Compile a function for which Python's lock is let go."""
+    """Compile a function that runs millions of times without arrays of its own or Python's lock.
+
+    It does without numba's runtime, which would count references to a dozen arrays in each tuple
+    passed on: that takes longer than weighing 64 cells. Its Python caller holds the references.
+    """
     return cast("_Function", numba.njit(**_OPTIONS)(function))
 
 
 def inlined(function: _Function) -> _Function:
-    """Compile a function as part of those that call it."""
+    """Compile a function to be inlined into its callers."""
     return cast("_Function", numba.njit(inline="always", **_OPTIONS)(function))

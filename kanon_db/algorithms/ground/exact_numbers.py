@@ -12,7 +12,8 @@ from typing import Any
 from kanon_db.errors import InvalidParameterError
 
 # A number is written out before it is used, so its length bounds the work: 1e999999999 must not
-# become an integer of a billion digits.
+
+
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE](?P<exponent>[+-]?[0-9]+))?")
 _FRACTION = re.compile(r"[0-9]+/[0-9]+")
 _MAX_LENGTH = 40
@@ -28,8 +29,8 @@ def exact_number(number: str | float) -> Fraction:
     Parameters
     ----------
     number : str, int or float
-        A text such as 0.05, or a fraction such as 1/3; short, lest it take all memory. A float is
-        what its shortest text says: 0.1 is one tenth.
+        A short text such as 0.05, or a fraction such as 1/3. A float stands for its shortest
+        text: 0.1 is one tenth.
 
     Returns
     -------
@@ -68,7 +69,7 @@ def read_json(text: str, name: str, *, is_exact: bool = True) -> Any:
     ----------
     text : str
     name : str
-        What it is called in a refusal.
+        Name of the text in error messages.
     is_exact : bool
         Whether numbers with a fraction stay texts, for :func:`exact_number`; otherwise they become
         doubles.
@@ -76,9 +77,9 @@ def read_json(text: str, name: str, *, is_exact: bool = True) -> Any:
     Raises
     ------
     InvalidParameterError
-        If it is no JSON, too long, nested too deeply, repeats a key, of which readers of JSON
-        silently keep one or the other, or has a number that is not finite. No part of the text is
-        repeated, since it may name values.
+        If it is no JSON, too long, nested too deeply, repeats a key (JSON readers disagree on
+        which one counts), or has a number that is not finite. The message quotes nothing of the
+        text, which may contain data values.
 
     Examples
     --------

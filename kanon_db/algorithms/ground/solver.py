@@ -1,4 +1,4 @@
-"""Runs HiGHS so that it can be interrupted.
+"""Runs the solver HiGHS, interruptibly.
 
 Small models are stated with PuLP and solved by :func:`solve_problem`. Large models, and those that
 gain rows or columns as a search goes on, are arrays that HiGHS takes directly: PuLP needs a second
@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.005
 
 
 class Solution(NamedTuple):
-    """What the solver says, in its floating point numbers.
+    """The result of a solver, in floating point.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def new_solver(*, gap: float = 0.0) -> highspy.Highs:
     highspy.Highs
     """
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
-    # One thread: the server that this runs in has other work.
+    # One thread: the server has other sessions.
     for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
         highs.setOptionValue(option, value)
     highs.setOptionValue("mip_abs_gap", gap)
@@ -131,7 +131,7 @@ def run(highs: highspy.Highs, pulse: Pulse) -> None:
         Beaten every few milliseconds; what that raises stops the solver. Its time limit is left
         to :func:`solve`, since the duals of an interrupted linear program are of no use.
     """
-    # Signals are for the thread that knows what to do about them: new threads block them.
+    # New threads block signals, which the main thread must handle.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         thread = highs.startSolve()
@@ -208,8 +208,8 @@ def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Solution:
 
     Notes
     -----
-    PuLP's own class hands the model over. It does not run it: it could not be interrupted, and
-    would call the solution optimal where time ran out.
+    PuLP's own class hands the model over, but does not run it: its run could not be interrupted,
+    and it reports a solution as optimal when time ran out.
     """
     problem.solverModel = new_solver()
     pulp.HiGHS().buildSolverModel(problem)

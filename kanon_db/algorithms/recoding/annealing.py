@@ -1,6 +1,6 @@
 """Anneals equivalence classes: records move and change places, while a temperature falls.
 
-The schedule, the acceptance and the random numbers are those of every simulated annealing here.
+The schedule, the acceptance rule and the random numbers also serve the annealing of graphs.
 """
 
 from __future__ import annotations
@@ -34,14 +34,11 @@ from kanon_db.algorithms.recoding.changing_classes import (
 from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import is_first_of_equal
 
-# What every simulated annealing needs: its schedule, its acceptance, its random numbers.
-
-
 _COLD_SHARE = 0.05  # of the proposals come last, without any heat
 _PROPOSALS_PER_CALL = 2**13  # some milliseconds
 
 PROPOSALS_PER_SECOND = 500_000
-"""What a second of a time limit is worth to each worker: most machines make more in a second."""
+"""Proposals that a second of a time limit stands for, per worker; most machines make more."""
 
 _OVERDUE = 4.0  # times its seconds, after which annealing ends all the same
 
@@ -122,7 +119,7 @@ def random_state(random: np.random.Generator) -> WordArray:
 
 @numba.njit(cache=True, nogil=True)
 def threshold_of(temperature: float, state: WordArray) -> Integer:
-    """Draw how much more a change may lose: exponentially distributed."""
+    """Draw the largest loss at which a change is accepted: exponentially distributed."""
     if temperature <= 0.0:
         return 0
     share = (np.float64(random_bits(state) >> np.uint64(11)) + 0.5) * 2.0**-53
@@ -142,13 +139,8 @@ def random_bits(state: WordArray) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def scaled(bits: np.uint64, end: np.uint64) -> np.uint64:
-    """Make a number below ``end`` of 32 random bits."""
+    """Scale 32 random bits to a number below ``end``."""
     return (bits * end) >> np.uint64(32)
-
-
-# Records by row type, and which row types lose little together.
-#
-# Those are found in windows of sorted orders.
 
 
 _NONE = -1
@@ -169,8 +161,8 @@ class TypedRecords(NamedTuple):
         First record of each row type, and the number of records.
     type_of_record : ndarray of int32, shape (n_records,)
     near : ndarray of int32, shape (t, 12)
-        Row types that lose little together with each one, itself being one of them if it has
-        several records; -1: none.
+        Row types that lose little in a class with each row type; the type itself is among them if
+        it has several records; -1: none.
     """
 
     records: PackedRecords
@@ -180,7 +172,7 @@ class TypedRecords(NamedTuple):
 
     @classmethod
     def of(cls, ncp: Ncp, random: np.random.Generator, pulse: Pulse) -> TypedRecords:
-        """Find the row types, and for each those that it loses little with.
+        """Find the row types, and for each the types that lose little in a class with it.
 
         Parameters
         ----------
@@ -206,12 +198,10 @@ class TypedRecords(NamedTuple):
 def _nearest(
     values: CodeArray, units: Units, random: np.random.Generator, pulse: Pulse
 ) -> CodeArray:
-    """Find row types that lose little in one class with each of them, nearest first.
+    """Find row types that lose little in a class with each row type, nearest first.
 
-    Rows are sorted several times, each attribute being the last, and so the least, in one of the
-    orders; compared are those at most 24 places apart in one of them. That brings rows together
-    that differ in one or two attributes. It takes time linear in the number of rows, apart from
-    sorting.
+    Rows are sorted several times, each attribute being the least significant once, and rows within
+    24 places of each other are compared: that finds rows that differ in one or two attributes.
     """
     n_types, m = values.shape
     nearest = np.full((n_types, _N_NEAR), _NONE, dtype=np.int32)
@@ -254,7 +244,7 @@ def _compare(
 
 @numba.njit(cache=True, nogil=True)
 def _keep(nearest: CodeArray, losses: CodeArray, other: Integer, loss: Integer) -> None:
-    """Enter a row type among the nearest if it belongs there and is not there yet."""
+    """Insert a row type into the nearest if it belongs there and is not there yet."""
     if loss >= losses[-1]:
         return
     place = losses.size - 1
@@ -267,9 +257,6 @@ def _keep(nearest: CodeArray, losses: CodeArray, other: Integer, loss: Integer) 
     for later in range(losses.size - 1, place, -1):
         nearest[later], losses[later] = nearest[later - 1], losses[later - 1]
     nearest[place], losses[place] = other, loss
-
-
-# Simulated annealing of equivalence classes: records move and change places.
 
 
 _DISPERSED_SHARE = 0.015  # of the classes are given up first
@@ -291,8 +278,8 @@ def annealed_classes(
 ) -> IntArray:
     """Anneal equivalence classes.
 
-    Without a constraint some classes are given up first, their records dispersed, so that others
-    have more than k records and can lose some.
+    Without a constraint, some classes are dissolved first and their records dispersed, so that
+    others have more than k records and can spare some.
 
     Parameters
     ----------
@@ -307,8 +294,8 @@ def annealed_classes(
     pulse : Pulse
         When its time ends, so does the annealing.
     workers : int
-        Threads. Each has a part of the classes for some time, and changes no others; parts are
-        drawn anew again and again, so that records get everywhere.
+        Threads. Each changes only its own part of the classes; the parts are redrawn repeatedly,
+        so that records can reach every class.
 
     Returns
     -------
@@ -360,7 +347,7 @@ class _ThreadPart(NamedTuple):
 
 
 def _parts(classes: ClassSummaries, workers: int, random: np.random.Generator) -> list[_ThreadPart]:
-    """Divide the classes in their order, closed to a ring that is cut anywhere."""
+    """Divide the classes, in their order closed to a ring, from a random cut on."""
     class_of_record = classes.class_of_record
     n_classes = classes.sizes.size
     of_class = np.zeros(n_classes, dtype=np.int64)
@@ -380,7 +367,7 @@ def _parts(classes: ClassSummaries, workers: int, random: np.random.Generator) -
 def _dispersed(
     typed: TypedRecords, class_of_record: IntArray, k: int, random: np.random.Generator
 ) -> IntArray:
-    """Give up some classes; their records join the classes of records much like them.
+    """Dissolve some classes; their records join the classes of similar records.
 
     A class stays if one of its records finds no other class.
     """
@@ -417,9 +404,9 @@ def _best_other_class(
     room: Integer,
     is_given_up: BoolArray,
 ) -> Integer:
-    """Find the class that a record enters at the least loss, of those that it has near; -1: none.
+    """Find the class of a near record type that a record enters at the least loss; -1: none.
 
-    The class must have room for so many records: all those that look for one.
+    The class must have room for all records that are looking for one.
     """
     best: Integer = -1
     least = 0
@@ -454,7 +441,7 @@ def _anneal(
     A change that loses ``temperature`` units more is made with a chance of 1 / e. The rules keep
     holding for all classes.
     """
-    # All in one loop: calls of steps that make calls themselves would double its time.
+    # All in one loop: nested calls would double its time.
     records, near, first_of_type = typed.records, typed.near, typed.first_of_type
     type_of_record = typed.type_of_record
     is_constrained = rules.codes.size > 0

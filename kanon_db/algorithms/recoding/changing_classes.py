@@ -1,4 +1,4 @@
-"""Follows equivalence classes as records enter and leave: their losses, and their constraints.
+"""Keeps the losses and constraints of equivalence classes up to date as records enter and leave.
 
 Compiled code reads classes as summaries of bits and ends, and constraints on sensitive values and
 entities as :class:`ConstraintRules`.
@@ -27,11 +27,8 @@ from kanon_db.algorithms.ground.arrays import (
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
-# Records as bits and positions, from which losses of classes follow fast.
-
-
 _BITS = 64
-# Multiplied by a power of two, its leading six bits tell which one.
+# The product with a power of two identifies the power by its leading six bits.
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _LOWEST_BIT = np.zeros(64, dtype=np.int64)
 _LOWEST_BIT[[(0x03F79D71B4CB0A89 << position) % 2**64 >> 58 for position in range(64)]] = np.arange(
@@ -45,7 +42,7 @@ class PackedRecords(NamedTuple):
     Parameters
     ----------
     words : ndarray of int32, shape (n_records, g)
-        Of each group of attributes, which word the bits of the record are in.
+        The word that holds the record's bits, for each group of attributes.
     bits : ndarray of uint64, shape (n_records, g)
         The bits themselves: one for each attribute of the group.
     bit_loss : ndarray of int64, shape (64 n_words,)
@@ -133,25 +130,20 @@ def bits_loss(bits: np.uint64, word: Integer, bit_loss: IntArray) -> Integer:
     return total
 
 
-# Equivalence classes that records enter and leave: what each such step loses, in one look.
-#
-# A class keeps the set of its categorical values as bits, a second set of those that only one
-# record
-# has, and of each numeric attribute the two lowest and the two highest positions. So what the
-# class
-# loses without one of its records, with another one, or both, follows without looking at its
-# records.
-
-
 _BEYOND = 2**31 - 1
 
 NONE: Final = np.int64(-1)
-"""No record, or no class. For a plain -1, and for numbers of records in fewer bits, numba would
-compile each kernel once more; so callers make them int64."""
+"""No record, or no class. It is an int64, as are numbers of records, since numba would compile each
+kernel again for other types."""
 
 
 class ClassSummaries(NamedTuple):
-    """Equivalence classes and what their records have in common; changed in place.
+    """Equivalence classes and summaries of their records; changed in place.
+
+    A class keeps the set of its categorical values as bits, a second set of those that only one
+    record has, and the two lowest and two highest positions of each numeric attribute. So the loss
+    of the class without one of its records, with another one, or both follows without a look at its
+    records.
 
     Parameters
     ----------
@@ -229,7 +221,7 @@ def members_of(classes: ClassSummaries, g: Integer) -> CodeArray:
 def exchange(
     records: PackedRecords, classes: ClassSummaries, g: Integer, leaving: Integer, entering: Integer
 ) -> Integer:
-    """Tell what a record of class g loses more if one record leaves and another enters."""
+    """Return the growth of a record's loss in class g if one record leaves and another enters."""
     difference = 0
     for group in range(records.words.shape[1]):
         word_out, word_in = records.words[leaving, group], records.words[entering, group]
@@ -260,7 +252,7 @@ def exchange(
 def entry(
     records: PackedRecords, classes: ClassSummaries, g: Integer, entering: Integer
 ) -> Integer:
-    """Tell what a record of class g loses more if another record enters."""
+    """Return the growth of a record's loss in class g if another record enters."""
     difference = 0
     for group in range(records.words.shape[1]):
         word = records.words[entering, group]
@@ -280,7 +272,7 @@ def entry(
 def departure(
     records: PackedRecords, classes: ClassSummaries, g: Integer, leaving: Integer
 ) -> Integer:
-    """Tell what a record of class g, of at least two, loses more if one leaves: at most 0."""
+    """Return the growth, at most 0, of a record's loss in class g if one of several leaves."""
     difference = 0
     for group in range(records.words.shape[1]):
         word = records.words[leaving, group]
@@ -383,9 +375,6 @@ def _summarize_all(records: PackedRecords, classes: ClassSummaries) -> None:
             classes.losses[g] = union_loss(records, classes, g, g)
 
 
-# Constraints as compiled code reads and checks them.
-
-
 _ENTROPY_TOLERANCE = 1e-9
 
 
@@ -412,7 +401,7 @@ class ConstraintRules(NamedTuple):
     entities : int
         Fewest entities of a class; 0: records are counted.
     missing : int
-        The value that is none, NULL; -1: there is no such one. It makes no class more diverse.
+        The code of NULL, which makes no class more diverse; -1 if there is none.
     """
 
     codes: IntArray
@@ -430,12 +419,12 @@ NO_RULES = ConstraintRules(
     np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0.0, (-1, 1), False,
     np.zeros((2, 0), dtype=np.int64), 0, -1,
 )  # fmt: skip
-"""What every class fulfils."""
+"""The constraint that every class fulfils."""
 
 
 @numba.njit(cache=True, nogil=True)
 def counts_hold(rules: ConstraintRules, counts: IntArray, size: Integer) -> bool:
-    """Whether a class of ``size`` records, or entities, of which so many have each value, does."""
+    """Whether a class of ``size`` records or entities fulfils the rules, given its counts."""
     n_distinct, known = 0, size
     for i in range(counts.size):
         n_distinct += counts[i] > 0 and i != rules.missing
@@ -471,7 +460,7 @@ def counts_hold(rules: ConstraintRules, counts: IntArray, size: Integer) -> bool
 def members_hold(rules: ConstraintRules, members: IntArray, counts: IntArray) -> bool:
     """Whether a class of these records fulfils the constraint.
 
-    ``counts`` is room for the number of records, or entities, of each value.
+    ``counts`` is working memory for the number of records, or entities, of each value.
     """
     counts[:] = 0
     if not rules.entities:
@@ -499,7 +488,7 @@ def holds_after(
 ) -> bool:
     """Whether class g fulfils the constraint if one record leaves and another enters; -1: none.
 
-    ``counts`` is room for the number of records, or entities, of each value.
+    ``counts`` is working memory for the number of records, or entities, of each value.
     """
     if not rules.codes.size:
         return True
@@ -517,7 +506,7 @@ def holds_after(
 
 @numba.njit(cache=True, nogil=True)
 def all_hold(rules: ConstraintRules, counts: IntArray) -> BoolArray:
-    """Check classes of which so many records have each value, a row for each class."""
+    """Check classes, given the number of records of each value, a row for each class."""
     hold = np.empty(counts.shape[0], dtype=np.bool_)
     for g in range(counts.shape[0]):
         hold[g] = counts_hold(rules, counts[g], counts[g].sum())
@@ -538,23 +527,12 @@ def classes_hold(rules: ConstraintRules, order: IntArray, classes: IntArray) -> 
     return hold
 
 
-# Constraints on the sensitive values, and on the entities, of each equivalence class.
-#
-# Where records are counted, all of them hold for the union of two classes that they hold for. So
-# there are classes that fulfil a constraint exactly if one class of all records does, and merging
-# ends there at the latest. The same is true of the number of entities. Only thresholds for shares
-# of
-# entities may hold for two classes and not for their union, where the classes have entities in
-# common: then merging goes on, and what is refused is refused because one class of all records
-# violates it.
-
-
 _LARGEST_INTEGER = 2**62
 
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """What the sensitive values and the entities of each class have to fulfil; all that is given.
+    """Conditions on the sensitive values and the entities of each class; all that are given hold.
 
     Parameters
     ----------
@@ -583,7 +561,7 @@ class Constraint:
     least_entities : int
         Fewest entities of a class, at least 1 if there are ``entities``.
     missing : int
-        The code that stands for no value, NULL; -1 if there is none.
+        The code of NULL; -1 if there is none.
 
     Raises
     ------
@@ -600,7 +578,13 @@ class Constraint:
     a class of three equal values and a missing one would be 2-diverse, although whoever has a value
     has that one. By ``t`` and ``f_prime``, which compare shares, it is a value like all others.
 
-    All comparisons are exact, but that of entropies, which holds up to 1e-9.
+    All comparisons are exact, except that of entropies, which has a tolerance of 1e-9.
+
+    Where records are counted, a constraint that holds for two classes holds for their union, and so
+    does the least number of entities. Hence some classes fulfil a constraint if and only if one
+    class of all records does, and merging ends there at the latest. Only thresholds ``f_prime`` on
+    fractions of entities may fail for the union of two classes that have entities in common; then
+    merging goes on, and a table is refused because one class of all records violates them.
 
     Examples
     --------
@@ -726,7 +710,7 @@ class Constraint:
         return classes_hold(self.rules, order, classes)
 
     def restricted_to(self, records: IntArray) -> Constraint:
-        """Take some records, in some order; what their distribution is compared to stays.
+        """Return the constraint on some records, in order; the table's totals stay.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Grows equivalence classes from records that are in none yet, and places those left over."""
+"""Grows equivalence classes of k records, and places the records left over ([OB] Section 3.2)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ from kanon_db.algorithms.recoding.changing_classes import (
 from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import is_first_of_equal
 
-# One class after the other grown from the records that are left: compiled code.
-
-
 _NO_BOUND = 2**31 - 1
 _COMPARISONS_PER_CALL = 2**24  # of a row type with a class in one attribute: some milliseconds
 
@@ -36,7 +33,8 @@ class RemainingRecords(NamedTuple):
     types : ndarray of int64, shape (n_types,)
         Their numbers, ascending.
     following, ends : ndarray of int64, shape (n_types,)
-        In the order of the records, the first one left of each row type, and where they end.
+        Positions, in the order of the records, of the first record left of each row type and of
+        the end of its records.
     n_left : ndarray of int64, shape (2,)
         How many records and how many row types are left.
     class_in_order : ndarray of int64, shape (n_records,)
@@ -62,11 +60,11 @@ class GrowingClass(NamedTuple):
         Whether it has a categorical value; those of attribute j from ``offsets[j]`` on.
     offsets : ndarray of int64, shape (m,)
     loss : ndarray of int32, shape (n_types,)
-        What the class was found to lose with each row type.
+        Loss of the class with each row type when last computed.
     candidates : ndarray of int64, shape (n_types,)
-        The first ``n_candidates[0]`` are positions of the row types with such a loss within reach.
+        The first ``n_candidates[0]`` are positions of the row types whose loss is within reach.
     bound : ndarray of int64, shape (n_types,)
-        What the class loses, at least, with each candidate.
+        Lower bound of the loss of the class with each candidate.
     n_candidates : ndarray of int64, shape (1,)
     reach : ndarray of int64, shape (1,)
         Greatest loss of a candidate.
@@ -125,7 +123,7 @@ class GrowingClass(NamedTuple):
 def grow_from_first(
     left: RemainingRecords, units: Units, growing: GrowingClass, k: Integer, number: Integer
 ) -> Integer:
-    """Grow classes until it is time for a heartbeat, or to read on; return how many."""
+    """Grow classes until a heartbeat or more row types are due; return how many grew."""
     n_grown = 0
     first: Integer = 0
     growing.n_compared[0] = 0
@@ -152,7 +150,7 @@ def grow_from(
 
 @numba.njit(cache=True, nogil=True)
 def is_used_up(left: RemainingRecords, k: Integer) -> bool:
-    """Whether too few records, or too few of the row types, are left to search on."""
+    """Whether too few records or row types are left to search on."""
     return bool(left.n_left[0] < k or left.n_left[1] <= left.types.size * 3 // 4)
 
 
@@ -186,7 +184,7 @@ def _grow(
     loss: Integer = np.int64(0)
     is_searching = False
     for size in range(k):
-        # Nothing is closer to the first one than its like.
+        # Identical records are the closest to the first one.
         if size and (is_searching or seed != first or left.following[seed] == left.ends[seed]):
             if not is_searching:
                 _compare_with_one(left, units, growing, seed, first)
@@ -194,7 +192,7 @@ def _grow(
             chosen, loss = _closest(left, units, growing, first, loss)
         members[size] = chosen
         _join(left, units, growing, chosen, number)
-    # Reach a little further than this class needed to.
+    # Reach a little further than this class needed.
     growing.reach[0] = max(loss + loss // 8, growing.reach[0] - growing.reach[0] // 16)
     for j in range(units.numeric.size):
         if not units.numeric[j]:
@@ -332,9 +330,6 @@ def furthest(left: RemainingRecords, units: Units, values: CodeArray) -> Integer
     return best
 
 
-# Placing the records that are left over when classes have been grown.
-
-
 LeftOverRule = Literal["least_increase", "least_result"]
 
 _RECORDS_PER_BEAT = 8
@@ -358,7 +353,7 @@ def place_left_over_records(
         Records to be placed, in this order.
     rule : {"least_increase", "least_result"}
         Whether the increase of a class's loss is to be least, or the loss that it has afterwards.
-        Of several such classes, the first one is taken.
+        The first of several such classes is taken.
     pulse : Pulse
         Only its heartbeat is used.
 
@@ -396,9 +391,6 @@ def _place(
             if best < 0 or loss < best_loss:
                 best, best_loss = g, loss
         make_move(records, classes, record, best)
-
-
-# The records that are not yet in a class, from which classes of k records are grown.
 
 
 def grown_classes(
@@ -440,7 +432,7 @@ def grown_classes(
 
 
 class RecordPool:
-    """Records that are not yet in a class, by row type, in a given order.
+    """Records that are not yet in a class, by row type; classes of k records grow from them.
 
     Parameters
     ----------
@@ -556,7 +548,7 @@ class RecordPool:
     def _read(self, types: IntArray, following: IntArray) -> None:
         """Fill up the block, of which these row types have records left."""
         n_records_read = int(self._ends[self._n_read - 1]) if self._n_read else 0
-        # A class needs k records, however few row types that may be.
+        # A class needs k records, of however few row types.
         n_missing = self._k - int((self._ends[types] - following).sum())
         n_needed = np.searchsorted(self._ends, n_records_read + n_missing) + 1 - self._n_read
         n_new = min(

@@ -25,8 +25,6 @@ from kanon_db.algorithms.ground.arrays import (
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
-# Cells of generalized rows: ranges of numbers and sets of categories that cover several values.
-
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
@@ -47,11 +45,11 @@ class Ranges:
 
     @property
     def n_cells(self) -> int:
-        """How many there are."""
+        """Number of cells."""
         return self.low.size
 
     def taken(self, some: slice | AnyIntArray) -> Ranges:
-        """Return some of them, in the order of their places."""
+        """Return some of the cells, in the order of their places."""
         return Ranges(self.low[some], self.high[some], self.tells_nothing[some])
 
 
@@ -77,11 +75,11 @@ class Sets:
 
     @property
     def n_cells(self) -> int:
-        """How many there are."""
+        """Number of cells."""
         return self.ends.size
 
     def taken(self, some: slice | AnyIntArray) -> Sets:
-        """Return some of them, in the order of their places.
+        """Return some of the cells, in the order of their places.
 
         Examples
         --------
@@ -100,14 +98,14 @@ class Sets:
 
 
 class NumberedCells(NamedTuple):
-    """The cells of an attribute, of which many are the same.
+    """The cells of an attribute, many of which are equal.
 
     Parameters
     ----------
     cells : Ranges or Sets
-        Each of them once.
+        The distinct cells.
     numbers : ndarray of int, shape (n_cells,)
-        Which of them each cell is; of the narrowest signed type that holds ``cells.n_cells``.
+        The distinct cell that each cell equals; the narrowest signed type for ``cells.n_cells``.
     """
 
     cells: Ranges | Sets
@@ -115,11 +113,11 @@ class NumberedCells(NamedTuple):
 
     @property
     def n_cells(self) -> int:
-        """How many there are, those that are the same included."""
+        """Number of cells, equal ones included."""
         return self.numbers.size
 
     def taken(self, some: slice | AnyIntArray) -> Ranges | Sets:
-        """Return some of them, in the order of their places."""
+        """Return some of the cells, in the order of their places."""
         return self.cells.taken(self.numbers[some])
 
 
@@ -175,12 +173,12 @@ def cells_of_classes(
 
 
 def distinct_cells(cells: Ranges | Sets) -> NumberedCells:
-    """Find the cells that differ.
+    """Find the distinct cells of an attribute.
 
     Parameters
     ----------
     cells : Ranges or Sets
-        Of an attribute; no set is empty.
+        The cells of an attribute; no set is empty.
 
     Returns
     -------
@@ -189,8 +187,8 @@ def distinct_cells(cells: Ranges | Sets) -> NumberedCells:
 
     Notes
     -----
-    Sets are told apart by sums of a number that each code has. Should different sets have the same
-    sum, which takes luck, all cells are kept as they are.
+    Sets are compared by sums of hashes of their codes. If different sets have the same sum, which
+    is most unlikely, all cells are kept as they are.
 
     Examples
     --------
@@ -211,7 +209,7 @@ def distinct_cells(cells: Ranges | Sets) -> NumberedCells:
     first, numbers = _numbered(np.add.reduceat(scattered(cells.codes), starts).view(np.int64))
     if not (sizes == sizes[first[numbers]]).all():
         return NumberedCells(cells, _narrow(np.arange(sizes.size)))
-    # Where the codes of the first set that is the same begin, beside those of each.
+    # Compare the codes of each set with those of the first set of the same sum.
     places = np.arange(cells.codes.size) + np.repeat(starts[first[numbers]] - starts, sizes)
     if not (cells.codes == cells.codes[places]).all():
         return NumberedCells(cells, _narrow(np.arange(sizes.size)))
@@ -269,34 +267,21 @@ def _ranges(attribute: Attribute, codes: CodeArray, starts: IntArray) -> Ranges:
     return Ranges(low, np.maximum(low, high), with_null & (high >= 0))
 
 
-# How often each value occurs in a cell, as far as the cells of all records tell.
-#
-# **Source:** Turnbull (1976), "The empirical distribution function with arbitrarily grouped,
-# censored
-# and truncated data": the distribution of a column for which its cells are the most likely, by
-# expectation and maximization. Two deviations: cells are as tight as their records allow, so some
-# of
-# these are known (*witnesses*: one for each value of a set, one for each end of a range); and the
-# iteration ends early, after :data:`ITERATIONS`, since the most likely distribution of all is one
-# of
-# a few spikes.
-
-
 ITERATIONS: Final = 10
 
 MOST_PARTS: Final = 2_000
-"""Of an axis; whole numbers are parts of their own if there are no more of them."""
+"""Most intervals of a distribution; up to as many whole numbers get an interval each."""
 
 _NARROW: Final = 1e-9
-"""The width of parts that are not divided, relative to the numbers."""
+"""Width, relative to the numbers, of intervals that are not divided further."""
 
 _LEAST: Final = 1e-12
-"""The least share of a value: sums of shares can tell it from none."""
+"""Least probability of a value, so that sums of probabilities can distinguish it from 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class NumberDistribution:
-    """The numbers of a column, in parts that follow each other.
+    """The distribution of a column's numbers over adjacent intervals, called parts.
 
     Attributes
     ----------
@@ -319,7 +304,7 @@ class NumberDistribution:
         return middles
 
     def parts_of(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, IntArray]:
-        """Return the first and the last part that a range covers; one at least.
+        """Return the first and the last part that each range covers, at least one.
 
         Parameters
         ----------
@@ -333,7 +318,7 @@ class NumberDistribution:
 
 
 def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) -> FloatArray:
-    """Share out the records of each set among its values.
+    """Estimate how often each value occurs in each set, from the cells of all records.
 
     Parameters
     ----------
@@ -342,13 +327,22 @@ def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) 
     records : ndarray of int64, shape (n_cells,)
         How many records have each cell.
     witnesses : ndarray of float64, shape (n_cells,)
-        How many of these are known to have any one of its values; times the number of its values,
-        not more than its records.
+        How many of these are known to have each of its values, at most its records divided by the
+        number of its values.
 
     Returns
     -------
     ndarray of float64, shape (total,)
-        The share of the cell's records for each of its values, as in ``cells.codes``.
+        Fraction of the cell's records for each of its values, as in ``cells.codes``.
+
+    Notes
+    -----
+    **Source:** B. W. Turnbull, *The empirical distribution function with arbitrarily grouped,
+    censored and truncated data*, 1976: the distribution of a column under which its cells are most
+    likely, by expectation and maximization. Two deviations: cells are as tight as their records
+    allow, so some values are known (*witnesses*: one for each value of a set, one for each end of a
+    range); and the iteration ends early, after :data:`ITERATIONS`, since the most likely
+    distribution consists of a few spikes.
 
     Examples
     --------
@@ -382,7 +376,9 @@ def distribution_of_ranges(
     *,
     is_whole: bool,
 ) -> NumberDistribution:
-    """Find the distribution of numbers from the ranges in which they lie.
+    """Estimate the distribution of numbers from the ranges in which they lie.
+
+    The method and its source are those of :func:`distribution_of_sets`.
 
     Parameters
     ----------
@@ -400,9 +396,9 @@ def distribution_of_ranges(
     Nine people are 20; of ten more, from 20 to 22, one is known to be 20, and one 22.
 
     >>> low, high = np.array([19.5, 19.5]), np.array([20.5, 22.5])
-    >>> counts, witnesses = np.array([9, 10]), np.array([4.5, 1.0])
-    >>> axis = distribution_of_ranges(low, high, counts, witnesses, is_whole=True)
-    >>> axis.middles.tolist(), axis.shares.round(2).tolist()
+    >>> records, known = np.array([9, 10]), np.array([4.5, 1.0])
+    >>> found = distribution_of_ranges(low, high, records, known, is_whole=True)
+    >>> found.middles.tolist(), found.shares.round(2).tolist()
     ([20.0, 21.0, 22.0], [0.91, 0.0, 0.09])
     """
     edges = np.unique(np.concatenate([low, _apart(low, high)]))
@@ -432,13 +428,13 @@ def distribution_of_ranges(
 
 
 def _apart(low: FloatArray, high: FloatArray) -> FloatArray:
-    """Return the upper ends, of single numbers a little above: they are parts of their own."""
+    """Raise the upper ends of single numbers a little, so that they become parts of their own."""
     apart: FloatArray = np.where(high > low, high, low + _NARROW * (1 + np.abs(low)))
     return apart
 
 
 def _divided(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> NumberDistribution:
-    """Divide parts evenly, the more the more records they hold, so that each is a small one."""
+    """Divide parts evenly, into more intervals the more records they hold."""
     times = np.maximum(1, np.floor(p * (MOST_PARTS - p.size))).astype(np.int64)
     times[np.diff(edges) <= _NARROW * (1 + np.abs(edges[:-1])) * MOST_PARTS] = 1
     if is_whole:
@@ -453,30 +449,23 @@ def _divided(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> NumberDistr
     )
 
 
-# What the distinct cells of a column tell together of the values in each of them.
-#
-# Of the records that have a cell in common, some are known to have a certain value of it (its
-# *witnesses*); how likely the others have each value follows from all cells
-# (:mod:`~kanon_db.algorithms.recoding.generalized_cells`).
-
-
 MOST_CELLS: Final = 50_000
-"""Distinct cells of a column, and values in its sets: with more, all values are as likely."""
+"""Most distinct cells of a column, or values in its sets; beyond, all values are equally likely."""
 
 _LARGEST: Final = 2.0**51
-"""Half a number below a whole one is as exact up to there; beyond, all values are as likely."""
+"""Largest number with an exact half below it; beyond, all values are taken as equally likely."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetDistributions:
-    """What is known of a column of sets.
+    """How often each value occurs in each distinct set of a column.
 
     Attributes
     ----------
     shares : ndarray of float64, shape (total,)
-        Of each value of each cell, in the order of the cells and of their values.
+        Fraction of the cell's records with each value, by cell and value.
     known : ndarray of float64, shape (n_cells,)
-        The share of each cell's records whose value is known.
+        Fraction of each cell's records whose value is known (witnesses).
     """
 
     shares: FloatArray
@@ -486,7 +475,7 @@ class SetDistributions:
     def of(
         cls, cells: Sets, records: IntArray, witnesses: FloatArray, *, is_tight: bool
     ) -> SetDistributions | None:
-        """Share out the records of each cell; None if there are too many values.
+        """Estimate the distribution within each cell; None if there are too many values.
 
         Parameters
         ----------
@@ -508,15 +497,15 @@ class SetDistributions:
 
 @dataclass(frozen=True, eq=False)
 class RangeDistributions:
-    """What is known of a column of ranges.
+    """How the numbers of a column are distributed, and which part of that each range covers.
 
     Attributes
     ----------
     axis : NumberDistribution
     first, last : ndarray of int64, shape (n_cells,)
-        The parts of the axis that each range covers, from 0.
+        The first and the last part of ``axis`` that each range covers, from 0.
     own : ndarray of float64, shape (n_cells,)
-        The share of its records that are known to be at either end.
+        Fraction of its records known to be at either end.
     is_each : bool
         Whether each part is one value of the column.
     """
@@ -546,7 +535,7 @@ class RangeDistributions:
             The ends of the distinct ranges; where the values are whole numbers, half a number below
             the least and above the greatest.
         records, witnesses, is_tight
-            As of :meth:`SetDistributions.of`; witnesses are those of either end.
+            As for :meth:`SetDistributions.of`; witnesses are counted for each end.
         is_discrete : bool
             Whether all values are whole numbers.
         """

@@ -18,9 +18,6 @@ import numpy.typing as npt
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, distinct, order_of
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
-# Information loss in whole units, so that two losses compare exactly.
-
-
 Loss = Literal["ncp", "binary"]
 
 NULL = -1
@@ -32,7 +29,7 @@ _MAX_DENOMINATOR = 10**6
 
 @dataclass(frozen=True, eq=False)
 class ExactLoss:
-    """The quasi-identifiers of records, ready to tell what a class of them loses.
+    """The quasi-identifiers of records, in units in which losses of classes are whole numbers.
 
     Parameters
     ----------
@@ -43,7 +40,7 @@ class ExactLoss:
     whole : ndarray of int64, shape (m,)
         Loss, in units, of a numeric value that tells nothing.
     of_count : ndarray of int64, shape (m, c)
-        Loss, in units, of a set of so many values of a categorical attribute.
+        Loss, in units, of a set of c values of a categorical attribute, by c.
     unit : Fraction
         What one unit is, where 1 is the loss of a value that tells nothing, times its weight.
     is_exact : bool
@@ -58,8 +55,8 @@ class ExactLoss:
     one loses w (c - 1) / (|H| - 1) by ``ncp``. By ``binary`` it stands for |H| attributes with
     values 0 and 1, of weight w / |H| each, and loses w c / |H| if c is at least 2, else nothing.
 
-    Numbers and weights, which are floating point numbers, stand for the simplest fraction that
-    is as close to them as any: 0.2 for 1/5.
+    Numbers and weights are floating point numbers; each is taken as the simplest fraction that
+    rounds to it: 0.2 as 1/5.
     """
 
     values: IntArray
@@ -235,14 +232,11 @@ def _numeric_loss(positions: IntArray, whole: int) -> int:
     return whole if largest != NULL else 0
 
 
-# Normalized certainty penalty in whole units: what the heuristics minimize.
-
-
 _MAX_UNITS = 2**29  # loss of a record: positions, NULL's included, and their sums fit 32 bits
 
 
 class Units(NamedTuple):
-    """What an attribute loses, as compiled code reads it; see :class:`Ncp`.
+    """Losses of the attributes, as compiled code reads them; see :class:`Ncp`.
 
     Parameters
     ----------
@@ -257,10 +251,10 @@ class Units(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Ncp:
-    """The quasi-identifiers of records as positions and codes, and what generalizing them costs.
+    """The quasi-identifiers of records as positions and codes, and the loss of generalizing them.
 
     A class loses ``min(highest - lowest, whole)`` in a numeric attribute, and ``step`` for each
-    value but the first in a categorical one. That of a class is the sum over its attributes, and
+    value but the first in a categorical one. The loss of a class is the sum over its attributes;
     each of its records loses as much.
 
     Parameters
@@ -270,8 +264,8 @@ class Ncp:
         range; code of a categorical attribute.
     numeric : ndarray of bool, shape (m,)
     whole : ndarray of int64, shape (m,)
-        Loss, in units, of a cell that tells nothing; of an attribute with one value, which always
-        tells something, it may be 0.
+        Loss, in units, of a cell that covers the whole domain; it may be 0 for an attribute with
+        one value.
     step : ndarray of int64, shape (m,)
         Loss, in units, of one more value in a set of a categorical attribute; 0 for a numeric one.
     unit : Fraction
@@ -283,8 +277,8 @@ class Ncp:
     -----
     **Source:** [FF] Eq. (1) and (2), [OB] Eq. (34) for the weights.
 
-    Losses are exact wherever a record loses at most 2^29 units; that is so for whole numbers with
-    ranges of some thousands. Else they are rounded down to as much; then ties may be taken for
+    Losses are exact if no record loses more than 2^29 units, as for whole numbers with ranges of
+    some thousands. Otherwise they are rounded down to that many units, and ties may look like
     differences.
 
     A NULL lies one whole range above the upper bound. So a class that holds NULL and numbers has
@@ -310,7 +304,7 @@ class Ncp:
         -------
         Ncp
         """
-        # Of each code, once: many records have it.
+        # Computed once for each code, which many records have.
         exact = ExactLoss.of(microdata.every_code(), "ncp")
         n_values = np.array([attribute.n_values for attribute in microdata.attributes])
         whole = np.where(

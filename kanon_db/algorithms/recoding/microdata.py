@@ -1,6 +1,6 @@
-"""Describes microdata to be generalized: codes of quasi-identifiers, their domains, their orders.
+"""Describes microdata to be generalized: codes of quasi-identifiers, their domains and taxonomies.
 
-A taxonomy says which labels the sets of a categorical attribute have.
+It also orders attributes and records so that similar records are close ([OB] Section 2.3).
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
-# Values of a categorical attribute whose sets have labels: a tree of what each label stands for.
-#
-# The search takes the values as places on an axis, in the order of the tree, where two neighbours
-# are
-# the further apart the higher the label is that they first share. A class is generalized to the
-# lowest label that covers all of its values: LeFevre, DeWitt and Ramakrishnan, "Incognito" (2005)
-# and
-# "Mondrian" (2006), where recodings of ordered and of hierarchical domains are compared.
-
-
 _TIMES: Final = 3.0
-"""How many times further apart values are that share only the next label; more would not fit."""
+"""Factor by which values are further apart for each level up to their first common label."""
 
 
 @dataclass(frozen=True, eq=False)
 class Taxonomy:
-    """The labels of values that lie in the order of the tree.
+    """The tree of labels of a categorical attribute, whose values are numbered in the tree's order.
+
+    A class is generalized to the lowest label that covers all of its values. The search places the
+    values on a line, where two neighbors are the further apart the higher their first common label
+    is.
 
     Attributes
     ----------
     lasts : ndarray of int64, shape (n_levels, n_values)
-        The last value that has the same label as each value, at each level; that of values
-        themselves is level 0, and that of all values together the last one.
+        The last value that has the same label as each value, at each level. Level 0 is the values
+        themselves, the last level one label for all values.
     firsts : ndarray of int64, shape (n_levels, n_values)
+        The first value that has the same label.
+
+    Notes
+    -----
+    **Source:** LeFevre, DeWitt and Ramakrishnan, *Incognito* (2005) and *Mondrian* (2006), where
+    recodings of ordered and of hierarchical domains are compared.
     """
 
     firsts: IntArray
@@ -53,7 +53,7 @@ class Taxonomy:
 
     @classmethod
     def of(cls, levels: Sequence[Sequence[str]]) -> Self:
-        """Read the labels of each value at each level; those of a label follow each other.
+        """Read the labels of each value at each level; values with the same label are adjacent.
 
         Examples
         --------
@@ -82,7 +82,7 @@ class Taxonomy:
 
     @property
     def positions(self) -> FloatArray:
-        """Where each value lies on the axis."""
+        """The place of each value on the line."""
         shared = self.levels_of(np.arange(self.n_values - 1), np.arange(1, self.n_values))
         return np.concatenate([[0.0], np.cumsum(_TIMES ** (shared - 1.0))])
 
@@ -98,18 +98,15 @@ class Taxonomy:
         return found
 
     def spans_of(self, low: AnyIntArray, high: AnyIntArray) -> tuple[IntArray, IntArray]:
-        """Return the first and the last value that this label stands for."""
+        """Return the first and the last value of that label."""
         level = self.levels_of(low, high)
         return self.firsts[level, low], self.lasts[level, low]
 
     def losses_of(self, low: AnyIntArray, high: AnyIntArray) -> FloatArray:
-        """Return what is lost: (n - 1) / (N - 1), if the label stands for n of N values."""
+        """Return the loss of that label: (n - 1) / (N - 1), if it covers n of N values."""
         first, last = self.spans_of(low, high)
         losses: FloatArray = (last - first) / max(self.n_values - 1, 1)
         return losses
-
-
-# Microdata to be generalized: codes of quasi-identifiers, and what their domains are.
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +125,11 @@ class Attribute:
     weight : float
         Factor of the attribute's loss, above 0.
     ends : ndarray of float64, shape (n_values,), or None
-        Where a code of a numeric attribute stands for a bin that begins at its number: where this
-        ends. What is searched for depends on the numbers alone; what is lost, on both.
+        End of the bin that each code of a numeric attribute stands for, which begins at its number.
+        The search depends on the numbers alone, the loss on both.
     taxonomy : Taxonomy or None
-        Where numbers are places in the order of a hierarchy's values: its labels, of which the
-        lowest covers a class.
+        Labels, if the numbers are places of a hierarchy's values; the lowest label that covers a
+        class is published.
 
     Notes
     -----
@@ -223,9 +220,6 @@ def check_k(k: int, n_records: int) -> None:
             detail=f"k = {k}, n_records = {n_records}",
             hint="lower k, or add records",
         )
-
-
-# Orders of attributes and records that keep similar records close ([OB] Section 2.3).
 
 
 def attribute_order(microdata: Microdata) -> IntArray:

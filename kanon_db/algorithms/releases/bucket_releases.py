@@ -1,7 +1,7 @@
 """Describes releases as a reader of all of them sees them: who is in which bucket.
 
-From that follow the values that are possible for each tuple, components of buckets that have people
-in common, and whether one release is only coarser than another.
+It derives the possible values of each tuple (intersection attack), the components of buckets that
+share people, and whether one release only coarsens another.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.errors import InvalidParameterError
-
-# Releases as a reader of all of them sees them: who is in which bucket, and what it holds.
-
 
 NOWHERE: Final = -1
 """The bucket of people who are in other releases only."""
@@ -53,12 +50,12 @@ class BucketRelease:
 
     @classmethod
     def of(cls, tuples: AnyIntArray, buckets: AnyIntArray, values: AnyIntArray) -> Self:
-        """Publish records, whose tuples, buckets and values are given, shape (n_records,).
+        """Make a release of records, given their tuples, buckets and values, shape (n_records,).
 
         Examples
         --------
-        >>> people, buckets, values = np.array([4, 4, 7]), np.array([0, 0, 0]), np.array([1, 2, 1])
-        >>> release = BucketRelease.of(people, buckets, values)
+        >>> buckets, values = np.array([0, 0, 0]), np.array([1, 2, 1])
+        >>> release = BucketRelease.of(np.array([4, 4, 7]), buckets, values)
         >>> release.tuple_of.tolist(), release.people.tolist()
         ([4, 7], [2, 1])
         >>> release.value.tolist(), release.count.tolist()
@@ -80,7 +77,7 @@ class BucketRelease:
 
 @dataclass(frozen=True, eq=False)
 class BucketReleases:
-    """Several releases, with everything that is known of a tuple in one place.
+    """Several releases, indexed by tuple and by bucket.
 
     Parameters
     ----------
@@ -89,9 +86,9 @@ class BucketReleases:
     first_placement : ndarray of int64, shape (n_all + 1,)
         Where the placements of each tuple begin, those of counterfeits included.
     release, bucket, people : ndarray of int32, shape (n_placements,)
-        By tuple, and by release in each tuple. Buckets of all releases are numbered together. In
-        :data:`NOWHERE` are those people of a tuple who are in other releases only; a release in
-        which none of them are has no placement.
+        By tuple, and by release in each tuple. Buckets of all releases are numbered together. The
+        people of a tuple who are in other releases only are in the bucket :data:`NOWHERE`; a tuple
+        has no placement in a release without any of its people.
     first_cell : ndarray of int64, shape (n_buckets + 1,)
         Where the cells of each bucket begin.
     value, count : ndarray of int32, shape (n_cells,)
@@ -104,9 +101,9 @@ class BucketReleases:
 
     Notes
     -----
-    Equal quasi-identifiers are the same people, as far as numbers allow: that is how a reader
-    links releases, and what every result is about. If somebody left and somebody else with the
-    same quasi-identifiers came, readers are misled.
+    People with equal quasi-identifiers count as the same, as far as numbers allow: so a reader
+    links releases, and all results assume it. Readers are misled if somebody left and somebody else
+    with the same quasi-identifiers came.
     """
 
     n_tuples: int
@@ -173,7 +170,7 @@ class BucketReleases:
         here = np.flatnonzero(bucket != NOWHERE)
         first_member, at = _grouped(bucket[here], int(offsets[-1]))
         total = np.zeros(counterfeit, dtype=np.int64)
-        # Each release has the same number, those nowhere included.
+        # Each release has the same number of people, those nowhere included.
         is_first = np.diff(tuple_of, prepend=-1) != 0
         of_first = release == np.repeat(
             release[is_first], np.diff(np.append(np.flatnonzero(is_first), tuple_of.size))
@@ -254,9 +251,6 @@ def _grouped(numbers: AnyIntArray, n: int) -> tuple[IntArray, IntArray]:
     return _starts(numbers, n), np.argsort(numbers, kind="stable")
 
 
-# Intersection: the values that are possible for a tuple in all its releases.
-
-
 PER_BEAT: Final = 20_000
 """Tuples or buckets for which a compiled loop runs without a beat."""
 
@@ -268,11 +262,11 @@ class PossibleValues:
     Parameters
     ----------
     first : ndarray of int64, shape (n_all + 1,)
-        Where those of each tuple begin.
+        Where the values of each tuple begin.
     value : ndarray of int32, shape (n_candidates,)
         Ascending for each tuple.
     number : ndarray of int64, shape (n_all,)
-        How many of them are left. Those left come first.
+        How many of the values are left; these come first.
     """
 
     first: IntArray
@@ -281,11 +275,11 @@ class PossibleValues:
 
 
 def possible_values(releases: BucketReleases, pulse: Pulse = UNLIMITED) -> PossibleValues:
-    """List which values each tuple may have: those that all its releases allow.
+    """Intersect releases: list the values of each tuple that all its releases allow.
 
-    Exact for a reader who intersects, and nothing else. Of a tuple with several people, each may be
-    in any of its buckets: a release allows all values of these buckets. A release that has fewer
-    of them than another says nothing of the others.
+    Exact for a reader who only intersects. A person of a tuple may be in any of its buckets, so a
+    release allows all values of these. A release with fewer people of the tuple than another one
+    says nothing about the missing ones.
 
     Parameters
     ----------
@@ -295,7 +289,7 @@ def possible_values(releases: BucketReleases, pulse: Pulse = UNLIMITED) -> Possi
     Returns
     -------
     PossibleValues
-        Of a tuple without any, the releases contradict each other: its people changed.
+        If a tuple has none, its releases contradict each other: its people changed.
 
     Notes
     -----
@@ -305,6 +299,7 @@ def possible_values(releases: BucketReleases, pulse: Pulse = UNLIMITED) -> Possi
 
     Examples
     --------
+    >>> from kanon_db.algorithms.releases.bucket_releases import BucketRelease
     >>> one = BucketRelease.of(np.array([0, 1, 2]), np.array([0, 0, 0]), np.array([0, 1, 2]))
     >>> two = BucketRelease.of(np.array([0, 3]), np.array([0, 0]), np.array([2, 3]))
     >>> found = possible_values(BucketReleases.of([one, two], 4, 4))
@@ -353,7 +348,7 @@ def _list(
     first_cell: IntArray,
     cell_value: CodeArray,
 ) -> None:
-    """Count the candidates of tuples, or keep them. A mark says how many releases allow a value."""
+    """Count or list the candidates of tuples; a value's mark counts the releases that allow it."""
     n_marks = 0
     for v in range(mark.size):
         n_marks = max(n_marks, mark[v])
@@ -390,15 +385,12 @@ def sort_each(first: IntArray, value: CodeArray) -> None:
         value[first[t] : first[t + 1]].sort()
 
 
-# Whether one release only puts buckets of another together: then it tells nothing new.
-
-
 def coarsening(fine: BucketRelease, coarse: BucketRelease) -> IntArray | None:
-    """Return the coarse bucket of each fine bucket, shape (n_buckets,), if there is one.
+    """Return the coarse bucket of each fine bucket, if one release only merges buckets of another.
 
-    Only where each tuple is in one fine bucket. Otherwise the coarse release could have put people
-    of a tuple into buckets anew: who is where would look the same, and two independent draws of it
-    tell more than one.
+    Such a release tells nothing new. Each tuple must be in a single fine bucket: otherwise the
+    coarse release may have reassigned the people of a tuple, which looks the same, although two
+    independent draws tell more than one.
 
     Parameters
     ----------
@@ -456,17 +448,14 @@ def holds_the_same(fine: BucketRelease, coarse: BucketRelease, bucket: IntArray)
     return all(np.array_equal(own, theirs) for own, theirs in zip(*sums, strict=True))
 
 
-# Buckets of several releases that have people in common, directly or through others.
-
-
 def components_of(releases: BucketReleases, links: BoolArray) -> IntArray:
-    """Find the connected components of buckets that tuples link.
+    """Find the connected components of buckets linked by tuples.
 
     Parameters
     ----------
     releases : BucketReleases
     links : ndarray of bool, shape (n_placements,)
-        Which placements link the buckets of their tuple; none that are nowhere.
+        Which placements link the buckets of their tuple; none in :data:`NOWHERE`.
 
     Returns
     -------
@@ -475,6 +464,7 @@ def components_of(releases: BucketReleases, links: BoolArray) -> IntArray:
 
     Examples
     --------
+    >>> from kanon_db.algorithms.releases.bucket_releases import BucketRelease
     >>> one = BucketRelease.of(np.arange(4), np.array([0, 0, 1, 1]), np.arange(4))
     >>> both = BucketReleases.of([one, one], 4, 4)
     >>> components_of(both, np.ones(8, dtype=np.bool_)).tolist()

@@ -1,6 +1,7 @@
-"""Refreshes Anatomy's buckets under m-invariance, so that releases tell no more together than each.
+"""Refreshes Anatomy's buckets under m-invariance (Xiao and Tao 2007).
 
-People may also leave: :func:`renew` publishes everybody who stays or came anew.
+All releases together then tell no more than each one. :func:`renew` also lets people leave, and
+publishes everybody who stays or came anew.
 """
 
 from __future__ import annotations
@@ -16,9 +17,6 @@ from kanon_db.algorithms.bucketization.bucket_assignment import Permuter
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.errors import InvalidParameterError
-
-# m-invariance: Anatomy's buckets refreshed, so that releases tell no more together than each.
-
 
 NEW: Final = -1
 """The signature of somebody who has never been published."""
@@ -38,7 +36,7 @@ class MInvariantRelease:
     bucket_of : ndarray of int64, shape (n_records,)
         0-based, or :data:`WAITS`.
     signatures : tuple of tuple of int
-        Those that were given, then new ones; ascending values.
+        The given signatures, then new ones; values ascend.
     signature_of_bucket : ndarray of int64, shape (n_buckets,)
         A bucket holds each value of its signature once.
     counterfeit_bucket, counterfeit_value : ndarray of int64, shape (n_counterfeits,)
@@ -68,10 +66,10 @@ def refresh(
     counterfeits: bool = False,
     pulse: Pulse = UNLIMITED,
 ) -> MInvariantRelease:
-    """Place survivors in buckets with their old signatures, and new people in such or new ones.
+    """Place survivors in buckets with their old signatures, and new people in these or new buckets.
 
-    Every bucket holds at least m values, each once, and somebody who is published again is in a
-    bucket with the same values as before.
+    Every bucket holds at least m values, each once, and whoever is published again is in a bucket
+    with the same values as before.
 
     Parameters
     ----------
@@ -86,8 +84,8 @@ def refresh(
     random : Permuter
         Who gets into which bucket.
     counterfeits : bool
-        Whether values that belong to nobody may fill buckets. Without them, survivors wait whose
-        values are too many for their signature.
+        Whether values that belong to nobody may fill buckets. Without them, survivors wait if their
+        signature has too many people with their value.
     pulse : Pulse
 
     Returns
@@ -108,13 +106,13 @@ def refresh(
     Deviations: buckets keep exact quasi-identifiers, as in Anatomy, so that the split is random
     instead of by similarity. Without counterfeits, balancing uses as many buckets of a signature as
     survivors and new people can fill. New people are m-eligible if no value has more than 1/m of
-    them. If those who are left after balancing are not, *all* of them wait: if only those with the
-    value that is too frequent did, to wait would tell the value.
+    them. If those left after balancing are not m-eligible, *all* of them wait: if only those with
+    the too frequent value waited, waiting would reveal the value.
 
-    Limits: the bound of 1/m is for readers who count worlds, not for those who reason about the
-    algorithm, which takes new people where their values are needed. What is published is drawn by
-    :func:`~kanon_db.algorithms.releases.m_invariance.renew`, which does not. Somebody who came back
-    must be given with the signature of before.
+    Limits: the bound of 1/m holds for readers who count worlds, but not for readers who reason
+    about the algorithm, which places new people where their values are needed. Publications are
+    drawn by :func:`renew`, which does not. Somebody who came back must be passed with their old
+    signature.
 
     Examples
     --------
@@ -242,10 +240,10 @@ def _balanced(waiting: IntArray, of: IntArray, counts: IntArray, m: int) -> tupl
 
 
 def _assigned(waiting: IntArray, m: int, pulse: Pulse) -> list[tuple[Signature, int]]:
-    """Divide m-eligible new people into groups with as many people of each of their values.
+    """Divide m-eligible new people into groups with equally many people of each value.
 
-    Each group takes the most frequent values, as few as can be, and as many people as leave the
-    others m-eligible.
+    Each group takes the fewest most frequent values, and as many people as leave the rest
+    m-eligible.
     """
     left = waiting.copy()
     groups: list[tuple[Signature, int]] = []
@@ -278,10 +276,7 @@ def _placed(
     taken: list[tuple[int, int, int]],
     n_values: int,
 ) -> tuple[IntArray, IntArray]:
-    """Choose at random who is placed: records, each with a signature.
-
-    Of the survivors of a signature, at most so many with each value.
-    """
+    """Draw which survivors are placed: up to a number of each value of a signature."""
     limit = np.zeros(max([*most, -1]) + 1, dtype=np.int64)
     limit[list(most)] = list(most.values())
     keys = signature_of[survivors].astype(np.int64) * n_values + values[survivors]
@@ -339,9 +334,6 @@ def _ranks(keys: IntArray) -> IntArray:
     return ranks
 
 
-# A table that people join and leave, published again under m-invariance.
-
-
 def renew(
     values: AnyIntArray,
     signature_of: AnyIntArray,
@@ -352,9 +344,9 @@ def renew(
 ) -> MInvariantRelease:
     """Place survivors in new buckets with their old signatures, and new people in others.
 
-    Of the survivors of a signature, as many are placed with each of its values as there are of the
-    value that has the fewest; who is left out is drawn at random. New people are placed among
-    themselves, or all wait if a value has more than 1/m of them.
+    A signature places equally many survivors of each of its values: as many as its rarest value
+    has. Who is left out is drawn at random. New people are placed among themselves, or all wait if
+    a value has more than 1/m of them.
 
     Parameters
     ----------

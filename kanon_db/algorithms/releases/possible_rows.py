@@ -1,4 +1,4 @@
-"""Finds which rows of several releases may be somebody's, by what the rows show besides."""
+"""Intersects releases of rows by all columns that they show, to find the rows of each person."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.releases.row_releases import ClassContents, ClassFits
 
 MOST_CELLS: Final = 2_000_000_000
-"""Cells of classes that are looked at; tuples with fewer come first."""
+"""Most cells of classes examined; tuples with fewer come first."""
 
 _PER_BEAT: Final = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class ShownRelease:
-    """What one release shows of everybody.
+    """One release as the intersection of releases needs it.
 
     Parameters
     ----------
     fits : ClassFits
-        The classes that each tuple fits, of rows; the buckets that its people are in, of buckets.
+        The classes of rows that each tuple fits, or the buckets that its people are in.
     contents : ClassContents
-        By record, what all releases of rows show beside cells; of buckets, by sensitive value.
+        Contents of classes, by record: what all releases of rows show beside cells. Contents of
+        buckets, by sensitive value.
     is_bound : ndarray of bool, shape (n_tuples,)
-        Whether a tuple's people are surely in the release. If not, it says nothing of them.
+        Whether a tuple's people are surely in the release; otherwise it says nothing about them.
     k : int or None
-        How many rows somebody may have at least; None of buckets.
+        Least number of rows that may be a person's; None for buckets.
     """
 
     fits: ClassFits
@@ -43,20 +44,20 @@ class ShownRelease:
 
 @dataclass(frozen=True, eq=False)
 class PossibleRows:
-    """What is possible for each tuple. All shapes (n_tuples,).
+    """The possible rows and values of each tuple; all shapes are (n_tuples,).
 
     Parameters
     ----------
     rows : ndarray of int64
-        How many rows of one release may be somebody's, of that with the fewest of its k.
+        Number of possible rows in the release where it is smallest relative to k.
     k : ndarray of int64
         The k of that release.
     values : ndarray of int64
-        How many sensitive values may be somebody's.
+        Number of possible sensitive values.
     limit : ndarray of float64
         The sum of their bounds.
     is_seen : ndarray of bool
-        Whether it was looked at: not if nothing is said of it, and not beyond the most cells.
+        Whether it was examined: not if no release covers it, nor beyond the most cells.
     is_contradicted : ndarray of bool
         Whether nothing is possible, so that rows or quasi-identifiers have changed.
     n_beyond : int
@@ -80,14 +81,14 @@ def possible(
     *,
     most: int = MOST_CELLS,
 ) -> PossibleRows:
-    """Intersect releases: somebody's record is in a class that they fit, in each release.
+    """Intersect releases: a person's record is in a class that they fit, in each release.
 
-    Exact for a reader who intersects what the releases show of everybody, and nothing else.
+    Exact for a reader who only intersects what the releases show.
 
     Parameters
     ----------
     shown : sequence of ShownRelease
-        One at least is of rows.
+        At least one is of rows.
     sensitive_of : ndarray of int64, shape (n_records,)
         The sensitive value of each distinct record.
     limits : ndarray of float64, shape (n_values,)
@@ -101,8 +102,8 @@ def possible(
 
     Notes
     -----
-    Tuples that fit the same classes are looked at once. Cost: the distinct records in the classes
-    that a tuple fits, for each that is looked at.
+    Tuples that fit the same classes are examined once. Cost: the number of distinct records in the
+    classes that each examined tuple fits.
 
     Examples
     --------
@@ -201,10 +202,10 @@ def _intersect(
     values: IntArray,
     limit: FloatArray,
 ) -> None:
-    """Intersect what releases show of tuples.
+    """Intersect what releases show about tuples.
 
-    Marks count the releases that allow a record, and those that allow a sensitive value, from the
-    number that stands in for none; the third says which values were counted.
+    Marks count the releases that allow a record or a sensitive value, above a base that stands for
+    none; the third array marks the values that were counted.
     """
     last = marks.shape[1] - 1  # where the greatest mark is kept
     for i in range(low, high):

@@ -1,4 +1,4 @@
-"""Counts the worlds that several releases leave possible, and finds the values that must be."""
+"""Counts the worlds that are consistent with several releases, and derives forced values."""
 
 from __future__ import annotations
 
@@ -19,21 +19,18 @@ from kanon_db.algorithms.releases.bucket_releases import (
     possible_values,
 )
 
-# Values that follow from several releases, propagated until nothing more follows.
-
-
 FREE: Final = -1
 """The value of a placement whose people's values are open."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForcedValues:
-    """What follows.
+    """Values that follow from several releases.
 
     Parameters
     ----------
     candidates : PossibleValues
-        Those that are left.
+        The candidates that are left.
     value_of : ndarray of int32, shape (n_placements,)
         The value that everybody of a placement has, or :data:`FREE`.
     left : ndarray of int32, shape (n_cells,)
@@ -56,10 +53,10 @@ def force(
     candidates: PossibleValues | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> ForcedValues:
-    """Propagate what must be so.
+    """Propagate forced values until nothing more follows.
 
-    Sound, and incomplete: in every world that is consistent with the releases, people have one of
-    their tuple's candidates, and there may be fewer. A tuple with one candidate is certain.
+    Sound, but incomplete: in every world consistent with the releases, people have one of their
+    tuple's candidates, some of which may be impossible. A tuple with one candidate is certain.
 
     Parameters
     ----------
@@ -75,9 +72,9 @@ def force(
     Notes
     -----
     Three rules, until nothing changes. A placement with one candidate has it, and uses it up in its
-    bucket. A value that is used up is nobody else's there. If a value is as often left in a bucket
-    as there are people who may have it, they all have it. Cost: near-linear a round; only tuples
-    and buckets are looked at again whose buckets or tuples changed.
+    bucket. Nobody else there has a value that is used up. If a bucket has as many copies of a value
+    left as people who may have it, they all have it. Cost: near-linear for each round; only tuples
+    and buckets whose buckets or tuples changed are examined again.
 
     Examples
     --------
@@ -130,7 +127,7 @@ def _fix(
     member: CodeArray,
     tuple_of: CodeArray,
 ) -> None:
-    """Give the people of a placement the value of a cell, and flag whom that concerns."""
+    """Fix the people of a placement to the value of a cell, and flag what that affects."""
     value_of[p] = cell_value[c]
     left[c] -= people[p]
     tuple_flags[tuple_of[p]] = True
@@ -166,7 +163,7 @@ def _narrow(
 ) -> None:
     """Drop candidates that a release no longer allows; fix placements with a single one.
 
-    A mark of a value says how many releases allow it; where all do, it ends at ``n_marks``.
+    A value's mark counts the releases that allow it; if all do, it ends at ``n_marks``.
     """
     n_marks = mark.max()
     for t in range(low, high):
@@ -246,7 +243,7 @@ def _count(
     member: CodeArray,
     tuple_of: CodeArray,
 ) -> None:
-    """Where as many people may have a value as there are copies of it left, they have it."""
+    """Fix a value for everybody who may have it, if as many copies are left as people."""
     for b in range(low, high):
         if not bucket_flags[b]:
             continue
@@ -286,9 +283,6 @@ def _count(
                         break
 
 
-# All worlds that are consistent with several releases, counted one by one.
-
-
 MAX_WORLDS = 20_000
 _STEPS_PER_WORLD = 20
 _MAX_PEOPLE = 64
@@ -299,14 +293,14 @@ _STEPS_PER_BEAT = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """How likely the candidates of tuples are, where all worlds were counted.
+    """Probabilities of candidates, for tuples whose worlds were all counted.
 
     Parameters
     ----------
     share : ndarray of float64, shape (n_candidates,)
-        The share of each candidate, aligned with the candidates' values; 1 in total for a tuple.
+        Probability of each candidate, aligned with the candidates' values; 1 in total for a tuple.
     is_known : ndarray of bool, shape (n_all,)
-        For which tuples.
+        Which tuples have probabilities.
     """
 
     share: FloatArray
@@ -333,11 +327,11 @@ def count_worlds(
     forced : ForcedValues
         What follows from the releases.
     max_worlds : int
-        For components with more, nothing is known.
+        Components with more worlds are skipped.
     pulse : Pulse
     n_real : int, optional
-        How many releases are real. Those after them are virtual: they follow from the others, and
-        worlds need not look at them.
+        How many releases are real; the later ones are virtual, which follow from the others and are
+        ignored.
 
     Returns
     -------
@@ -345,8 +339,8 @@ def count_worlds(
 
     Notes
     -----
-    Counting them all is #P-hard: one release is a permanent. People of a tuple are ordered, and
-    the first of them are in every release that has as many.
+    Counting worlds is #P-hard: for one release it is a permanent. People of a tuple are ordered; a
+    release that has n of them has the first n.
 
     Examples
     --------
@@ -375,7 +369,7 @@ def count_worlds(
         candidates.value, candidates.number, forced.value_of, releases.first_placement,
         releases.release, releases.bucket, releases.people, releases.total,
     )  # fmt: skip
-    # Nothing is known of components with a contradiction.
+    # Components with a contradiction are skipped.
     spoilt = np.zeros(int(component_of_bucket.max(initial=-1)) + 2, dtype=np.bool_)
     spoilt[component[forced.is_contradicted]] = True
     is_open &= (component >= 0) & ~spoilt[component]
@@ -418,7 +412,7 @@ def _settle(
     people: CodeArray,
     total: IntArray,
 ) -> None:
-    """Add up the values of tuples whose buckets are all settled, from a release with all people."""
+    """Add up the values of tuples whose buckets are all settled, in a release with all people."""
     for t in tuples:
         is_known[t] = True
         start, end = first_placement[t], first_placement[t + 1]
@@ -455,13 +449,13 @@ def _list_options(
     cell_value: CodeArray,
     left: IntArray,
 ) -> Integer:
-    """List the ways in which a person may have a value and be in buckets; -1 if too many.
+    """List a person's options, each a value with a bucket in each release; -1 if too many.
 
     An option has the candidate, and a placement and a cell for each release; -1 for none.
     """
     start, end = first_placement[t], first_placement[t + 1]
     for j in range(first[t], first[t] + number[t]):
-        # How many placements of each release are tried: an odometer.
+        # An odometer over the placements of each release.
         lows = places[0]
         n_releases = 0
         p = start
@@ -542,7 +536,7 @@ def _enumerate(
 ) -> int:
     """Count the worlds of a component; returns the number of steps.
 
-    ``left`` and ``room`` are as before in the end.
+    ``left`` and ``room`` are restored in the end.
     """
     n_people = 0
     for t in members:

@@ -1,6 +1,7 @@
-"""Measures what several releases tell together, one row for each check.
+"""Measures what several releases disclose together, one row for each check.
 
-Differencing compares the exact counts of two releases: what they tell of those who came or went.
+Differencing compares the exact counts of two releases, which disclose values of those who came or
+left.
 """
 
 from __future__ import annotations
@@ -38,12 +39,10 @@ from kanon_db.algorithms.releases.possible_worlds import (
 )
 from kanon_db.errors import InvalidParameterError
 
-# Differencing: what the exact counts of two releases tell of those who came or went.
-
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Groups of people, each in buckets of one release, and nearly the same in those of another.
+    """Groups of people, in buckets of two releases, with the differences of their counts.
 
     Parameters
     ----------
@@ -53,10 +52,10 @@ class Differences:
         How many people are in the group in the new release only, and in the old one only.
         Counterfeits are among them.
     group, value, change : ndarray of int64, shape (n,)
-        How often a value occurs in the new release above the old one, where that differs.
+        Occurrences of a value in the new release less those in the old one, where these differ.
     group_of_bucket : ndarray of int64, shape (n_buckets,)
-        The group of each bucket of either release; -1 for those of others, and those without
-        anybody who is in both.
+        The group of each bucket of either release; -1 for buckets of other releases, and for
+        buckets with nobody who is in both.
     """
 
     old: int
@@ -70,32 +69,31 @@ class Differences:
 
     @property
     def is_one_sided(self) -> BoolArray:
-        """In which groups people only came, or only went: then the values of all are known."""
+        """Groups in which people only came or only left, so that the values of all are known."""
         found: BoolArray = (self.inserted == 0) | (self.deleted == 0)
         return found
 
     @property
     def is_contradicted(self) -> BoolArray:
-        """In which groups more values came than people, so that somebody's value changed."""
+        """Groups that gained more values than people, so that somebody's value changed."""
         more = np.bincount(self.group, np.maximum(self.change, 0), self.inserted.size)
         found: BoolArray = more > self.inserted
         return found
 
     def surely(self, *, inserted: bool) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return the least number of those who came, or went, with a value.
+        """Return the least number of people who came or left, for each value.
 
-        Exact for groups that are one-sided, a lower bound for the others; nothing is said of those
-        that are contradicted.
+        Exact for one-sided groups, a lower bound for others; contradicted groups are omitted.
 
         Parameters
         ----------
         inserted : bool
-            Of those who came, otherwise of those who went.
+            Whether to count those who came, or those who left.
 
         Returns
         -------
         group, value, least, size : ndarray of int64, shape (n,)
-            The size is that of the virtual bucket: how many people came, or went.
+            ``size`` is that of the virtual bucket: how many people came or left.
         """
         sign, sizes = (1, self.inserted) if inserted else (-1, self.deleted)
         some = (sign * self.change > 0) & ~self.is_contradicted[self.group]
@@ -108,8 +106,7 @@ def differences(
 ) -> Differences:
     """Compare the values of groups of people in two releases.
 
-    Exact: ``values(inserted) - values(deleted)`` of each group is what every reader of both can
-    count.
+    Exact: every reader of both can compute ``values(inserted) - values(deleted)`` of each group.
 
     Parameters
     ----------
@@ -119,7 +116,7 @@ def differences(
     group_of_bucket : ndarray of int64, shape (n_buckets,), optional
         A group for each bucket of the two releases, such as a cell for which both have exact
         counts. Everybody must be in one group. By default the finest groups: the components of
-        buckets that people link who are in both.
+        buckets linked by people who are in both.
 
     Returns
     -------
@@ -196,7 +193,7 @@ def virtual_releases(
 ) -> list[BucketRelease]:
     """Make releases of groups whose values are known by differencing.
 
-    Sound: they hold what follows from the releases, for algorithms that look at each bucket alone.
+    Sound: they state what follows from the releases, for algorithms that examine single buckets.
 
     Parameters
     ----------
@@ -205,8 +202,8 @@ def virtual_releases(
 
     Returns
     -------
-    list of Release
-        Those who came or went between two releases, in groups where others did not do the other.
+    list of BucketRelease
+        Those who came or left between two releases, from one-sided groups.
     """
     found: list[BucketRelease] = []
     for one in compared:
@@ -223,7 +220,7 @@ def virtual_releases(
 def people_of(
     releases: BucketReleases, compared: Differences, groups: BoolArray, *, inserted: bool
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return who came, or went, in some of the groups.
+    """Return who came or left in some of the groups.
 
     Parameters
     ----------
@@ -264,7 +261,7 @@ def _virtual(
 def _number_changes(
     releases: BucketReleases, old: int, new: int, group_of_bucket: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return by how much each tuple's number in each group changed, as sparse keys."""
+    """Return the change of each tuple's number in each group, as sparse keys."""
     compared = (releases.release == old) | (releases.release == new)
     placed = np.flatnonzero(compared & (releases.bucket != NOWHERE))
     placed = placed[group_of_bucket[releases.bucket[placed]] >= 0]
@@ -297,31 +294,29 @@ def _summed(keys: IntArray, amounts: AnyIntArray) -> tuple[IntArray, IntArray]:
     return keys[order[starts]], np.add.reduceat(amounts[order].astype(np.int64), starts)
 
 
-# Everything that is measured of several releases, one row for each check.
-
-
 Kind = Literal["exact", "sound"]
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class ReleaseCheck:
-    """What one check found.
+    """The result of one check.
 
     Parameters
     ----------
     name : str
         ``inserted``, ``deleted``, ``candidates``, ``forced`` or ``worlds``.
     kind : str
-        ``exact``: this is what a reader of that kind knows. ``sound``: at least this much is known.
+        ``exact``: a reader of that kind knows just this; ``sound``: a reader knows at least this.
     people : int
-        How many people's value exceeds its bound: some value is more likely, or more frequent among
-        those who came or went, than its bound allows.
+        Number of people with a value that is more likely, or more frequent among those who came or
+        left, than its bound allows.
     certain : int
-        How many of them have a value that is certain.
+        How many of these people have a certain value.
     value, bound : float
-        The share that exceeds its bound by the largest factor, or comes closest, and the bound. For
-        candidates and forced values, 1 by the number of candidates, and the mean of their bounds.
+        The probability that exceeds its bound by the largest factor, or comes closest, and the
+        bound. For candidates and forced values, 1 / number of candidates, and the mean of their
+        bounds.
     holds : bool
         Whether nobody's value exceeds its bound.
     """
@@ -337,7 +332,7 @@ class ReleaseCheck:
 
 @dataclass(frozen=True)
 class ReleaseMeasures:
-    """What several releases tell together.
+    """What several releases disclose together.
 
     Parameters
     ----------
@@ -347,13 +342,13 @@ class ReleaseMeasures:
     contradicted : int
         How many of them have no value that all their releases allow.
     contradicted_groups : int
-        In how many groups of two releases more values came than people. If either is not 0, values
-        or quasi-identifiers changed between releases, and what is said of others may be wrong.
+        Number of groups of two releases that gained more values than people. If either is not 0,
+        values or quasi-identifiers changed between releases, and other results may be wrong.
     counted : int
-        For how many people all worlds were counted: those in ``worlds``.
+        Number of people whose worlds were all counted: those in ``worlds``.
     uncounted : int
-        For how many others, who are not contradicted, there are too many worlds to be counted: how
-        likely their values are is not known.
+        Number of other people, not contradicted, with too many worlds to count; the probabilities
+        of their values are unknown.
     """
 
     checks: tuple[ReleaseCheck, ...]
@@ -381,7 +376,7 @@ def measure_releases(
     *,
     max_worlds: int = MAX_WORLDS,
 ) -> ReleaseMeasures:
-    """Measure what readers of all of the releases know, who know everybody's quasi-identifiers.
+    """Measure what readers of all releases who know everybody's quasi-identifiers can infer.
 
     Parameters
     ----------
@@ -392,7 +387,7 @@ def measure_releases(
         The largest probability allowed for each value, such as f' or 1/l; 1 for none.
     pulse : Pulse
     max_worlds : int
-        In components with at most as many worlds, all are counted.
+        Most worlds of a component that are counted.
 
     Returns
     -------
@@ -444,7 +439,7 @@ def measure_differences(
     bounds: Sequence[Fraction],
     pulse: Pulse = UNLIMITED,
 ) -> list[ReleaseCheck]:
-    """Measure what counts alone tell of who came or went, as :func:`measure_releases` does."""
+    """Measure what counts alone disclose of those who came or left."""
     return _compared_all(BucketReleases.of(releases, n_tuples, len(bounds)), bounds, pulse)[1]
 
 
@@ -464,7 +459,7 @@ def _differenced(
     *,
     inserted: bool,
 ) -> ReleaseCheck:
-    """Find groups of which more came, or went, with a value than its bound allows."""
+    """Find groups in which more people came or left with a value than its bound allows."""
     people, certain = np.zeros(releases.n_all), np.zeros(releases.n_all)
     worst: tuple[Fraction, Fraction, bool] = (Fraction(0), Fraction(1), True)
     for found in compared:
@@ -499,7 +494,7 @@ def _differenced(
 def _compared(
     value: IntArray, least: IntArray, size: IntArray, bounds: Sequence[Fraction]
 ) -> tuple[BoolArray, FloatArray]:
-    """Tell where a share exceeds its bound, exactly, and by which factor, rounded."""
+    """Tell exactly where a fraction exceeds its bound, and by which factor, rounded."""
     above, below = ([getattr(b, k) for b in bounds] for k in ("numerator", "denominator"))
     largest = int(size.max(initial=1)) * max(below, default=1)
     integer = np.int64 if largest < 2**63 else object
@@ -512,7 +507,7 @@ def _compared(
 def _narrowed(
     name: str, kind: Kind, releases: BucketReleases, candidates: PossibleValues, limits: FloatArray
 ) -> ReleaseCheck:
-    """Find people whose candidates' bounds add up to less than 1: one of them is exceeded."""
+    """Find people whose candidates' bounds add up to less than 1, so that one is exceeded."""
     sums = _bounds_left(candidates.first, candidates.value, candidates.number, limits)
     looked_at = releases.is_person & (candidates.number > 0)
     exceeding = looked_at & (sums < 1 - _ROUNDING)

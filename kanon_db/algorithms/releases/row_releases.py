@@ -1,6 +1,6 @@
-"""Finds which classes of published rows somebody fits, by the cells of their rows.
+"""Finds which classes of published rows somebody fits, and merges classes into buckets.
 
-Classes that somebody fits both of are one bucket, so that rows are measured as buckets are.
+Two classes that one person fits become one bucket, so that rows are measured as buckets are.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.releases.bucket_releases import BucketRelease, in_steps
 
-# Which classes of published rows somebody fits, for everybody at once.
-
-
 MOST_PAIRS: Final = 20_000_000
-"""Pairs of a combination of quasi-identifiers and a class that are kept at a time."""
+"""Most pairs of a combination of quasi-identifiers and a class in memory."""
 
 _LEAF: Final = 8
 _BITS: Final = 64
@@ -38,7 +35,7 @@ class ClassFits:
     Parameters
     ----------
     first : ndarray of int64, shape (n_tuples + 1,)
-        Where those of each tuple begin.
+        Where the classes of each tuple begin.
     classes : ndarray of int64, shape (n_pairs,)
     """
 
@@ -60,9 +57,9 @@ class CellBoxes:
     low, high : ndarray of int64
         The smallest and the greatest code that a cell covers.
     mask : ndarray of uint64
-        Of a set, the remainders by 64 of its codes, as bits; all bits of a range.
+        For a set, the bits of its codes modulo 64; all bits for a range.
     first, last : ndarray of int64
-        Where the codes of a set begin and end in `members`; 0 and -1 of a range.
+        Where the codes of a set begin and end in `members`; 0 and -1 for a range.
     members : ndarray of int64
     """
 
@@ -76,7 +73,7 @@ class CellBoxes:
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """Nodes in depth-first order; a leaf has the classes from `start` to `end` of `order`."""
+    """Nodes in depth-first order; one without children has the classes `order[start:end]`."""
 
     low: IntArray
     high: IntArray
@@ -105,12 +102,12 @@ def fits_of(
     cells : sequence of Ranges or Sets
         The distinct cells of each quasi-identifier.
     cell_of_class : ndarray of int, shape (n_classes, n_qi)
-        Which of them each class has.
+        The cell that each class has.
     n_codes : sequence of int
-        How many values each quasi-identifier has.
+        Number of values of each quasi-identifier.
     pulse : Pulse
     most : int
-        Pairs to keep.
+        Most pairs to keep.
 
     Returns
     -------
@@ -119,10 +116,10 @@ def fits_of(
 
     Notes
     -----
-    A tree of boxes: each node has the smallest range of codes that covers its classes' cells, and
-    the remainders by 64 of the codes in them, which tells sets apart. There is a tree for each set
-    of quasi-identifiers that classes do not show. Cost: where classes do not overlap, a path in
-    each tree for each tuple.
+    The search goes through a tree of boxes. Each node has the smallest range of codes that covers
+    the cells of its classes, and the codes in them modulo 64, which separate sets. There is one
+    tree for each set of quasi-identifiers that classes suppress. Cost: for classes that do not
+    overlap, one path in each tree for each tuple.
 
     Examples
     --------
@@ -189,7 +186,7 @@ def boxes_of(
 
 
 def _tree(boxes: CellBoxes, n_codes: AnyIntArray, pulse: Pulse) -> _Tree:
-    """Divide classes in two again and again, where their cells are the furthest apart."""
+    """Divide classes in two recursively, where their cells are furthest apart."""
     hidden = (boxes.low == 0) & (boxes.high == n_codes - 1)
     alike = hidden @ (np.int64(1) << np.arange(hidden.shape[1], dtype=np.int64) % (_BITS - 2))
     order = np.argsort(alike, kind="stable")
@@ -199,7 +196,7 @@ def _tree(boxes: CellBoxes, n_codes: AnyIntArray, pulse: Pulse) -> _Tree:
     start: list[int] = []
     end: list[int] = []
     steps = np.flatnonzero(np.diff(alike[order], prepend=-1, append=-1))
-    # What is left to do: a part of `order`, or None to close a node.
+    # A stack: a part of `order` to divide, or None to close a node.
     todo: list[tuple[int, int] | int] = []
     todo += [(int(a), int(b)) for a, b in pairwise(steps)][::-1]
     while todo:
@@ -258,7 +255,7 @@ def _walk(
     first: IntArray,
     found: IntArray,
 ) -> None:
-    """Count the classes that tuples fit, or keep them where `first` says where they begin."""
+    """Count the classes that tuples fit, or list them from the places in `first` on."""
     n_qi = codes.shape[1]
     for t in range(begin, stop):
         n, node = 0, 0
@@ -304,16 +301,13 @@ def _walk(
         number[t] = n
 
 
-# Whether the cells of some classes lie within those of others.
-
-
 def are_within(inner: CellBoxes, outer: CellBoxes, outer_of: IntArray) -> bool:
-    """Tell whether each class covers nothing that its counterpart does not cover.
+    """Tell whether the cells of each class lie within those of its counterpart.
 
     Parameters
     ----------
     inner, outer : CellBoxes
-        Of the same quasi-identifiers.
+        Both have the same quasi-identifiers.
     outer_of : ndarray of int64, shape (n_inner,)
         The counterpart of each inner class.
 
@@ -369,14 +363,12 @@ def _are_within(
     return True
 
 
-# Who must be in which class: as many people fit a class as it has rows, so that they are in it.
-
-
 def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[ClassFits, BoolArray]:
-    """Find the people who must be in a class, and take them out of others, until nothing changes.
+    """Find people who must be in a class, and remove them from others, until nothing changes.
 
-    Sound while nobody of a class has left, even if others were left out or came later: rows are of
-    people who fit them.
+    If as many people fit a class as it has rows, they are all in it. That is sound while nobody of
+    a class has left, even if others were left out or came later, since rows are of people who fit
+    them.
 
     Parameters
     ----------
@@ -390,9 +382,9 @@ def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[Cl
     Returns
     -------
     ClassFits
-        What is left. Whoever fits nothing any more is not in the release.
+        The classes left. Whoever fits none is not in the release.
     ndarray of bool, shape (n_classes,)
-        In which classes there are fewer people left than rows, so that somebody has left.
+        Classes with fewer people left than rows, so that somebody has left.
 
     Notes
     -----
@@ -400,7 +392,7 @@ def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[Cl
 
     Examples
     --------
-    Two people fit a class of two rows, so they are not in the other one, which others fit, too.
+    Two people fit a class of two rows, so they are not in the other one, which others also fit.
 
     >>> fits = ClassFits(np.array([0, 2, 4, 5, 6]), np.array([0, 1, 0, 1, 1, 1]))
     >>> found, _ = settle(fits, np.ones(4, np.int64), np.array([2, 2]))
@@ -433,7 +425,7 @@ def _settle(
     fitting: IntArray,
     own: IntArray,
 ) -> None:
-    """Settle tuples in `own`, and count in `fitting` who is left for each class."""
+    """Settle tuples in `own`, and count the people left for each class in `fitting`."""
     todo = np.empty(sizes.size, dtype=np.int64)
     n_todo = 0
     for c in range(sizes.size):
@@ -461,12 +453,9 @@ def _settle(
                     n_todo += 1
 
 
-# Classes of rows as a partition of people: classes that somebody fits both of are one bucket.
-
-
 @dataclass(frozen=True, eq=False)
 class ClassContents:
-    """What classes hold.
+    """The values in each class.
 
     Parameters
     ----------
@@ -512,18 +501,18 @@ class ClassContents:
 
 @dataclass(frozen=True, eq=False)
 class MergedClasses:
-    """Classes that are put together.
+    """Classes merged into buckets.
 
     Parameters
     ----------
     release : BucketRelease
-        Of the buckets whose people are known: as many fit them as they have rows.
+        The buckets whose people are known, since as many fit them as they have rows.
     fits : ClassFits
         The classes that each tuple may be in.
     is_known : ndarray of bool, shape (n_tuples,)
         Whether a tuple's people are all in known buckets.
     is_open : ndarray of bool, shape (n_tuples,)
-        Whether they may be in the release, or not.
+        Whether a tuple's people may or may not be in the release.
     is_exact : bool
         Whether each bucket is one class, and nobody is open.
     """
@@ -538,10 +527,10 @@ class MergedClasses:
 def merge(
     fits: ClassFits, people: AnyIntArray, linked: AnyIntArray, contents: ClassContents
 ) -> MergedClasses:
-    """Put classes together until everybody fits one bucket only.
+    """Merge classes into buckets until everybody fits a single bucket.
 
-    Sound: if everybody who fits a bucket is in it, and nobody else, then these people have its
-    rows. That is less than readers know, who see which of its classes somebody fits.
+    Sound: if exactly the people who fit a bucket are in it, they have its rows. Readers know more:
+    they see which of its classes somebody fits.
 
     Parameters
     ----------
@@ -550,20 +539,20 @@ def merge(
     people : ndarray of int, shape (n_tuples,)
         How many people of each tuple there are.
     linked : ndarray of int, shape (n_tuples,)
-        The tuple by which they are found in other releases, which may show less of them. All of
-        its people are in one bucket.
+        The tuple that links the people to other releases, which may show fewer columns. All of its
+        people are in one bucket.
     contents : ClassContents
 
     Returns
     -------
     MergedClasses
-        A bucket that more people fit than it has rows tells of nobody for certain whether they are
-        in it: some were left out, or came later. It is left out, as is one that fewer people fit.
+        A bucket that more people fit than it has rows is omitted, since nobody is certain to be in
+        it: some were left out, or came later. So is one that fewer people fit.
 
     Notes
     -----
-    Those who must be in a class are settled first (:func:`~.settling.settle`). Where somebody has
-    left, what that says of others who could be in the same classes is not used.
+    People who must be in a class are settled first (:func:`settle`). If somebody has left, what
+    that implies for others who fit the same classes is not used.
 
     Examples
     --------
@@ -590,7 +579,7 @@ def merge(
     fine = components(n_classes, one, other)
     fitting = np.bincount(fine[own[is_somewhere]], people[is_somewhere], n_classes)
     rows = np.bincount(fine, sizes, n_classes)
-    # By fine components, numbered by their first class: what one has too many is not made up for.
+    # By fine components, so that a surplus in one does not offset a deficit in another.
     is_full = (fitting == rows)[fine] & ~is_doubtful
 
     hub = np.full(int(linked.max(initial=-1)) + 1, -1, dtype=np.int64)
@@ -605,7 +594,7 @@ def merge(
     is_lost[whole[elsewhere[elsewhere >= 0]]] = True
     is_known = is_somewhere & ~is_lost[whole[own]]
     is_open = is_somewhere & ~is_known
-    # Where somebody has left, nobody is known to be left out.
+    # If somebody has left, nobody is known to be left out.
     fits_doubtful = np.zeros(n_tuples, dtype=np.bool_)
     fits_doubtful[fits.tuples[is_doubtful[fits.classes]]] = True
     is_open |= fits_doubtful & ~is_known
@@ -630,7 +619,7 @@ def merge(
 
 
 def _pairs(fits: ClassFits) -> tuple[IntArray, IntArray]:
-    """Return pairs of classes that a tuple fits both of; the first one stands for all."""
+    """Return pairs of classes that one tuple fits, each with the first class of the tuple."""
     some = np.diff(fits.first) > 0
     first = np.zeros(some.size, dtype=np.int64)
     first[some] = fits.classes[fits.first[:-1][some]]
@@ -638,7 +627,7 @@ def _pairs(fits: ClassFits) -> tuple[IntArray, IntArray]:
 
 
 def components(n: int, one: AnyIntArray, other: AnyIntArray) -> IntArray:
-    """Return the lowest number that each is connected with, by pairs that are.
+    """Return the lowest number in the connected component of each number, given linked pairs.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Suppresses cells by the greedy heuristic of pattern-guided k-anonymity ([PG] Section 2.3).
 
-Identical rows are taken together as row types. Records that the heuristic leaves over can join the
-classes of others.
+Identical rows are merged into row types ([PG] Section 1). Left-over records can join the classes of
+other records.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.suppression.pattern_vectors import PatternSet
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
-# Row types: identical rows taken together ([PG] Section 1).
-
-
 _MOST_CODES: Final = 2**31
 
 
@@ -42,7 +39,7 @@ class RowTypes:
     ----------
     codes : ndarray of int32, shape (t, m)
         One row of each type, in lexicographic order. Codes of a column are consecutive from 0, and
-        lie side by side.
+        adjacent in memory.
     counts : ndarray of int64, shape (t,)
         Number of records of each type, at least 1.
     type_of_record : ndarray of int64, shape (n_records,)
@@ -102,7 +99,7 @@ class RowTypes:
         return self.type_of_record.size
 
     def alike(self, types: IntArray, kept: BoolArray) -> IntArray:
-        """Give some types numbers, the same to those that agree in the kept columns.
+        """Give some types numbers; types that agree in the kept columns get the same one.
 
         Parameters
         ----------
@@ -121,7 +118,7 @@ class RowTypes:
 
 @dataclass(frozen=True, eq=False)
 class EntitiesOfTypes:
-    """Whom the records of each row type are about, where several can be about the same entity.
+    """The entities of each row type, if several records can be about the same entity.
 
     Parameters
     ----------
@@ -176,7 +173,7 @@ class EntitiesOfTypes:
 
 
 def _from_zero(column: AnyIntArray) -> AnyIntArray:
-    """Return codes of a column that can be packed: as they are, or else numbered."""
+    """Return a column's codes as they are if they can be packed, or else numbered from 0."""
     if column.min(initial=0) < 0 or column.max(initial=0) >= _MOST_CODES:
         return numbered(column)
     return column
@@ -198,8 +195,7 @@ def identical_rows(codes: AnyIntArray) -> IntArray:
     Notes
     -----
     The codes of a row are packed into one integer, so that equal numbers mean equal rows, without
-    collisions.
-    Cost: one sort of n_records integers, as a rule.
+    collisions. Cost: one sort of n_records integers, as a rule.
 
     Examples
     --------
@@ -211,18 +207,15 @@ def identical_rows(codes: AnyIntArray) -> IntArray:
     return numbered(sort_keys(codes.T))
 
 
-# Greedy heuristic for pattern-guided k-anonymity ([PG] Section 2.3).
-
-
 _Sums: TypeAlias = npt.NDArray[np.uint32]
 
 LEFT_OVER = -1
-"""Stands for a pattern where a record is fully suppressed without k records like it."""
+"""Stands in place of a pattern for a fully suppressed record without k - 1 others like it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Suppression:
-    """Which pattern each record is suppressed by.
+    """The pattern by which each record is suppressed.
 
     Parameters
     ----------
@@ -276,9 +269,9 @@ def greedy(
 ) -> Suppression:
     """Suppress cells so that every combination of kept cells occurs at least k times.
 
-    Takes the patterns one by one, cheapest first; each gets all records, of those that are left,
-    that at least k of them agree on in the columns that it keeps. What remains in the end, fewer
-    than k records, is fully suppressed.
+    The patterns are applied one by one, cheapest first, each to every group of at least k remaining
+    records that agree in the columns that it keeps. The fewer than k records that remain in the end
+    are fully suppressed.
 
     Parameters
     ----------
@@ -307,23 +300,22 @@ def greedy(
 
     Notes
     -----
-    **Source:** [PG] Algorithm 1. "At least k" records, where the text of Section 2.3 says "more
-    than k".
+    **Source:** [PG] Algorithm 1. Groups have "at least k" records, where the text of Section 2.3
+    says "more than k".
 
     Left-over records are exempt from k, so that the cost can fall below that of the exact optimum,
-    whose fully suppressed records must be none or at least k. With none left over it is never
-    below, and if the pattern without stars is allowed, the number of suppressed cells is at most
-    m times the optimum (Theorem 4, which needs that pattern and all weights equal).
+    which has either no fully suppressed records or at least k. Without left-over records it is
+    never below, and if the pattern without stars is allowed, the number of suppressed cells is at
+    most m times the optimum (Theorem 4, which needs that pattern and all weights equal).
 
-    Deviation: the paper has one record of each person. Where there are several, the k records that
-    share what is kept of them must be of k entities, and so fewer than k entities are left over,
-    possibly with more than k records. The bound on the optimum does not hold then.
+    Deviation: the paper has one record for each person. If there are several, a group needs k
+    entities instead of k records, and so fewer than k entities are left over, possibly with more
+    than k records. The bound on the optimum does not hold then.
 
-    Cost: one pass over the row types that are left for each pattern. Each keeps a sum of random
-    numbers for its cells, and patterns that share their first columns share partial sums. Row
-    types are counted by the leading bits of the sum: where a count stays below k, so does that of
-    every row type in it. The few others are compared exactly, so that collisions cost time, never
-    privacy.
+    Cost: one pass over the remaining row types for each pattern. A row type is hashed to the sum of
+    random numbers for its kept cells; patterns with the same first columns share partial sums. Row
+    types are counted by the leading bits of the sum: a count below k excludes all of them. The few
+    others are compared exactly, so that collisions cost time, never privacy.
 
     Examples
     --------
@@ -415,7 +407,7 @@ def greedy_on_types(
     """
     pattern_of_type = np.full(types.counts.size, LEFT_OVER)
     left = np.arange(types.counts.size)
-    # Row types may have entities in common: a group has at most as many as their counts add up to.
+    # Row types may share entities, so the sum of counts only bounds the entities of a group.
     counted = types.counts if entities is None else entities.counts
     counts = counted.astype(np.float64)  # as bincount adds them; exact below 2^53
     sums = _KeptSums(_random_cells(types.codes))
@@ -427,7 +419,7 @@ def greedy_on_types(
         if 4 * n_types < 3 * left.size:
             live = np.flatnonzero(counts)
             left, counts, sums = left[live], counts[live], _KeptSums(sums.cells[:, live])
-        # Types assigned since then have count 0, so that they add to nothing.
+        # Types assigned since then have count 0, and add nothing.
         maybe = _in_large_buckets(sums.of(kept.tolist()), counts, k)
         if not maybe.size:
             continue
@@ -465,7 +457,7 @@ class _KeptSums:
         self._room = np.empty_like(cells)
 
     def of(self, kept: list[bool]) -> _Sums:
-        """Sum, beginning at the first column that differs from the last call's."""
+        """Sum the kept cells, from the first column that differs from the last call on."""
         same = 0
         while same < len(self._kept) and kept[same] == self._kept[same]:
             same += 1
@@ -488,9 +480,6 @@ def _in_large_buckets(sums: _Sums, counts: FloatArray, k: int) -> IntArray:
     return np.flatnonzero(large[buckets] & (counts > 0))
 
 
-# What becomes of the records that the greedy heuristic leaves over.
-
-
 class Permuting(Protocol):
     """A source of random orders, such as numpy's Generator."""
 
@@ -506,12 +495,11 @@ def join_left_over(
     *,
     pulse: Pulse = UNLIMITED,
 ) -> Suppression:
-    """Let the left-over records join others, so that each shares what is kept with k records.
+    """Join the left-over records with others to a class of at least k records.
 
-    All left-over records get one pattern, in whose kept columns they agree. With them go records
-    that agree there, too, from other classes, of which at least k records stay, or none. Of all
-    ways to make such a group, one of least cost is chosen; which records of a class go is drawn at
-    random.
+    All left-over records get one pattern, in whose kept columns they agree. Records of other
+    classes that agree there, too, join them; such a class keeps at least k records, or none. The
+    cheapest such group is chosen; which records of a class join is drawn at random.
 
     Parameters
     ----------
@@ -523,7 +511,7 @@ def join_left_over(
     k : int
         Fewest records that share what is kept of them, at least 1.
     random : Permuting
-        Draws the records that go.
+        Draws the records that join.
     pulse : Pulse
         Beaten before each pattern; what that raises ends the work.
 
@@ -540,13 +528,13 @@ def join_left_over(
     Notes
     -----
     **Source:** our own, in place of the exemption in [PG] Algorithm 1: which records are left over
-    follows from the quasi-identifiers, so that anyone who knows these knows whose rows they are.
+    follows from the quasi-identifiers, so anyone who knows these knows whose rows they are.
 
-    No left-over record can join a class as it is: it would have been in it from the beginning. For
-    the same reason, fewer records than are missing to k fit from classes whose patterns cost more
-    than the group's. So it costs least to take just as many as are missing, the cheapest first, or
-    else all of one class. That is the least for one group and the other records as they are;
-    :func:`~kanon_db.algorithms.suppression.optimal_suppression.optimal` finds the least of all
+    No left-over record fits an existing class: it would have been in it from the beginning. For the
+    same reason, classes whose patterns cost more than the group's have fewer fitting records than
+    the group lacks. So it is cheapest to take exactly the missing number, the cheapest first, or
+    else all of one class. That is the optimum for one group with the other records unchanged;
+    :func:`~kanon_db.algorithms.suppression.optimal_suppression.optimal` finds the optimum of all
     suppressions.
 
     Cost: one pass over the row types for each pattern in whose kept columns the left-over records
@@ -583,7 +571,7 @@ def join_left_over(
     costs = np.empty_like(sizes)  # of suppressing one record, in each class
     costs[class_of_type[~is_left]] = patterns.costs[pattern_of_type[~is_left]]
 
-    # As in the patterns' masks: the columns in which each type is like all left-over records.
+    # Bit masks, as for patterns: the columns in which each type equals all left-over records.
     bits = 1 << np.arange(patterns.n_columns - 1, -1, -1, dtype=np.int64)
     one = types.codes[is_left][0]
     agreed = int((types.codes[is_left] == one).all(axis=0) @ bits)
@@ -640,37 +628,37 @@ def classes_of(
 def _donors(
     extra: IntArray, n_fitting: IntArray, sizes: IntArray, k: int, missing: int
 ) -> list[IntArray]:
-    """Say how many records each class gives: as few as are missing, or one class gives all of its.
+    """Return how many records each class gives: together the missing ones, or one class gives all.
 
     Parameters
     ----------
     extra : ndarray of int64, shape (n_classes,)
-        What one more record from each class costs.
+        Cost of one more record from each class.
     n_fitting, sizes : ndarray of int64, shape (n_classes,)
-        How many of its records fit, and how many it has.
+        Number of fitting records, and of all records, of each class.
 
     Returns
     -------
     list of ndarray of int64, shape (n_classes,)
-        The cheapest way of either kind, where there is one.
+        The cheapest choice of either kind, if there is one.
     """
-    ways = []
+    choices = []
     room = np.minimum(n_fitting, sizes - k)
     if room.sum() >= missing:
         order = np.argsort(extra, kind="stable")
         before = np.cumsum(room[order]) - room[order]
         few = np.empty_like(room)
         few[order] = np.clip(missing - before, 0, room[order])
-        ways.append(few)
+        choices.append(few)
     whole = np.flatnonzero(n_fitting == sizes)
     if whole.size:
         giver = whole[np.argmin((extra * sizes)[whole])]
-        ways.append(np.where(np.arange(sizes.size) == giver, sizes, 0))
-    return ways
+        choices.append(np.where(np.arange(sizes.size) == giver, sizes, 0))
+    return choices
 
 
 def _draw(records: IntArray, classes: IntArray, taken: IntArray, random: Permuting) -> IntArray:
-    """Draw so many of each class's records."""
+    """Draw a number of records from each class."""
     order = random.permutation(records.size)
     order = order[np.argsort(classes[order], kind="stable")]
     first = np.searchsorted(classes[order], np.arange(taken.size))

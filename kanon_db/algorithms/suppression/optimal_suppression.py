@@ -34,19 +34,18 @@ from kanon_db.algorithms.suppression.greedy_suppression import (
 from kanon_db.algorithms.suppression.pattern_vectors import PatternSet
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
-# The integer linear programs of pattern-guided k-anonymity, solved by HiGHS.
-
 
 @dataclass(frozen=True, eq=False)
 class SuppressionProgram:
-    """Records of groups are sent to instances of patterns, each of which gets none or at least k.
+    """Assigns records of groups to instances of patterns, each of which gets none or at least k.
 
-    An option is a pair of group and instance.
+    An instance is a pattern with the values of its kept columns; an option is a pair of a group and
+    an instance.
 
     Parameters
     ----------
     group, instance : ndarray of int64, shape (o,)
-        The two sides of each option, at least one.
+        The group and the instance of each option; at least one option.
     costs : ndarray of int64, shape (o,)
         Cost of sending one record.
     counts : ndarray of int64, shape (g,)
@@ -89,7 +88,7 @@ def solve_suppression(
         Its values are the records sent by each option, rounded to whole numbers.
     """
     instances, place = np.unique(program.instance, return_inverse=True)
-    # An instance that has records already is in use: its u_jl is 1.
+    # An instance that already has records is in use: its u_jl is 1.
     is_open = program.received[instances] == 0
     n_open = int(is_open.sum())
     # Costs are whole numbers, so that a gap of less than 1 is none.
@@ -191,13 +190,10 @@ def solve_paper_program(types: RowTypes, patterns: PatternSet, k: int, pulse: Pu
     return answer._replace(values=x.reshape(-1).astype(np.float64) if holds else None)
 
 
-# Optimal pattern-guided k-anonymity by integer linear programming ([PG] Section 2.2).
-
-
 Formulation = Literal["reduced", "paper"]
 
 MAX_CELLS = 2**24
-"""Most row types times patterns: beyond, the program is out of reach of any solver."""
+"""Most row types times patterns; larger programs are out of reach of any solver."""
 
 _UNUSABLE = -1
 _CELLS_PER_HEARTBEAT = 2**16
@@ -245,8 +241,8 @@ def optimal(
     k : int
         Fewest records that share what is kept of them, at least 1.
     formulation : {"reduced", "paper"}
-        The program to solve: the paper's, reduced as the notes say, or as the paper states it, for
-        some hundreds of row types.
+        The program to solve: the paper's, reduced as described in the notes, or as the paper states
+        it, for some hundreds of row types.
     on_program : callable, optional
         Called with the number of variables before an integer program is stated, which takes most of
         the memory; what it raises ends the work. Not called where nothing is left to solve.
@@ -278,17 +274,17 @@ def optimal(
 
     Deviations of ``reduced``, none of which changes the optimum:
 
-    - Instances of patterns with fewer than k records are left out, and so are those with exactly
+    - Instances of patterns with fewer than k records are omitted, and so are those with exactly
       the records of a cheaper instance. Two instances have the same records if and only if these
       agree on the same columns, and one record is in both.
-    - Row types that can go to the same instances are taken together.
-    - An instance that some record cannot do without is in use: it needs no binary variable.
+    - Row types with the same instances are merged.
+    - An instance that is some record's only one is in use: it needs no binary variable.
     - Eq. (6), one constraint per instance with the coefficient n, is replaced by one per row type
       and instance with the type's number of records, which makes the linear relaxation far
       tighter.
-    - Only the u_jl are declared as whole numbers: for given ones, the x_ij solve a transportation
-      problem, whose vertices are whole.
-    - The program starts from the greedy suppression, its left-over records joined to others. Where
+    - Only the u_jl are declared as integers: for fixed u_jl, the x_ij solve a transportation
+      problem, whose vertices are integral.
+    - The program starts from the greedy suppression with its left-over records joined to others. If
       that costs no more than the cheapest instance of each record, nothing is left to solve.
     """
     if formulation not in get_args(Formulation):
@@ -331,9 +327,9 @@ def optimal(
 
 @dataclass(frozen=True, eq=False)
 class _PatternOptions:
-    """Which instances of patterns the records can go to; row types with equal options are one.
+    """The instances of patterns open to each group: all row types with the same instances.
 
-    An option is a pair of group and instance; options are ordered by group, then pattern.
+    Options, pairs of a group and an instance, are ordered by group, then pattern.
     """
 
     group_of_type: IntArray  # (t,)
@@ -375,7 +371,7 @@ class _PatternOptions:
         return self.costs[first]
 
     def cost(self, flows: IntArray) -> int:
-        """Cost of sending so many records of each option's group to its instance."""
+        """Cost of sending ``flows`` records by each option."""
         return int(self.costs @ flows)
 
     def are_valid(self, flows: IntArray, k: int) -> bool:
@@ -412,10 +408,10 @@ def _usable_instances(types: RowTypes, patterns: PatternSet, k: int, pulse: Puls
         instances[usable, position] = n_instances + labels[usable]
         n_instances += n_records.size
         agreed[:, position] = _agreed_columns(types.codes, labels)[labels]
-        # Different from all sets of columns, so that it repeats none.
+        # Differs from every set of columns, so that it equals none.
         agreed[~usable, position] = -1 - position
     # A row type is in one instance of each pattern: those that agree on the same columns have
-    # the same records, and the first of them, being the cheapest, is enough.
+    # the same records, so the first of them, the cheapest, suffices.
     n_rows = max(1, _CELLS_PER_HEARTBEAT // len(patterns))
     for start in range(0, shape[0], n_rows):
         pulse.beat()
@@ -463,7 +459,7 @@ def _greedy_start(
     if n_left_over:
         if not patterns.suppresses_fully:
             return None
-        # The dearest instances, whole, join the left-over records until there are k.
+        # Whole instances, the most expensive first, join the left-over records until there are k.
         last = len(patterns) - 1
         for position in range(last - 1, -1, -1):
             members = np.flatnonzero(pattern_of_type == position)
@@ -476,7 +472,7 @@ def _greedy_start(
             if n_left_over >= k:
                 break
         pattern_of_type[pattern_of_type == LEFT_OVER] = last
-    # Types of one group are in the same instances, so the greedy treats them alike.
+    # Types of one group have the same instances, so the greedy heuristic treats them alike.
     pattern_of_group = np.empty_like(options.counts)
     pattern_of_group[options.group_of_type] = pattern_of_type
     chosen = options.pattern == pattern_of_group[options.group]
@@ -515,7 +511,7 @@ def _solve(
     if found.values is not None:
         flows = fixed.copy()
         flows[open_options] = found.values
-        # The solver calculates in floating point: what it says is checked in integers.
+        # The solver computes in floating point; its result is checked in integers.
         if options.are_valid(flows, k) and (
             best is None or options.cost(flows) < options.cost(best)
         ):
@@ -562,9 +558,6 @@ def _none_in_time(types: RowTypes, k: int, pulse: Pulse) -> InfeasibleError:
     )
 
 
-# Optimal pattern-guided 2-anonymity, by the integer program of all k.
-
-
 def two_anonymity(
     codes: npt.ArrayLike,
     patterns: PatternSet,
@@ -599,7 +592,7 @@ def two_anonymity(
     pair and each triple of records that share an allowed pattern is a hyperedge. For the matching,
     the paper refers to Anshelevich and Karagiozova (2011). The integer program finds the same
     optimum (``tests/property/test_programs.py`` compares it with the least matching of the paper's
-    hypergraph), but its worst case is exponential. It is the better way in practice: with the
+    hypergraph), but its worst case is exponential. It is faster in practice: with the
     all-star pattern, all pairs and triples are hyperedges, 5 * 10^8 and 6 * 10^12 of Adult's 32,561
     records, where the program has 10^5 variables, since identical records, and records with the
     same choices, are one in it.

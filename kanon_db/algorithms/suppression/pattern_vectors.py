@@ -1,4 +1,4 @@
-"""Reads and makes pattern vectors: combinations of cells to suppress ([PG] Section 1)."""
+"""Reads and generates pattern vectors: combinations of cells to suppress ([PG] Section 1)."""
 
 from __future__ import annotations
 
