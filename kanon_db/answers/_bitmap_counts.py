@@ -9,7 +9,7 @@ from functools import cache, cached_property, reduce
 from itertools import chain, islice
 from math import prod
 from operator import or_
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from kanon_db.answers._bitmap_sums import (
     Classes,
@@ -55,6 +55,7 @@ from kanon_db.query.formulas import (
     Estimated,
     Group,
     MatchedPairs,
+    Weighed,
     all_but,
     between,
     corrected,
@@ -62,9 +63,11 @@ from kanon_db.query.formulas import (
     regress,
     sum_buckets,
     trust,
+    weights,
 )
 from kanon_db.query.layout import (
     BucketLayout,
+    BucketTables,
     Side,
     by_side,
     chosen_by,
@@ -74,17 +77,17 @@ from kanon_db.query.layout import (
     parts_of,
     side_of,
 )
-from kanon_db.query.sql import Constants, joined_relations, same_value, speller, write
+from kanon_db.query.sql import Constants, Statement, joined_relations, same_value, speller, write
 from kanon_db.query.sql import joined_relations as lookups_joined
 from kanon_db.session.protocol import Row
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import FloatArray
+    from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
     from kanon_db.answers._bitmap_sums import AnyArray
     from kanon_db.query.formulas import Counts
 
 
-# The parts of records, or of sensitive values, that the keys of GROUP BY make, as bitmaps.
+# The parts of records, or of sensitive values, that the keys of GROUP BY make.
 
 
 _MOST_SPARSE: Final = 10
@@ -132,6 +135,78 @@ class GroupSlices:
         return sum(1 for _ in islice(self, most + 1))
 
 
+@dataclass(frozen=True, eq=False)
+class CountedSlice:
+    """A group's part of the records, as numbers of the buckets that have some of it.
+
+    Attributes
+    ----------
+    values : tuple of (int, str, int)
+        As those of :class:`Slice`.
+    places : list of ndarray of int64
+        Where these buckets stand among those of each size.
+    counts : list of ndarray of uint16
+        How many records of the part each of them has.
+    weighed : list of Weighed
+        What is summed of these records; empty if nothing is.
+    """
+
+    values: tuple[tuple[int, str, int], ...]
+    places: list[IntArray]
+    counts: Counts
+    weighed: list[Weighed]
+
+    @classmethod
+    def of(
+        cls, values: tuple[tuple[int, str, int], ...], numbers: FloatArray, tables: BucketTables
+    ) -> Self:
+        """Divide numbers by the sizes of their buckets.
+
+        Parameters
+        ----------
+        values : tuple
+        numbers : ndarray, shape (n_columns, n)
+            The bucket, from 0; the number of its records; the columns of Weighed, if there are any.
+        tables : BucketTables
+        """
+        import numpy as np
+
+        numbers = numbers[:, np.argsort(numbers[0], kind="stable")]
+        firsts = np.array(tables.first_bucket_ids) - 1
+        by_size = np.split(numbers, np.searchsorted(numbers[0], firsts[1:]), axis=1)
+        return cls(
+            values,
+            [own[0].astype(np.int64) - first for own, first in zip(by_size, firsts, strict=True)],
+            [own[1].astype(np.uint16) for own in by_size],
+            [Weighed(*own[2:]) for own in by_size if len(own) > 2],
+        )
+
+    def in_buckets(self, tables: BucketTables) -> Counts:
+        """Return how many records each bucket has, for each size."""
+        import numpy as np
+
+        found: Counts = []
+        for n, places, own in zip(tables.buckets_of_sizes, self.places, self.counts, strict=True):
+            in_all = np.zeros(n, dtype=np.uint16)
+            in_all[places] = own
+            found.append(in_all)
+        return found
+
+
+@dataclass(frozen=True)
+class CountedSlices:
+    """The parts of the records that the keys of their side make, counted by a statement."""
+
+    parts: Sequence[CountedSlice]
+
+    def __iter__(self) -> Iterator[CountedSlice]:
+        return iter(self.parts)
+
+    def count(self, most: int) -> int:
+        """Return the number of parts, or more than `most` if there are more."""
+        return min(len(self.parts), most + 1)
+
+
 # Reading a publication's bitmaps, a few megabytes at a time, for one query.
 
 
@@ -140,6 +215,12 @@ MOST_WORK: Final = 500_000_000
 
 SUM_WORK: Final = 10
 """How much more work it is to sum than to count."""
+
+_GROUPS_AT_ONCE: Final = 16
+"""Of groups that a statement counts, how many are read at a time."""
+
+_ARRAY_BYTES: Final = 300
+"""What two arrays take beside their numbers, rounded up."""
 
 
 class NoRoomError(Exception):
@@ -225,6 +306,74 @@ class BitmapReader:
         divisions = [self._divide(attribute, own) for attribute, own in by_attribute.items()]
         return GroupSlices(bits, divisions, self.heartbeat)
 
+    def counted(self, condition: Expression | None, weighed: Expression | None) -> CountedSlices:
+        """Count the records of each bucket that meet a condition on their side, by its keys.
+
+        Parameters
+        ----------
+        condition : Expression or None
+        weighed : Expression, optional
+            What is summed of them.
+
+        Raises
+        ------
+        NoRoomError
+        """
+        import numpy as np
+
+        keys = {
+            number: key.expression
+            for number, key in enumerate(self.keys)
+            if side_of(key.expression, self.layout) == 0
+        }
+        dtype = ">i4" if weighed is None else ">f8"
+        written, n_columns = self._counting_statement(condition, weighed, keys)
+        parts: list[CountedSlice] = []
+        with self.opened.frugal():
+            for row in self.opened.stream(_GROUPS_AT_ONCE, written.text, *written.bound):
+                self.heartbeat()
+                packed = row["numbers"] or b""
+                self._room -= 2 * len(packed) + _ARRAY_BYTES * len(self.tables.sizes)
+                if self._room < 0 or len(parts) >= self.limits.n_answers:
+                    raise NoRoomError
+                values = tuple(
+                    (i, "null" if row[f"j{i}"] is None else row[f"j{i}"], row[f"r{i}"])
+                    for i in keys
+                )
+                numbers = np.frombuffer(packed, dtype=dtype).reshape(-1, n_columns)
+                part = CountedSlice.of(values, numbers.T.astype(np.float64), self.tables)
+                parts.append(part)
+        return CountedSlices(parts)
+
+    def _counting_statement(
+        self, condition: Expression | None, weighed: Expression | None, keys: dict[int, Expression]
+    ) -> tuple[Statement, int]:
+        """Write what counts records by buckets and keys, and say how many numbers a bucket has."""
+        constants, spell = Constants(), speller("q")
+        of_keys = {f"k{i}": write(key, spell, constants) for i, key in keys.items()}
+        numbers = {"bucket": f"q.{self.tables.bucket_id} - 1", "n": "count(*)"}
+        if weighed is not None:
+            x = f"({write(weighed, spell, constants)})::float8"
+            numbers |= {"n_x": f"count({x})", **weights(x, "")}
+        source = joined_relations(
+            self.tables.qit, "q", [condition, weighed, *keys.values()], self.opened.lookups
+        )
+        where = " AND ".join(write(part, spell, constants) for part in parts_of(condition))
+        by = ", ".join(str(i + 1) for i in range(1 + len(keys)))
+        columns = {"bucket": numbers["bucket"], **of_keys, **numbers}
+        of_buckets = (
+            f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in columns.items())}"
+            f" FROM {' '.join(source)} WHERE {where or 'true'} GROUP BY {by}"
+        )
+        send, type_ = ("int4send", "int4") if weighed is None else ("float8send", "float8")
+        packed = " || ".join(f"{send}(coalesce({name}, 0)::{type_})" for name in numbers)
+        shown = [f"string_agg({packed}, ''::bytea) AS numbers"]
+        shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]
+        shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
+        grouped = f" GROUP BY {', '.join(of_keys)}" if of_keys else ""
+        text = f"SELECT {', '.join(shown)} FROM ({of_buckets}) AS b{grouped}"
+        return Statement(text, constants.bound), len(numbers)
+
     def group(self, values: tuple[tuple[int, str, int], ...], counted: Estimated) -> Group:
         """Name a group by the values of its keys."""
         ordered = sorted(values)
@@ -244,13 +393,18 @@ class BitmapReader:
         return self.tables.n_buckets * (1 if self.tables.sizes[-1] < 256 else 2)
 
     def are_few(
-        self, own: GroupSlices, others: GroupSlices, *, times: int = 1, kept: int | None = None
+        self,
+        own: GroupSlices | CountedSlices,
+        others: GroupSlices | CountedSlices,
+        *,
+        times: int = 1,
+        kept: int | None = None,
     ) -> bool:
         """Whether the groups are few enough to count each, keeping what is counted of the others.
 
         Parameters
         ----------
-        own, others : GroupSlices
+        own, others : GroupSlices or CountedSlices
         times : int
             How often each bucket is looked at for a group.
         kept : int, optional
@@ -528,8 +682,8 @@ class _PairCounter:
 
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import FloatArray
-    from kanon_db.query.formulas import Counts, Weighed
+    from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+    from kanon_db.query.formulas import Counts
 
     _Levels = Callable[[], FloatArray]
     """Finds what is hidden of the values of one group, once for all groups of the other side."""
@@ -541,11 +695,14 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     """Answer a count, sum or average, also with groups, from bitmaps; None if that is not possible.
 
     It is possible if each condition, each key of the groups and what is summed depends on one
-    attribute with bitmaps, and if the bitmaps of the groups fit into the query's memory.
+    attribute with bitmaps, and if the bitmaps of the groups fit into the query's memory. Where
+    only the sensitive attribute has them, a statement counts the records of each bucket, if the
+    condition is a conjunction (or, for a count without groups, a disjunction) of its two sides.
 
     Notes
     -----
-    The numbers are those of the statement over QIT and SAT, up to rounding.
+    Bounds are those of the statement over QIT and SAT, and so are estimates under
+    ``kanon.estimator = 'paper'``, up to rounding.
     """
     layout, query = opened.layout, opened.query
     if not isinstance(layout, BucketLayout) or len(query.measures) > 1:
@@ -561,18 +718,22 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
     choose = condition_of if weighed is None else chosen_by
     condition = choose(query, aggregate)
-    if condition is not None and not is_readable(condition, with_bitmaps, layout.sensitive.name):
-        return None
     apart = [key.expression for key in query.keys]
-    for expression in apart if weighed is None else [*apart, weighed]:
+    apart = apart if weighed is None else [*apart, weighed]
+    is_read = condition is None or is_readable(condition, with_bitmaps, layout.sensitive.name)
+    for expression in apart:
         mentioned = attributes(expression)
-        if len(mentioned) != 1 or not mentioned <= with_bitmaps:
-            return None
+        is_read &= len(mentioned) == 1 and mentioned <= with_bitmaps
     reader = BitmapReader(opened, layout)
     try:
-        return _answered(reader, condition, weighed)
+        if is_read:
+            return _answered(reader, condition, weighed)
+        is_apart = all(attributes(one) and side_of(one, layout) is not None for one in apart)
+        if is_apart and layout.sensitive.name in with_bitmaps:
+            return _with_counted_records(reader, condition, weighed)
     except NoRoomError:
-        return None
+        pass
+    return None
 
 
 def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
@@ -627,6 +788,37 @@ def _answered(
     return _Counter(reader).grouped(records, values, is_two_sided=is_two_sided)
 
 
+def _with_counted_records(
+    reader: BitmapReader, condition: Expression | None, weighed: Expression | None
+) -> list[Group] | None:
+    """Answer from the bitmaps of sensitive values, and records that a statement counts.
+
+    Only what the composition of buckets corrects: of anything else, the statement over QIT and SAT
+    gives the same numbers.
+    """
+    layout, query = reader.layout, reader.opened.query
+    aggregate = query.measures[0].aggregate
+    if not _Counter(reader).is_corrected:
+        return None
+    sides: set[int | None] = {side_of(key.expression, layout) for key in query.keys}
+    split = factors(condition, layout)
+    if split is None:
+        apart = disjoint_sides(query, aggregate, layout)
+        if apart is None:
+            return None
+        records, values = (TruthTest(side, "true", negated=True) for side in apart)
+        neither = _Counter(reader).with_counted(records, values, None)
+        if neither is None:
+            return None
+        found = neither[0].estimates[0]
+        return [Group("{}", (), (all_but(layout.tables.n_records, found),))]
+    sides |= {side for side, part in enumerate(split) if part is not None}
+    sides |= set() if weighed is None else {side_of(weighed, layout)}
+    if sides != {0, 1}:  # it is exact, as a statement over one relation
+        return None
+    return _Counter(reader).with_counted(*split, weighed, is_average=aggregate.function == "avg")
+
+
 class _Counter:
     """Counts, or sums, where the condition is a conjunction of its two sides."""
 
@@ -661,6 +853,45 @@ class _Counter:
 
         return self._meeting(*slices, lambda _part, in_records: self._counted(in_records))
 
+    def with_counted(
+        self,
+        on_records: Expression | None,
+        on_values: Expression | None,
+        weighed: Expression | None,
+        *,
+        is_average: bool = False,
+    ) -> list[Group] | None:
+        """Count, or sum, for each group, where a statement counts the records of each bucket."""
+        reader = self._reader
+        side = None if weighed is None else side_of(weighed, self._layout)
+        records = reader.counted(on_records, weighed if side == 0 else None)
+        values = reader.slices(reader.truth(on_values).true, 1)
+        if weighed is not None and side == 1:
+            if not self._are_few_sums(values, records):
+                return None
+            return self._meeting(values, records, self._weighing(weighed, 1, is_average=is_average))
+        n_values = values.count(reader.limits.n_answers)
+        if n_values * len(records.parts) > reader.limits.n_answers:
+            return None
+        if n_values * reader.counts_bytes > reader.limits.bitmaps:
+            return None
+        counted = [
+            (one.values, reader.in_buckets(one.bits), self._levels(one.bits)) for one in values
+        ]
+        groups = []
+        for part in records.parts:
+            find = (
+                self._counted(part.counts, part.places)
+                if weighed is None
+                else self._summed(0, part.weighed, (), 0, is_average=is_average, places=part.places)
+            )
+            for named, counts, levels in counted:
+                reader.heartbeat()
+                here = [own[at] for own, at in zip(counts, part.places, strict=True)]
+                if not self._keys or can_meet(part.counts, here):
+                    groups.append(reader.group(part.values + named, find(here, levels)))
+        return groups
+
     def summed(
         self, records: int, values: int, operand: Expression, *, is_average: bool
     ) -> list[Group] | None:
@@ -668,23 +899,34 @@ class _Counter:
         side = side_of(operand, self._layout) or 0
         slices = self._reader.slices(records, 0), self._reader.slices(values, 1)
         own, others = slices[side], slices[1 - side]
-        most = MOST_WORK // (SUM_WORK * self._tables.n_records)
-        if own.count(most) > max(1, most) or not self._reader.are_few(own, others):
+        if not self._are_few_sums(own, others):
             return None
+        return self._meeting(own, others, self._weighing(operand, side, is_average=is_average))
+
+    def _are_few_sums(self, own: GroupSlices, others: GroupSlices | CountedSlices) -> bool:
+        most = MOST_WORK // (SUM_WORK * self._tables.n_records)
+        return own.count(most) <= max(1, most) and self._reader.are_few(own, others)
+
+    def _weighing(
+        self, operand: Expression, side: Side, *, is_average: bool
+    ) -> Callable[[Slice, Counts], _Find]:
+        """Sum, or average, what bitmaps tell of an operand on one side."""
         parts = self._reader.values(operand)
         numbers, x_of = self._reader.valued(parts)
 
         def total(part: Slice, _own: Counts) -> _Find:
             chosen = numbers * unpacked(part.bits, self._tables.n_records)
             weighed = weigh(chosen, x_of, *self._reader.shape)
-            return self._summed(part, weighed, parts, side, is_average=is_average)
+            return self._summed(part.bits, weighed, parts, side, is_average=is_average)
 
-        return self._meeting(own, others, total)
+        return total
 
-    def _counted(self, in_records: Counts) -> _Find:
-        """Count for these records what any values give."""
+    def _counted(self, in_records: Counts, places: list[IntArray] | None = None) -> _Find:
+        """Count for these records what any values give; of all buckets, or of some."""
         layout, composed = self._layout, self._composed
-        direction = None if composed is None else composed.along(in_records, *self._reader.shape)
+        direction = None
+        if composed is not None:
+            direction = composed.along(in_records, *self._reader.shape, places)
 
         def find(in_values: Counts, levels: _Levels) -> Estimated:
             found, doubt = count_buckets(in_records, in_values, self._sizes)
@@ -699,12 +941,13 @@ class _Counter:
 
     def _summed(
         self,
-        part: Slice,
+        bits: int,
         weighed: list[Weighed],
         values: Sequence[tuple[float, int]],
         side: Side,
         *,
         is_average: bool,
+        places: list[IntArray] | None = None,
     ) -> _Find:
         """Sum, or average, for these records (or values) what those of the other side give."""
         composed = self._composed
@@ -718,9 +961,10 @@ class _Counter:
                 return corrected(found, (0.0, 0.0), known)
             mean = found.estimate if is_average else 0.0
             if side == 0:
-                direction = composed.along([w.x - mean * w.n for w in weighed], *self._reader.shape)
+                rest = [w.x - mean * w.n for w in weighed]
+                direction = composed.along(rest, *self._reader.shape, places)
                 return self._corrected(found, direction, levels())
-            hidden = composed.levels((x - mean, part.bits & bits) for x, bits in values)
+            hidden = composed.levels((x - mean, bits & own) for x, own in values)
             return self._corrected(found, composed.along(counts, *self._reader.shape), hidden)
 
         return find
@@ -748,13 +992,18 @@ class _Counter:
 
         return found
 
+    @property
+    def is_corrected(self) -> bool:
+        """Whether it is known how values of buckets go together with the records of each group."""
+        of_records = [key for key in self._keys if side_of(key.expression, self._layout) == 0]
+        return self._tables.spectrum is not None and len(of_records) <= 1
+
     @cached_property
     def _composed(self) -> Composed | None:
         """How values of buckets go together; None where it is not known, or not asked for."""
         tables, layout = self._tables, self._layout
-        of_records = [key for key in self._keys if side_of(key.expression, layout) == 0]
         sensitive = layout.sensitive
-        if tables.spectrum is None or len(of_records) > 1:
+        if not self.is_corrected:
             return None
         equal = same_value(sensitive, f"b.{sensitive.sql}", f"c.{sensitive.sql}")
         rows = self._reader.opened.stream(
@@ -769,11 +1018,18 @@ class _Counter:
         )
 
     def _meeting(
-        self, own: GroupSlices, others: GroupSlices, finder: Callable[[Slice, Counts], _Find]
+        self,
+        own: GroupSlices,
+        others: GroupSlices | CountedSlices,
+        finder: Callable[[Slice, Counts], _Find],
     ) -> list[Group]:
         """Answer for each pair of parts, one from each side, that have a bucket in common."""
         counted = [
-            (other.values, self._reader.in_buckets(other.bits), self._levels(other.bits))
+            (
+                other.values,
+                self._in_buckets(other),
+                self._levels(other.bits if isinstance(other, Slice) else 0),
+            )
             for other in others
         ]
         groups = []
@@ -785,3 +1041,8 @@ class _Counter:
                 if not self._keys or can_meet(in_own, counts):
                     groups.append(self._reader.group(part.values + values, find(counts, levels)))
         return groups
+
+    def _in_buckets(self, part: Slice | CountedSlice) -> Counts:
+        if isinstance(part, Slice):
+            return self._reader.in_buckets(part.bits)
+        return part.in_buckets(self._tables)

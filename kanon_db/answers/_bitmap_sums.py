@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # an answer on one side only needs no numpy
     import numpy as np
     from numpy.typing import NDArray
 
-    from kanon_db.algorithms.ground.arrays import FloatArray
+    from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
     from kanon_db.query.formulas import Counts
 
     AnyArray = NDArray[Any]
@@ -291,7 +291,11 @@ class Composed:
         return cls(values, np.array(directions, dtype=float), np.array(hidden, dtype=float))
 
     def along(
-        self, matching: Sequence[AnyArray], sizes: Sequence[int], n_buckets: Sequence[int]
+        self,
+        matching: Sequence[AnyArray],
+        sizes: Sequence[int],
+        n_buckets: Sequence[int],
+        places: Sequence[IntArray] | None = None,
     ) -> tuple[FloatArray, float, float]:
         """Estimate how often each value goes with a match, along the directions.
 
@@ -300,6 +304,8 @@ class Composed:
         matching : sequence of ndarray, shape (n_buckets,)
             What matches in each bucket, for each bucket size.
         sizes, n_buckets : sequence of int
+        places : sequence of ndarray of int64, optional
+            Where the buckets with a match stand, if there are not numbers of all.
 
         Returns
         -------
@@ -312,13 +318,14 @@ class Composed:
         expected = np.zeros(self.directions.shape[0])
         total = packed = 0.0
         start = 0
-        for size, n, numbers in zip(sizes, n_buckets, matching, strict=True):
+        every: Sequence[slice | IntArray] = places or [slice(None)] * len(sizes)
+        for size, n, numbers, at in zip(sizes, n_buckets, matching, every, strict=True):
             shares = numbers.astype(np.float64) / size
             total += float(shares.sum()) * size
             packed += float(shares @ shares) * size
             for _ in range(size):
                 expected += np.bincount(
-                    self.values[start : start + n], weights=shares, minlength=expected.size
+                    self.values[start : start + n][at], weights=shares, minlength=expected.size
                 )
                 start += n
         return expected @ self.directions, total, packed

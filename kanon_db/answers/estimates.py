@@ -16,7 +16,7 @@ from kanon_db.session.protocol import Session
 # The ways in which aggregates are counted, and the one that many queries need only.
 
 
-BY_BITMAPS: Final = "bitmaps of each attribute's values"
+BY_BITMAPS: Final = "the records and values of each bucket"
 BY_CLASSES: Final = "the numbers of published cells"
 BY_STATEMENT: Final = "the statement"
 

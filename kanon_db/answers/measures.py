@@ -390,7 +390,8 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
 def rewrite_count(session: Session, query: str) -> str:
     """Return the SQL over published tables that answers a query, including its constants.
 
-    There is one statement for each aggregate. HAVING, ORDER BY and LIMIT are not part of it.
+    There is one statement for each aggregate. HAVING, ORDER BY and LIMIT are not part of it. Over
+    buckets, its estimates are those of the paper, as with ``kanon.estimator = 'paper'``.
 
     Raises
     ------
@@ -456,7 +457,8 @@ def explain_count(session: Session, query: str) -> list[Explained]:
         if publication.left_out and not is_exact:
             accuracy += f"; {publication.left_out} records are left out"
         lines.append(Explained("aggregate", measure.label, accuracy, expected))
-    lines.append(Explained("method", f"{method}; {describe_estimator(opened.layout)}"))
+    estimator = describe_estimator(opened.layout, is_statement=method == BY_STATEMENT)
+    lines.append(Explained("method", f"{method}; {estimator}"))
     return lines + [Explained("statement", text) for text in _statements(opened)]
 
 

@@ -148,15 +148,22 @@ every matching, and in a cell every value, is equally likely."""
 NAMES: Final = get_args(Estimator)
 
 
-def describe_estimator(layout: BucketLayout | CellLayout) -> str:
-    """Say how a publication is answered from, where answers are not exact."""
+def describe_estimator(layout: BucketLayout | CellLayout, *, is_statement: bool = False) -> str:
+    """Say how a publication is answered from, where answers are not exact.
+
+    Parameters
+    ----------
+    layout : BucketLayout or CellLayout
+    is_statement : bool
+        Whether a statement answers. Over buckets, its estimates are those of the paper.
+    """
     if isinstance(layout, CellLayout):
         vague = [cell for cell in layout.cells.values() if cell.kind != "value"]
         is_paper = vague and not any(cell.shares for cell in vague)
         own = "as often as all cells together imply"
         return f"values of a cell {'equally often' if is_paper else own}"
     is_corrected = layout.assignment == "random" and layout.tables.spectrum is not None
-    if layout.is_paper or not is_corrected:
+    if layout.is_paper or is_statement or not is_corrected:
         return "the paper's estimator: every matching inside a bucket is equally likely"
     return "the paper's estimator, corrected by what random buckets tell of records and values"
 

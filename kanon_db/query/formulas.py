@@ -265,7 +265,7 @@ def known_as(group_key: str, without: str | None = None) -> str:
 #
 # All of it is linear in the number of matches, so sums of x have the same formulas.
 #
-# SQL and its twin in numpy stand side by side; tests hold the two to the same numbers.
+# Corrections are made in numpy only: the statements over QIT and SAT give the paper's estimate.
 
 
 MOST_CORRECTED: Final = 64
@@ -356,37 +356,6 @@ Contemporary Clinical Trials 28, 2007), whose mean is known to be 0.
 """
 
 
-def signal(over: str, *, is_first: bool) -> str:
-    """Return the SQL of tau2 from r, b and the eigenvalues ev, of one group each.
-
-    It is no less than its own standard error, so that the error of theta is not lost.
-
-    Parameters
-    ----------
-    over : str
-        The window of a group.
-    is_first : bool
-        Whether there is no tau2 yet.
-    """
-    if is_first:
-        squares = f"sum(ev ^ 2) {over}"
-        shown = f"sum(r * r - b * ev) {over} / {squares}"
-        least = f"sqrt(2 * sum((b * ev) ^ 2) {over}) / {squares}"
-        return f"greatest({shown}, {least})"
-    weight = "(tau2 + b) / nullif(tau2 * ev + b, 0)"
-    squares = f"nullif(sum((ev * {weight}) ^ 2) {over}, 0)"
-    shown = f"sum((r * r - b * ev) * ({weight}) ^ 2) {over} / {squares}"
-    least = f"sqrt(2 * sum((b * ev * ({weight}) ^ 2) ^ 2) {over}) / {squares}"
-    return f"coalesce(greatest({shown}, {least}), 0)"
-
-
-REGRESSED: Final = {
-    "more": "sum(l * r * tau2 / nullif(tau2 * ev + b, 0))",
-    "doubt": "sum(l * l * tau2 * b / nullif(tau2 * ev + b, 0))",
-}
-"""What to add to the estimate, and the variance of that, from the levels l of a question."""
-
-
 def regress(
     along: FloatArray, total: float, b: float, levels: FloatArray, spectrum: Spectrum
 ) -> tuple[float, float]:
@@ -422,7 +391,7 @@ def regress(
 
 
 def between(packed: float, total: float, n_records: int, n_buckets: int) -> float:
-    """How much the share of matches varies from bucket to bucket; beside :func:`between_sql`.
+    """Return how much the share of matches varies from bucket to bucket.
 
     Parameters
     ----------
@@ -434,13 +403,8 @@ def between(packed: float, total: float, n_records: int, n_buckets: int) -> floa
     return max(packed - total * total / n_records, 0) / max(n_buckets - 1, 1)
 
 
-def between_sql(packed: str, totals: str, n_records: int, n_buckets: int) -> str:
-    """Return the SQL of :func:`between`, or of a covariance; `totals` is a product of two."""
-    return f"({packed} - {totals} / {n_records}) / {max(n_buckets - 1, 1)}"
-
-
 def corrected(found: MatchedPairs, correction: tuple[float, float], trust: Trust) -> Estimated:
-    """Correct an answer of the paper, or say how far off it may be; beside :func:`answer_sql`.
+    """Correct an answer of the paper, or say how far off it may be.
 
     Parameters
     ----------
@@ -461,31 +425,18 @@ def corrected(found: MatchedPairs, correction: tuple[float, float], trust: Trust
     return Estimated(estimate, error, low, high)
 
 
-def answer_sql(trust: Trust, *, is_average: bool = False) -> dict[str, str]:
-    """Return the SQL of an answer from estimate, variance, more, doubt and bounds.
-
-    Parameters
-    ----------
-    trust : Trust
-    is_average : bool
-        Whether variance, more and doubt are those of a sum of c numbers.
-    """
-    low, high, per = "lower_bound", "upper_bound", " / nullif(c, 0)" if is_average else ""
-    estimate = "estimate"
-    if trust.is_added:
-        estimate = f"least(greatest(estimate + more{per}, {low}), {high})"
+def answer_sql(trust: Trust) -> dict[str, str]:
+    """Return the SQL of the paper's answer from estimate, variance, doubt and bounds."""
     miss = f"{trust.times} ^ 2 * variance"
     miss += f" + {trust.doubted} ^ 2 * doubt" if trust.doubted else ""
-    miss += f" + ({trust.missed} * more) ^ 2" if trust.missed else ""
     # Equal bounds may differ by what is rounded.
-    error = f"least(sqrt(greatest({miss}, 0)){per}, ({high} - {low}) / 2::float8)"
-    error = f"greatest({error}, 0)"
+    error = f"least(sqrt(greatest({miss}, 0)), (upper_bound - lower_bound) / 2::float8)"
     return {
         # least() and greatest() pass over what is not there.
-        "estimate": f"(CASE WHEN estimate IS NOT NULL THEN {estimate} END)::float8",
-        "std_error": f"(CASE WHEN estimate IS NOT NULL THEN {error} END)::float8",
-        "lower_bound": low,
-        "upper_bound": high,
+        "estimate": "estimate",
+        "std_error": f"(CASE WHEN estimate IS NOT NULL THEN greatest({error}, 0) END)::float8",
+        "lower_bound": "lower_bound",
+        "upper_bound": "upper_bound",
     }
 
 
@@ -537,7 +488,6 @@ COUNTS: Final = {
     "\n      * (size - q) / greatest(size - 1, 1)), 0)::float8",
     "lower_bound": "coalesce(sum(n * greatest(q + s - size, 0)), 0)::int8",
     "upper_bound": "coalesce(sum(n * least(q, s)), 0)::int8",
-    "c": "1::float8",
     **{name: f"max({name})" for name in ("n_q", "packed_q", "n_s", "packed_s")},
 }
 """Sums over ``n`` buckets that are alike; see :func:`count_buckets`.
@@ -568,7 +518,6 @@ def count_correlation(n_records: int, n_buckets: int) -> dict[str, str]:
 
 SLOPE_DOUBT: Final = {
     "*": "*",
-    "more": "0::float8",
     "doubt": f"CASE WHEN spread_s <= {FLAT} * n_s THEN 'Infinity' ELSE"
     "\n    ((n_s - packed_s) * within_q) ^ 2"
     "\n      * (slope ^ 2 + share * (1 - share) / nullif(spread_s, 0)) END",
@@ -605,6 +554,8 @@ def count_buckets(
     how much of q's variance is inside the buckets. Where s is spread evenly, nothing is known of
     the slope. `kanon_db.query.formulas` has what is known of it where values are few.
 
+    Where only the buckets with a match are given, what is found is the same, but not the doubt.
+
     Buckets with the same q and s count together, in whole numbers, so that neither the order nor
     the number of buckets rounds anything.
     """
@@ -631,9 +582,11 @@ def count_buckets(
         if size > 1:
             spread = q * s * (size - q) * (size - s)
             variance += int((n * spread).sum()) / (size * size * (size - 1))
+    found = MatchedPairs(estimate, variance, lower, upper)
+    if not n_records:
+        return found, math.inf
     spread_s = packed_s - n_s * n_s / n_records
     share = n_q / n_records
-    found = MatchedPairs(estimate, variance, lower, upper)
     if spread_s <= FLAT * n_s:
         return found, math.inf
     slope = (estimate - n_q * n_s / n_records) / spread_s
@@ -808,16 +761,6 @@ def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[
         smaller = f"greatest(least({error}, ({high} - ({low})) / 2), 0)"
         own_error = f"CASE WHEN {error} IS NOT NULL THEN {smaller} END"
     return {"estimate": estimate, "std_error": own_error, "lower_bound": low, "upper_bound": high}
-
-
-def matched_sum(*, is_average: bool) -> dict[str, str]:
-    """Return the SQL of :func:`sum_buckets` from totals as :data:`TOTALS` names them."""
-    answer = sum_answer(is_average=is_average)
-    variance = (
-        "tt - 2 * t / nullif(c, 0) * tc + (t / nullif(c, 0)) ^ 2 * cc" if is_average else "tt"
-    )
-    bounds = {name: answer[name] for name in ("lower_bound", "upper_bound")}
-    return {"estimate": answer["estimate"], "variance": variance, **bounds, "c": "c"}
 
 
 def sum_buckets(

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from kanon_db.answers import _bitmap_counts, estimates, measures
+from kanon_db.answers import _bitmap_counts, estimates
 from kanon_db.answers._bitmap_counts import count_with_bitmaps
 from kanon_db.answers.scope import open_query
 from kanon_db.query.formulas import Group
+from kanon_db.query.layout import BucketLayout, condition_of, disjoint_sides, factors
 from kanon_db.session.psycopg_session import PsycopgSession
+from tests.integration.bucket_ways import ask_the_statement
 from tests.integration.parties import Functions, Parties, create_table, fetch
 
 N_RECORDS = 1_200
@@ -106,21 +108,31 @@ def by_key(groups: Sequence[Group]) -> dict[str, tuple[float | None, ...]]:
 def assert_same(
     parties: Parties, query: str, monkeypatch: pytest.MonkeyPatch, *, can_be_none: bool = False
 ) -> bool:
-    """Compare both ways, and return whether there are two."""
+    """Compare both ways, and return whether there are two.
+
+    The statement gives the paper's estimate. Its error is that of bitmaps where a condition
+    mentions both sides; otherwise, they know more of it from the composition of buckets.
+    """
     session = PsycopgSession(parties.analyst)
     with session.transaction():
+        fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
         opened = open_query(session, query)
         found = count_with_bitmaps(opened)
         with monkeypatch.context() as patch:
-            patch.setattr(estimates, "by_bitmaps", lambda _: None)
-            patch.setattr(measures, "by_bitmaps", lambda _: None)
+            ask_the_statement(patch)
             wanted = by_key(estimates.answer(session, query).groups)
     if found is None:
         assert can_be_none, query
         return False
     assert by_key(found).keys() == wanted.keys(), query
+    layout, aggregate = opened.layout, opened.query.measures[0].aggregate
+    assert isinstance(layout, BucketLayout)
+    has_both = factors(condition_of(opened.query, aggregate), layout) is None
+    has_both = has_both and disjoint_sides(opened.query, aggregate, layout) is None
     for key, numbers in by_key(found).items():
-        for number, expected in zip(numbers, wanted[key], strict=True):
+        for place, (number, expected) in enumerate(zip(numbers, wanted[key], strict=True)):
+            if place == 1 and not has_both:
+                continue
             assert number == (
                 None if expected is None else pytest.approx(expected, rel=1e-6, abs=1e-5)
             ), (query, key)

@@ -28,7 +28,6 @@ from kanon_db.query.formulas import (
     count_buckets,
     count_correlation,
     count_measures,
-    matched_sum,
     sum_answer,
     sum_buckets,
     weights,
@@ -38,7 +37,7 @@ from kanon_db.query.sql import Select, Steps
 DATABASE = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-TRUSTED = Trust(1.5, is_added=True, doubted=1.5)
+TRUSTED = Trust(1.5, doubted=1.5)
 VALUES = st.sampled_from([-3.5, -1.0, 0.0, 0.25, 2.0, 7.0])
 
 
@@ -142,15 +141,6 @@ def test_sums(
     steps = (sum_answer(is_average=is_average), calibrated_sql(1.5))
     by_sql = run(connection, source, *sums, *steps)
     assert by_sql == pytest.approx(numbers(by_numpy), rel=1e-6, abs=1e-6)
-    correction = {"*": "*", "more": "3::float8", "doubt": "5::float8"}
-    for trust in (TRUSTED, Trust(1.5, doubted=1.2, missed=0.7), Trust(0.9, missed=0.2)):
-        steps = (
-            matched_sum(is_average=is_average), correction,
-            answer_sql(trust, is_average=is_average),
-        )  # fmt: skip
-        by_numpy = corrected(matched, (3.0, 5.0), trust)
-        by_sql = run(connection, source, *sums, *steps)
-        assert by_sql == pytest.approx(numbers(by_numpy), rel=1e-6, abs=1e-6)
 
 
 MEASURES = (
