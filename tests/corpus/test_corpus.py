@@ -17,6 +17,7 @@ from tests.corpus.oracle import expected_counts
 from tests.corpus.tables import make_tables
 from tests.integration.parties import Functions, Parties, fetch, sqlstate_of
 from tests.profiles import examples
+from tests.rewritten import compared
 
 FOLDER = Path(__file__).parent
 ANSWERED = [
@@ -240,3 +241,9 @@ def test_mutated_queries_reach_nothing_else(
         ((plan,),) = fetch(parties.analyst, f"EXPLAIN (FORMAT JSON) {statement}")
         assert _relations(plan) <= {"ill_qit", "ill_sat", "paid_qit", "paid_sat", "regions",
                                     "severity"}  # fmt: skip
+
+
+@pytest.mark.parametrize("query", [query for query, _ in ANSWERED])
+def test_a_rewritten_statement_gives_the_estimate(parties: Parties, query: str) -> None:
+    """One statement over the view, without Python, gives what the paper's estimator gives."""
+    assert compared(parties.analyst, query) in ("equal", "no statement")

@@ -1,0 +1,65 @@
+"""Compares rewritten statements with the engine's answers under the paper's estimator."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.integration.parties import Connection, fetch
+
+TOO_LONG = "57014"
+"""What a statement is ended with that lists too many combinations of values."""
+
+
+def paper_answers(connection: Connection, query: str) -> list[tuple[Any, float | None]]:
+    """Each group's key and estimate under the paper's estimator, aggregate by aggregate."""
+    fetch(connection, "SET kanon.estimator = 'paper'")
+    try:
+        return [
+            (key, estimate)
+            for key, estimate in fetch(
+                connection, "SELECT group_key, estimate FROM kanon.estimate($1::text)", query
+            )
+        ]
+    finally:
+        fetch(connection, "RESET kanon.estimator")
+
+
+def compared(connection: Connection, query: str) -> str:
+    """Run the rewritten statement, and compare it with the engine.
+
+    Returns
+    -------
+    str
+        ``equal``, ``refused`` (the query), ``no statement``, or what differs.
+    """
+    try:
+        wanted = paper_answers(connection, query)
+    except psycopg.Error:
+        return "refused"
+    try:
+        ((statement,),) = fetch(connection, "SELECT kanon.rewrite_count($1::text)", query)
+    except psycopg.Error as error:
+        return "no statement" if error.sqlstate == "0A000" else f"{query}: {error}"
+    try:
+        with connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = '20s'")
+            found = connection.execute(statement.encode()).fetchall()
+    except psycopg.Error as error:
+        if error.sqlstate == TOO_LONG:
+            return "too long"
+        return f"{query}: {error}\n{statement}"
+    keys = list(dict.fromkeys(json.dumps(key) for key, _ in wanted))
+    n_shown = len(wanted) // max(len(keys), 1)
+    if len(found) != len(keys):
+        return f"{query}: {len(found)} groups, not {len(keys)}\n{statement}"
+    shown = [row[len(row) - n_shown :] for row in found]
+    numbers = [None if x is None else float(x) for row in shown for x in row]
+    expected = [estimate for _, estimate in wanted]
+    for number, estimate in zip(numbers, expected, strict=True):
+        if number != (None if estimate is None else pytest.approx(estimate, rel=1e-9, abs=1e-9)):
+            return f"{query}: {number}, not {estimate}\n{statement}"
+    return "equal"
