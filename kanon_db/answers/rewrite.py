@@ -151,7 +151,7 @@ _COMPARED: Final[Mapping[str, type]] = {
 
 
 def _schema_of(*operands: Expression) -> str | None:
-    """The schema of the operators of types that are not PostgreSQL's own."""
+    """Find the schema of the operators of a type that is not PostgreSQL's own."""
     typed = (one.type.operator_schema for one in operands if isinstance(one, Column | ex.Constant))
     return next((schema for schema in typed if schema is not None), None)
 
@@ -239,8 +239,8 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
                 expression=_operand(inner(right)),
             )  # fmt: skip
         case ex.Distinct(left, right, negated) if _schema_of(left, right) is None:
-            kind = exp.NullSafeEQ if negated else exp.NullSafeNEQ
-            return _binary(kind, inner(left), inner(right))
+            equality = exp.NullSafeEQ if negated else exp.NullSafeNEQ
+            return _binary(equality, inner(left), inner(right))
         case ex.Distinct(left, right, negated):
             equal = ex.TruthTest(ex.Comparison("=", left, right), "true")
             neither = ex.And((ex.NullTest(left), ex.NullTest(right)))
@@ -319,10 +319,10 @@ def _values_of_cell(cell: CellDescription, sql: Node, ends: _Ends, labels: str =
         return _select((sql, "value"), (_double(1), "share"))
     if cell.labels is not None:
         element = _element(cell, _column("value", labels))
-        share = exp.Window(this=exp.Count(this=exp.Star()))
+        number = exp.Window(this=exp.Count(this=exp.Star()))
         found = exp.NullSafeEQ(this=_column("label", labels), expression=sql)
         return (
-            _select((element, "value"), (exp.Div(this=_double(1), expression=share), "share"))
+            _select((element, "value"), (exp.Div(this=_double(1), expression=number), "share"))
             .from_(identifier(labels))
             .where(found)
         )
@@ -510,6 +510,8 @@ def _source(opened: OpenQuery, dialect: Dialect) -> _Source:
 
     found = _Source(_relation(view, alias), spell)
     if isinstance(layout, BucketLayout):
+        if dialect == "spark":  # the view has no schema there
+            found.relation.set("db", None)
         (weight,) = _unquoted(layout.tables.weight)
         found.weight = _column(weight, alias)
     else:
@@ -686,7 +688,7 @@ class _Aggregates:
             None if self.where is None else self.where.copy(),
             None if condition is None else tree(condition, self.spell),
         )
-        x = None if operand is None else tree(operand, self.spell)
+        x: Node = None if operand is None else tree(operand, self.spell)
         weight = self.source.weight
         match aggregate.function:
             case "count":
@@ -794,7 +796,7 @@ def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
     for _, shown in query.shown:
         whole = shown.aggregate if isinstance(shown, ex.Measure) else shown.expression
         columns.append((tree(whole, calculated), shown.label))
-    found = _select(*columns).from_(source.relation)
+    found: Node = _select(*columns).from_(source.relation)
     for join in source.joins:
         found = found.join(join)
     if where is not None and not is_apart:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
+from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
     ASSIGNMENTS,
     Estimator,
@@ -63,6 +64,11 @@ def estimate_counts(
 def estimate(session: SparkSession, target: str, query: str, **given: Any) -> list[AnswerRow]:
     """Answer a query with any aggregates."""
     return _asked(session, target, query, _rows, **given)
+
+
+def rewrite_count(session: SparkSession, target: str, query: str) -> str:
+    """Return the paper's estimate of a query as one statement of Spark."""
+    return _asked(session, target, query, lambda one: rewritten(one, "spark"), estimator="paper")
 
 
 def _rows(query: OpenQuery) -> list[AnswerRow]:

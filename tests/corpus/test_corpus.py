@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -191,9 +192,17 @@ def test_only_published_relations_and_lookups_are_read(parties: Parties, query: 
     allowed = {"ill_qit", "ill_sat", "paid_qit", "paid_sat"}
     if "JOIN" in query:
         allowed |= {"regions", "severity"}
-    for statement in Functions(parties.analyst).rewrite(query).split(";\n"):
+    for statement in rewritten(parties, query):
         ((plan,),) = fetch(parties.analyst, f"EXPLAIN (FORMAT JSON) {statement}")
         assert _relations(plan) <= allowed
+
+
+def rewritten(parties: Parties, query: str) -> list[str]:
+    """The statement that gives the paper's estimate, if there is one."""
+    found: list[str] = []
+    refused = sqlstate_of(lambda: found.append(Functions(parties.analyst).rewrite(query)))
+    assert refused in (None, "0A000")
+    return found
 
 
 def _relations(plan: Any) -> set[str]:
@@ -234,16 +243,18 @@ def test_mutated_queries_reach_nothing_else(
     for piece, place, cut in pieces:
         at = int(place * len(query))
         query = f"{query[:at]} {piece} {query[at + cut :]}"
-    kanon = Functions(parties.analyst)
     refused = sqlstate_of(lambda: answers(parties, query))
     assert refused in (None, "0A000", "42704"), query
-    for statement in [] if refused else kanon.rewrite(query).split(";\n"):
+    for statement in [] if refused else rewritten(parties, query):
         ((plan,),) = fetch(parties.analyst, f"EXPLAIN (FORMAT JSON) {statement}")
         assert _relations(plan) <= {"ill_qit", "ill_sat", "paid_qit", "paid_sat", "regions",
                                     "severity"}  # fmt: skip
 
 
-@pytest.mark.parametrize("query", [query for query, _ in ANSWERED])
-def test_a_rewritten_statement_gives_the_estimate(parties: Parties, query: str) -> None:
+def test_a_rewritten_statement_gives_the_estimate(parties: Parties) -> None:
     """One statement over the view, without Python, gives what the paper's estimator gives."""
-    assert compared(parties.analyst, query) in ("equal", "no statement")
+    outcomes = Counter(compared(parties.analyst, query) for query, _ in ANSWERED)
+    print(outcomes)  # shown with -rP
+    assert outcomes.keys() <= {"equal", "no statement"}, outcomes
+    # MIN, MAX, percentiles and COUNT(DISTINCT ...) of what is not known.
+    assert outcomes["equal"] >= 165

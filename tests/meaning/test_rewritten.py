@@ -23,12 +23,10 @@ def test_a_rewritten_statement_gives_the_estimate(parties: Parties, way: str, ta
     outcomes: Counter[str] = Counter()
     faults = []
     for _ in range(N_QUESTIONS):
-        outcome = compared(
-            parties.analyst, questions.question().replace(FROM, f"{way}_{table}")
-        )
+        outcome = compared(parties.analyst, questions.question().replace(FROM, f"{way}_{table}"))
         if outcome in ("equal", "refused", "no statement", "too long"):
             outcomes[outcome] += 1
         else:
             faults.append(outcome)
-    print(way, table, dict(outcomes))  # noqa: T201  # shown with -rP
+    print(way, table, dict(outcomes))  # shown with -rP
     assert not faults, "\n".join([f"{len(faults)} beside {outcomes}", *faults])
