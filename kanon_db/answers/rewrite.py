@@ -814,7 +814,7 @@ def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
 
 def _in_order(found: Node, query: ex.Query, compared: Callable[[Expression], Node | None]) -> Node:
     """Add ORDER BY, LIMIT and OFFSET; groups that are equal come in the order of their values."""
-    everything = [*query.measures, *query.formulas]
+    everything: list[ex.Measure | ex.Formula] = [*query.measures, *query.formulas]
     by: list[Node] = []
     for one in query.order:
         if one.measure is None:
@@ -822,8 +822,7 @@ def _in_order(found: Node, query: ex.Query, compared: Callable[[Expression], Nod
         else:
             shown = everything[one.measure]
             whole = shown.aggregate if isinstance(shown, ex.Measure) else shown.expression
-            what = _cast(tree(whole, compared), "numeric(38, 9)") if not isinstance(
-                whole, Aggregate) else tree(whole, compared)  # fmt: skip
+            what = tree(whole, compared)
         by.append(exp.Ordered(this=what, desc=one.is_descending, nulls_first=one.nulls_first))
     named = {one.key for one in query.order if one.measure is None}
     by += [
