@@ -322,14 +322,17 @@ def _values_of_cell(cell: CellDescription, sql: Node, ends: _Ends, labels: str =
         number = exp.Window(this=exp.Count(this=exp.Star()))
         found = exp.NullSafeEQ(this=_column("label", labels), expression=sql)
         return (
-            _select((element, "value"), (exp.Div(this=_double(1), expression=number), "share"))
+            _select(
+                (element, "value"),
+                (exp.Div(typed=True, this=_double(1), expression=number), "share"),
+            )
             .from_(identifier(labels))
             .where(found)
         )
     if cell.kind == "set":
         null = exp.Array(expressions=[exp.Null()])
         members = exp.Coalesce(this=sql, expressions=[_cast(null, "text[]")])
-        share = exp.Div(this=_double(1), expression=_call("CARDINALITY", members))
+        share = exp.Div(typed=True, this=_double(1), expression=_call("CARDINALITY", members))
         return _select((_element(cell, _column("element", "e")), "value"), (share, "share")).from_(
             _listing(_call("UNNEST", members.copy()), "e", "element")
         )
@@ -342,6 +345,7 @@ def _values_of_cell(cell: CellDescription, sql: Node, ends: _Ends, labels: str =
     if cuts is not None:
         return _pieces(cell, sql, cuts)
     part: Node = exp.Div(
+        typed=True,
         this=exp.Paren(this=exp.Add(this=_column("i"), expression=exp.Literal.number("0.5"))),
         expression=exp.Literal.number(_POINTS),
     )
@@ -353,7 +357,7 @@ def _values_of_cell(cell: CellDescription, sql: Node, ends: _Ends, labels: str =
     return (
         _select(
             (_cast(value, type_.name), "value"),
-            (exp.Div(this=_double(1), expression=exp.Literal.number(_POINTS)), "share"),
+            (exp.Div(typed=True, this=_double(1), expression=exp.Literal.number(_POINTS)), "share"),
         )
         .from_(_series(exp.Literal.number(_POINTS - 1)))
         .where(exp.Not(this=exp.Is(this=width.copy(), expression=exp.Null())))
@@ -391,7 +395,7 @@ def _whole_numbers(cell: CellDescription, sql: Node, *, is_endless: bool) -> Nod
     value: Node = exp.Add(this=first.copy(), expression=step)
     if cell.column.type.name == "smallint":
         value = _cast(value, "smallint")
-    share = exp.Div(this=_double(1), expression=exp.Paren(this=width))
+    share = exp.Div(typed=True, this=_double(1), expression=exp.Paren(this=width))
     last = exp.Sub(this=width.copy(), expression=one.copy())
     return _select((value, "value"), (share, "share")).from_(_series(last))
 
@@ -428,9 +432,11 @@ def _pieces(cell: CellDescription, sql: Node, cuts: list[Node]) -> Node:
     p_low, p_high = _column("low", "p"), _column("high", "p")
     whole = exp.Nullif(this=length(high.copy(), low.copy()), expression=exp.Literal.number(0))
     share = exp.Coalesce(
-        this=exp.Div(this=length(p_high, p_low), expression=whole), expressions=[_double(1)]
+        this=exp.Div(typed=True, this=length(p_high, p_low), expression=whole),
+        expressions=[_double(1)],
     )
     half = exp.Div(
+        typed=True,
         this=exp.Paren(this=exp.Sub(this=p_high.copy(), expression=p_low.copy())),
         expression=exp.Literal.number(2),
     )
@@ -590,7 +596,9 @@ def _kept(
         ),
     )
     number = exp.Sum(this=_column("share", "k"))
-    share = exp.Div(this=number, expression=exp.Window(this=exp.Sum(this=number.copy())))
+    share = exp.Div(
+        typed=True, this=number, expression=exp.Window(this=exp.Sum(this=number.copy()))
+    )
     return (
         _select((_column("value", "k"), "value"), (share, "share"))
         .from_(_relation(layout.view.view, "r"))
@@ -713,7 +721,7 @@ class _Aggregates:
                     exp.Sum(this=weight.copy()),
                     _all(None if asked is None else asked.copy(), not_null),
                 )
-                return exp.Div(this=total, expression=number)
+                return exp.Div(typed=True, this=total, expression=number)
             case "min":
                 return _filtered(exp.Min(this=x), asked)
             case "max":
@@ -738,7 +746,7 @@ class _Aggregates:
             return total
         everything, rows = self.source.scale
         scaled = exp.Mul(this=total, expression=_double(everything))
-        return exp.Div(this=scaled, expression=exp.Literal.number(rows))
+        return exp.Div(typed=True, this=scaled, expression=exp.Literal.number(rows))
 
 
 def _filtered(aggregate: Node, condition: Node | None) -> Node:
