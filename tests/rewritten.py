@@ -26,7 +26,7 @@ def paper_answers(connection: Connection, query: str) -> list[tuple[str, float |
         patch.setattr(likelihoods, "MOST_VALUES", 10**6)
         patch.setattr(likelihoods, "_MOST_SPREAD", 10**15)
         session.fetch("SET LOCAL kanon.estimator = 'paper'")
-        session.fetch("SET LOCAL statement_timeout = '3s'")
+        session.fetch("SET LOCAL statement_timeout = '20s'")
         return [(row.group_key, row.estimate) for row in answer(session, query).rows]
 
 

@@ -16,7 +16,7 @@ from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.corpus.oracle import expected_counts
 from tests.corpus.tables import make_tables
-from tests.integration.parties import Functions, Parties, fetch, sqlstate_of
+from tests.integration.parties import Functions, Parties, create_table, fetch, sqlstate_of
 from tests.profiles import examples
 from tests.rewritten import compared
 
@@ -258,3 +258,38 @@ def test_a_rewritten_statement_gives_the_estimate(parties: Parties) -> None:
     assert outcomes.keys() <= {"equal", "no statement"}, outcomes
     # MIN, MAX, percentiles and COUNT(DISTINCT ...) of what is not known.
     assert outcomes["equal"] >= 165
+
+
+HOSTILE = [
+    "'; DROP TABLE data.people; --",
+    "a\n  b",
+    "back\\slash",
+    '"quoted" and `ticked`',
+    "/* comment */ $1 :p {x}",
+    "select",
+    "weight",
+    "Gr\u00f6\u00dfe",
+]
+
+
+@pytest.mark.pitfall(8)
+def test_hostile_names_and_constants_stay_what_they_are(parties: Parties) -> None:
+    """In the statement, a name is a name and a constant a constant, whatever they hold."""
+    names = [name.replace("weight", "value") for name in HOSTILE]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    rows = [(*(HOSTILE[(i + j) % 8] for j in range(8)), f"s{i % 4}") for i in range(40)]
+    columns = ", ".join(f"{name} text" for name in quoted)
+    create_table(parties.publisher, "data.hostile", f"{columns}, sick text", rows)
+    functions = Functions(parties.publisher)
+    functions.register("data.hostile", names, "sick")
+    functions.call("publish_buckets", "data.hostile", "hostile_b", privacy='{"default": 0.5}')
+    for name, constant in zip(quoted, HOSTILE, strict=True):
+        literal = "'" + constant.replace("'", "''") + "'"
+        where = f"WHERE {name} = {literal} AND sick <> {literal} OR {name} LIKE {literal}"
+        for query in (
+            f"SELECT COUNT(*) FROM hostile_b {where}",
+            f"SELECT {name}, COUNT(*) AS {name} FROM hostile_b WHERE sick = 's1' GROUP BY {name}",
+        ):
+            outcome = compared(parties.analyst, query)
+            assert outcome == "equal", outcome
+    assert fetch(parties.publisher, "SELECT count(*) FROM data.people") == [(48,)]
