@@ -97,6 +97,8 @@ def _number(text: str) -> Node:
 
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _TEXTS: Final = ("text", "character varying")
+_WIDENED: Final = ("smallint", "bigint", "double precision")
+"""Types beside whose values a bare number means what it means as one of them."""
 
 
 def _constant(constant: ex.Constant) -> Node:
@@ -104,7 +106,8 @@ def _constant(constant: ex.Constant) -> Node:
     text, type_ = constant.text, constant.type
     if text is None:
         return _cast(exp.Null(), type_.name)
-    if _NUMBER.fullmatch(text) and ex.number_type(text).name == type_.name:
+    is_own = type_.name in (*_WIDENED, ex.number_type(text).name)
+    if is_own and _NUMBER.fullmatch(text):
         return _number(text)
     if type_.name == "boolean" and text in ("true", "false"):
         return exp.Boolean(this=text == "true")
