@@ -267,7 +267,7 @@ HOSTILE = [
     '"quoted" and `ticked`',
     "/* comment */ $1 :p {x}",
     "select",
-    "weight",
+    "value",
     "Gr\u00f6\u00dfe",
 ]
 
@@ -275,7 +275,7 @@ HOSTILE = [
 @pytest.mark.pitfall(8)
 def test_hostile_names_and_constants_stay_what_they_are(parties: Parties) -> None:
     """In the statement, a name is a name and a constant a constant, whatever they hold."""
-    names = [name.replace("weight", "value") for name in HOSTILE]
+    names = [name.replace("\n", " ") for name in HOSTILE]  # others are not registered
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     rows = [(*(HOSTILE[(i + j) % 8] for j in range(8)), f"s{i % 4}") for i in range(40)]
     columns = ", ".join(f"{name} text" for name in quoted)
