@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
@@ -662,19 +662,6 @@ def _is_one_of_each_group(query: Query, aggregate: Aggregate) -> bool:
         and attributes(operand) <= names
         and all(column.lookup is None for column in columns(operand))
     )
-
-
-def counts_of(opened: OpenQuery, aggregate: Aggregate) -> Iterator[Query]:
-    """Yield the queries of one count each that an aggregate follows from.
-
-    Of a percentile, one shows the others, which compare with other values than 0.
-    """
-    yield _counting(opened.query, aggregate)
-    operand = aggregate.operand
-    if aggregate.share is not None:
-        yield below(opened.query, aggregate, "<=", "0")
-    elif operand is not None and _is_listed(opened, operand):
-        yield _counting(opened.query, aggregate, _value_key(opened.query, operand))
 
 
 def _counting(query: Query, aggregate: Aggregate, *more: Key) -> Query:

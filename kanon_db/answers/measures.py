@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kanon_db.answers._distribution import counts_of, derived, is_derived
+from kanon_db.answers._distribution import derived, is_derived
 from kanon_db.answers.coded_rows import Answers, count_with_classes
 from kanon_db.answers.estimates import BY_BITMAPS, BY_CLASSES, BY_STATEMENT, answered, by_bitmaps
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
 from kanon_db.answers.statements import statement
+from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     DERIVED,
@@ -388,17 +389,21 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
 
 
 def rewrite_count(session: Session, query: str) -> str:
-    """Return the SQL over published tables that answers a query, including its constants.
+    """Return one readable statement over the published view: the paper's estimate of a query.
 
-    There is one statement for each aggregate. HAVING, ORDER BY and LIMIT are not part of it. Over
-    buckets, its estimates are those of the paper, as with ``kanon.estimator = 'paper'``.
+    It gives what `kanon.estimator = 'paper'` gives, and runs wherever the view can be read.
 
     Raises
     ------
-    UnsupportedQueryError, NotFoundError
+    UnsupportedQueryError
+        Where no single statement gives the answer, and as
+        `kanon_db.answers.estimates.estimate_count`.
+    NotFoundError
         As `kanon_db.answers.estimates.estimate_count`.
     """
-    return ";\n".join(_statements(open_query(session, query)))
+    from kanon_db.answers.rewrite import rewritten
+
+    return rewritten(open_query(session, query))
 
 
 @dataclass(frozen=True)
@@ -459,7 +464,17 @@ def explain_count(session: Session, query: str) -> list[Explained]:
         lines.append(Explained("aggregate", measure.label, accuracy, expected))
     estimator = describe_estimator(opened.layout, is_statement=method == BY_STATEMENT)
     lines.append(Explained("method", f"{method}; {estimator}"))
-    return lines + [Explained("statement", text) for text in _statements(opened)]
+    return [*lines, Explained("statement", _statement(opened))]
+
+
+def _statement(opened: OpenQuery) -> str:
+    """Write the statement of the paper's estimate, or why there is none."""
+    from kanon_db.answers.rewrite import rewritten
+
+    try:
+        return rewritten(opened)
+    except UnsupportedQueryError as refused:
+        return f"none: {refused.message}"
 
 
 _EXACT: Final = "exact"
@@ -492,24 +507,3 @@ def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
         return f"{opened.session.identifier(relation.alias or relation.name)}.{column.sql}"
 
     return spell
-
-
-def _statements(opened: OpenQuery) -> list[str]:
-    """Write the statement of each aggregate that is shown, including constants."""
-    literal, limits = opened.session.literal, opened.limits
-    written: list[str] = []
-    for aggregate in opened.query.shown_aggregates:
-        opened.session.heartbeat()
-        queries = [opened.query._replace(measures=(Measure("", aggregate),))]
-        if is_derived(opened, aggregate):
-            queries = list(counts_of(opened, aggregate))
-        for query in queries:
-            request = Request(query, query.measures[0].aggregate, opened.lookups, literal)
-            written.append(statement(request, opened.layout).text)
-        if sum(map(len, written)) > limits.text:
-            raise refusal(
-                "the statements of the query are too long to show",
-                hint="ask for fewer aggregates at a time, or use shorter lists",
-                detail=f"{limits.text} characters are allowed",
-            )
-    return written

@@ -60,7 +60,7 @@ QUESTIONS: Final = (
         **_ROWS_OF_A_QUERY,
     ),
     Operation(
-        "rewrite_count", "the SQL that answers a COUNT query, as text",
+        "rewrite_count", "the paper's estimate of a query, as one readable SQL statement",
         "kanon_db.answers.measures:rewrite_count", value("text"), **_VALUE_OF_A_QUERY,
     ),
 )

@@ -39,6 +39,7 @@ __all__ = [
     "publish_generalized",
     "publish_suppressed",
     "releases",
+    "rewrite_count",
     "verify",
     "weighted_view",
 ]
@@ -322,6 +323,32 @@ def estimate_counts(
     from kanon_db.spark.estimates_from_files import estimate_counts
 
     return estimate_counts(session, target, query, **given)
+
+
+def rewrite_count(session: SparkSession, target: str, query: str) -> str:
+    """Return the paper's estimate of a query of buckets as one readable statement of Spark.
+
+    Parameters
+    ----------
+    session : SparkSession
+    target : str
+        The publication's folder.
+    query : str
+        As of :func:`estimate`.
+
+    Returns
+    -------
+    str
+        It reads the view of the publication's name: that of :func:`weighted_view`.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        Where no single statement gives the answer, as from rows with ranges or sets.
+    """
+    from kanon_db.spark.estimates_from_files import rewrite_count
+
+    return rewrite_count(session, target, query)
 
 
 @explained()

@@ -21,6 +21,7 @@ from kanon_db.answers.coded_rows import TypeCounter, key_of_values
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
 from kanon_db.answers.evidence import Flags, NotReadError, combinations, distinct
 from kanon_db.answers.evidence_sql import MOST_COMBINED, NumberedSpreadWriter, has_pieces
+from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
     ASSIGNMENTS,
     Estimator,
@@ -608,6 +609,11 @@ def estimate_counts(
 def estimate(session: SparkSession, target: str, query: str, **given: Any) -> list[AnswerRow]:
     """Answer a query with any aggregates."""
     return _asked(session, target, query, _rows, **given)
+
+
+def rewrite_count(session: SparkSession, target: str, query: str) -> str:
+    """Return the paper's estimate of a query as one statement of Spark."""
+    return _asked(session, target, query, lambda one: rewritten(one, "spark"), estimator="paper")
 
 
 def _rows(query: OpenQuery) -> list[AnswerRow]:

@@ -123,7 +123,9 @@ def _publish(
                 )
     fetch(
         connection,
-        f"CREATE VIEW published.{name} AS SELECT q.*, s.{sensitive} FROM published.{name}_qit AS q"
+        f"CREATE VIEW published.{name} AS SELECT q.*, s.{sensitive},"
+        " s.count::float8 / sum(s.count) OVER (PARTITION BY record_id) AS weight"
+        f" FROM (SELECT *, row_number() OVER () AS record_id FROM published.{name}_qit) AS q"
         f" JOIN published.{name}_sat AS s USING (bucket_id)",
     )
     fetch(

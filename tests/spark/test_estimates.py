@@ -109,6 +109,25 @@ def test_verification_and_metrics_are_the_same(spark: Any, published: Path, kano
         assert measured[metric.metric] == pytest.approx(metric.value)
 
 
+def test_a_rewritten_statement_gives_the_estimate(spark: Any, published: Path) -> None:
+    on_spark.weighted_view(spark, str(published)).createOrReplaceTempView("people_b")
+    n_compared = 0
+    for question in QUESTIONS:
+        if "DISTINCT" in question:
+            with pytest.raises(UnsupportedQueryError, match="no single statement"):
+                on_spark.rewrite_count(spark, str(published), question)
+            continue
+        wanted = on_spark.estimate(
+            spark, str(published), question, estimator="paper", on_warning=lambda _: None
+        )
+        rows = spark.sql(on_spark.rewrite_count(spark, str(published), question)).collect()
+        n_shown = len(wanted) // max(len(rows), 1)
+        found = [number(x) for row in rows for x in list(row)[len(row) - n_shown :]]
+        assert found == pytest.approx([row.estimate for row in wanted], rel=1e-9, abs=1e-9)
+        n_compared += 1
+    assert n_compared == len(QUESTIONS) - 1
+
+
 @pytest.mark.parametrize(("question", "text"), REFUSED)
 def test_what_would_mean_something_else_is_refused(
     spark: Any, published: Path, question: str, text: str
