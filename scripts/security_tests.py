@@ -20,7 +20,8 @@ _INTRODUCTION: Final = """\
 Written by `make generate` from the tests: each attack, and the tests that try it (paths are below \
 `tests/`). The attacks are known ones: on other software like this, in published advisories and \
 papers, and some that we found in kanon_db itself. What is promised, and what is not, is in \
-[privacy](privacy.md); whose rights code has is in [operation](operation.md#whose-rights-code-has).
+[privacy](../understand/privacy.md); whose rights code has is in \
+[operation](../howto/operation.md#whose-rights-code-has).
 
 `.venv/bin/pytest -m pitfall` runs these tests. **Not covered** says what none of them shows.
 """

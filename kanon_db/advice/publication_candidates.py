@@ -100,7 +100,7 @@ PROTECTIONS: Final = {
         10, Fraction(2), Fraction("0.02"), Fraction("0.2"), _sentence("one fifth", 10)
     ),
 }  # fmt: skip
-"""From the weakest on; see docs/choosing.md for where the numbers come from."""
+"""From the weakest on; see docs/start/choosing.md for where the numbers come from."""
 
 PURPOSES: Final = {
     "counts": "analysts ask how many people have which properties",
@@ -112,7 +112,7 @@ PURPOSES: Final = {
 # Which publications are worth trying for a purpose and a protection; knows no database.
 #
 # The list is short: of each kind, the settings that were the best somewhere in the benchmarks
-# (docs/benchmarks.md). None of them takes a risk that would have to be accepted by name.
+# (docs/reference/benchmarks.md). None of them takes a risk that would have to be accepted by name.
 
 
 Protects = Literal["value", "row and value", "row"]

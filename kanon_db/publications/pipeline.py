@@ -92,9 +92,8 @@ from kanon_db.transfer.values import read_integers
 # what
 # `recommend` tries, with a new one each time.
 #
-# What this leaves open is in docs/privacy.md: a superuser can read the key, and other parameters,
-# or
-# records that were changed on purpose, are another request.
+# What this leaves open is in docs/understand/privacy.md: a superuser can read the key, and other
+# parameters, or records that were changed on purpose, are another request.
 
 
 Read = TypeVar("Read", bound=Records)
@@ -237,7 +236,7 @@ def _hash(value: str, column: ColumnType) -> str:
     return f'coalesce(hashtextextended(({text}) COLLATE pg_catalog."C", {own}), {own})'
 
 
-# What publishing will need, said before anything is read; see "Limits" in docs/operation.md.
+# What publishing will need, said before anything is read; see "Limits" in docs/howto/operation.md.
 
 
 _HASH: Final = 300

@@ -550,7 +550,8 @@ def gap_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut 
     -----
     A method that grows classes from records that lie close would build few across such a gap, so
     that few are missing when each side is searched by itself; the median of an attribute with many
-    values runs through many. How much less is lost: "What parts cost" in docs/benchmarks.md.
+    values runs through many. How much less is lost: "What parts cost" in
+    docs/reference/benchmarks.md.
 
     Examples
     --------
