@@ -1,11 +1,12 @@
 """Run benchmarks: ``python -m benchmarks [--write] [NAME …]``.
 
 Without a name, all that are about speed and loss run; with ``--write`` their results replace the
-sections of these names in docs/benchmarks.md, where those of models and of Spark go, too, which
-take long and need their names. Faults, also those on Spark, load, hostile input and
+sections of these names in docs/reference/benchmarks.md, where those of models and of Spark go, too,
+which take long and need their names. Faults, also those on Spark, load, hostile input and
 meaning, which take long or disturb the machine that they run on, need their names; their results go
-to docs/reliability.md, those of calibration, which needs half an hour, to docs/estimation.md, and
-those of the questions of analysts to docs/questions.md.
+to docs/reference/reliability.md, those of calibration, which needs half an hour, to
+docs/understand/estimation.md, and those of the questions of analysts to
+docs/reference/questions.md.
 """
 
 from __future__ import annotations
@@ -96,9 +97,13 @@ def main() -> None:
 
 def _page(name: str) -> str:
     """Return the page that keeps the results."""
-    pages = {"questions.md": QUESTIONS, "estimation.md": ESTIMATION, "reliability.md": RELIABILITY}
+    pages = {
+        "reference/questions.md": QUESTIONS,
+        "understand/estimation.md": ESTIMATION,
+        "reference/reliability.md": RELIABILITY,
+    }
     found = [page for page, sections in pages.items() if name in sections]
-    return found[0] if found else "benchmarks.md"
+    return found[0] if found else "reference/benchmarks.md"
 
 
 def _mark(name: str) -> str:

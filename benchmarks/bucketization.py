@@ -124,7 +124,7 @@ def _by_theta(name: str, data: Microdata) -> str:
     heading = ["θ", "l"] + [text for method in METHODS for text in (f"{method}: MSBS", "error")]
     return (
         f"### {name}: {data.sa_codes.size:,} records, {data.counts.size} sensitive values\n\n"
-        f"![{name}](figures/{_file(name)})\n\n" + table(heading, rows)
+        f"![{name}](../figures/{_file(name)})\n\n" + table(heading, rows)
     )
 
 

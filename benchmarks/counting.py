@@ -1,7 +1,7 @@
 """Answering queries: speed against plain SQL, many analysts at once, and the truth of the errors.
 
-``python -m benchmarks.counting [--write]``; the latter updates docs/estimation.md. Takes some 15
-minutes on two cores.
+``python -m benchmarks.counting [--write]``; the latter updates docs/understand/estimation.md. Takes
+some 15 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
 from kanon_db.declaration import parameters_of
 from kanon_db.publications.buckets.request import BucketRequest
 
-PAGE = Path(__file__).parents[1] / "docs" / "estimation.md"
+PAGE = Path(__file__).parents[1] / "docs" / "understand" / "estimation.md"
 MARK = "<!-- results: python -m benchmarks.counting --write -->\n"
 NEXT = "<!-- python -m benchmarks"
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -107,7 +107,7 @@ def main() -> str:
         " before, without shared buffers. A slope of 1 means twice as much for twice as many;"
         " slopes are those of a line through all points, in logarithms.\n\n"
         + table(["publication", "of", "least", "most", "slope of time", "slope of memory"], rows)
-        + "\n![Time and memory of publications](figures/curves.svg)\n"
+        + "\n![Time and memory of publications](../figures/curves.svg)\n"
     )
 
 

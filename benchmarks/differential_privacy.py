@@ -88,12 +88,14 @@ def _introduction(data: Microdata, actual: IntArray) -> str:
     n_records = data.sa_codes.size
     low, middle, high = np.quantile(actual, [0.05, 0.5, 0.95]).astype(int).tolist()
     return (
-        f"The {N_QUERIES:,} queries of [local buckets](local-buckets.md), with conditions on "
+        f"The {N_QUERIES:,} queries of [local buckets](../understand/local-buckets.md), with"
+        f" conditions on "
         "quasi-identifiers and on the sensitive attribute, occupation. Errors are relative: mean "
         f"/ median / 95th percentile. {int((actual == 0).sum())} queries match no record; the true "
         f"counts are {low:,} / {middle:,} / {high:,} (5th percentile / median / 95th percentile). "
         f"δ is n^-1.1 = {delta_of(n_records):.1e}. [Buckets and differential "
-        "privacy](differential-privacy.md) says what the figures mean and what they do not.\n"
+        "privacy](../understand/differential-privacy.md) says what the figures mean and what"
+        " they do not.\n"
     )
 
 

@@ -35,7 +35,7 @@ def main() -> str:
         f"{model_data.images().name}, {len(members)} members that each see all images, noise "
         f"{scale:g}, as [above](#models-under-attack), and the same attack, against {N_SAMPLES} "
         f"test images for {N_TARGETS} targets each. *Exact vote* is without noise. "
-        "[What models withstand](model-robustness.md) says what the figures mean.\n"
+        "[What models withstand](../understand/model-robustness.md) says what the figures mean.\n"
     )
     return "\n".join([
         introduction,

@@ -202,7 +202,7 @@ def _introduction() -> str:
         f"temperatures 10, 20, … 500; layers: {layers}. The scale of the noise is the largest of "
         f"{', '.join(map(str, model_data.SCALES))} with which the vote on the images for choosing "
         f"loses at most {model_data.MOST_LOST:.0%}; no attack was asked. "
-        "[What models withstand](model-robustness.md) says what the figures mean.\n\n"
+        "[What models withstand](../understand/model-robustness.md) says what the figures mean.\n\n"
         + table(
             ["members see", "noise", "one member, to choose", "vote, to choose", "one member, test",
              "vote, test"],
@@ -317,13 +317,13 @@ def _figures(single: Mapping[Setting, Attacked]) -> str:
         "others, accuracy, and where the examples are that are classified correctly, in 40 bins of "
         "perturbations.\n\n"
         + "\n\n".join(
-            f"![{PARTS[parts]}](figures/models-{parts}.svg)" for parts in attacked_parts()
+            f"![{PARTS[parts]}](../figures/models-{parts}.svg)" for parts in attacked_parts()
         )
         + "\n\n"
         f"Figure 4.7: a {y[place]} to become a {targets[place, aim]}, attacked on each member, and "
         "what that member then says (the thesis, MNIST with Noisy Logit: 8 the target, 29 the "
         "truth).\n\n"
-        "![one image](figures/models-one.svg)\n\n"
+        "![one image](../figures/models-one.svg)\n\n"
         + table(["members see", "target", "truth", "median size"], counts)
     )
 

@@ -73,7 +73,7 @@ def main() -> str:
         " conditions on two quasi-identifiers and the sensitive attribute, which at least 30"
         " records meet. l bounds what can be inferred of a person's sensitive value (1/l); k says"
         " how many rows look alike, and bounds nothing of the kind.\n\n"
-        f"{by_l}\n{by_k}\n![Errors against protection](figures/protection.svg)\n"
+        f"{by_l}\n{by_k}\n![Errors against protection](../figures/protection.svg)\n"
     )
 
 

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
@@ -54,9 +54,6 @@ PUBLISHED: Final = {
     "adult_p": ("suppressed rows", "kanon.publish_suppressed('public.adult', 'adult_p', k => 5)"),
 }
 """What is asked, by its name: what it is, and how it was published."""
-
-MOST_SHOWN: Final = 5
-"""How many groups of an answer the page shows; all of them are judged."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +131,7 @@ def main() -> str:
             for question in QUESTIONS
         ]
     parts = [_introduction(source_rows=_n_records()), _summary(answered)]
-    parts += [
-        _section(number, question, answers)
-        for number, (question, answers) in enumerate(answered, start=1)
-    ]
+    parts.append(_questions(answered))
     return "\n".join(parts)
 
 
@@ -257,9 +251,9 @@ def _introduction(*, source_rows: int) -> str:
         f" quasi-identifiers. It is published four times:\n\n{published}\n\n"
         "Each question is asked with psql (`SELECT * FROM kanon.estimate($$…$$)`) and with Python"
         " (`kanon_db.connect(dsn).estimate(…)`), which must answer alike. The times are those of"
-        " one question in a session that has asked before. *Off by* is the error of the answer,"
-        f" *std. error* what kanon_db expected. Of more than {MOST_SHOWN} groups, the largest are"
-        f" shown; all are judged. {os.cpu_count()} cores, shared with others.\n"
+        " one question in a session that has asked before. *Off by* is the error of the answer;"
+        " ± is the standard error that kanon_db expected. The largest group is shown; all are"
+        f" judged. {os.cpu_count()} cores, shared with others.\n"
     )
 
 
@@ -285,34 +279,33 @@ def _summary(answered: Sequence[tuple[Question, Sequence[Answer]]]) -> str:
     return table(heading, rows)
 
 
-def _section(number: int, question: Question, answers: Sequence[Answer]) -> str:
-    query = question.query.format(t="adult")
-    heading = ["", "", "truth", "answer", "off by", "std. error", "bounds", "inside", "psql",
-               "Python"]  # fmt: skip
-    rows = [row for answer in answers for row in _rows(answer)]
-    return f"### {number}. {question.words}\n`{query}`\n\n{table(heading, rows)}"
+def _questions(answered: Sequence[tuple[Question, Sequence[Answer]]]) -> str:
+    heading = ["", "question", "query", "group", "truth", *PUBLISHED, "bounds of adult_b"]
+    rows = []
+    for number, (question, answers) in enumerate(answered, start=1):
+        first = _largest(answers[0])
+        cells = [_cell(answer, first) for answer in answers]
+        query = f"`{question.query.format(t='adult')}`"
+        shown = ["-"] * 3
+        if first is not None:
+            bounds = f"{_written(first.lower)} … {_written(first.upper)}"
+            shown = [first.label, _written(first.truth), bounds]
+        rows.append([number, question.words, query, *shown[:2], *cells, shown[2]])
+    return table(heading, rows)
 
 
-def _rows(answer: Answer) -> Iterator[list[str]]:
-    if answer.refusal:
-        yield [answer.publication, f"refused: {answer.refusal}", *[""] * 8]
-        return
-    times = [f"{answer.psql_ms:.0f} ms", f"{answer.python_ms:.0f} ms"]
-    shown = sorted(answer.numbers, key=lambda n: -abs(n.truth or 0))[:MOST_SHOWN]
-    for place, number in enumerate(shown):
-        off = "" if number.off_by is None else f"{number.off_by:.1%}"
-        yield [
-            answer.publication if place == 0 else "", number.label, _written(number.truth),
-            _written(number.estimate), off, _written(number.error),
-            f"{_written(number.lower)} … {_written(number.upper)}",
-            "yes" if number.is_inside else "**no**", *(times if place == 0 else ["", ""]),
-        ]  # fmt: skip
-    others = [number for number in answer.numbers if number not in shown]
-    if others or answer.missing:
-        inside = sum(number.is_inside for number in others)
-        missing = f"; {answer.missing} missing" if answer.missing else ""
-        said = f"{len(others)} more{missing}"
-        yield ["", said, *[""] * 5, f"{inside} of {len(others)}" if others else "", "", ""]
+def _largest(answer: Answer) -> Number | None:
+    return max(answer.numbers, key=lambda n: abs(n.truth or 0), default=None)
+
+
+def _cell(answer: Answer, first: Number | None) -> str:
+    """Write an answer, with its group where that is another one than the first publication's."""
+    number = _largest(answer)
+    if number is None:
+        return f"refused: {answer.refusal}" if answer.refusal else "-"
+    written = f"{_written(number.estimate)} ± {_written(number.error)}"
+    is_same = first is not None and number.label == first.label
+    return written if is_same else f"{written} ({number.label})"
 
 
 def _written(value: float | None) -> str:

@@ -51,8 +51,8 @@ def main() -> str:
     _photograph(EXAMPLES / "adult_buckets.html")
     return (
         "`kanon report` for four publications of Adult (30,162 people, seven quasi-identifiers):"
-        " attacks, verification, 600 counts and plots. The reports are [examples](report.md).\n\n"
-        + table(["kind", "time", "size"], rows)
+        " attacks, verification, 600 counts and plots. The reports are"
+        " [examples](../howto/report.md).\n\n" + table(["kind", "time", "size"], rows)
     )
 
 

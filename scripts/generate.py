@@ -23,8 +23,8 @@ from kanon_db.operations import operations  # noqa: E402
 from scripts import security_tests  # noqa: E402
 
 _METHODS: Final = "kanon_db/interfaces/python_methods.pyi"
-_REFERENCE: Final = "docs/reference.md"
-_SECURITY_TESTS: Final = "docs/security-tests.md"
+_REFERENCE: Final = "docs/reference/reference.md"
+_SECURITY_TESTS: Final = "docs/reference/security-tests.md"
 
 
 def generated(root: Path) -> dict[Path, str]:

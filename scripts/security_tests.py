@@ -20,7 +20,8 @@ _INTRODUCTION: Final = """\
 Written by `make generate` from the tests: each attack, and the tests that try it (paths are below \
 `tests/`). The attacks are known ones: on other software like this, in published advisories and \
 papers, and some that we found in kanon_db itself. What is promised, and what is not, is in \
-[privacy](privacy.md); whose rights code has is in [operation](operation.md#whose-rights-code-has).
+[privacy](../understand/privacy.md); whose rights code has is in \
+[operation](../howto/operation.md#whose-rights-code-has).
 
 `.venv/bin/pytest -m pitfall` runs these tests. **Not covered** says what none of them shows.
 """
@@ -60,11 +61,18 @@ def written(pitfalls: Mapping[int, Pitfall], tests: Iterable[Marked]) -> str:
         if not of_pitfall[number] and not pitfall.missing:
             raise ValueError(f"no test has the mark of pitfall {number}, and no line says why")
         parts.append(f"## {number}. {pitfall.title}\n\n{pitfall.attack}\n")
-        lines = [f"* `{test.path}::{test.name}`: {test.about}\n" for test in of_pitfall[number]]
-        parts.append("".join(lines))
+        parts.append(_listed(of_pitfall[number]))
         if pitfall.missing:
             parts.append(f"**Not covered:** {pitfall.missing}\n")
     return "\n".join(part for part in parts if part)
+
+
+def _listed(tests: Iterable[Marked]) -> str:
+    """Write the tests of a pitfall, those of a module in one line."""
+    of_module: defaultdict[str, list[str]] = defaultdict(list)
+    for test in tests:
+        of_module[test.path].append(f"`{test.name}`")
+    return "".join(f"* `{path}`: {', '.join(names)}\n" for path, names in of_module.items())
 
 
 def marked_tests(folder: Path) -> list[Marked]:

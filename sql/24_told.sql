@@ -1,7 +1,7 @@
 -- What errands are told: called by run_errand only, before it does or locks anything.
 --
 -- kanon.errand_fields() is the one place that says what each errand may be told, and
--- kanon.require_told() refuses everything else. docs/operation.md has the same table.
+-- kanon.require_told() refuses everything else. docs/howto/operation.md has the same table.
 CREATE OR REPLACE FUNCTION kanon.is_plain(name text) RETURNS boolean
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp

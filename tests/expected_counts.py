@@ -1,4 +1,5 @@
-"""The answer to a count query from each bucket's numbers, as docs/estimation.md defines it.
+"""The answer to a count query from each bucket's numbers, as docs/understand/estimation.md defines
+it.
 
 Written from the definitions, bucket by bucket; shares no code with the package.
 """
@@ -75,7 +76,7 @@ def regressed(
 ) -> tuple[float, float]:
     """Return what is to be added to the answer of a random matching, and the error.
 
-    By the normal equations of ridge regression, as docs/estimation.md defines it.
+    By the normal equations of ridge regression, as docs/understand/estimation.md defines it.
 
     Parameters
     ----------

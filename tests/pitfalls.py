@@ -1,7 +1,8 @@
 """What has gone wrong in software like this, by the numbers that tests are marked with.
 
 A test that tries one of these attacks has the mark ``@pytest.mark.pitfall(number)``, and `make
-generate` lists it in docs/security-tests.md. The mark belongs to the test function itself.
+generate` lists it in docs/reference/security-tests.md. The mark belongs to the test function
+itself.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "The server's catalogs tell about tables that one may not read.",
         "How many rows a table has, how large it is and how often it was read or written,"
         " PostgreSQL shows to every role that may connect; we cannot hide it"
-        " ([what is public](privacy.md#what-is-public)).",
+        " ([what is public](../understand/privacy.md#what-is-public)).",
     ),
     10: Pitfall(
         "Data in messages",
@@ -84,7 +85,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "The values that a person may have in one release and those in another have only one in"
         " common.",
         "Releases of different kinds, and those that are gone, are refused without being measured;"
-        " once accepted, nothing bounds what they tell together ([releases](releases.md)).",
+        " once accepted, nothing bounds what they tell together"
+        " ([releases](../howto/releases.md)).",
     ),
     14: Pitfall(
         "A reader who knows the algorithm",
@@ -92,7 +94,7 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         " published; numbers of buckets follow the data.",
         "`assignment => 'local'`, constraints on generalized rows and `k_concealment` do not hold"
         " against such a reader; their guarantees say so"
-        " ([privacy](privacy.md#what-is-promised)).",
+        " ([privacy](../understand/privacy.md#what-is-promised)).",
     ),
     15: Pitfall(
         "The wrong thing is counted",
@@ -117,13 +119,13 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A backup of the publications has what they hide: who is in which row, or which values.",
         "A server that logs the parameters of statements writes down where each record goes, if"
         " the publisher uses Python or the command line"
-        " ([what the log has](operation.md#what-the-log-has)).",
+        " ([what the log has](../howto/operation.md#what-the-log-has)).",
     ),
     20: Pitfall(
         "Buckets that are as large as they must be",
         "The record that opened a bucket is the one that the bucket waited for: the rare one.",
         "`assignment => 'local'` is broken in this way, and refused until the risk is accepted"
-        " ([local buckets](local-buckets.md)).",
+        " ([local buckets](../understand/local-buckets.md)).",
     ),
     21: Pitfall(
         "A publisher's code runs with other people's rights",
@@ -140,7 +142,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "What reads QIT, SAT or the bitmaps by their own names gets no rows"
         " and no error where PostgreSQL took the snapshot before the replacement ended: in a"
         " transaction with one snapshot, and for `COPY`, `EXECUTE` and functions that are `STABLE`"
-        " ([replacing](operation.md#replacing)). The view of a publication fails there, as the"
+        " ([replacing](../howto/operation.md#replacing)). The view of a publication fails"
+        " there, as the"
         " functions do.",
     ),
     24: Pitfall(
@@ -170,16 +173,17 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Locks that anybody may take",
         "A role that can only connect keeps everybody from publishing.",
         "Who keeps a publication in use delays its replacement, which is refused after a minute"
-        " ([replacing](operation.md#replacing)): readers, and any role that may use the schema,"
+        " ([replacing](../howto/operation.md#replacing)): readers, and any role that may use"
+        " the schema,"
         " with a statement that it prepares. `pg_locks` shows who it is. Withdrawal does not wait"
         " for them; a transaction that has read the publication may go on until it ends"
-        " ([withdrawing](operation.md#withdrawing)).",
+        " ([withdrawing](../howto/operation.md#withdrawing)).",
     ),
     30: Pitfall(
         "Nobody says that releases add up",
         "A publisher replaces a publication again and again, and hears no warning.",
         "Copies of a source under another name, and views that read it through a function, are not"
-        " recognised ([releases](releases.md#what-is-not-covered)).",
+        " recognised ([releases](../howto/releases.md#what-is-not-covered)).",
     ),
     31: Pitfall(
         "Dumps without their roles, roles that are made again",
@@ -197,7 +201,7 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A copy of the database, a restored dump and a standby that is behind when it takes over"
         " know only of the questions until then. Superusers, members of `pg_write_all_data` and"
         " whoever publishes can ask without being counted, or turn the counter back"
-        " ([models](models.md#who-asks-and-who-pays)).",
+        " ([models](../howto/models.md#who-asks-and-who-pays)).",
     ),
     34: Pitfall(
         "An owner-side trigger believes what it is told",
@@ -255,14 +259,15 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Who learns which rows are some people's uses that against the others, through the graph of"
         " who may have which row.",
         "Nothing is promised of freeform rows then, and their guarantee says so; in classes, c"
-        " known rows leave everybody else k - c ([known matches](freeform.md#known-matches)).",
+        " known rows leave everybody else k - c ([known"
+        " matches](../understand/freeform.md#known-matches)).",
     ),
     44: Pitfall(
         "Waiting tells",
         "Publishing is refused, or people wait, because of their own values; once they are"
         " published, whoever knows that they waited is surer of them than the bound.",
         "That is not covered, as the guarantee and `verify` say"
-        " ([people who wait](releases.md#people-who-wait)).",
+        " ([people who wait](../howto/releases.md#people-who-wait)).",
     ),
     45: Pitfall(
         "A promise without its condition",

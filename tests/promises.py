@@ -1,8 +1,8 @@
 """What kanon_db promises, and the tests that fail where a promise is broken.
 
 Nothing is written down twice: the sentences of guarantees and the tests beside them are read from
-docs/reference.md, those of the other pages from where they name a test, known attacks from the
-marks of `tests/pitfalls.py`. Only refusals, which no page lists one by one, stand here.
+docs/reference/reference.md, those of the other pages from where they name a test, known attacks
+from the marks of `tests/pitfalls.py`. Only refusals, which no page lists one by one, stand here.
 
     .venv/bin/python -m tests.promises > promises.txt
 
@@ -101,7 +101,7 @@ def names_of(path: Path) -> set[str]:
 
 
 def _of_guarantees() -> Iterator[Promise]:
-    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "reference.md").read_text(encoding="utf-8")
     table = page.split("<!-- guarantees -->")[1].split("<!-- end -->")[0]
     for says, tests in re.findall(
         r"^\| (?!---|what it says)(.+?) \| (`.+`) \|$", table, re.MULTILINE

@@ -97,7 +97,7 @@ PROTECTIONS: Final = {
         10, Fraction(2), Fraction("0.02"), Fraction("0.2"), _sentence("one fifth", 10)
     ),
 }  # fmt: skip
-"""Protections, weakest first; docs/choosing.md says where the numbers come from."""
+"""Protections, weakest first; docs/start/choosing.md says where the numbers come from."""
 
 PURPOSES: Final = {
     "counts": "analysts ask how many people have which properties",
@@ -107,7 +107,7 @@ PURPOSES: Final = {
 
 
 # The list is short: for each kind, the settings that were best somewhere in the benchmarks
-# (docs/benchmarks.md). None of them takes a risk that would have to be accepted by name.
+# (docs/reference/benchmarks.md). None of them takes a risk that would have to be accepted by name.
 
 Protects = Literal["value", "row and value", "row"]
 """The inference that is bounded: somebody's value, whose row it is, or both."""

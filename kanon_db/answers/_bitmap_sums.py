@@ -563,7 +563,7 @@ def count_pairs(
     -----
     A bucket has t pairs that match, and t / size of them are expected to be real. The variance is
     that of Hoeffding 1951. Every cover of the pairs by records and values (König) bounds their
-    number from above, and a cover of the other pairs from below. See docs/estimation.md.
+    number from above, and a cover of the other pairs from below. See docs/understand/estimation.md.
     """
     import numpy as np
 

@@ -8,7 +8,7 @@ many of the bucket's records have the value; rows, [FF] section 3: all values th
 for are equally likely, and columns are independent within a record.
 
 **Deviations:** HAVING, and ORDER BY where LIMIT cuts, read estimates to nine digits after the
-point, since a sum of weights is not exact. docs/queries.md lists what has no such statement.
+point, since a sum of weights is not exact. docs/start/queries.md lists what has no such statement.
 """
 
 from __future__ import annotations

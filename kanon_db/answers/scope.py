@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from kanon_db.query.sql import Request
 
 
-# How much one query may need; see "What one query may need" in docs/operation.md.
+# How much one query may need; see "What one query may need" in docs/howto/operation.md.
 
 
 _ANSWER_BYTES: Final = 4096

@@ -63,7 +63,7 @@ from kanon_db.query.sql import (
 
 # Answers from QIT and SAT where each condition, group and sum is on one side.
 #
-# **Source:** estimate, [GB] section 3.2; bounds and variances, docs/estimation.md.
+# **Source:** estimate, [GB] section 3.2; bounds and variances, docs/understand/estimation.md.
 
 
 _SIDES = ("records", "values")
@@ -191,7 +191,7 @@ class FactoredWriter(SideWriter):
 # Answers from QIT and SAT where a condition, a group or a sum mentions both sides.
 #
 # Every pair of a record and a sensitive value of one bucket is looked at, alike ones together;
-# bounds and variances are in docs/estimation.md.
+# bounds and variances are in docs/understand/estimation.md.
 
 
 _PAIR_SIDES = ("record", "value")

@@ -127,7 +127,7 @@ def require_harmless(session: Session, relation: Relation, oid: str) -> None:
 
     Reading a table runs what its owner has attached to it (an index on an expression, a policy, a
     view's functions) with the rights of whoever reads, even if the query is only planned. So does
-    any SELECT in PostgreSQL. For other roles this is documented in ``docs/operation.md``.
+    any SELECT in PostgreSQL. For other roles this is documented in ``docs/howto/operation.md``.
 
     Raises
     ------

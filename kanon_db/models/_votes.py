@@ -266,7 +266,8 @@ def noisy_inputs(
     **Source:** [TH] 4.2.2, equations 4.2.3 and 4.2.4. Each member of an ensemble gets noise of its
     own, as each network has its own Noisy Logit there. Noise on the input at question time, rather
     than on the logits, cannot be averaged away exactly, since the mean of a network's answers is
-    not its answer to the mean; how close averages get is measured in docs/model-robustness.md.
+    not its answer to the mean; how close averages get is measured in
+    docs/understand/model-robustness.md.
 
     This is no differential privacy: nothing about the people in the source rests on it, so that
     the gaps of floating-point Laplace noise (I. Mironov, *On significance of the least significant

@@ -78,8 +78,8 @@ from kanon_db.transfer.values import read_integers
 # (``tests/attacks/test_same_seed.py``).
 #
 # A dry run has a seed of its own, since it would foretell the publication; each candidate of
-# `recommend` gets a new one. docs/privacy.md says what this leaves open: a superuser can read the
-# key, and other parameters, or records that were changed on purpose, make another request.
+# `recommend` gets a new one. docs/understand/privacy.md says what this leaves open: a superuser can
+# read the key, and other parameters, or records that were changed on purpose, make another request.
 
 Read = TypeVar("Read", bound=Records)
 
@@ -221,7 +221,7 @@ def _hash(value: str, column: ColumnType) -> str:
     return f'coalesce(hashtextextended(({text}) COLLATE pg_catalog."C", {own}), {own})'
 
 
-# Forecasts are made before anything is read; see "Limits" in docs/operation.md.
+# Forecasts are made before anything is read; see "Limits" in docs/howto/operation.md.
 
 _HASH: Final = 300
 """Bytes on disk for the hash of an entity: staged, sorted, and kept with its index."""

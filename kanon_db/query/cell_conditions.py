@@ -412,7 +412,7 @@ def add_matched(steps: Steps, truth: str, alias: str, place: int) -> tuple[str, 
 #
 # **Source:** a range counts by the part of it that meets the condition, [FF] section 3; the rest
 # is
-# in docs/estimation.md.
+# in docs/understand/estimation.md.
 
 
 MOST_VALUES: Final = 1000

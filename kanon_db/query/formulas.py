@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Estimated(ShownResult):
-    """The answer to one aggregate; see docs/estimation.md.
+    """The answer to one aggregate; see docs/understand/estimation.md.
 
     Attributes
     ----------
@@ -459,7 +459,7 @@ def calibrated_sql(times: float) -> dict[str, str]:
 # likely
 # as the others.
 #
-# **Source:** [GB] section 3.2 for the estimate; docs/estimation.md for the rest.
+# **Source:** [GB] section 3.2 for the estimate; docs/understand/estimation.md for the rest.
 #
 # SQL is given as the columns of a step, by name, from the columns of the step before. The numpy
 # twins serve the bitmaps; tests hold the two to the same numbers. numpy is imported where it is

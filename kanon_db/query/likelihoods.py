@@ -835,7 +835,7 @@ class ExactWriter(Writer):
 # so for many records in the same direction: a part of their standard deviations adds up. The same
 # model, with x in place of 1, gives the errors of sums and averages, so that one quantity has one
 # error, however it is asked for. ``python -m benchmarks calibration`` measures how often the truth
-# lies within the errors; docs/estimation.md has the figures.
+# lies within the errors; docs/understand/estimation.md has the figures.
 
 
 TOGETHER: Final = 0.18

@@ -1,7 +1,7 @@
 """Writes a report as one HTML file that needs nothing else.
 
 Its sentences are for people who have not read the papers. Each is about a property that a test
-holds the code to; docs/privacy.md names the proofs and the tests.
+holds the code to; docs/understand/privacy.md names the proofs and the tests.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ ATTACKS: Final[Mapping[str, str]] = {
     "membership: a member that was taken": "the same, from one of the networks itself",
     "downcoding": "guesses what a range or a set stands for",
 }
-"""What each attacker does; docs/attacks.md has the details."""
+"""What each attacker does; docs/understand/attacks.md has the details."""
 
 
 _TEMPLATE: Final = "report.html"

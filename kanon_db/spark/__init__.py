@@ -298,7 +298,7 @@ def estimate(
     ------
     UnsupportedQueryError
         As in PostgreSQL; and, with the hint to load the publication there, for what is calculated
-        otherwise or too large on Spark (docs/spark.md).
+        otherwise or too large on Spark (docs/howto/spark.md).
     NotFoundError, VerificationError
         When there is no such publication, or its files are not those that were published.
     """

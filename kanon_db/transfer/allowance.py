@@ -1,4 +1,4 @@
-"""Limits how much memory and disk one publication may need; see "Limits" in docs/operation.md."""
+"""Limits the memory and disk of one publication; see "Limits" in docs/howto/operation.md."""
 
 from __future__ import annotations
 

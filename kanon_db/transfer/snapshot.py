@@ -103,7 +103,7 @@ def require_rows(n_records: int, most: int, source: object) -> None:
         raise InfeasibleError(
             "the source has too many rows",
             detail=f"{source} has more than {most:,} rows, which is all that may be read",
-            hint="read a part of it, through a view; docs/operation.md says what limits it",
+            hint="read a part of it, through a view; docs/howto/operation.md says what limits it",
         )
     if n_records == 0:
         raise InfeasibleError("the source has no rows", detail=f"relation {source}")

@@ -109,7 +109,7 @@ def test_what_cannot_be_compiled_does_not_keep_it_from_being_installed(
 def test_publication_is_listed_measured_and_verified(published: str) -> None:
     listed = kanon("publications", "--json", dsn=published).json()["publications"]
     assert [entry["name"] for entry in listed] == ["people_b"]
-    # The manifest of docs/operation.md.
+    # The manifest of docs/howto/operation.md.
     assert listed[0].keys() == {
         "publication_id", "name", "kind", "source", "method", "parameters", "rows", "guarantee",
         "metrics", "layout", "published_at", "published_by", "state",

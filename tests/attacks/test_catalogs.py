@@ -87,6 +87,6 @@ def test_people_who_come_change_and_go(published: Parties) -> None:
     for oid, row in classes(published).items():
         told = {name for name in row if row[name] != known[oid][name]}
         assert told <= (TOLD if oid in source else set()), row["relname"]
-    # docs/privacy.md says so: PostgreSQL tells everybody how many rows a table has.
+    # docs/understand/privacy.md says so: PostgreSQL tells everybody how many rows a table has.
     rows = "SELECT reltuples::int FROM pg_class WHERE relname = 'people' AND relkind = 'r'"
     assert value(published.analyst, rows) == len(PEOPLE) + 1

@@ -37,7 +37,7 @@ __all__ = ["published", "stranger"]
 
 ONE = {"name": "a", "type": "23", "modifier": -1, "collating": "0"}
 LABEL = "census of another"
-PAGE = Path(__file__).parents[2] / "docs" / "operation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "operation.md"
 
 
 def oid_of(connection: Connection, relation: str) -> str:

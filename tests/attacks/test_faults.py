@@ -1,6 +1,7 @@
 """Publishing is disturbed at a random moment: nothing is half-published, and nothing is left.
 
-This is the quick form of ``python -m benchmarks faults``, whose figures docs/reliability.md has.
+This is the quick form of ``python -m benchmarks faults``, whose figures
+docs/reference/reliability.md has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Several releases of people who come and go, to somebody who knows the method: all worlds.
 
 For every table of a few people, every outcome of every release is enumerated. Nothing of the proof
-in ``algorithms/releases/renewal.py`` is used here.
+in ``algorithms/releases/m_invariance.py`` is used here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Readers during a replacement get the old answer or the new one: security pitfall 23.
 
-This is the quick form of ``python -m benchmarks load``, whose figures docs/reliability.md has.
+This is the quick form of ``python -m benchmarks load``, whose figures docs/reference/reliability.md
+has.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def test_the_ledger_is_closed(parties: Parties, source: str) -> None:
 
 
 def test_the_digest_can_be_checked(parties: Parties, source: str) -> None:
-    """As docs/releases.md says, with SQL alone; it does not depend on the session's settings."""
+    """As docs/howto/releases.md says, with SQL alone; the session's settings do not matter."""
     fetch(parties.publisher, "SET datestyle = 'German, DMY'")
     publish(parties, "buckets", source, "first")
     fetch(parties.publisher, "RESET datestyle")

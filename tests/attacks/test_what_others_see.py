@@ -240,7 +240,7 @@ def test_names_of_sessions_say_nothing_of_their_work(
 ) -> None:
     """What a stranger sees of a session that publishes, at any time, is what it sees of any other.
 
-    Which columns of `pg_stat_activity` are left is what docs/privacy.md says of it.
+    Which columns of `pg_stat_activity` are left is what docs/understand/privacy.md says of it.
     """
     seen: set[str] = set()
     columns: dict[str, bool] = {}

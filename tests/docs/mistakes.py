@@ -1,4 +1,4 @@
-"""Mistakes that newcomers make, in the order of a first day; docs/troubleshooting.md shows them."""
+"""Mistakes that newcomers make, in the order of a first day: docs/howto/troubleshooting.md."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from kanon_db.operations import operations
 from tests.acceptance.commands import kanon
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*/*.md"), key=lambda page: page.name)]
 RUN = [page for page in PAGES if page.name != "spark.md"]
 """Those that need no more than a database; that of Spark runs in ``tests/spark/test_page.py``."""
 
@@ -222,12 +222,12 @@ def test_links_lead_somewhere() -> None:
 
 def test_the_site_has_every_page() -> None:
     index = (ROOT / "docs" / "index.rst").read_text()
-    pages = [page.stem for page in PAGES[1:]]
-    assert sorted(re.findall(r"^   ([a-z-]+)$", index, re.MULTILINE)) == pages
+    pages = sorted(str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES[1:])
+    assert sorted(re.findall(r"^   ([a-z]+/[a-z-]+)$", index, re.MULTILINE)) == pages
 
 
 def test_every_sql_function_is_in_the_reference(installed: Callable[[], list[str]]) -> None:
-    reference = (ROOT / "docs" / "reference.md").read_text()
+    reference = (ROOT / "docs" / "reference" / "reference.md").read_text()
     called = set(installed()) & operations().keys()
     assert called == operations().keys()
     assert [name for name in called if f"`{name}(" not in reference] == []

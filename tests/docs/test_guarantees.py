@@ -21,7 +21,7 @@ from kanon_db.publications.registry import KINDS
 from kanon_db.publications.suppressed import kind as suppressed
 
 TESTS = Path(__file__).parents[1]
-PAGE = (TESTS.parent / "docs" / "reference.md").read_text(encoding="utf-8")
+PAGE = (TESTS.parent / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
 TABLE = PAGE.split("<!-- guarantees -->")[1].split("<!-- end -->")[0]
 ROWS = re.findall(r"^\| (?!---|what it says)(.+?) \| (`.+`) \|$", TABLE, re.MULTILINE)
 

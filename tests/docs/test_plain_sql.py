@@ -1,4 +1,4 @@
-"""The recipes of docs/plain-sql.md give what the page shows."""
+"""The recipes of docs/howto/plain-sql.md give what the page shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import kanon_db
 from kanon_db.interfaces.demo import write_fair
 
-PAGE = Path(__file__).parents[2] / "docs" / "plain-sql.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "plain-sql.md"
 TOLERANCE = 0.15
 """How far a figure may be from the one that is shown: publications are drawn at random."""
 

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: what newcomers type, what they are told, and what works instead.
+"""docs/howto/troubleshooting.md: what newcomers type, what they are told, and what works instead.
 
 It is written from what the commands say, and compared with that.
 ``KANON_WRITE_PAGES=1 pytest tests/docs/test_troubleshooting.py`` writes the page.
@@ -24,7 +24,7 @@ from kanon_db.interfaces.demo import write_fair
 from tests.acceptance.commands import kanon
 from tests.docs.mistakes import FILES, SECTIONS, Mistake
 
-PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "troubleshooting.md"
 ANALYSTS = re.compile(r"kanon_test_\w+(?:(?:, | and )(?:kanon_test_\w+|\d+ more roles))*")
 """Every test of the pages makes another one."""
 
@@ -45,7 +45,7 @@ people). `$` stands before commands, `=>` before SQL, `>>>` before Python. No me
 value of the data.
 
 If something else is wrong, `kanon doctor` looks at the installation and says how to mend it, and \
-the [reference](reference.md#errors) lists the SQLSTATEs.
+the [reference](../reference/reference.md#errors) lists the SQLSTATEs.
 """
 
 

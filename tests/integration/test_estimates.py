@@ -137,7 +137,7 @@ def _distinct(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]
 
 
 def _expected(case: Case, question: Question) -> tuple[float, float, int, int]:
-    """[GB] 3.2, bucket by bucket, with the bounds and the variance of docs/estimation.md."""
+    """[GB] 3.2 by bucket, with the bounds and the variance of docs/understand/estimation.md."""
     n_buckets = int(case.qit["bucket_id"].max()) + 1
     size = np.bincount(case.qit["bucket_id"], minlength=n_buckets)[1:]
     q = np.bincount(case.qit["bucket_id"], question.holds(case.qit), n_buckets)[1:]
@@ -155,7 +155,7 @@ def _expected(case: Case, question: Question) -> tuple[float, float, int, int]:
 
 
 def _of_many_values(case: Case, question: Question, variance: float) -> float:
-    """Of 77 values, what a correction would add is part of the error; see docs/estimation.md."""
+    """Of 77 values, what a correction would add counts as error (docs/understand/estimation.md)."""
     more, error = _missing(case, question, variance)
     return math.hypot(error, TIMES["random"] * more)
 

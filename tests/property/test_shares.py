@@ -117,7 +117,7 @@ def bucketizations(draw: Any) -> tuple[np.ndarray, np.ndarray, int]:
 
 @given(bucketizations())
 def test_compositions_are_those_of_the_definition(case: tuple[np.ndarray, np.ndarray, int]) -> None:
-    """C and H as docs/estimation.md defines them, bucket by bucket."""
+    """C and H as docs/understand/estimation.md defines them, bucket by bucket."""
     values, buckets, n_values = case
     found = composition(values, np.bincount(buckets), n_values)
     totals = np.bincount(values, minlength=n_values).astype(float)

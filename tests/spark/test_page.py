@@ -1,4 +1,4 @@
-"""What docs/spark.md shows runs, on a cluster, and loads into a database."""
+"""What docs/howto/spark.md shows runs, on a cluster, and loads into a database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from kanon_db.interfaces.cli.commands import main
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "spark.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
@@ -28,7 +28,7 @@ def test_python_examples_run(spark: Any, people: str, tmp_path: Path, module_dat
         names: dict[str, Any] = {"session": spark}
         if number:
             exec("from kanon_db import spark", names)  # noqa: S102  # as the page did before
-        exec(compile(own, "docs/spark.md", "exec"), names)  # noqa: S102  # our own page
+        exec(compile(own, "docs/howto/spark.md", "exec"), names)  # noqa: S102  # our own page
         assert list(there.glob("*/manifest.json"))
 
 

@@ -89,8 +89,8 @@ def test_demo_of_a_file_needs_its_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str) -> None:
-    """The line of the docs that a shell reads; docs/operation.md names it for each."""
-    page = (Path(__file__).parents[2] / "docs" / "operation.md").read_text()
+    """The line of the docs that a shell reads; docs/howto/operation.md names it for each."""
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "operation.md").read_text()
     assert f"_KANON_COMPLETE={shell}_source kanon" in page
     if shell == "bash" and shutil.which("bash") is None:
         pytest.skip("click asks bash for its version")

@@ -296,8 +296,9 @@ def assign_locally(
     Every record finds a place, and no bucket holds a sensitive value more often than its
     threshold allows, as with any other assignment. Bucket sizes result from the records. Unlike
     with a random assignment, which of a bucket's records have which of its values is *not* left
-    to chance altogether: what that means for privacy is measured in ``docs/local-buckets.md``.
-    Records with the same quasi-identifiers and the same sensitive value are interchangeable.
+    to chance altogether: what that means for privacy is measured in
+    ``docs/understand/local-buckets.md``. Records with the same quasi-identifiers and the same
+    sensitive value are interchangeable.
 
     Parameters
     ----------

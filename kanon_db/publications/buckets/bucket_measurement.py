@@ -318,8 +318,8 @@ def attack_buckets(target: AttackTarget) -> list[Attack]:
     Returns
     -------
     list of Attack
-        See ``docs/attacks.md``. The learners play against a random sample of the buckets if all
-        of them would be too many.
+        See ``docs/understand/attacks.md``. The learners play against a random sample of the buckets
+        if all of them would be too many.
     """
     return attack_read_buckets(target.session, target.pulse(), *_read(target))
 

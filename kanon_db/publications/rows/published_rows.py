@@ -427,7 +427,8 @@ def attack_read_rows(
     Returns
     -------
     list of Attack
-        See ``docs/attacks.md``. People are a random sample if all of them would take too long.
+        See ``docs/understand/attacks.md``. People are a random sample if all of them would take too
+        long.
     """
     return [
         Attack(name, found.bound, found.base_rate, found.rate, found.people)

@@ -75,7 +75,7 @@ def _covariance(a, b):
 
 
 def _covers(hits):
-    """The least of the covers that docs/estimation.md names."""
+    """The least of the covers that docs/understand/estimation.md names."""
     by_record, by_value, size = hits.sum(axis=1), hits.sum(axis=0), len(hits)
     full_records, full_values = (by_record == size).sum(), (by_value == size).sum()
     return min(
