@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import kanon_db
 from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
-from kanon_db.answers.query_operations import QUESTIONS
+from kanon_db.answers import QUESTIONS
 from kanon_db.catalog.attributes import read_attributes
 from kanon_db.declaration import (
     EVERYBODY,

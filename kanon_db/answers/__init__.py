@@ -3,6 +3,72 @@
 `scope` looks up what a query's names mean, and `estimates` answers it: from buckets with bitmaps
 (`_bitmap_counts`), from rows with the codes of their cells (`coded_rows`), or with a statement
 (`statements`).
-`value_counts` and `_distribution` answer MIN, MAX, percentiles and DISTINCT, `measures` says how a
-query is answered. `query_operations` declares the operations.
+`value_counts` and `_distribution` answer MIN, MAX, percentiles and DISTINCT, and `rewrite` writes
+the paper's estimate as one statement.
+
+The operations that answer queries are declared here, apart from all others, which an analyst's
+first call would have to wait for.
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kanon_db.declaration import EVERYBODY, TEXT, Operation, columns, parameter, value
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryRequest:
+    """The text of a query."""
+
+    query: str = parameter(
+        TEXT, "A query, such as SELECT COUNT(*) FROM name WHERE age > 30.", is_positional=True
+    )
+
+
+_ESTIMATED: Final = {
+    "estimate": "double precision",
+    "std_error": "double precision",
+    "lower_bound": "bigint",
+    "upper_bound": "bigint",
+}
+_UNBOUNDED: Final = dict.fromkeys(_ESTIMATED, "double precision")
+_VALUE_OF_A_QUERY: Final[dict[str, Any]] = {
+    "request": QueryRequest,
+    "audience": EVERYBODY,
+    "is_stable": True,
+}
+_ROWS_OF_A_QUERY: Final[dict[str, Any]] = {**_VALUE_OF_A_QUERY, "is_many": True}
+
+# A table, as in `kanon_db.operations`.
+# fmt: off
+QUESTIONS: Final = (
+    Operation(
+        "estimate_count", "estimate a COUNT query from a publication, with certain bounds",
+        "kanon_db.answers.estimates:estimate_count", columns(**_ESTIMATED),
+        row_class="kanon_db.query.formulas:Estimated", **_VALUE_OF_A_QUERY,
+    ),
+    Operation(
+        "estimate_counts", "estimate a COUNT query with GROUP BY, a row for each group",
+        "kanon_db.answers.estimates:estimate_counts",
+        columns(group_key="jsonb", **_ESTIMATED), **_ROWS_OF_A_QUERY,
+    ),
+    Operation(
+        "estimate",
+        "estimate the aggregates of a query, a row for each group and aggregate",
+        "kanon_db.answers.estimates:estimate",
+        columns(group_key="jsonb", aggregate="text", **_UNBOUNDED), **_ROWS_OF_A_QUERY,
+    ),
+    Operation(
+        "explain_count", "say which parts of a query are exact, which are estimated, and how",
+        "kanon_db.answers.estimates:explain_count",
+        columns(part="text", description="text", accuracy="text", std_error="double precision"),
+        **_ROWS_OF_A_QUERY,
+    ),
+    Operation(
+        "rewrite_count", "the paper's estimate of a query, as one readable SQL statement",
+        "kanon_db.answers.estimates:rewrite_count", value("text"), **_VALUE_OF_A_QUERY,
+    ),
+)
+# fmt: on

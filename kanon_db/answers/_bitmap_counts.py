@@ -705,7 +705,9 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     ``kanon.estimator = 'paper'``, up to rounding.
     """
     layout, query = opened.layout, opened.query
-    if not isinstance(layout, BucketLayout) or len(query.measures) > 1:
+    if not isinstance(layout, BucketLayout) or not layout.tables.with_bitmaps:
+        return None
+    if len(query.measures) > 1:
         return None
     aggregate = query.measures[0].aggregate
     if aggregate.function in DERIVED:

@@ -350,8 +350,7 @@ class Composed:
 
 # Dividing records and values into classes, where a condition needs both sides of a bucketization.
 #
-# Records are divided into classes by what the condition asks of records alone, and values
-# likewise.
+# Records are divided into classes by what the condition asks of records alone, and values likewise.
 # The condition is then evaluated once for each pair of classes.
 
 
@@ -483,10 +482,8 @@ def _alike(classes: Classes, rows: Sequence[Sequence[bool]]) -> dict[tuple[bool,
 # Counting the pairs of a record and a value that match, where a condition needs both sides.
 #
 # Which of them match follows from their classes; see `kanon_db.answers._bitmap_sums`. What a bucket
-# gives
-# follows from how many records and values of each class it has or, where there are many classes,
-# from
-# its records and values one by one.
+# gives follows from how many records and values of each class it has or, where there are many
+# classes, from its records and values one by one.
 #
 # `kanon_db.answers.statements` has the same formulas in SQL; tests hold the two to the same
 # numbers.

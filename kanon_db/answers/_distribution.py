@@ -12,7 +12,7 @@ from typing import Final
 
 from kanon_db.answers.coded_rows import sure_cells_with_classes
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.value_counts import CellCounts, ValueCounts
+from kanon_db.answers.value_counts import CellCounts, ValueCounts, rungs
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import is_vague
@@ -602,6 +602,10 @@ class QuantileSearch:
         """Read the values between two."""
         if (above, below_) not in self._ladders:
             rows = self._opened.rungs(self._aggregate, above, below_)
+            if rows is None:
+                request = Request(self._opened.query, self._aggregate, self._opened.lookups)
+                written = rungs(request, self._opened.layout, above, below_)
+                rows = self._opened.fetch(written.text, *written.bound)
             self._ladders[above, below_] = Ladder(
                 [row["rung"] for row in rows],
                 [float(row["place"]) for row in rows],

@@ -776,6 +776,8 @@ def _of_cells(
     if not _has_room(opened, pieces):
         return None
     types = opened.known_types(request, layout, pieces)
+    if types is None:
+        types = ClassBlocks(opened, layout, pieces)
     read = types.read
     counter, place = TypeCounter(pieces, read, opened.session.heartbeat), pieces.places[name]
     n_cells = read.sizes[place]
@@ -830,6 +832,8 @@ def _answered(opened: OpenQuery, request: Request, layout: CellLayout) -> Answer
     if not _has_room(opened, pieces):
         return None
     types = opened.known_types(request, layout, pieces)
+    if types is None:
+        types = ClassBlocks(opened, layout, pieces)
     read = types.read
     counter = TypeCounter(pieces, read, opened.session.heartbeat)
     if counter.n_groups * _GROUP_BYTES > opened.limits.bitmaps:

@@ -1,4 +1,4 @@
-"""Answers a query: its groups with estimates, standard errors and certain bounds."""
+"""Answers a query with estimates, standard errors and certain bounds, and explains how."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Final, NamedTuple, Self
 
-from kanon_db.answers.scope import OpenQuery, open_query
-from kanon_db.query.expressions import Formula, Measure, Query, refusal
+from kanon_db.answers.scope import (
+    BY_BITMAPS,
+    BY_STATEMENT,
+    OpenQuery,
+    describe_estimator,
+    open_query,
+)
+from kanon_db.errors import UnsupportedQueryError
+from kanon_db.query.expressions import Column, Expression, Formula, Measure, Query, refusal
 from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
-from kanon_db.query.layout import BucketLayout
+from kanon_db.query.layout import BucketLayout, parts_of, side_of
 from kanon_db.session.protocol import Session
-
-# The ways in which aggregates are counted, and the one that many queries need only.
-
-
-BY_BITMAPS: Final = "the records and values of each bucket"
-BY_CLASSES: Final = "the numbers of published cells"
-BY_STATEMENT: Final = "the statement"
 
 
 def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
@@ -123,8 +123,7 @@ def _below(one: Estimated, other: Estimated) -> bool:
 # Answering queries from published relations, with the caller's own rights.
 #
 # What answers is imported when it is known what is asked, and of which publication: a session's
-# first
-# estimate waits for it.
+# first estimate waits for it.
 
 
 @dataclass(frozen=True)
@@ -283,3 +282,131 @@ def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
 
     with opened.frugal():
         return each_measure(opened, before_having)
+
+
+# How a query is answered, in words and as statements.
+
+
+def rewrite_count(session: Session, query: str) -> str:
+    """Return one readable statement over the published view: the paper's estimate of a query.
+
+    It gives what `kanon.estimator = 'paper'` gives, and runs wherever the view can be read.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        Where no single statement gives the answer, and as
+        `kanon_db.answers.estimates.estimate_count`.
+    NotFoundError
+        As `kanon_db.answers.estimates.estimate_count`.
+    """
+    from kanon_db.answers.rewrite import rewritten
+
+    return rewritten(open_query(session, query))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A line of the result of `explain_count`.
+
+    Attributes
+    ----------
+    part : str
+        ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``.
+    description : str
+        The part itself, as SQL if it is SQL.
+    accuracy : str or None
+        ``exact: …`` or ``estimated: …`` with the reason.
+    std_error : float or None
+        Expected standard error of an aggregate, the largest one of all groups.
+    """
+
+    part: str
+    description: str
+    accuracy: str | None = None
+    std_error: float | None = None
+
+
+def explain_count(session: Session, query: str) -> list[Explained]:
+    """Say how a query is answered: which parts are exact, which are estimated, and how well.
+
+    Raises
+    ------
+    UnsupportedQueryError, NotFoundError
+        As `kanon_db.answers.estimates.estimate_count`.
+    """
+    from kanon_db.query.sql import Constants, write
+
+    opened = open_query(session, query)
+    publication, checked = opened.publication, opened.query
+    constants = Constants(session.literal)
+
+    def line(part: str, expression: Expression) -> Explained:
+        text = write(expression, _plain_name(opened), constants)
+        return Explained(part, text, _accuracy(expression, opened))
+
+    described = f"{publication.name}: {publication.kind}, {publication.records} records"
+    if publication.left_out:
+        described += f", {publication.left_out} of them left out"
+    lines = [Explained("publication", described)]
+    lines += [line("condition", part) for part in parts_of(checked.where)]
+    lines += [line("group", key.expression) for key in checked.keys]
+    groups, method = answered(opened)
+    for place, measure in checked.shown:
+        found = [group.estimates[place] for group in groups]
+        expected = max((e.std_error for e in found if e.std_error is not None), default=0.0)
+        is_exact = all(
+            e.lower_bound == e.upper_bound and (e.estimate is None or e.lower_bound is not None)
+            for e in found
+        )
+        accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
+        if publication.left_out and not is_exact:
+            accuracy += f"; {publication.left_out} records are left out"
+        lines.append(Explained("aggregate", measure.label, accuracy, expected))
+    estimator = describe_estimator(opened.layout, is_statement=method == BY_STATEMENT)
+    lines.append(Explained("method", f"{method}; {estimator}"))
+    return [*lines, Explained("statement", _statement(opened))]
+
+
+def _statement(opened: OpenQuery) -> str:
+    """Write the statement of the paper's estimate, or why there is none."""
+    from kanon_db.answers.rewrite import rewritten
+
+    try:
+        return rewritten(opened)
+    except UnsupportedQueryError as refused:
+        return f"none: {refused.message}"
+
+
+_EXACT: Final = "exact"
+_ESTIMATED: Final = {
+    True: "estimated: a bucket hides which of its sensitive values a record has",
+    False: "estimated: cells hide which of their values a record has",
+}
+
+
+def _accuracy(expression: Expression, opened: OpenQuery) -> str:
+    """Say what is known about an expression, record by record."""
+    layout = opened.layout
+    if isinstance(layout, BucketLayout):
+        side = side_of(expression, layout)
+        if side is None:
+            return "estimated: it combines quasi-identifiers with the sensitive attribute"
+        if side == 1:
+            return "exact: the sensitive values are published as they are"
+        return "exact: the quasi-identifiers are published as they are"
+    from kanon_db.query.likelihoods import accuracy_of
+
+    return accuracy_of(expression, layout)
+
+
+def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
+    """Name columns as a person would, and qualify those of lookup tables."""
+
+    def spell(column: Column) -> str:
+        if column.lookup is None:
+            return column.sql
+        relation = opened.text.lookups[column.lookup].relation
+        return f"{opened.session.identifier(relation.alias or relation.name)}.{column.sql}"
+
+    return spell

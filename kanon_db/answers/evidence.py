@@ -407,9 +407,7 @@ class KnownColumn(Protocol):
 #
 # A type of records has the same cells in all columns that a query mentions. How likely its records
 # are counted follows from what is known of each cell, as in the statement over types of records
-# (`kanon_db.query.likelihoods`), of which this is the twin: tests hold the two to the
-# same
-# numbers.
+# (`kanon_db.query.likelihoods`), of which this is the twin: tests hold the two to the same numbers.
 
 
 _MOST_BYTES: Final = 40_000_000

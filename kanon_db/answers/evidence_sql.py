@@ -207,12 +207,10 @@ def _needing_cells(request: Request, layout: CellLayout) -> Iterator[str]:
 
 # What an answer depends on beside the records themselves, found once for each cell or value.
 #
-# A publication's table of classes has the cells of all records as numbers. With what this
-# statement
+# A publication's table of classes has the cells of all records as numbers. With what this statement
 # tells of each cell, and of each combination of values that a condition compares, records are
-# counted
-# without a statement over all of them; see `kanon_db.answers.evidence`. What a cell tells is
-# written as for the statement over types of records.
+# counted without a statement over all of them; see `kanon_db.answers.evidence`. What a cell tells
+# is written as for the statement over types of records.
 
 
 MOST_LISTED: Final = 400_000
@@ -583,8 +581,7 @@ class PieceWriter(CellWriter):
 
 # How many records of each distinct cell of a column count, and what values the cells have.
 #
-# Where a condition mentions the column together with others, its values are listed for each type
-# of
+# Where a condition mentions the column together with others, its values are listed for each type of
 # records instead.
 
 

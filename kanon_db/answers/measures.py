@@ -1,34 +1,29 @@
-"""Answers the aggregates of a query one at a time, calculates with them, and explains how."""
+"""Answers the aggregates of a query one at a time, and calculates with the answers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
+from kanon_db.answers._bitmap_counts import count_with_bitmaps
 from kanon_db.answers._distribution import derived, is_derived
 from kanon_db.answers.coded_rows import Answers, count_with_classes
-from kanon_db.answers.estimates import BY_BITMAPS, BY_CLASSES, BY_STATEMENT, answered, by_bitmaps
-from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
+from kanon_db.answers.scope import BY_BITMAPS, BY_CLASSES, BY_STATEMENT, OpenQuery
 from kanon_db.answers.statements import statement
-from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     DERIVED,
     Aggregate,
-    Column,
-    Expression,
     Measure,
     Query,
     Rounded,
     refusal,
 )
 from kanon_db.query.formulas import NOTHING, Estimated, Group, known_as
-from kanon_db.query.layout import BucketLayout, CellLayout, parts_of, side_of
-from kanon_db.query.likelihoods import MOST_GROUPED, accuracy_of, grouped_ranges
-from kanon_db.query.sql import Constants, Request, write
-from kanon_db.session.protocol import Session
+from kanon_db.query.layout import CellLayout, parts_of
+from kanon_db.query.likelihoods import MOST_GROUPED, grouped_ranges
+from kanon_db.query.sql import Request
 
 # Arithmetic of estimates: its bounds, which are certain, and its error to first order.
 
@@ -362,7 +357,7 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
     if by_classes is not None:
         return by_classes, BY_CLASSES
     alone = replace(opened, query=opened.query._replace(measures=(Measure("", aggregate),)))
-    groups = by_bitmaps(alone)
+    groups = count_with_bitmaps(alone)
     if groups is not None:
         if len(groups) > most:
             raise opened.limits.too_many()
@@ -383,127 +378,3 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
         ranks = tuple(row[name] for name in names)
         found[row["group_key"] if names else "{}"] = (ranks, Estimated(*answer))
     return found, BY_STATEMENT
-
-
-# How a query is answered, in words and as statements.
-
-
-def rewrite_count(session: Session, query: str) -> str:
-    """Return one readable statement over the published view: the paper's estimate of a query.
-
-    It gives what `kanon.estimator = 'paper'` gives, and runs wherever the view can be read.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        Where no single statement gives the answer, and as
-        `kanon_db.answers.estimates.estimate_count`.
-    NotFoundError
-        As `kanon_db.answers.estimates.estimate_count`.
-    """
-    from kanon_db.answers.rewrite import rewritten
-
-    return rewritten(open_query(session, query))
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A line of the result of `explain_count`.
-
-    Attributes
-    ----------
-    part : str
-        ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``.
-    description : str
-        The part itself, as SQL if it is SQL.
-    accuracy : str or None
-        ``exact: …`` or ``estimated: …`` with the reason.
-    std_error : float or None
-        Expected standard error of an aggregate, the largest one of all groups.
-    """
-
-    part: str
-    description: str
-    accuracy: str | None = None
-    std_error: float | None = None
-
-
-def explain_count(session: Session, query: str) -> list[Explained]:
-    """Say how a query is answered: which parts are exact, which are estimated, and how well.
-
-    Raises
-    ------
-    UnsupportedQueryError, NotFoundError
-        As `kanon_db.answers.estimates.estimate_count`.
-    """
-    opened = open_query(session, query)
-    publication, checked = opened.publication, opened.query
-    constants = Constants(session.literal)
-
-    def line(part: str, expression: Expression) -> Explained:
-        text = write(expression, _plain_name(opened), constants)
-        return Explained(part, text, _accuracy(expression, opened))
-
-    described = f"{publication.name}: {publication.kind}, {publication.records} records"
-    if publication.left_out:
-        described += f", {publication.left_out} of them left out"
-    lines = [Explained("publication", described)]
-    lines += [line("condition", part) for part in parts_of(checked.where)]
-    lines += [line("group", key.expression) for key in checked.keys]
-    groups, method = answered(opened)
-    for place, measure in checked.shown:
-        found = [group.estimates[place] for group in groups]
-        expected = max((e.std_error for e in found if e.std_error is not None), default=0.0)
-        is_exact = all(
-            e.lower_bound == e.upper_bound and (e.estimate is None or e.lower_bound is not None)
-            for e in found
-        )
-        accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
-        if publication.left_out and not is_exact:
-            accuracy += f"; {publication.left_out} records are left out"
-        lines.append(Explained("aggregate", measure.label, accuracy, expected))
-    estimator = describe_estimator(opened.layout, is_statement=method == BY_STATEMENT)
-    lines.append(Explained("method", f"{method}; {estimator}"))
-    return [*lines, Explained("statement", _statement(opened))]
-
-
-def _statement(opened: OpenQuery) -> str:
-    """Write the statement of the paper's estimate, or why there is none."""
-    from kanon_db.answers.rewrite import rewritten
-
-    try:
-        return rewritten(opened)
-    except UnsupportedQueryError as refused:
-        return f"none: {refused.message}"
-
-
-_EXACT: Final = "exact"
-_ESTIMATED: Final = {
-    True: "estimated: a bucket hides which of its sensitive values a record has",
-    False: "estimated: cells hide which of their values a record has",
-}
-
-
-def _accuracy(expression: Expression, opened: OpenQuery) -> str:
-    """Say what is known about an expression, record by record."""
-    layout = opened.layout
-    if isinstance(layout, BucketLayout):
-        side = side_of(expression, layout)
-        if side is None:
-            return "estimated: it combines quasi-identifiers with the sensitive attribute"
-        if side == 1:
-            return "exact: the sensitive values are published as they are"
-        return "exact: the quasi-identifiers are published as they are"
-    return accuracy_of(expression, layout)
-
-
-def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
-    """Name columns as a person would, and qualify those of lookup tables."""
-
-    def spell(column: Column) -> str:
-        if column.lookup is None:
-            return column.sql
-        relation = opened.text.lookups[column.lookup].relation
-        return f"{opened.session.identifier(relation.alias or relation.name)}.{column.sql}"
-
-    return spell

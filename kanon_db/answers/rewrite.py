@@ -23,12 +23,12 @@ from typing import Literal as OneOf
 
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
-from kanon_db.query._sqlglot import exp, sqlglot
 from kanon_db.query.cell_conditions import can_cover, holds_anything, is_endless, is_vague
 from kanon_db.query.expressions import DERIVED, Aggregate, Column, Expression, refusal
 from kanon_db.query.layout import ANYTHING, BucketLayout, CellDescription, CellLayout
 from kanon_db.query.likelihoods import is_plain
 from kanon_db.query.sql import leaves
+from kanon_db.query.sqlglot_library import exp, sqlglot
 
 Node: TypeAlias = Any
 """A node of sqlglot's trees."""

@@ -148,6 +148,12 @@ every matching, and in a cell every value, is equally likely."""
 NAMES: Final = get_args(Estimator)
 
 
+BY_BITMAPS: Final = "the records and values of each bucket"
+BY_CLASSES: Final = "the numbers of published cells"
+BY_STATEMENT: Final = "the statement"
+"""How an aggregate was counted, as `explain_count` says it."""
+
+
 def describe_estimator(layout: BucketLayout | CellLayout, *, is_statement: bool = False) -> str:
     """Say how a publication is answered from, where answers are not exact.
 
@@ -187,8 +193,7 @@ def chosen_estimator(session: Session) -> Estimator:
 # The types of published columns: what a comparison with them means.
 #
 # A publication describes the types of its source's columns. Whoever published it wrote that, so
-# names
-# of types are taken from the list below only, and labels are bound as values.
+# names of types are taken from the list below only, and labels are bound as values.
 
 
 _CONSTANT: Final = (
@@ -397,17 +402,22 @@ class OpenQuery:
         """Keep what the statements of the block need within the limits."""
         return frugal(self.session, self.limits.working)
 
-    def known_types(self, request: Request, layout: CellLayout, pieces: Pieces) -> KnownTypes:  # noqa: ARG002
+    def known_types(
+        self,
+        request: Request,  # noqa: ARG002
+        layout: CellLayout,  # noqa: ARG002
+        pieces: Pieces,  # noqa: ARG002
+    ) -> KnownTypes | None:
         """Find what is known of the types of records that a request tells apart.
+
+        None where the coded rows are read for it, as in PostgreSQL.
 
         Raises
         ------
         NotReadError
             When there is more of it than is read.
         """
-        from kanon_db.answers.coded_rows import ClassBlocks
-
-        return ClassBlocks(self, layout, pieces)
+        return None
 
     def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:
         """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
@@ -442,18 +452,17 @@ class OpenQuery:
         return self.fetch(written.text, *written.bound)
 
     def rungs(
-        self, aggregate: Aggregate, above: str | None = None, below: str | None = None
-    ) -> list[Row]:
+        self,
+        aggregate: Aggregate,  # noqa: ARG002
+        above: str | None = None,  # noqa: ARG002
+        below: str | None = None,  # noqa: ARG002
+    ) -> list[Row] | None:
         """List the values that an aggregate's operand may have, in their order.
 
-        The rows are those of :func:`kanon_db.answers.value_counts.rungs`.
+        None where the statement of :func:`kanon_db.answers.value_counts.rungs` lists them, as in
+        PostgreSQL. The rows are those of this statement.
         """
-        from kanon_db.answers.value_counts import rungs
-        from kanon_db.query.sql import Request
-
-        request = Request(self.query, aggregate, self.lookups)
-        written = rungs(request, self.layout, above, below)
-        return self.fetch(written.text, *written.bound)
+        return None
 
     @contextmanager
     def _own_words(self) -> Iterator[None]:

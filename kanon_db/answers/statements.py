@@ -608,13 +608,10 @@ _EACH: Final = "CROSS JOIN LATERAL"
 # The statement that estimates an aggregate, in the form that fits it.
 #
 # Each aggregate of a query is a statement of its own. Over QIT and SAT it has one of three forms.
-# On
-# one side only it is counted exactly. Where the condition is a conjunction of its two sides, each
-# bucket's answer follows from sums over its records and sums over its values (`factored`).
-# Anything
-# else goes through the pairs of a record and a value of the same bucket (`pairs`). Over cells
-# there
-# is one form (`cells`).
+# On one side only it is counted exactly. Where the condition is a conjunction of its two sides,
+# each bucket's answer follows from sums over its records and sums over its values (`factored`).
+# Anything else goes through the pairs of a record and a value of the same bucket (`pairs`). Over
+# cells there is one form (`cells`).
 
 
 def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:

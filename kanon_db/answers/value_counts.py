@@ -194,8 +194,7 @@ def _ends(cell: CellDescription, view: str, where: list[str]) -> list[Select]:
 
 # Counting below many values at once: from how many records of each cell of a column count.
 #
-# What is sure and possible follows from the least and the greatest value that a cell may stand
-# for,
+# What is sure and possible follows from the least and the greatest value that a cell may stand for,
 # compared as exact numbers; what is expected, from the shares of the values in it.
 
 

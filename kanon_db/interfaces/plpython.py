@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 import kanon_db.interfaces.backend  # noqa: F401  # before all others
-from kanon_db.answers.query_operations import QUESTIONS
+from kanon_db.answers import QUESTIONS
 from kanon_db.declaration import Operation
 from kanon_db.errors import InvalidParameterError, KanonError
 from kanon_db.interfaces.backend import with_stack

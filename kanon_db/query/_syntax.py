@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 
 from kanon_db.query import expressions as ex
 from kanon_db.query._lexer import LITERAL_TYPES, Lexeme, fold, is_name, unexpected
-from kanon_db.query._sqlglot import exp
-from kanon_db.query._sqlglot import exp as parsed
 from kanon_db.query.expressions import MOST_DIGITS, Rounded, refusal
+from kanon_db.query.sqlglot_library import exp
+from kanon_db.query.sqlglot_library import exp as parsed
 
 # What sqlglot's tree of a count query may hold: node types, *and* the arguments of each.
 #
@@ -427,8 +427,7 @@ def _type_of(node: parsed.Cast) -> parsed.DType:
 # The tree says what belongs to what. It is walked along the lexemes: each node must find there, in
 # order, the words that spell it, and what is in it must bind as PostgreSQL binds it or stand in
 # parentheses. PostgreSQL's grammar being unambiguous, a tree that passes is PostgreSQL's own
-# reading,
-# however sqlglot came by it. `parsed` are sqlglot's nodes, `ex` the typed ones.
+# reading, however sqlglot came by it. `parsed` are sqlglot's nodes, `ex` the typed ones.
 
 
 # PostgreSQL's precedence, ascending.

@@ -219,8 +219,7 @@ def on_axis(cell: CellDescription, sql: str) -> str:
 #
 # The catalog keeps them as JSON: ``values``, in an order in which each label's values follow each
 # other, and ``labels``, each with the places of its first and its last value, from 0. A value is
-# the
-# label of itself, and ``*`` that of anything, NULL too.
+# the label of itself, and ``*`` that of anything, NULL too.
 
 
 def texts(described: str) -> Select:

@@ -414,8 +414,7 @@ def _beyond_having() -> UnsupportedQueryError:
 # May this query be answered? Columns, types, groups; what passes is typed throughout.
 #
 # A constant gets the type that PostgreSQL gives it in the same place, so that the statements
-# written
-# from a checked query mean what the query means on the original table.
+# written from a checked query mean what the query means on the original table.
 
 
 def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.Matched] = ()) -> Query:

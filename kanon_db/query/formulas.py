@@ -254,14 +254,13 @@ def known_as(group_key: str, without: str | None = None) -> str:
 # The estimate of the paper spreads a bucket's matching records evenly over its values. But where
 # buckets with more of some value have more matching records, the two go together, also inside the
 # buckets. Let r be, for each direction in which buckets differ (`Composition`), the paper's
-# estimates
-# of how often each value goes with a match, less what would be expected if they were unrelated. If
-# theta is how much more often than on average each value goes with a match, r is normal with mean
-# ``eigenvalue * theta`` and variance ``b * eigenvalue``, where b is how much the share of matches
-# varies from bucket to bucket. With a normal prior for theta, whose variance tau2 is that which r
-# itself shows, theta is r tau2 / (tau2 eigenvalue + b) (ridge regression), with variance
-# tau2 b / (tau2 eigenvalue + b). A question on some values y adds ``theta * (hidden y)`` to the
-# paper's estimate, and its error is that of a random matching, and that of theta.
+# estimates of how often each value goes with a match, less what would be expected if they were
+# unrelated. If theta is how much more often than on average each value goes with a match, r is
+# normal with mean ``eigenvalue * theta`` and variance ``b * eigenvalue``, where b is how much the
+# share of matches varies from bucket to bucket. With a normal prior for theta, whose variance tau2
+# is that which r itself shows, theta is r tau2 / (tau2 eigenvalue + b) (ridge regression), with
+# variance tau2 b / (tau2 eigenvalue + b). A question on some values y adds ``theta * (hidden y)``
+# to the paper's estimate, and its error is that of a random matching, and that of theta.
 #
 # All of it is linear in the number of matches, so sums of x have the same formulas.
 #
@@ -456,8 +455,7 @@ def calibrated_sql(times: float) -> dict[str, str]:
 #
 # A bucket has ``size`` records, of which ``q`` match on the quasi-identifiers, and ``s`` of its
 # sensitive values match. Which record has which value is hidden: every matching of them is as
-# likely
-# as the others.
+# likely as the others.
 #
 # **Source:** [GB] section 3.2 for the estimate; docs/understand/estimation.md for the rest.
 #

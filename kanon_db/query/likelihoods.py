@@ -487,12 +487,11 @@ def key_of(sql: str) -> str:
 # How likely a condition holds for records whose cells stand for several values.
 #
 # Records with the same cells are one type. Where a condition is on one column, its likelihood
-# follows
-# from the cell. A column that is grouped by, summed, joined with a lookup table, compared with
-# another one or part of two conditions is *spread*: a type then has a row for each value that its
-# cell may stand for, so that what depends on one value stays together. Conditions that have no
-# such
-# column in common with anything else are listed apart, for each combination of their own cells.
+# follows from the cell. A column that is grouped by, summed, joined with a lookup table, compared
+# with another one or part of two conditions is *spread*: a type then has a row for each value that
+# its cell may stand for, so that what depends on one value stays together. Conditions that have no
+# such column in common with anything else are listed apart, for each combination of their own
+# cells.
 
 
 class LikelihoodWriter(TypeWriter):
@@ -830,8 +829,7 @@ class ExactWriter(Writer):
 # From the likelihoods of all types of records to an answer with its standard error, as SQL.
 #
 # A record of a type is counted with a probability m. Were the errors of records independent, the
-# variance of a count would be the sum of m (1 - m). But where a distribution is a little off, it
-# is
+# variance of a count would be the sum of m (1 - m). But where a distribution is a little off, it is
 # so for many records in the same direction: a part of their standard deviations adds up. The same
 # model, with x in place of 1, gives the errors of sums and averages, so that one quantity has one
 # error, however it is asked for. ``python -m benchmarks calibration`` measures how often the truth

@@ -18,7 +18,6 @@ from kanon_db.query._lexer import (
     unexpected,
     with_types,
 )
-from kanon_db.query._sqlglot import ParseError, SqlglotError, exp, sqlglot
 from kanon_db.query._syntax import ExpressionReader, Item, refuse_unlisted
 from kanon_db.query.expressions import (
     Aggregate,
@@ -42,11 +41,11 @@ from kanon_db.query.expressions import (
     replaced,
     walk,
 )
+from kanon_db.query.sqlglot_library import ParseError, SqlglotError, exp, sqlglot
 
 # Subqueries in FROM that only name and filter, put into the query that selects from them.
 #
-# What such a subquery calls a column stands for an expression over the publication; each mention
-# of
+# What such a subquery calls a column stands for an expression over the publication; each mention of
 # it is replaced. Columns of the publication are qualified then, so that no alias can be meant.
 
 

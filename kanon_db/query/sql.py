@@ -203,8 +203,7 @@ def _schema(operand: ex.Expression) -> str | None:
 # Statements as named steps, laid out for a person: one clause a line, each step with a comment.
 #
 # Whatever is nested is written at its depth. Text is never indented afterwards: a name or a
-# constant
-# in it may span lines.
+# constant in it may span lines.
 
 
 _WIDTH = 88

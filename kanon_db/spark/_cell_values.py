@@ -167,8 +167,7 @@ def axis_value_between(low: AxisValue, high: AxisValue, part: Fraction, type_: T
 # Conditions that cut an axis into regions, and how much of a range they cover.
 #
 # The constants of a condition are points; between two of them, and at each, it is true everywhere
-# or
-# nowhere. It is what `kanon_db.query.cell_conditions` writes as multiranges.
+# or nowhere. It is what `kanon_db.query.cell_conditions` writes as multiranges.
 
 
 _FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}

@@ -487,10 +487,8 @@ def _bounds(job: SparkJob, column: CodedQuasiIdentifier) -> list[float]:
 # Cutting records into parts, each of which one machine works on; see :mod:`.generalization.parts`.
 #
 # Where to cut is decided on the driver, level by level, from how many records of each part have
-# each
-# value. Mondrian's own cuts give the classes that it has on one machine; for other methods, parts
-# are
-# cut where few of their classes would lie.
+# each value. Mondrian's own cuts give the classes that it has on one machine; for other methods,
+# parts are cut where few of their classes would lie.
 
 
 RECORDS_OF_PART: Final = 2**17
@@ -704,8 +702,7 @@ def counting_cuts(known: Any) -> Batches:
 #
 # The smallest hashes of the combinations tell: of n that are spread evenly, the k-th smallest is
 # expected at k / n (Z. Bar-Yossef et al., *Counting distinct elements in a data stream*, RANDOM
-# 2002,
-# with the unbiased k - 1 in place of k). One pass over the records finds all of them.
+# 2002, with the unbiased k - 1 in place of k). One pass over the records finds all of them.
 
 
 MOST_BITS: Final = 12

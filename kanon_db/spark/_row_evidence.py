@@ -458,8 +458,7 @@ def is_known(rows: DataFrame, pattern: str, mark: int) -> bool:
 
 # How often values occur in the cells of published rows, found from the files alone.
 #
-# PostgreSQL keeps this beside the rows (`kanon_db.publications.rows.class_table`). Here it is
-# found
+# PostgreSQL keeps this beside the rows (`kanon_db.publications.rows.class_table`). Here it is found
 # when a question first needs it, by the same algorithm, and kept in memory for the next ones.
 
 
@@ -568,8 +567,7 @@ def _of_ranges(
 #
 # PostgreSQL finds them with one statement (`kanon_db.answers.evidence_sql`). Its ranges are not
 # known to Spark, so that what they tell is calculated here; conditions and expressions on values
-# are
-# tried by Spark, once for each distinct value or combination of values.
+# are tried by Spark, once for each distinct value or combination of values.
 
 
 class ConditionsOnValues(Protocol):

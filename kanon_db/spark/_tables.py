@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 #
 # Each run draws a secret key from the operating system. What is random about a record is its keyed
 # BLAKE2b (RFC 7693), of its number in the snapshot: whoever does not know the key cannot tell it
-# from
-# chance, and a task that is run again finds the same. ``rand()`` would give other numbers then, so
-# that records are lost or published twice (SPARK-38160), and its generator is not cryptographic.
+# from chance, and a task that is run again finds the same. ``rand()`` would give other numbers
+# then, so that records are lost or published twice (SPARK-38160), and its generator is not
+# cryptographic.
 #
 # The key is part of a function that Spark sends to workers. Plans, logs and the event log name the
 # function and its columns, and have nothing of what is in it.
@@ -372,9 +372,8 @@ def take_spark_snapshot(
 # PostgreSQL's statements in Spark's SQL.
 #
 # Statements are written once, for PostgreSQL. sqlglot translates them; what it does not know of
-# both
-# is added here. What is left over is refused by Spark, and never answered wrongly: its session has
-# ANSI rules, under which what overflows is an error.
+# both is added here. What is left over is refused by Spark, and never answered wrongly: its session
+# has ANSI rules, under which what overflows is an error.
 
 
 _LARGEST: Final = 38

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 # It is what :class:`kanon_db.answers.evidence_sql.SpreadSumWriter` writes as SQL.
 
 
-def value_sums(opened: OpenQuery, request: Request, layout: CellLayout, most: int) -> list[Row]:
+def value_sums(opened: SparkRowQuery, request: Request, layout: CellLayout, most: int) -> list[Row]:
     """Count the records with each value of what is summed, and between which values they are.
 
     Raises
@@ -371,8 +371,7 @@ class EndsOfCells:
 # Questions about published rows: what Spark counts of them, and what is calculated from it.
 #
 # Spark counts the rows with the same cells in the columns that a question mentions. What each cell
-# tells, and the answer, are calculated on the driver by the code that reads the table of classes
-# in
+# tells, and the answer, are calculated on the driver by the code that reads the table of classes in
 # PostgreSQL. Nothing but the published files is read.
 
 

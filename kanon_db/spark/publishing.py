@@ -173,9 +173,8 @@ def _hash(value: Column) -> Column:
 #
 # The request is validated, then the source is read once into a private folder, and published from
 # there into tables that nobody else can read. These are verified; then they are moved to the
-# target,
-# and the manifest is written, last and in one step. If anything is refused or fails, no file
-# remains.
+# target, and the manifest is written, last and in one step. If anything is refused or fails, no
+# file remains.
 
 
 PHASES: Final = ("reading the source", "searching", "verifying", "publishing")

@@ -77,7 +77,7 @@ def test_answered(
     assert_alike(found, wanted)
     # The same from the statement over QIT and SAT, whatever bitmaps there are.
     monkeypatch.setattr(estimates, "by_bitmaps", lambda _: None)
-    monkeypatch.setattr(measures, "by_bitmaps", lambda _: None)
+    monkeypatch.setattr(measures, "count_with_bitmaps", lambda _: None)
     session = PsycopgSession(parties.analyst)
     with session.transaction():
         answer = estimates.answer(session, query)

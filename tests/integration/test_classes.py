@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from kanon_db.answers import estimates
+from kanon_db.answers import scope
 from kanon_db.publications.rows import class_table
 from tests.integration.parties import (
     Functions,
@@ -177,4 +177,4 @@ def test_explain_says_how_it_was_counted(parties: Parties) -> None:
     lines = dict(
         row[:2] for row in fetch(parties.analyst, "SELECT * FROM kanon.explain_count($1)", query)
     )
-    assert lines["method"].startswith(estimates.BY_CLASSES)
+    assert lines["method"].startswith(scope.BY_CLASSES)

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 import psycopg
 import pytest
 
-from kanon_db.answers import estimates, evidence_sql, scope
+from kanon_db.answers import evidence_sql, scope
 from kanon_db.answers.estimates import AnswerRow, answer
 from kanon_db.publications.rows import class_table
 from kanon_db.session.psycopg_session import PsycopgSession
@@ -115,7 +115,7 @@ def test_both_ways_give_the_same_answers(
     parties: Parties, name: str, question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = question.format(name)
-    assert method(parties, query).startswith(estimates.BY_CLASSES)
+    assert method(parties, query).startswith(scope.BY_CLASSES)
     found = asked(parties, query)
     monkeypatch.setattr(scope, "_class_table", lambda *_: None)
     wanted = asked(parties, query)
@@ -129,7 +129,7 @@ def test_both_ways_give_the_same_answers(
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("question", OTHERWISE)
 def test_the_view_answers_what_ends_do_not(parties: Parties, name: str, question: str) -> None:
-    assert method(parties, question.format(name)).startswith(estimates.BY_STATEMENT)
+    assert method(parties, question.format(name)).startswith(scope.BY_STATEMENT)
 
 
 @pytest.mark.parametrize(("limit", "question"), [("MOST_BETWEEN", 0), ("MOST_TRIED", 2)])

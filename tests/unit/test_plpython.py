@@ -170,7 +170,7 @@ def test_what_a_call_calls_finds_its_stack_in_one_piece() -> None:
 
 def test_sqlglot_still_finds_plugins() -> None:
     asked = (
-        "import kanon_db.query._sqlglot, sys;"
+        "import kanon_db.query.sqlglot_library, sys;"
         " assert 'importlib.metadata' not in sys.modules;"
         " from sqlglot import Dialect; print(Dialect.get('nothing'));"
         " import importlib.metadata; print(importlib.metadata.version('numpy') > '')"

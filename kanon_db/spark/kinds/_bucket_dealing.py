@@ -59,9 +59,8 @@ if TYPE_CHECKING:
 # From it, the driver cuts the table into cells, by the very decisions that it makes in PostgreSQL.
 # Where quasi-identifiers have too many combinations for the driver, neighboring values of each
 # attribute are taken together, about as many records in each group, until they have few enough.
-# Then
-# there are cuts between groups only. Groups follow from the quasi-identifiers alone, so that cells
-# tell no more than they do without them.
+# Then there are cuts between groups only. Groups follow from the quasi-identifiers alone, so that
+# cells tell no more than they do without them.
 
 
 _MOST_NUMBERS: Final = 2**25
@@ -191,11 +190,9 @@ def _last_codes(groups: CodeArray, bits: int) -> CodeArray:
 # Dealing records to buckets, each by its rank among the records of its value in its cell.
 #
 # The rank of a record needs no machine to see all of them. Cells are divided into slices by the
-# upper
-# bits of random keys, so that the slices of a cell follow each other in the order of keys. How
-# many
-# records of each value are in each slice is counted first; their sums say with which rank a value
-# begins in a slice, and sorting each slice does the rest.
+# upper bits of random keys, so that the slices of a cell follow each other in the order of keys.
+# How many records of each value are in each slice is counted first; their sums say with which rank
+# a value begins in a slice, and sorting each slice does the rest.
 
 
 BUCKET: Final = "bucket"

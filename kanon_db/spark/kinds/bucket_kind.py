@@ -133,9 +133,8 @@ def weighted_view(session: SparkSession, target: str) -> DataFrame:
 # Writing QIT and SAT to files that say nothing about who has which value.
 #
 # The rows of the QIT are in the order of a random key of their own: sorted by bucket or by what
-# ranks
-# were drawn by, neighbors would tell of each other. Which file a row is in follows from this key
-# alone, and so do the sizes of files and what their statistics say.
+# ranks were drawn by, neighbors would tell of each other. Which file a row is in follows from this
+# key alone, and so do the sizes of files and what their statistics say.
 
 
 def write_qit(job: SparkJob, assigned: DataFrame, layout: Mapping[str, Any]) -> None:
@@ -335,8 +334,7 @@ def _unquoted(name: str) -> str:
 # Verifying and measuring a bucketization in files.
 #
 # The statements are written for PostgreSQL, and translated; that on thresholds is the one which
-# runs
-# there, too. They share nothing with the algorithms, and read all files.
+# runs there, too. They share nothing with the algorithms, and read all files.
 
 
 def examine_spark_buckets(

@@ -70,8 +70,7 @@ if TYPE_CHECKING:
 
 # Segments of the sorted records, and the search for matches in each, where its records are.
 #
-# Segments are those of one machine: the records are sorted by all quasi-identifiers, those with
-# the
+# Segments are those of one machine: the records are sorted by all quasi-identifiers, those with the
 # fewest values first, and cut where :func:`~kanon_db.algorithms.freeform.segment_starts` says.
 
 

@@ -188,8 +188,7 @@ def class_search_function(known: Any) -> Batches:
 
 # Searching once more, together, for the classes of those records of all parts that lose most.
 #
-# In each part, the last classes are made of what the others have left. The records that are left
-# in
+# In each part, the last classes are made of what the others have left. The records that are left in
 # one part would often go well with those of another.
 
 

@@ -66,10 +66,8 @@ if TYPE_CHECKING:
 
 # Cells in files: ranges are structures of both ends, which belong to them, and sets are arrays.
 #
-# A range of ``[20, 40]`` is ``{lower: 20, upper: 40}``; a NULL stands for NULL, and a range
-# without
-# ends for anything, NULL too. PostgreSQL's range of the type that the layout names follows from
-# it:
+# A range of ``[20, 40]`` is ``{lower: 20, upper: 40}``; a NULL stands for NULL, and a range without
+# ends for anything, NULL too. PostgreSQL's range of the type that the layout names follows from it:
 # ``int4range(lower, upper, '[]')``. A set has texts, of which one may be NULL.
 
 
@@ -489,8 +487,7 @@ def count_classes(tables: PublishedTables, view: RowView) -> ClassSizes:
 
 # The cells of rows in files as the codes that they cover: see the same of PostgreSQL.
 #
-# :mod:`kanon_db.publications.rows.published_rows` says what codes mean. Ends of ranges and texts
-# in
+# :mod:`kanon_db.publications.rows.published_rows` says what codes mean. Ends of ranges and texts in
 # sets are compared with the source's values as they are, on the driver.
 
 

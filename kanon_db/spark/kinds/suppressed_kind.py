@@ -69,9 +69,8 @@ if TYPE_CHECKING:
 # Choosing a pattern for each row type: distinct quasi-identifiers, and how many records have them.
 #
 # Which pattern comes next is global, and so is what remains at the end. A type is a row here,
-# however
-# many records it has. While there are too many for one machine, patterns are tried by Spark: one
-# GROUP BY for each. Those that are left are chosen for on the driver.
+# however many records it has. While there are too many for one machine, patterns are tried by
+# Spark: one GROUP BY for each. Those that are left are chosen for on the driver.
 
 
 MOST_ROW_TYPES: Final = 2**21
