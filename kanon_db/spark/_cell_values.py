@@ -604,14 +604,14 @@ class ListedCellValues:
 # It is what `kanon_db.query.cell_conditions` writes as SQL.
 
 
-OutcomesOfCells = Callable[[Any], tuple[Flags, Flags]]
+ConditionOutcomes = Callable[[Any], tuple[Flags, Flags]]
 """Says for which values of an Arrow array a condition is true, and for which false."""
 
 
 def outcomes_of_cells(
     leaf: ex.Expression,
     own: ColumnCells,
-    tried: OutcomesOfCells,
+    tried: ConditionOutcomes,
     rarity: float,
     *,
     is_tabled: bool = True,
@@ -666,7 +666,7 @@ def _of_listed(listed: ListedCellValues, true: Flags, false: Flags, n_cells: int
 
 
 def _of_ranges(
-    leaf: ex.Expression, own: ColumnCells, tried: OutcomesOfCells, *, is_tabled: bool
+    leaf: ex.Expression, own: ColumnCells, tried: ConditionOutcomes, *, is_tabled: bool
 ) -> Truths:
     type_, shares = own.cell.column.type, own.shares
     regions = AxisRegions(leaf, type_) if can_cover(own.cell, leaf) else None
@@ -713,7 +713,7 @@ def _tried(
     leaf: ex.Expression,
     own: ColumnCells,
     inside: IntArray,
-    tried: OutcomesOfCells,
+    tried: ConditionOutcomes,
     *,
     is_tabled: bool,
 ) -> Truths:

@@ -57,8 +57,8 @@ from kanon_db.spark._cell_values import (
     AxisValue,
     CellShares,
     ColumnCells,
+    ConditionOutcomes,
     Key,
-    OutcomesOfCells,
     outcomes_of_cells,
     text_of_axis_value,
 )
@@ -146,7 +146,7 @@ def _summed(keys: Sequence[Any], n: FloatArray) -> Iterator[tuple[tuple[float, .
 
 # What MIN, MAX, percentiles and COUNT(DISTINCT ...) need of a column, found on the driver.
 #
-# It is what `kanon_db.answers.evidence_sql`, `rungs` and `sure_cells` write as SQL.
+# It is what `kanon_db.answers.evidence_sql` and `value_counts` write as SQL.
 
 
 _MOST_ROWS: Final = 5_000_000
@@ -237,7 +237,7 @@ class CountedColumn:
             yield {"least": least, "most": most, "first": first, "last": last, "own": own}
 
     def _listed(
-        self, operand: ex.Expression, tried: OutcomesOfCells, type_: ex.Type, most: int
+        self, operand: ex.Expression, tried: ConditionOutcomes, type_: ex.Type, most: int
     ) -> Iterator[Row]:
         """Return the values of each cell that meet the condition, and between which they lie."""
         own, listed = self.own, self.own.listed(most)
@@ -278,7 +278,7 @@ def _ends_of(key: Key, type_: ex.Type) -> tuple[str | None, str | None]:
 
 
 @dataclass(frozen=True, eq=False)
-class EndsOfCells:
+class OperandValues:
     """The values that an operand may have, each of them once, in their order.
 
     Attributes
@@ -396,7 +396,7 @@ class SparkRowQuery(SparkQuery):
     rows: DataFrame
     shares: Mapping[str, CellShares | None]
     counted: dict[tuple[str, ...], CountedRecordTypes] = field(default_factory=dict)
-    ladders: dict[tuple[ex.Expression, ex.Type], EndsOfCells] = field(default_factory=dict)
+    ladders: dict[tuple[ex.Expression, ex.Type], OperandValues] = field(default_factory=dict)
 
     def known_types(self, request: Request, layout: CellLayout, pieces: Pieces) -> KnownTypes:
         """Count the types of records, and calculate what their cells tell."""
@@ -424,15 +424,15 @@ class SparkRowQuery(SparkQuery):
                 self.ladders[operand, type_] = self._rungs(layout, operand, type_)
         return self.ladders[operand, type_].between(above, below)
 
-    def _rungs(self, layout: CellLayout, operand: ex.Expression, type_: ex.Type) -> EndsOfCells:
+    def _rungs(self, layout: CellLayout, operand: ex.Expression, type_: ex.Type) -> OperandValues:
 
         names = tuple(name for name in layout.cells if name in ex.attributes(operand))
         if len(names) > 1:
             counted = self._counted(layout, names)
-            return EndsOfCells.of_columns(counted, names, operand, type_, self._tries)
+            return OperandValues.of_columns(counted, names, operand, type_, self._tries)
         known = next((one for one in self.counted if names[0] in one), names)
         own = self._counted(layout, known).columns[known.index(names[0])]
-        return EndsOfCells.of_column(own, operand, type_, self._tries)
+        return OperandValues.of_column(own, operand, type_, self._tries)
 
     def value_sums(self, request: Request, layout: CellLayout, most: int) -> list[Row]:
         """Count the records with each value of what is summed, and between which these are."""
@@ -584,7 +584,7 @@ def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
 #
 # What is asked of QIT and SAT is the very statement that PostgreSQL runs, translated; what follows
 # from its numbers is calculated by the same code. There are no bitmaps here, which give the same
-# numbers faster. Rows are counted by their cells; see `kanon_db.spark.answering`.
+# numbers faster. Rows are counted by their cells; see `row_query`.
 
 
 _MEMORY: Final = 200 << 20

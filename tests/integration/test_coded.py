@@ -283,7 +283,7 @@ def test_rare_values_are_read_without_a_copy(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that the sample misses are found by looking at all records."""
-    monkeypatch.setattr(coded_columns, "_SAMPLE", 50)
+    monkeypatch.setattr(coded_columns, "_SAMPLE_OF_SOURCE", 50)
     columns = {"age": "i % 9", "word": "CASE WHEN i = 7 THEN 'rare' ELSE 'w' || i % 5 END"}
     make(parties, columns)
     assert read(parties) == written(parties, columns)

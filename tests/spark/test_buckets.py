@@ -196,7 +196,7 @@ def test_similar_records_are_gathered_in_parts(
         table.qi_codes, table.codes.astype(np.int32), table.thresholds, LARGEST, SecureRandom()
     )
     assert abs(found.metrics["loss"] / alone.setting.loss - 1) < 0.1  # who is swept first is drawn
-    monkeypatch.setattr(_bucket_dealing, "RECORDS_OF_PART", 100)
+    monkeypatch.setattr(_bucket_dealing, "RECORDS_OF_LOCAL_PART", 100)
     found, target = table.publish(spark, assignment="local", accept=ACCEPTED)
     table.is_kept(target)
     assert found.metrics["loss"] < 1.5 * alone.setting.loss

@@ -152,16 +152,18 @@ def test_what_parts_leave_is_searched_again(
     asked: dict[str, Any] = {**data.ROWS, "k": 5, "method": "greedy_search", "refine": False}
     asked |= {} if constraints is None else {"constraints": constraints}
     chosen: list[list[Any]] = []
-    searched_again = generalized_kind.improve_worst_classes
+    improve = generalized_kind.improve_worst_classes
 
     def looked_at(job: Any, recoded: Any, search: Any) -> Any:
         shown = recoded.withColumnRenamed(job.snapshot.column("id"), "id")
         chosen.append(shown.select("id", "loss", "class").collect())
-        return searched_again(job, recoded, search)
+        return improve(job, recoded, search)
 
-    monkeypatch.setattr(generalized_kind, "searched_again", looked_at)
+    monkeypatch.setattr(generalized_kind, "improve_worst_classes", looked_at)
     made = on_spark.publish_generalized(spark, mixed, str(target), **asked)
-    monkeypatch.setattr(generalized_kind, "searched_again", lambda _job, recoded, _search: recoded)
+    monkeypatch.setattr(
+        generalized_kind, "improve_worst_classes", lambda _job, recoded, _search: recoded
+    )
     once = target.parent / "once"
     before = on_spark.publish_generalized(
         spark, mixed, str(once), **asked, accept={"combined_releases": "a test reads both"}
@@ -231,7 +233,7 @@ def test_patterns_are_those_of_one_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Whether the driver or Spark tries them, and fewer than k records are left out."""
-    monkeypatch.setattr(suppressed_kind, "MOST_TYPES", 700)
+    monkeypatch.setattr(suppressed_kind, "MOST_ROW_TYPES", 700)
     made = on_spark.publish_suppressed(spark, mixed, str(target), **data.ROWS, k=7)
     found = data.read(target, "rows").to_pylist()
     table = microdata(source)
@@ -363,7 +365,7 @@ def test_a_wrong_cell_leaves_nothing(
             "q0", f.when(f.col("record") == 0, wrong).otherwise(f.col("q0"))
         ))  # fmt: skip
 
-    monkeypatch.setattr(generalized_kind, "keep", with_a_bug)
+    monkeypatch.setattr(generalized_kind, "keep_recoded", with_a_bug)
     with pytest.raises(VerificationError, match="nothing was published"):
         on_spark.publish_generalized(
             spark, mixed, str(target), **data.ROWS, k=4, method="mondrian", refine=False

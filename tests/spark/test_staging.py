@@ -62,7 +62,7 @@ def test_a_failed_check_leaves_nothing(
         object.__setattr__(found, "frame", found.frame.where("record <> 0"))
         return found
 
-    monkeypatch.setattr(publishing, "take_snapshot", without_one)
+    monkeypatch.setattr(publishing, "take_spark_snapshot", without_one)
     with pytest.raises(VerificationError, match="nothing was published"):
         on_spark.publish_buckets(spark, people, str(target), **data.ASKED)
     assert names(target.parent) == []
