@@ -153,7 +153,7 @@ def test_query(published: str) -> None:
 
     explained = kanon("query", COUNT, "--explain", dsn=published)
     assert f"{answer['lower_bound']:,} to {answer['upper_bound']:,}" in explained.stdout
-    assert "people_b_qit" in explained.stdout
+    assert "FROM published.people_b" in explained.stdout
 
 
 def test_groups(published: str) -> None:
@@ -181,7 +181,7 @@ def test_explain(published: str) -> None:
     explained = kanon("query", COUNT, "--explain", "--json", dsn=published).json()
     parts = [line["part"] for line in explained["explain"]]
     assert parts == ["publication", "condition", "condition", "aggregate", "method"]
-    assert "people_b_qit" in explained["sql"]
+    assert "FROM published.people_b" in explained["sql"]
     aggregate = explained["explain"][3]
     assert aggregate["accuracy"].startswith("estimated")
     assert aggregate["std_error"] == explained["std_error"]
