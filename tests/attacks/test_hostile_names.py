@@ -168,7 +168,7 @@ def check_answers(parties: Parties, kanon: Functions | Package, table: str, host
         n = value(parties.publisher, f"SELECT count(*) FROM {table} AS {column} WHERE {condition}")
         query = f"SELECT COUNT(*) FROM {relation} WHERE {condition}"
         assert kanon.estimate(query) == (n, 0, n, n)
-        assert fetch(parties.analyst, kanon.rewrite(query))[0] == (n, 0, n, n)
+        assert fetch(parties.analyst, kanon.rewrite(query))[0] == pytest.approx((n,))
 
 
 def publish_rows(

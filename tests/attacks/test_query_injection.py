@@ -175,7 +175,7 @@ def test_constants_stay_constants(parties: Parties, way: str) -> None:
         query = f"{COUNT} WHERE age < 20 AND sick <> '{quoted}'"
         estimate, error, lower, upper = ask(parties.admin).estimate(query)
         assert (estimate, error, lower, upper) == (200, 0, 200, 200)
-        assert fetch(parties.admin, ask(parties.admin).rewrite(query)) == [(200, 0, 200, 200)]
+        assert fetch(parties.admin, ask(parties.admin).rewrite(query)) == [pytest.approx((200,))]
 
 
 @pytest.mark.parametrize("way", WAYS)

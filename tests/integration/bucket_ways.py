@@ -31,7 +31,7 @@ def keep_bitmaps_of_the_sensitive_attribute(patch: pytest.MonkeyPatch) -> None:
 def ask_the_statement(patch: pytest.MonkeyPatch) -> None:
     """Let the statement over QIT and SAT answer."""
     patch.setattr(estimates, "by_bitmaps", lambda _: None)
-    patch.setattr(measures, "by_bitmaps", lambda _: None)
+    patch.setattr(measures, "count_with_bitmaps", lambda _: None)
 
 
 @contextmanager

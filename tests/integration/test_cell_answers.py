@@ -377,7 +377,10 @@ def test_sum_of_continuous_ranges(parties: Parties, continuous: None) -> None:
     )
     estimates, lower, upper = zip(*rows, strict=True)
     assert estimates == pytest.approx((30, 15, 60))
-    assert (lower, upper) == ((25, 12.5, None), (35, 17.5, None))
+    assert lower == (pytest.approx(25), pytest.approx(12.5), None)
+    assert upper == (pytest.approx(35), pytest.approx(17.5), None)
+    assert lower[0] <= 25
+    assert upper[0] >= 35
 
 
 def test_groups_of_continuous_ranges_are_refused(parties: Parties, continuous: None) -> None:

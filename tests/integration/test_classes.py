@@ -159,7 +159,7 @@ def test_columns_with_too_many_cells(
     parties: Parties, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Questions that mention them are answered from the view."""
-    monkeypatch.setattr(class_table, "MOST_CELLS", 3)
+    monkeypatch.setattr(class_table, "MOST_NUMBERED", 3)
     getattr(Package(parties.publisher), kind)("data.ill", "few", k=4, replace=True)
     layout = value(
         parties.admin,

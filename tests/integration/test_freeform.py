@@ -267,7 +267,7 @@ def test_other_cells_than_those_that_were_checked_are_not_published(
         moved = replace(column, of_combination=np.roll(column.of_combination, 1))
         return replace(table, columns={**table.columns, name: moved})
 
-    monkeypatch.setattr("kanon_db.publications.rows.recoded_cells.write_cells", shifted)
+    monkeypatch.setattr("kanon_db.publications.rows.row_kind.write_cells", shifted)
     with pytest.raises(VerificationError) as failed:
         Package(parties.publisher).freeform("data.people", "shifted", k=4)
     assert "the view shows the cells that were made" in failed.value.detail

@@ -68,8 +68,8 @@ def test_local(kanon: Functions | Package, parties: Parties) -> None:
     for where in ("age < 12 AND sick = 'disease 1'", "sex = 'm' AND sick <> 'disease 0'"):
         query = f"SELECT COUNT(*) FROM local WHERE {where}"
         estimate, _, lower, upper = kanon.estimate(query)
-        ((shown, _, *bounds),) = fetch(parties.analyst, kanon.rewrite(query))
-        assert (shown, *bounds) == pytest.approx((estimate, lower, upper))
+        ((shown,),) = fetch(parties.analyst, kanon.rewrite(query))
+        assert shown == pytest.approx(estimate)
         actual = fetch(parties.publisher, f"SELECT count(*) FROM data.people WHERE {where}")[0][0]
         assert lower <= actual <= upper
 
@@ -91,8 +91,8 @@ def test_estimates(kanon: Functions | Package, parties: Parties) -> None:
         query = f"SELECT COUNT(*) FROM people WHERE {where}"
         with as_in_the_paper(parties.publisher):
             estimate, _, lower, upper = kanon.estimate(query)
-        ((shown, _, *bounds),) = fetch(parties.analyst, kanon.rewrite(query))
-        assert (shown, *bounds) == pytest.approx((estimate, lower, upper))
+        ((shown,),) = fetch(parties.analyst, kanon.rewrite(query))
+        assert shown == pytest.approx(estimate)
         actual = fetch(parties.publisher, f"SELECT count(*) FROM data.people WHERE {where}")[0][0]
         assert lower <= actual <= upper
 

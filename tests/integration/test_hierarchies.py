@@ -18,6 +18,7 @@ from tests.integration.parties import (
     fetch,
     value,
 )
+from tests.rewritten import compared
 
 INVALID, MISMATCH = "22023", "42804"
 JOBS = {
@@ -100,8 +101,7 @@ def test_labels_cover_the_values(parties: Parties, method: str) -> None:
         estimate, _, lower, upper = analyst.estimate(asked)
         assert lower <= truth <= upper, where
         assert lower <= estimate <= upper
-        (row,) = fetch(parties.analyst, analyst.rewrite(asked))
-        assert row[-2:] == (lower, upper)
+        assert compared(parties.analyst, asked) in ("equal", "no statement")
 
 
 def test_the_lowest_label_is_shown(parties: Parties) -> None:

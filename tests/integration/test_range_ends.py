@@ -68,7 +68,7 @@ def published(parties: Parties) -> None:
     kanon = Package(parties.publisher)
     kanon.register("data.wide", ["born", "wage", "sex"], "sick", insensitive=["ward"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(class_table, "MOST_CELLS", 9)
+        patch.setattr(class_table, "MOST_NUMBERED", 9)
         patch.setattr(class_table, "MOST_CELLS", 8)  # fewer, as they are
         kanon.generalize("data.wide", "wide_classes", k=3, method="mondrian")
         kanon.freeform("data.wide", "wide_graph", k=3)
@@ -207,7 +207,7 @@ def test_ranges_without_an_end_have_none(parties: Parties, monkeypatch: pytest.M
         "data.topped", ["born", "wage", "sex"], "sick", insensitive=["ward"],
         attributes={"wage": {"top": 8000}},
     )  # fmt: skip
-    monkeypatch.setattr(class_table, "MOST_CELLS", 9)
+    monkeypatch.setattr(class_table, "MOST_NUMBERED", 9)
     kanon.generalize("data.topped", "endless", k=3, method="mondrian")
     assert ended(parties, "endless") == ["born"]
     assert all(row[3] for row in Functions(parties.admin).verify("endless"))
