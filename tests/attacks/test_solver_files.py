@@ -42,7 +42,7 @@ pulse = Pulse(heartbeat=started)
 if sys.argv[1] == "arrays":
     n = coefficients.shape[1]
     rows, columns = map(np.ravel, np.indices(coefficients.shape))
-    model = solver.Model(
+    model = solver.LinearModel(
         np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64),
         np.ones(n, dtype=bool), right, right, rows, columns, coefficients.ravel(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.analysts_questions import QUESTIONS
-from benchmarks.questions import Answer, Number, _rows
+from benchmarks.questions import Answer, Number, _cell, _summary
 
 
 def test_there_are_forty_different_ones() -> None:
@@ -33,9 +33,9 @@ def test_truth_within_bounds(
     assert Number("", truth, 5, 1, lower, upper).is_inside is is_inside
 
 
-def test_groups_that_are_not_shown_are_judged() -> None:
+def test_the_largest_group_is_shown_and_all_are_judged() -> None:
     numbers = [Number(str(i), 100 - i, 100, 1, 90, 110) for i in range(12)]
-    *shown, rest = list(_rows(Answer("adult_b", numbers, missing=1)))
-    assert [row[1] for row in shown] == ["0", "1", "2", "3", "4"]
-    assert rest[1] == "7 more; 1 missing"
-    assert rest[7] == "6 of 7"
+    answer = Answer("adult_b", numbers)
+    assert _cell(answer, numbers[0]) == "100 ± 1"
+    assert _cell(answer, numbers[1]) == "100 ± 1 (0)"
+    assert "11 of 12" in _summary([(QUESTIONS[0], [answer] * 4)])
