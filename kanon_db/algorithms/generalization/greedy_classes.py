@@ -71,7 +71,7 @@ def recommend(n_records: int, n_attributes: int, k: int, *, refined: bool = True
     Notes
     -----
     Deviation from [OB] Section 5, which advises Split & Carry for small k and few attributes, and
-    Greedy Search otherwise. In our measurements (docs/reference/benchmarks.md, the paper's figures)
+    Greedy Search otherwise. In our measurements (``benchmarks generalization_figures``)
     Split & Carry is better than Greedy Search in all cases for two attributes, where Mondrian,
     refined, is better still; from four attributes on that depends on the table, and Greedy Search
     takes a tenth of the time.

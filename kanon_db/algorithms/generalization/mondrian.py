@@ -535,7 +535,7 @@ def gap_cut(domains: CutDomains, counts: Sequence[IntArray], k: int) -> PartCut 
     -----
     A method that grows classes from close records builds few across such a gap, so that searching
     each side by itself misses few; a cut at the median of an attribute with many values splits
-    many. The gain is measured under "What parts cost" in docs/reference/benchmarks.md.
+    many. The gain is measured under "What parts cost" in docs/howto/spark.md.
 
     Examples
     --------
