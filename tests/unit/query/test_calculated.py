@@ -5,7 +5,7 @@ import pytest
 from kanon_db.answers.measures import with_calculated
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.formulas import NOTHING, Estimated, Group
-from tests.unit.counting.test_check import query
+from tests.unit.query.test_check import query
 
 PART = "COUNT(*) FILTER (WHERE age > 1)"
 

@@ -26,7 +26,7 @@ from kanon_db.query.expressions import (
 )
 from kanon_db.query.layout import BucketLayout, factors, side_of
 from kanon_db.query.parse import parse_query
-from tests.unit.counting.layouts import bucket_tables
+from tests.unit.query.layouts import bucket_tables
 
 CITEXT = Type("public.citext", "other", '"public"')
 

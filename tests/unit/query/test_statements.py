@@ -14,7 +14,7 @@ from kanon_db.query.expressions import INTEGER, NUMERIC, TEXT, Column, RelationT
 from kanon_db.query.layout import BucketLayout, CellDescription, CellLayout, RowView
 from kanon_db.query.parse import parse_query
 from kanon_db.query.sql import Request, Statement
-from tests.unit.counting.layouts import bucket_tables
+from tests.unit.query.layouts import bucket_tables
 
 AGE, ILLNESS = Column("age", '"age"', INTEGER), Column("illness", '"illness"', TEXT)
 HEIGHT, SEX = Column("height", '"height"', NUMERIC), Column("sex", '"sex"', TEXT)
