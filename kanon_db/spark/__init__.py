@@ -339,7 +339,10 @@ def rewrite_count(session: SparkSession, target: str, query: str) -> str:
     Returns
     -------
     str
-        It reads the view of the publication's name: that of :func:`weighted_view`.
+        It reads a view of the publication's name. With ``view``, what :func:`weighted_view`
+        returns, ``view.createOrReplaceTempView(name)`` makes it, and ``view.sparkSession.sql``
+        runs the statement: the view belongs to a session of its own, whose settings do not change
+        what values mean.
 
     Raises
     ------

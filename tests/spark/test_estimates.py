@@ -110,7 +110,8 @@ def test_verification_and_metrics_are_the_same(spark: Any, published: Path, kano
 
 
 def test_a_rewritten_statement_gives_the_estimate(spark: Any, published: Path) -> None:
-    on_spark.weighted_view(spark, str(published)).createOrReplaceTempView("people_b")
+    view = on_spark.weighted_view(spark, str(published))
+    view.createOrReplaceTempView("people_b")
     n_compared = 0
     for question in QUESTIONS:
         if "DISTINCT" in question:
@@ -120,7 +121,8 @@ def test_a_rewritten_statement_gives_the_estimate(spark: Any, published: Path) -
         wanted = on_spark.estimate(
             spark, str(published), question, estimator="paper", on_warning=lambda _: None
         )
-        rows = spark.sql(on_spark.rewrite_count(spark, str(published), question)).collect()
+        statement = on_spark.rewrite_count(spark, str(published), question)
+        rows = view.sparkSession.sql(statement).collect()
         n_shown = len(wanted) // max(len(rows), 1)
         found = [number(x) for row in rows for x in list(row)[len(row) - n_shown :]]
         assert found == pytest.approx([row.estimate for row in wanted], rel=1e-9, abs=1e-9)
