@@ -10,7 +10,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -111,8 +111,11 @@ def _returned(operation: Operation) -> str:
 def with_tables(text: str, declared: Iterable[Operation]) -> str:
     """Put the tables into the page, each of them between its two comments."""
     declared = list(declared)
-    tables = {"functions": _functions(declared), "commands": _commands(declared)}
-    tables |= {operation.name: _parameters(operation) for operation in declared}
+    shared = _of_every_publication(declared)
+    tabled = {item.name for item in declared if f"<!-- generated: {item.name} -->" in text}
+    tables = {"functions": _functions(declared, tabled), "commands": _commands(declared)}
+    tables |= {operation.name: _parameters(operation, shared) for operation in declared}
+    tables["every publication"] = _table(shared, shared)
     for name, table in tables.items():
         mark, end = f"<!-- generated: {name} -->", "<!-- end -->"
         pattern = re.compile(f"{re.escape(mark)}.*?{re.escape(end)}", re.DOTALL)
@@ -120,10 +123,12 @@ def with_tables(text: str, declared: Iterable[Operation]) -> str:
     return text
 
 
-def _functions(declared: list[Operation]) -> str:
+def _functions(declared: list[Operation], tabled: Set[str]) -> str:
+    """List all functions; the parameters of those that are tabled stand in tables of their own."""
     lines = ["| function | may be called by | |", "| --- | --- | --- |"]
     for operation in declared:
         names = ", ".join(item.name for item in operation.parameters)
+        names = "…" if operation.name in tabled else names
         audience = " and ".join(role.removeprefix("kanon_") + "s" for role in operation.audience)
         columns = ", ".join(f"`{column.name}`" for column in operation.result if column.name)
         returns = f"; returns {columns}" if columns else ""
@@ -133,17 +138,29 @@ def _functions(declared: list[Operation]) -> str:
     return "\n".join(lines)
 
 
-def _parameters(operation: Operation) -> str:
-    declared = operation.parameters
+def _of_every_publication(declared: list[Operation]) -> list[Parameter]:
+    """Return the parameters that all kinds have, with one meaning, which is written once."""
+    first, *others = (o.parameters for o in declared if o.name.startswith("publish_"))
+    return [item for item in first if all(item in other for other in others)]
+
+
+def _parameters(operation: Operation, shared: list[Parameter]) -> str:
+    is_publishing = operation.name.startswith("publish_")
+    shown = [item for item in operation.parameters if not (is_publishing and item in shared)]
+    return _table(shown, operation.parameters)
+
+
+def _table(shown: Iterable[Parameter], declared: Sequence[Parameter]) -> str:
     lines = ["| parameter | type | default | |", "| --- | --- | --- | --- |"]
-    for item in declared:
+    shown = list(shown)
+    for item in shown:
         default = sql.sql_default(declared, item)
-        shown = "" if default is None or item.is_required else f"`{default}`"
-        lines.append(f"| `{item.name}` | `{item.type.sql}` | {shown} | {_meaning(item)} |")
-    for item in declared:
+        value = "" if default is None or item.is_required else f"`{default}`"
+        lines.append(f"| `{item.name}` | `{item.type.sql}` | {value} | {_meaning(item)} |")
+    for item in shown:
         for option in parameters_of(item.type.options) if item.type.options else []:
-            shown = "" if option.default is None else f"`{json.dumps(option.default)}`"
-            lines.append(f"| `{item.name}`: `{option.name}` | | {shown} | {_meaning(option)} |")
+            value = "" if option.default is None else f"`{json.dumps(option.default)}`"
+            lines.append(f"| `{item.name}`: `{option.name}` | | {value} | {_meaning(option)} |")
     return "\n".join(lines)
 
 
