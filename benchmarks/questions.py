@@ -53,8 +53,8 @@ PUBLISHED: Final = {
     ),
     "adult_p": ("suppressed rows", "kanon.publish_suppressed('public.adult', 'adult_p', k => 5)"),
 }
-SHOWN: Final = ("adult_b", "adult_k")
-"""Publications whose answers to each question the page shows."""
+SHOWN: Final = "adult_b"
+"""The publication whose answer to each question the page shows."""
 """What is asked, by its name: what it is, and how it was published."""
 
 
@@ -282,11 +282,11 @@ def _summary(answered: Sequence[tuple[Question, Sequence[Answer]]]) -> str:
 
 
 def _questions(answered: Sequence[tuple[Question, Sequence[Answer]]]) -> str:
-    heading = ["", "question", "query", "group", "truth", *SHOWN, "bounds of adult_b"]
+    heading = ["", "question", "query", "group", "truth", SHOWN, "bounds"]
     rows = []
     for number, (question, answers) in enumerate(answered, start=1):
         first = _largest(answers[0])
-        cells = [_cell(answer, first) for answer in answers if answer.publication in SHOWN]
+        cells = [_cell(answer, first) for answer in answers if answer.publication == SHOWN]
         query = f"`{question.query.format(t='adult')}`"
         shown = ["-"] * 3
         if first is not None:
