@@ -88,7 +88,7 @@ def main() -> str:
         f" seconds of processors. Versions: {', '.join(PINNED)}.\n\n"
         + table(
             [*heading[:7], heading[9]],
-            [[*row[:7], row[9]] for row in rows if str(row[1]).startswith("k = 10")],
+            [[*row[:7], row[9]] for row in rows if row[1] == "k = 10"],
         )
         + "\nWhat they offer, by their own documents and code:\n\n"
         + table(["what", "anonypy, anonypyx, anjana (with pycanon), crowds", "kanon_db"], [
