@@ -125,16 +125,24 @@ def with_tables(text: str, declared: Iterable[Operation]) -> str:
 
 def _functions(declared: list[Operation], tabled: Set[str]) -> str:
     """List all functions; the parameters of those that are tabled stand in tables of their own."""
-    lines = ["| function | may be called by | |", "| --- | --- | --- |"]
+    audiences = ("publishers and analysts", "publishers")
+    return "\n\n".join(
+        f"For {audience}:\n\n" + _functions_for(audience, declared, tabled)
+        for audience in audiences
+    )
+
+
+def _functions_for(audience: str, declared: list[Operation], tabled: Set[str]) -> str:
+    lines = ["| function | |", "| --- | --- |"]
     for operation in declared:
+        roles = " and ".join(role.removeprefix("kanon_") + "s" for role in operation.audience)
+        if roles != audience:
+            continue
         names = ", ".join(item.name for item in operation.parameters)
         names = "…" if operation.name in tabled else names
-        audience = " and ".join(role.removeprefix("kanon_") + "s" for role in operation.audience)
         columns = ", ".join(f"`{column.name}`" for column in operation.result if column.name)
         returns = f"; returns {columns}" if columns else ""
-        lines.append(
-            f"| `{operation.name}({names})` | {audience} | {_cell(operation.help)}{returns} |"
-        )
+        lines.append(f"| `{operation.name}({names})` | {_cell(operation.help)}{returns} |")
     return "\n".join(lines)
 
 
@@ -151,16 +159,16 @@ def _parameters(operation: Operation, shared: list[Parameter]) -> str:
 
 
 def _table(shown: Iterable[Parameter], declared: Sequence[Parameter]) -> str:
-    lines = ["| parameter | type | default | |", "| --- | --- | --- | --- |"]
+    lines = ["| parameter | type, default | |", "| --- | --- | --- |"]
     shown = list(shown)
     for item in shown:
         default = sql.sql_default(declared, item)
-        value = "" if default is None or item.is_required else f"`{default}`"
-        lines.append(f"| `{item.name}` | `{item.type.sql}` | {value} | {_meaning(item)} |")
+        value = "" if default is None or item.is_required else f", `{default}`"
+        lines.append(f"| `{item.name}` | `{item.type.sql}`{value} | {_meaning(item)} |")
     for item in shown:
         for option in parameters_of(item.type.options) if item.type.options else []:
             value = "" if option.default is None else f"`{json.dumps(option.default)}`"
-            lines.append(f"| `{item.name}`: `{option.name}` | | {value} | {_meaning(option)} |")
+            lines.append(f"| `{item.name}`: `{option.name}` | {value} | {_meaning(option)} |")
     return "\n".join(lines)
 
 

@@ -69,7 +69,6 @@ def report(trials: Sequence[Trial]) -> str:
     )
     parts = [
         summary,
-        _by_fault(trials),
     ]
     if skipped:
         parts.insert(1, f"Not injected, since only root may mount disks: {', '.join(skipped)}.")
@@ -77,7 +76,8 @@ def report(trials: Sequence[Trial]) -> str:
         parts += ["Findings:", "\n".join(findings) + "\n"]
     return (
         "\n\n".join(part.rstrip() for part in parts)
-        + f"\n{REST}How often nothing was published, and how often the new publication was:\n\n"
+        + f"\n{REST}{_by_fault(trials)}\n"
+        + "How often nothing was published, and how often the new publication was:\n\n"
         + _by_way(trials)
     )
 
