@@ -168,7 +168,7 @@ def _table(shown: Iterable[Parameter], declared: Sequence[Parameter]) -> str:
     for item in shown:
         for option in parameters_of(item.type.options) if item.type.options else []:
             value = "" if option.default is None else f"`{json.dumps(option.default)}`"
-            lines.append(f"| `{item.name}`: `{option.name}` | {value} | {_meaning(option)} |")
+            lines.append(f"| `{item.name}.{option.name}` | {value} | {_meaning(option)} |")
     return "\n".join(lines)
 
 
@@ -180,7 +180,7 @@ def _meaning(parameter: Parameter) -> str:
 
 
 def _commands(declared: list[Operation]) -> str:
-    lines = ["| command | SQL function |", "| --- | --- |"]
+    lines = []
     for operation in declared:
         if operation.command:
             given = [item for item in operation.parameters if item.is_required]
@@ -191,7 +191,8 @@ def _commands(declared: list[Operation]) -> str:
                 for item in sorted(given, key=lambda item: not item.is_positional)
             ]
             command = " ".join(["kanon", *operation.command, *words])
-            lines.append(f"| `{command}` | `{operation.name}` |")
+            is_called_so = operation.name == "_".join(operation.command).replace("-", "_")
+            lines.append(f"* `{command}`" + ("" if is_called_so else f" (`{operation.name}`)"))
     return "\n".join(lines)
 
 
