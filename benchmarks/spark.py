@@ -99,12 +99,6 @@ def main() -> str:
                 for run, of_workers in found.items() for workers, one in of_workers.items()
             ],
         )
-        + "\nThe assignment `local` gathers records in parts of the table. Its loss there, beside"
-        " that of the whole table (the same algorithms, on one machine, without Spark):\n\n"
-        + table(
-            ["rows", "parts", "loss a row, in parts", "loss a row, whole", "in parts over whole"],
-            [in_parts(n) for n in LOCAL_ROWS],
-        )
         + REST
         + "Where the time of the largest run of each case goes; steps that take less than"
         f" {_LEAST_SHARE:.0%} are in the last line of each:\n\n"
@@ -113,6 +107,12 @@ def main() -> str:
             [line for case in dict.fromkeys(run.case for run in found)
              for line in steps(max((run for run in found if run.case == case), key=lambda r: r.n),
                                found)],
+        )
+        + "\nThe assignment `local` gathers records in parts of the table. Its loss there, beside"
+        " that of the whole table (the same algorithms, on one machine, without Spark):\n\n"
+        + table(
+            ["rows", "parts", "loss a row, in parts", "loss a row, whole", "in parts over whole"],
+            [in_parts(n) for n in LOCAL_ROWS],
         )
     )  # fmt: skip
 
