@@ -485,8 +485,8 @@ def _alike(classes: Classes, rows: Sequence[Sequence[bool]]) -> dict[tuple[bool,
 # gives follows from how many records and values of each class it has or, where there are many
 # classes, from its records and values one by one.
 #
-# `kanon_db.answers.statements` has the same formulas in SQL; tests hold the two to the same
-# numbers.
+# Where classes are not known from bitmaps, the server joins the records of each bucket with its
+# values (`kanon_db.answers.statements`); alike ones are then a line, as a class is.
 
 
 _FEW_CODES: Final = 1 << 18
@@ -577,23 +577,175 @@ def count_pairs(
             found = _by_classes(in_records, in_values, m, size, n_buckets)
         for n, q, of_q, s, of_s in found:
             records.heartbeat()
-            q_any, s_any = (q * (of_q > 0)).sum(axis=0), (s * (of_s > 0)).sum(axis=0)
-            q_full, s_full = (q * (of_q == size)).sum(axis=0), (s * (of_s == size)).sum(axis=0)
-            q_all = (q * ((of_q == s_any) & (of_q > 0))).sum(axis=0)
-            s_all = (s * ((of_s == q_any) & (of_s > 0))).sum(axis=0)
-            q_rest = (q * (of_q > s_full)).sum(axis=0)
-            s_rest = (s * (of_s > q_full)).sum(axis=0)
-            t = (q * of_q).sum(axis=0)
-            squares = (q * of_q * of_q).sum(axis=0) + (s * of_s * of_s).sum(axis=0)
+            t, spread, least, most = _covered(_Alike(q, of_q), _Alike(s, of_s), size)
             estimate += float((n * t).sum()) / size
-            variance += float((n * _spread(t, squares, t * t, size)).sum())
-            least = np.maximum.reduce(
-                [q_full, s_full, q_any + s_all - size, q_all + s_any - size, np.zeros(t.shape)]
-            )
-            most = np.minimum.reduce([q_any, s_any, q_full + s_rest, s_full + q_rest])
+            variance += float((n * spread).sum())
             lower += int((n * least).sum())
             upper += int((n * most).sum())
     return MatchedPairs(estimate, variance, lower, upper)
+
+
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """Records, or values, that are alike, in some buckets.
+
+    Attributes
+    ----------
+    n, of : ndarray of float64
+        How many a line stands for, and with how many of the other side it matches.
+    bucket : ndarray of int64, optional
+        The bucket of each line, from 0; otherwise each row is a line of all buckets.
+    n_buckets : int
+    """
+
+    n: FloatArray
+    of: FloatArray
+    bucket: IntArray | None = None
+    n_buckets: int = 0
+
+    def sum(self, numbers: FloatArray) -> FloatArray:
+        """Add up numbers of lines in each bucket."""
+        import numpy as np
+
+        if self.bucket is None:
+            found: FloatArray = numbers.sum(axis=0)
+            return found
+        return np.bincount(self.bucket, numbers, self.n_buckets).astype(np.float64, copy=False)
+
+    def at(self, numbers: FloatArray | int) -> FloatArray | int:
+        """Give each line the number of its bucket."""
+        if self.bucket is None or isinstance(numbers, int):
+            return numbers
+        found: FloatArray = numbers[self.bucket]
+        return found
+
+
+def _covered(
+    records: _Alike, values: _Alike, size: FloatArray | int
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return the pairs of each bucket, the variance of their number, and its bounds."""
+    import numpy as np
+
+    q, of_q, s, of_s = records.n, records.of, values.n, values.of
+    q_any, s_any = records.sum(q * (of_q > 0)), values.sum(s * (of_s > 0))
+    q_full = records.sum(q * (of_q == records.at(size)))
+    s_full = values.sum(s * (of_s == values.at(size)))
+    q_all = records.sum(q * ((of_q == records.at(s_any)) & (of_q > 0)))
+    s_all = values.sum(s * ((of_s == values.at(q_any)) & (of_s > 0)))
+    q_rest = records.sum(q * (of_q > records.at(s_full)))
+    s_rest = values.sum(s * (of_s > values.at(q_full)))
+    t = records.sum(q * of_q)
+    squares = records.sum(q * of_q * of_q) + values.sum(s * of_s * of_s)
+    least = np.maximum.reduce(
+        [q_full, s_full, q_any + s_all - size, q_all + s_any - size, np.zeros(t.shape)]
+    )
+    most = np.minimum.reduce([q_any, s_any, q_full + s_rest, s_full + q_rest])
+    return t, _spread(t, squares, t * t, size), least, most
+
+
+def _joined_lines(pairs: AnyArray, side: Side, size: FloatArray, bucket: IntArray) -> _Joined:
+    """Put the pairs of each record, or of each value, together."""
+    import numpy as np
+
+    own, other = ("record", "value") if side == 0 else ("value", "record")
+    _, first, line = np.unique(pairs[own], return_index=True, return_inverse=True)
+    n, times = (pairs[f"n_{name}s"].astype(np.float64) for name in (own, other))
+    of = np.bincount(line, times).astype(np.float64, copy=False)
+    return _Joined(_Alike(n[first], of, bucket[first], size.size), line, times)
+
+
+class _Joined(NamedTuple):
+    """The lines of one side, the line of each pair, and how many of the other side it has."""
+
+    lines: _Alike
+    line: IntArray
+    times: FloatArray
+
+
+def _sides(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[_Joined, _Joined, FloatArray]:
+    """Return the lines of both sides, and the size of each bucket that has pairs."""
+    import numpy as np
+
+    buckets, place = np.unique(pairs["bucket"], return_inverse=True)
+    size = sizes(buckets)
+    return _joined_lines(pairs, 0, size, place), _joined_lines(pairs, 1, size, place), size
+
+
+SizesOfBuckets: TypeAlias = "Callable[[IntArray], FloatArray]"
+"""Returns the size of each of some buckets, by their numbers from 0."""
+
+
+def count_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> FloatArray:
+    """Count the pairs of some whole buckets; see :func:`count_pairs`.
+
+    Parameters
+    ----------
+    pairs : structured ndarray
+        What :func:`~kanon_db.answers.statements.joined_pairs` names.
+    sizes : callable
+
+    Returns
+    -------
+    ndarray of float64, shape (4,)
+        The estimate, its variance and its bounds, to be added up.
+    """
+    import numpy as np
+
+    records, values, size = _sides(pairs, sizes)
+    t, *others = _covered(records.lines, values.lines, size)
+    return np.array([one.sum() for one in (t / size, *others)])
+
+
+def sum_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[FloatArray, tuple[float, float]]:
+    """Sum over the pairs of some whole buckets; see :func:`count_joined`.
+
+    Returns
+    -------
+    totals : ndarray of float64, shape (9,)
+        As :func:`~kanon_db.query.formulas.summed` takes them.
+    extremes : tuple of float
+    """
+    import numpy as np
+
+    x = pairs["x"]
+    records, values, size = _sides(pairs, sizes)
+    sums: list[list[FloatArray]] = []
+    for own in (records, values):
+        lines, n, tc = own.lines, own.lines.n, own.lines.of
+        tx, txx = (np.bincount(own.line, own.times * one, n.size) for one in (x, x * x))
+        least, most = np.full(n.size, np.inf), np.full(n.size, -np.inf)
+        np.minimum.at(least, own.line, x)
+        np.maximum.at(most, own.line, x)
+        is_full = tc == lines.at(size)
+        low = np.where(is_full, least, np.minimum(least, 0))
+        high = np.where(is_full, most, np.maximum(most, 0))
+        parts = (tx, tc, txx, tx * tx, tc * tc, tx * tc, low, high, is_full, np.ones(n.size))
+        sums.append([lines.sum(n * part) for part in parts])
+    (sx, sc, sxx, *one), other = sums[0], sums[1][3:]
+    lxx, lcc, lxc = (a + b for a, b in zip(one[:3], other[:3], strict=True))
+    (t_low, c_low), (t_high, c_high) = (
+        (choose(one[at], other[at]), choose(one[at + 2], other[at + 2]))
+        for at, choose in ((3, np.maximum), (4, np.minimum))
+    )
+    totals = _totals(size, (sx, sc, sxx), (lxx, lcc, lxc), (t_low, t_high, c_low, c_high))
+    return totals, (float(x.min()), float(x.max()))
+
+
+def _totals(
+    size: FloatArray | int,
+    of_pairs: Sequence[FloatArray],
+    of_lines: Sequence[FloatArray],
+    bounds: Sequence[FloatArray],
+) -> FloatArray:
+    """Add up the sums of some buckets as :func:`~kanon_db.query.formulas.summed` takes them."""
+    import numpy as np
+
+    (sx, sc, sxx), (lxx, lcc, lxc) = of_pairs, of_lines
+    parts = (
+        sx / size, sc / size, _spread(sxx, lxx, sx * sx, size), _spread(sc, lcc, sc * sc, size),
+        _spread(sx, lxc, sx * sc, size), *bounds,
+    )  # fmt: skip
+    return np.array([part.sum() for part in parts])
 
 
 def _by_classes(
@@ -768,7 +920,7 @@ def _places(
 
 
 def _sums(lines: _Lines, size: int) -> tuple[FloatArray, tuple[float, float]]:
-    """Add up some buckets' sums as :data:`~kanon_db.query.formulas.TOTALS` names them."""
+    """Add up the sums of some buckets; the least and the greatest value."""
     import numpy as np
 
     own, of_own, q_of, x_of = lines.own, lines.of_own, lines.of_others, lines.x
@@ -791,15 +943,17 @@ def _sums(lines: _Lines, size: int) -> tuple[FloatArray, tuple[float, float]]:
     t_low = np.maximum(own_low, (s * lowest).sum(axis=0))
     c_high = np.minimum((q * has).sum(axis=0), (s * (q_of > 0)).sum(axis=0))
     c_low = np.maximum((q * full).sum(axis=0), (s * is_full).sum(axis=0))
-    parts = (
-        sx / size, sc / size, _spread(sxx, lxx, sx * sx, size), _spread(sc, lcc, sc * sc, size),
-        _spread(sx, lxc, sx * sc, size), t_low, t_high, c_low, c_high,
-    )  # fmt: skip
+    totals = _totals(size, (sx, sc, sxx), (lxx, lcc, lxc), (t_low, t_high, c_low, c_high))
     least, most = np.where(has, own.least, np.inf), np.where(has, own.most, -np.inf)
-    return np.array([part.sum() for part in parts]), (float(least.min()), float(most.max()))
+    return totals, (float(least.min()), float(most.max()))
 
 
-def _spread(pairs: FloatArray, lines: FloatArray, product: FloatArray, size: int) -> FloatArray:
+def _spread(
+    pairs: FloatArray, lines: FloatArray, product: FloatArray, size: FloatArray | int
+) -> FloatArray:
     """Return a variance, or the covariance, over random matchings."""
-    found: FloatArray = (pairs - lines / size + product / (size * size)) / max(size - 1, 1)
+    import numpy as np
+
+    found: FloatArray = pairs - lines / size + product / (size * size)
+    found /= np.maximum(size - 1, 1)
     return found

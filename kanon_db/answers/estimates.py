@@ -22,8 +22,8 @@ from kanon_db.session.protocol import Session
 
 
 def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
-    """Answer from the bitmaps of buckets; None if that is not possible."""
-    if not isinstance(opened.layout, BucketLayout) or not opened.layout.tables.with_bitmaps:
+    """Answer from the counts of buckets; None if that is not possible."""
+    if not isinstance(opened.layout, BucketLayout):
         return None
     from kanon_db.answers._bitmap_counts import count_with_bitmaps
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
 from typing import Literal as OneOf
 
 from kanon_db.answers.evidence_sql import (
@@ -73,11 +74,13 @@ from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting
 from kanon_db.transfer.columns import ColumnType, Relation, column_types
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from kanon_db.answers.evidence import KnownColumn, KnownTypes
     from kanon_db.answers.evidence_sql import Pieces
     from kanon_db.query import expressions as ex
     from kanon_db.query.expressions import Aggregate
-    from kanon_db.query.sql import Request
+    from kanon_db.query.sql import Request, Statement
 
 
 # How much one query may need; see "What one query may need" in docs/howto/operation.md.
@@ -363,6 +366,13 @@ def plain_column(session: Session, column: ColumnType) -> Column:
 # A query with everything that its names refer to, and how it is run.
 
 
+_GROUPS_AT_ONCE: Final = 16
+"""Of groups that a statement counts, how many are read at a time."""
+
+GroupValues: TypeAlias = tuple[tuple[int, str, int], ...]
+"""Of the keys that make a group: the number of the key, its value as JSON, and its rank."""
+
+
 @dataclass(frozen=True)
 class OpenQuery:
     """A query that can be answered, with everything that its names refer to."""
@@ -397,6 +407,56 @@ class OpenQuery:
         """Run a statement as :meth:`fetch`, and keep only `n` of its rows at a time."""
         with self._own_words():
             yield from self.session.stream(n, statement, *values)
+
+    def packed(
+        self, counted: Statement, keys: Sequence[int], numbers: Mapping[str, str], run: int = 0
+    ) -> Iterator[tuple[GroupValues, NDArray[Any]]]:
+        """Run a statement that counts, and pack its rows by the group that they are in.
+
+        Parameters
+        ----------
+        counted : Statement
+        keys : sequence of int
+            The numbers of the keys that it has, in columns ``k0 …``.
+        numbers : mapping of str to str
+            Its other columns, ``int4`` or ``float8``; NULL is 0.
+        run : int
+            How many of the buckets, which are whole, to return at a time; 0 for all of them.
+
+        Yields
+        ------
+        values : tuple
+            Of the group.
+        numbers : structured ndarray
+            A group may come several times, each time with other buckets.
+        """
+        import numpy as np
+
+        packed = " || ".join(
+            f"{type_}send(coalesce({name}, 0)::{type_})" for name, type_ in numbers.items()
+        )
+        # What is ordered is sorted: the server would keep all of what it hashes.
+        order = " ORDER BY bucket" if run else ""
+        shown = [f"string_agg({packed}, ''::bytea{order}) AS numbers"]
+        shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]
+        shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
+        by = [*([f"bucket / {run}"] if run else []), *(f"k{i}" for i in keys)]
+        grouped = f" GROUP BY {', '.join(by)}" if by else ""
+        text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b{grouped}"
+        dtype = [(name, {"int4": ">i4", "float8": ">f8"}[of]) for name, of in numbers.items()]
+        with self.frugal():
+            for row in self.stream(_GROUPS_AT_ONCE, text, *counted.bound):
+                values = tuple(
+                    (i, "null" if row[f"j{i}"] is None else row[f"j{i}"], row[f"r{i}"])
+                    for i in keys
+                )
+                yield values, np.frombuffer(row["numbers"] or b"", dtype=dtype)
+
+    def key(self, values: GroupValues) -> str:
+        """Write a group's key, a JSON object."""
+        names = (json.dumps(self.query.keys[i].name, ensure_ascii=False) for i, _, _ in values)
+        named = zip(names, values, strict=True)
+        return f"{{{', '.join(f'{name}: {text}' for name, (_, text, _) in named)}}}"
 
     def frugal(self) -> AbstractContextManager[None]:
         """Keep what the statements of the block need within the limits."""

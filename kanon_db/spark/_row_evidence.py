@@ -14,9 +14,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding import Sets
@@ -35,13 +36,13 @@ from kanon_db.answers.evidence import (
     Truths,
 )
 from kanon_db.answers.evidence_sql import MOST_COMBINED, Pieces, Unit
-from kanon_db.answers.scope import OpenQuery
+from kanon_db.answers.scope import GroupValues, OpenQuery
 from kanon_db.errors import ServerError, UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import refusal
 from kanon_db.query.layout import CellDescription, CellLayout, condition_of
 from kanon_db.query.likelihoods import MOST_GROUPED, most_listed
-from kanon_db.query.sql import Constants, Request, leaves, write
+from kanon_db.query.sql import Constants, Request, Statement, leaves, write
 from kanon_db.session.protocol import Row, Value
 from kanon_db.spark._cell_values import (
     ANYTHING,
@@ -55,7 +56,7 @@ from kanon_db.spark._cell_values import (
     nearest_axis_value,
     outcomes_of_cells,
 )
-from kanon_db.spark._tables import PublishedTables
+from kanon_db.spark._tables import PublishedTables, TableSession
 from kanon_db.spark.environment import failures_as_errors, quiet, quoted_column
 from kanon_db.spark.kinds.row_files import LOWER_END, UPPER_END
 
@@ -108,6 +109,41 @@ class SparkQuery(OpenQuery):
             {**row, "group_key": group_key(row["group_key"])} if "group_key" in row else row
             for row in rows
         ]
+
+    def packed(
+        self,
+        counted: Statement,
+        keys: Sequence[int],
+        numbers: Mapping[str, str],
+        run: int = 0,  # noqa: ARG002
+    ) -> Iterator[tuple[GroupValues, NDArray[Any]]]:
+        """Run a statement that counts, and divide its rows by the group that they are in."""
+        shown = [f"coalesce({name}, 0)::{type_} AS {name}" for name, type_ in numbers.items()]
+        shown += [f"jsonb_build_object('k', k{i})::text AS j{i}" for i in keys]
+        shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
+        text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b"
+        with self._own_words(), failures_as_errors("a statement could not be run"):
+            found = cast("TableSession", self.session).tables.select(text, *counted.bound).toArrow()
+        dtype = [(name, {"int4": "i4", "float8": "f8"}[of]) for name, of in numbers.items()]
+        rows = np.zeros(found.num_rows, dtype=dtype)
+        for name in numbers:
+            rows[name] = found.column(name).to_numpy()
+        if not keys:
+            yield (), rows
+        if not keys or not rows.size:
+            return
+        ranks = np.column_stack([found.column(f"r{i}").to_numpy() for i in keys])
+        _, first, group = np.unique(ranks, axis=0, return_index=True, return_inverse=True)
+        ordered = np.argsort(group.reshape(-1), kind="stable")
+        ends = np.cumsum(np.bincount(group.reshape(-1), minlength=first.size))
+        for at, own in zip(first.tolist(), np.split(ordered, ends[:-1]), strict=True):
+            texts = [value_of_key(found.column(f"j{i}")[at].as_py()) for i in keys]
+            values = zip(keys, texts, ranks[at].tolist(), strict=True)
+            yield tuple(values), rows[own]
+
+    def key(self, values: GroupValues) -> str:
+        """Write a group's key as PostgreSQL does."""
+        return group_key(super().key(values))
 
     @contextmanager
     def _own_words(self) -> Iterator[None]:
