@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import chain, islice
@@ -203,21 +204,11 @@ class CountedSlice:
 _WEIGHED: Final = ("n_x", *weights("", ""))
 
 
-@dataclass(frozen=True)
-class CountedSlices:
-    """The parts of the records, or values, that the keys of their side make, as counts."""
-
-    parts: Sequence[CountedSlice]
-
-    def __iter__(self) -> Iterator[CountedSlice]:
-        return iter(self.parts)
-
-    def count(self, most: int) -> int:
-        """Return the number of parts, or more than `most` if there are more."""
-        return min(len(self.parts), most + 1)
+Slices: TypeAlias = GroupSlices | list[CountedSlice]
 
 
-Slices: TypeAlias = GroupSlices | CountedSlices
+def _number_of(parts: Slices, most: int) -> int:
+    return len(parts) if isinstance(parts, list) else parts.count(most)
 
 
 # Reading a publication's bitmaps, a few megabytes at a time, for one query.
@@ -321,7 +312,7 @@ class BitmapReader:
 
     def counted(
         self, side: Side, condition: Expression | None, weighed: Expression | None
-    ) -> CountedSlices:
+    ) -> list[CountedSlice]:
         """Count the records, or values, of each bucket that meet a condition, by their keys.
 
         Parameters
@@ -342,15 +333,17 @@ class BitmapReader:
             if self._room < 0 or len(parts) >= self.limits.n_answers:
                 raise NoRoomError
             parts.append(CountedSlice.of(values, numbers, self.tables))
-        return CountedSlices(parts)
+        return parts
 
     def exact(
         self, side: Side, condition: Expression | None, weighed: Expression | None
     ) -> list[Group]:
         """Answer what is on one side: it is published as it is."""
-        groups = []
+        groups: list[Group] = []
         is_average = self.opened.query.measures[0].aggregate.function == "avg"
         for values, numbers in self._counted(side, condition, weighed, is_by_bucket=False):
+            if len(groups) == self.limits.n_answers:
+                raise self.limits.too_many()
             found = {name: numbers[name].sum().item() for name in numbers.dtype.names or ()}
             answer = Estimated(float(found["n"]), 0.0, found["n"], found["n"])
             if weighed is not None:
@@ -376,7 +369,7 @@ class BitmapReader:
             self.tables, side, parts, condition, weighed, self.opened.lookups, constants,
             is_by_bucket=is_by_bucket,
         )  # fmt: skip
-        whole = dict.fromkeys(["bucket"] if is_by_bucket else [], "int4") | {"n": "int4"}
+        whole = {"bucket": "int4", "n": "int4"} if is_by_bucket else {"n": "int8"}
         numbers = whole | dict.fromkeys([] if weighed is None else _WEIGHED, "float8")
         written = Statement(counted.write(), constants.bound)
         return self.opened.packed(written, keys, numbers)
@@ -413,7 +406,7 @@ class BitmapReader:
 
         Parameters
         ----------
-        own, others : GroupSlices or CountedSlices
+        own, others : Slices
         times : int
             How often each bucket is looked at for a group.
         kept : int, optional
@@ -422,15 +415,15 @@ class BitmapReader:
         if not self.keys:
             return True
         most = self.limits.n_answers
-        if isinstance(own, CountedSlices):  # of each, only its own buckets are looked at
+        if isinstance(own, list):  # of each, only its own buckets are looked at
             most *= _TRIED
         else:
             most = min(MOST_WORK // (self.tables.n_buckets * times), most)
-        n_others = others.count(most)
+        n_others = _number_of(others, most)
         n_bytes = n_others * (self.counts_bytes if kept is None else kept)
         return (
             n_bytes <= self.limits.bitmaps
-            and own.count(most // max(1, n_others)) * n_others <= most
+            and _number_of(own, most // max(1, n_others)) * n_others <= most
         )
 
     def rows(
@@ -726,14 +719,16 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
     choose = condition_of if weighed is None else chosen_by
     condition = choose(query, aggregate)
-    for answered in (_from_bitmaps, _from_counts):
-        try:
-            groups = answered(BitmapReader(opened, layout), condition, weighed)
-        except NoRoomError:
-            continue
+    with suppress(NoRoomError):
+        groups = _from_bitmaps(BitmapReader(opened, layout), condition, weighed)
         if groups is not None:
             return groups
-    return _from_pairs(BitmapReader(opened, layout), condition, weighed)
+    with opened.frugal():
+        with suppress(NoRoomError):
+            groups = _from_counts(BitmapReader(opened, layout), condition, weighed)
+            if groups is not None:
+                return groups
+        return _from_pairs(BitmapReader(opened, layout), condition, weighed)
 
 
 def _in_all_groups(opened: OpenQuery) -> list[Group] | None:

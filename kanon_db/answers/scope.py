@@ -157,22 +157,15 @@ BY_STATEMENT: Final = "the statement"
 """How an aggregate was counted, as `explain_count` says it."""
 
 
-def describe_estimator(layout: BucketLayout | CellLayout, *, is_statement: bool = False) -> str:
-    """Say how a publication is answered from, where answers are not exact.
-
-    Parameters
-    ----------
-    layout : BucketLayout or CellLayout
-    is_statement : bool
-        Whether a statement answers. Over buckets, its estimates are those of the paper.
-    """
+def describe_estimator(layout: BucketLayout | CellLayout) -> str:
+    """Say how a publication is answered from, where answers are not exact."""
     if isinstance(layout, CellLayout):
         vague = [cell for cell in layout.cells.values() if cell.kind != "value"]
         is_paper = vague and not any(cell.shares for cell in vague)
         own = "as often as all cells together imply"
         return f"values of a cell {'equally often' if is_paper else own}"
     is_corrected = layout.assignment == "random" and layout.tables.spectrum is not None
-    if layout.is_paper or is_statement or not is_corrected:
+    if layout.is_paper or not is_corrected:
         return "the paper's estimator: every matching inside a bucket is equally likely"
     return "the paper's estimator, corrected by what random buckets tell of records and values"
 
@@ -419,7 +412,7 @@ class OpenQuery:
         keys : sequence of int
             The numbers of the keys that it has, in columns ``k0 …``.
         numbers : mapping of str to str
-            Its other columns, ``int4`` or ``float8``; NULL is 0.
+            Its other columns, ``int4``, ``int8`` or ``float8``; NULL is 0.
         run : int
             How many of the buckets, which are whole, to return at a time; 0 for all of them.
 
@@ -443,14 +436,12 @@ class OpenQuery:
         by = [*([f"bucket / {run}"] if run else []), *(f"k{i}" for i in keys)]
         grouped = f" GROUP BY {', '.join(by)}" if by else ""
         text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b{grouped}"
-        dtype = [(name, {"int4": ">i4", "float8": ">f8"}[of]) for name, of in numbers.items()]
-        with self.frugal():
-            for row in self.stream(_GROUPS_AT_ONCE, text, *counted.bound):
-                values = tuple(
-                    (i, "null" if row[f"j{i}"] is None else row[f"j{i}"], row[f"r{i}"])
-                    for i in keys
-                )
-                yield values, np.frombuffer(row["numbers"] or b"", dtype=dtype)
+        dtype = [(name, f">{of[0]}{of[-1]}") for name, of in numbers.items()]
+        for row in self.stream(_GROUPS_AT_ONCE, text, *counted.bound):
+            values = tuple(
+                (i, "null" if row[f"j{i}"] is None else row[f"j{i}"], row[f"r{i}"]) for i in keys
+            )
+            yield values, np.frombuffer(row["numbers"] or b"", dtype=dtype)
 
     def key(self, values: GroupValues) -> str:
         """Write a group's key, a JSON object."""

@@ -56,11 +56,6 @@ class Constants:
         self._numbers: dict[str | tuple[str, ...], int] = {}
 
     @property
-    def are_shown(self) -> bool:
-        """Whether the values are part of the text, for people."""
-        return self._literal is not None
-
-    @property
     def bound(self) -> tuple[str | list[str], ...]:
         """What was written so far: a text, or an array of texts, for each parameter."""
         return tuple(text if isinstance(text, str) else list(text) for text in self._numbers)

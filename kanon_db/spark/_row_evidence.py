@@ -124,7 +124,7 @@ class SparkQuery(OpenQuery):
         text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b"
         with self._own_words(), failures_as_errors("a statement could not be run"):
             found = cast("TableSession", self.session).tables.select(text, *counted.bound).toArrow()
-        dtype = [(name, {"int4": "i4", "float8": "f8"}[of]) for name, of in numbers.items()]
+        dtype = [(name, f"{of[0]}{of[-1]}") for name, of in numbers.items()]
         rows = np.zeros(found.num_rows, dtype=dtype)
         for name in numbers:
             rows[name] = found.column(name).to_numpy()
