@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -110,6 +111,12 @@ class SparkQuery(OpenQuery):
             for row in rows
         ]
 
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run a statement of this query; keys are written as PostgreSQL does."""
+        for row in super().stream(n, statement, *values):
+            keys = [name for name in row if _VALUE_OF_KEY.fullmatch(name)]
+            yield {**row, **{name: value_of_key(row[name]) for name in keys}}
+
     def packed(
         self,
         counted: Statement,
@@ -119,7 +126,7 @@ class SparkQuery(OpenQuery):
     ) -> Iterator[tuple[GroupValues, NDArray[Any]]]:
         """Run a statement that counts, and divide its rows by the group that they are in."""
         shown = [f"coalesce({name}, 0)::{type_} AS {name}" for name, type_ in numbers.items()]
-        shown += [f"jsonb_build_object('k', k{i})::text AS j{i}" for i in keys]
+        shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]
         shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
         text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b"
         with self._own_words(), failures_as_errors("a statement could not be run"):
@@ -177,6 +184,9 @@ _ARITHMETIC: Final = (
 )  # fmt: skip
 _FAILED: Final = ("FAILED_READ_FILE", "INTERNAL_ERROR", "CONNECT", "JOB_CANCELLED")
 """Conditions of Spark that say nothing about the query."""
+
+
+_VALUE_OF_KEY: Final = re.compile(r"j\d+")
 
 
 def group_key(text: str) -> str:
