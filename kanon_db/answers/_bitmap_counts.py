@@ -139,11 +139,9 @@ class GroupSlices:
                 yield from self._divided(Slice(part.values + other.values, both), depth + 1)
 
     def count(self, most: int) -> int:
-        """Return the number of parts, or more than `most` if there are more.
-
-        Where most combinations do not occur, finding those that do takes long: their number is not
-        looked for, and taken as more.
-        """
+        """Return the number of parts, or more than `most` if there are more."""
+        # Where most combinations do not occur, finding those that do takes long: their number is
+        # not looked for, and taken as more.
         if prod(map(len, self.divisions)) > _MOST_SPARSE * most:
             return most + 1
         return sum(1 for _ in islice(self, most + 1))
@@ -151,24 +149,12 @@ class GroupSlices:
 
 @dataclass(frozen=True, eq=False)
 class CountedSlice:
-    """A group's part of the records, or values, as numbers of the buckets that have some of it.
-
-    Attributes
-    ----------
-    values : tuple
-        As those of :class:`Slice`.
-    places : list of ndarray of int64
-        Where these buckets stand among those of each size.
-    counts : list of ndarray of uint16
-        How many of the part each of them has.
-    weighed : list of Weighed
-        What is summed of it; empty if nothing is.
-    """
+    """A group's part of the records, or values, as numbers of the buckets that have some of it."""
 
     values: GroupValues
-    places: list[IntArray]
-    counts: Counts
-    weighed: list[Weighed]
+    places: list[IntArray]  # where these buckets stand among those of each size
+    counts: Counts  # how much of the part each of them has
+    weighed: list[Weighed]  # what is summed of it; empty if nothing is
 
     @classmethod
     def of(cls, values: GroupValues, numbers: AnyArray, tables: BucketTables) -> Self:
@@ -253,12 +239,7 @@ class BitmapReader:
         return max(0, self._room // self.bitmap_bytes)
 
     def keep(self, n_bitmaps: int = 1) -> None:
-        """Account for bitmaps that are kept.
-
-        Raises
-        ------
-        NoRoomError
-        """
+        """Account for bitmaps that are kept; NoRoomError where they are too many."""
         self._room -= n_bitmaps * self.bitmap_bytes
         if self._room < 0:
             raise NoRoomError
@@ -313,19 +294,7 @@ class BitmapReader:
     def counted(
         self, side: Side, condition: Expression | None, weighed: Expression | None
     ) -> list[CountedSlice]:
-        """Count the records, or values, of each bucket that meet a condition, by their keys.
-
-        Parameters
-        ----------
-        side : {0, 1}
-        condition : Expression or None
-        weighed : Expression or None
-            What is summed of them.
-
-        Raises
-        ------
-        NoRoomError
-        """
+        """Count the records, or values, of each bucket that meet a condition, by their keys."""
         parts: list[CountedSlice] = []
         for values, numbers in self._counted(side, condition, weighed, is_by_bucket=True):
             self.heartbeat()
@@ -375,13 +344,7 @@ class BitmapReader:
         return self.opened.packed(written, keys, numbers)
 
     def group(self, values: GroupValues, counted: Estimated) -> Group:
-        """Name a group by the values of its keys.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            When the keys of all groups are too long.
-        """
+        """Name a group by the values of its keys."""
         ordered = tuple(sorted(values))
         key = self.opened.key(ordered)
         self._key_room -= len(key.encode())
@@ -402,16 +365,7 @@ class BitmapReader:
         times: int = 1,
         kept: int | None = None,
     ) -> bool:
-        """Whether the groups are few enough to count each, keeping what is counted of the others.
-
-        Parameters
-        ----------
-        own, others : Slices
-        times : int
-            How often each bucket is looked at for a group.
-        kept : int, optional
-            Bytes for each of the others; by default, those of counts.
-        """
+        """Whether groups are few enough to count each, keeping what is counted of the others."""
         if not self.keys:
             return True
         most = self.limits.n_answers
@@ -497,13 +451,7 @@ def count_with_pairs(
     *,
     is_average: bool,
 ) -> list[Group] | None:
-    """Answer a count, sum or average of what meets a condition on both sides; None if too much.
-
-    Raises
-    ------
-    NoRoomError
-        When the bitmaps would need more memory than a query may.
-    """
+    """Answer a count, sum or average of what meets a condition on both sides; None if too much."""
     matching = _matching(reader, condition)
     if matching is None:
         return None
@@ -536,13 +484,7 @@ def _classes(
     leaves: Sequence[Expression],
     divisions: Sequence[Sequence[int]],
 ) -> Classes | None:
-    """Divide what meets some conditions by the truth of others, and then into parts.
-
-    Returns
-    -------
-    Classes or None
-        None if there would be too many.
-    """
+    """Divide what meets some conditions by the truth of others, and into parts; None if many."""
     most = min(_MOST_CLASSES, reader.room // 2)  # the old ones and the new ones are kept
     found: Classes = [(reader.truth(joined(And, chosen)).true, ())]
     for parts in chain(_parts(reader, leaves), divisions):
@@ -696,16 +638,12 @@ if TYPE_CHECKING:
 
 
 def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
-    """Answer a count, sum or average over buckets, also with groups; None for anything else.
-
-    Notes
-    -----
-    If each condition, each key of the groups and what is summed depends on one attribute with
-    bitmaps, bitmaps count, if those of the groups fit into the query's memory. Otherwise a
-    statement counts the records, and the values, of each bucket, if the condition is a conjunction
-    (or, for a count without groups, a disjunction) of its two sides. For all else, the server joins
-    the records of each bucket with its values, a run of buckets at a time.
-    """
+    """Answer a count, sum or average over buckets, also with groups; None for anything else."""
+    # If each condition, each key of the groups and what is summed depends on one attribute with
+    # bitmaps, bitmaps count, if those of the groups fit into the query's memory. Otherwise a
+    # statement counts the records, and the values, of each bucket, if the condition is a
+    # conjunction (or, for a count without groups, a disjunction) of its two sides. For all else,
+    # the server joins the records of each bucket with its values, a run of buckets at a time.
     layout, query = opened.layout, opened.query
     if not isinstance(layout, BucketLayout) or len(query.measures) > 1:
         return None
@@ -906,14 +844,7 @@ _PAIR_BYTES: Final = 32
 
 
 class _Other:
-    """A part of the other side, which the parts of one side meet.
-
-    Attributes
-    ----------
-    values : tuple
-    counts : list of ndarray
-        How much of it each bucket has, for each bucket size.
-    """
+    """A part of the other side, which the parts of one side meet."""
 
     def __init__(self, counter: _Counter, part: Slice | CountedSlice) -> None:
         self._counter, self._part = counter, part
@@ -951,13 +882,7 @@ class _Counter:
     def met(
         self, records: Slices, values: Slices, weighed: Expression | None
     ) -> list[Group] | None:
-        """Count, or sum, for each pair of parts, one from each side, with a bucket in common.
-
-        Returns
-        -------
-        list of Group or None
-            None if there are too many to look at each.
-        """
+        """Count, or sum, for each pair of parts, one from each side, with a bucket in common."""
         reader, layout = self._reader, self._layout
         side = 0 if weighed is None else side_of(weighed, layout) or 0
         own, others = (values, records) if side else (records, values)
@@ -1057,11 +982,9 @@ class _Counter:
 
     @cached_property
     def composed(self) -> Composed | None:
-        """How values of buckets go together; None where it is not known, or not asked for.
-
-        It is known how they go together with the records of each group, if these are made by one
-        attribute.
-        """
+        """How values of buckets go together; None where it is not known, or not asked for."""
+        # It is known how they go together with the records of each group, if these are made by one
+        # attribute.
         tables, sensitive = self._tables, self._layout.sensitive
         of_records = [k for k in self._reader.keys if side_of(k.expression, self._layout) == 0]
         is_known = tables.spectrum is not None and sensitive.name in tables.with_bitmaps

@@ -52,15 +52,7 @@ class TruthBitmaps(NamedTuple):
 def is_readable(
     condition: ex.Expression, with_bitmaps: frozenset[str], sensitive: str | None = None
 ) -> bool:
-    """Whether a condition is a combination of conditions on one attribute with bitmaps each.
-
-    Parameters
-    ----------
-    condition : Expression
-    with_bitmaps : frozenset of str
-    sensitive : str, optional
-        Conditions may also compare this attribute with one other.
-    """
+    """Whether a condition is a combination of conditions on one attribute with bitmaps each."""
     mentioned = ex.attributes(condition)
     if len(mentioned) <= 1:
         return bool(with_bitmaps) and mentioned <= with_bitmaps
@@ -91,19 +83,7 @@ def evaluate(
     everything: int,
     is_read: Callable[[ex.Expression], bool] = is_on_one_attribute,
 ) -> TruthBitmaps:
-    """Evaluate a readable condition in SQL's three-valued logic.
-
-    Parameters
-    ----------
-    condition : Expression or None
-        None is true for every record.
-    read : callable
-        Finds the truth of a condition as a whole.
-    everything : int
-        The bitmap of all records.
-    is_read : callable, optional
-        Which conditions are read; the others are evaluated from their parts.
-    """
+    """Evaluate a readable condition in SQL's three-valued logic."""
     if condition is None:
         return TruthBitmaps(everything, 0)
     if is_read(condition):
@@ -155,12 +135,6 @@ def count_exactly(true: int) -> Estimated:
 def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> Counts:
     """Count the bits of each bucket.
 
-    Parameters
-    ----------
-    bitmap : int
-    sizes, n_buckets : sequence of int
-        Each bucket size, ascending, with its number of buckets.
-
     Examples
     --------
     >>> [counts.tolist() for counts in in_buckets(0b1101_1, [1, 2], [1, 2])]
@@ -201,16 +175,7 @@ def numbered(bitmaps: Iterable[int], n_bitmaps: int, n_records: int) -> AnyArray
 def weigh(
     numbers: AnyArray, values: FloatArray, sizes: Sequence[int], n_buckets: Sequence[int]
 ) -> list[Weighed]:
-    """Add up what is known of values, for the buckets of each size.
-
-    Parameters
-    ----------
-    numbers : ndarray of unsigned int, shape (n_records,)
-        Which of the values each record has, from 1; 0 for none.
-    values : ndarray of float64
-    sizes, n_buckets : sequence of int
-        Each bucket size, ascending, with its number of buckets.
-    """
+    """Add up values for the buckets of each size; `numbers` says which each record has, from 1."""
     import numpy as np
 
     found = []
@@ -261,18 +226,11 @@ def can_meet(records: Counts, values: Counts) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Composed:
-    """How the sensitive values of buckets go together; see `kanon_db.query.formulas`.
+    """How the sensitive values of buckets go together; see `kanon_db.query.formulas`."""
 
-    Attributes
-    ----------
-    values : ndarray of uint8, shape (n_records,)
-        The number of the sensitive value at each place of a bitmap.
-    directions, hidden : ndarray of float64, shape (n_values, n_directions)
-    """
-
-    values: NDArray[np.uint8]
-    directions: FloatArray
-    hidden: FloatArray
+    values: NDArray[np.uint8]  # the number of the sensitive value at each place of a bitmap
+    directions: FloatArray  # shape (n_values, n_directions)
+    hidden: FloatArray  # likewise
 
     @classmethod
     def of(
@@ -299,19 +257,7 @@ class Composed:
     ) -> tuple[FloatArray, float, float]:
         """Estimate how often each value goes with a match, along the directions.
 
-        Parameters
-        ----------
-        matching : sequence of ndarray, shape (n_buckets,)
-            What matches in each bucket, for each bucket size.
-        sizes, n_buckets : sequence of int
-        places : sequence of ndarray of int64, optional
-            Where the buckets with a match stand, if there are not numbers of all.
-
-        Returns
-        -------
-        along : ndarray of float64, shape (n_directions,)
-        total, packed : float
-            The sum of what matches; that of its square over the size.
+        Returns these, the sum of what matches, and that of its square over the size.
         """
         import numpy as np
 
@@ -331,13 +277,7 @@ class Composed:
         return expected @ self.directions, total, packed
 
     def levels(self, parts: Iterable[tuple[float, int]]) -> FloatArray:
-        """Return what is hidden of values, along the directions.
-
-        Parameters
-        ----------
-        parts : iterable of (float, int)
-            What some values add, with the bitmap of these values.
-        """
+        """Return what is hidden of values, along the directions."""
         import numpy as np
 
         n_records = self.values.size
@@ -416,18 +356,10 @@ def divided(classes: Classes, parts: Sequence[int], most: int) -> Classes | None
 
 @dataclass(frozen=True)
 class Matching:
-    """Which classes of records and of values match; each of them matches one at least.
+    """Which classes of records and of values match; each of them matches one at least."""
 
-    Attributes
-    ----------
-    sides : tuple of list of int
-        The bitmaps of the classes of records, and of values.
-    matches : list of tuple of bool
-        For each class of records, whether it matches each class of values.
-    """
-
-    sides: tuple[list[int], list[int]]
-    matches: list[tuple[bool, ...]]
+    sides: tuple[list[int], list[int]]  # the bitmaps of the classes of records, and of values
+    matches: list[tuple[bool, ...]]  # of each class of records with each class of values
 
     def along(self, side: Side) -> list[tuple[bool, ...]]:
         """Return the matches of each class of one side."""
@@ -437,16 +369,7 @@ class Matching:
 def match(
     condition: ex.Expression, truths: Mapping[ex.Expression, Pairs], sides: tuple[Classes, Classes]
 ) -> Matching:
-    """Evaluate a condition for each pair of classes, and put alike ones together.
-
-    Parameters
-    ----------
-    condition : Expression
-    truths : mapping
-        The truth of each of its leaves.
-    sides : tuple of Classes
-        Of records and of values.
-    """
+    """Evaluate a condition for each pair of classes, and put alike ones together."""
     records, values = sides
     pairs = [(record, value) for _, record in records for _, value in values]
 
@@ -495,20 +418,7 @@ _MOST_CODES: Final = 1 << 62
 
 
 class Divided:
-    """How the records, or values, of each bucket are divided into classes.
-
-    What is not asked for is not worked out; what is, is kept.
-
-    Parameters
-    ----------
-    bits : int
-        The bitmap of the records, or values.
-    classes : sequence of int
-        The bitmaps of all classes, which have nothing in common.
-    shape : tuple of sequence of int
-        Each bucket size, ascending; its number of buckets.
-    heartbeat : callable
-    """
+    """How the records, or values, of each bucket are divided into classes; found when asked for."""
 
     def __init__(
         self,
@@ -548,20 +458,11 @@ def is_one_by_one(size: int, n_pairs: int) -> bool:
 def count_pairs(
     records: Divided, values: Divided, matches: Sequence[Sequence[bool]]
 ) -> MatchedPairs:
-    """Count over all buckets what records and values of each class allow.
-
-    Parameters
-    ----------
-    records, values : Divided
-    matches : sequence of sequence of bool
-        For each class of records, whether it matches each class of values.
-
-    Notes
-    -----
-    A bucket has t pairs that match, and t / size of them are expected to be real. The variance is
-    that of Hoeffding 1951. Every cover of the pairs by records and values (König) bounds their
-    number from above, and a cover of the other pairs from below. See docs/understand/estimation.md.
-    """
+    """Count over all buckets what records and values of each class allow."""
+    # A bucket has t pairs that match, and t / size of them are expected to be real. The variance is
+    # that of Hoeffding 1951. Every cover of the pairs by records and values (König) bounds their
+    # number from above, and a cover of the other pairs from below. See
+    # docs/understand/estimation.md.
     import numpy as np
 
     estimate = variance = 0.0
@@ -587,20 +488,13 @@ def count_pairs(
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """Records, or values, that are alike, in some buckets.
+    """Records, or values, that are alike, in some buckets."""
 
-    Attributes
-    ----------
-    n, of : ndarray of float64
-        How many a line stands for, and with how many of the other side it matches.
-    bucket : ndarray of int64, optional
-        The bucket of each line, from 0; otherwise each row is a line of all buckets.
-    n_buckets : int
-    """
-
-    n: FloatArray
-    of: FloatArray
-    bucket: IntArray | None = None
+    n: FloatArray  # how many a line stands for
+    of: FloatArray  # with how many of the other side each of them matches
+    bucket: IntArray | None = (
+        None  # of each line, from 0; without it, rows are lines of all buckets
+    )
     n_buckets: int = 0
 
     def sum(self, numbers: FloatArray) -> FloatArray:
@@ -676,19 +570,7 @@ SizesOfBuckets: TypeAlias = "Callable[[IntArray], FloatArray]"
 
 
 def count_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> FloatArray:
-    """Count the pairs of some whole buckets; see :func:`count_pairs`.
-
-    Parameters
-    ----------
-    pairs : structured ndarray
-        What :func:`~kanon_db.answers.statements.joined_pairs` names.
-    sizes : callable
-
-    Returns
-    -------
-    ndarray of float64, shape (4,)
-        The estimate, its variance and its bounds, to be added up.
-    """
+    """Return what the pairs of whole buckets add to an estimate, its variance and its bounds."""
     import numpy as np
 
     records, values, size = _sides(pairs, sizes)
@@ -697,14 +579,7 @@ def count_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> FloatArray:
 
 
 def sum_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[FloatArray, tuple[float, float]]:
-    """Sum over the pairs of some whole buckets; see :func:`count_joined`.
-
-    Returns
-    -------
-    totals : ndarray of float64, shape (9,)
-        As :func:`~kanon_db.query.formulas.summed` takes them.
-    extremes : tuple of float
-    """
+    """Return what the pairs of whole buckets add to the totals of a sum, and their extremes."""
     import numpy as np
 
     x = pairs["x"]
@@ -806,31 +681,17 @@ def _hits(records: AnyArray, values: AnyArray, m: FloatArray) -> BoolArray:
     return found
 
 
+# A line is a class, or one place. Arrays have the shape (n_lines, n_buckets).
 @dataclass(frozen=True)
 class _Lines:
-    """What each line of a side weighs, in some buckets, and each of the other side's.
-
-    A line is a class, or one place. Arrays have the shape (n_lines, n_buckets).
-
-    Attributes
-    ----------
-    own : Weighed
-    others : ndarray of float64
-        How many of the other side a line stands for.
-    of_own, of_others : ndarray of float64
-        How many of the other side match.
-    x : ndarray of float64
-        For lines of the other side, the sum over what matches.
-    least, most : ndarray of float64
-        The extremes of what matches; infinite where there is none.
-    """
+    """What each line of a side weighs, in some buckets, and each of the other side's."""
 
     own: Weighed
-    others: FloatArray
-    of_own: FloatArray
+    others: FloatArray  # how many of the other side a line stands for
+    of_own: FloatArray  # how many of the other side match
     of_others: FloatArray
-    x: FloatArray
-    least: FloatArray
+    x: FloatArray  # for lines of the other side, the sum over what matches
+    least: FloatArray  # the extremes of what matches; infinite where there is none
     most: FloatArray
 
 
@@ -842,27 +703,9 @@ def sum_pairs(
     *,
     is_average: bool,
 ) -> MatchedPairs | None:
-    """Sum, or average, what the records, or the values, of each class have over their matches.
-
-    Parameters
-    ----------
-    own, others : Divided
-        The side that has what is summed, and the other one.
-    numbers : tuple of ndarray
-        Which of the numbers each place of this side has, from 1 (0 for none), and the numbers.
-    matches : sequence of sequence of bool
-        For each class of this side, whether it matches each class of the other one.
-
-    Returns
-    -------
-    MatchedPairs or None
-        None where there is nothing to sum.
-
-    Notes
-    -----
-    A bound of a bucket's sum is what each place of this side can add at most, or what each place of
-    the other side can; the tighter one is taken.
-    """
+    """Sum, or average, what the records, or the values, of each class have over their matches."""
+    # A bound of a bucket's sum is what each place of this side can add at most, or what each place
+    # of the other side can; the tighter one is taken.
     import numpy as np
 
     m = np.array(matches, dtype=np.float64)

@@ -404,25 +404,9 @@ class OpenQuery:
     def packed(
         self, counted: Statement, keys: Sequence[int], numbers: Mapping[str, str], run: int = 0
     ) -> Iterator[tuple[GroupValues, NDArray[Any]]]:
-        """Run a statement that counts, and pack its rows by the group that they are in.
-
-        Parameters
-        ----------
-        counted : Statement
-        keys : sequence of int
-            The numbers of the keys that it has, in columns ``k0 …``.
-        numbers : mapping of str to str
-            Its other columns, ``int4``, ``int8`` or ``float8``; NULL is 0.
-        run : int
-            How many of the buckets, which are whole, to return at a time; 0 for all of them.
-
-        Yields
-        ------
-        values : tuple
-            Of the group.
-        numbers : structured ndarray
-            A group may come several times, each time with other buckets.
-        """
+        """Run a statement that counts, and pack its rows by the group that they are in."""
+        # The statement has the columns ``k0 …`` of some keys, and numbers of these types; NULL is
+        # 0. With a `run`, so many whole buckets come at a time: a group may come several times.
         import numpy as np
 
         packed = " || ".join(

@@ -61,25 +61,10 @@ def joined_pairs(
     layout: BucketLayout,
     lookups: Sequence[Lookup],
 ) -> Statement:
-    """Write the statement that joins the records of each bucket with its values.
-
-    Parameters
-    ----------
-    condition : Expression or None
-        What a pair must meet.
-    keys : mapping of str to Expression
-        What pairs are put together by, by the names of the columns.
-    weighed : Expression or None
-        What is summed: ``x``, where it ``has`` one.
-    layout : BucketLayout
-    lookups : sequence of Lookup
-
-    Returns
-    -------
-    Statement
-        It returns ``bucket``, from 0; ``record`` and ``value``, the numbers of what is alike in all
-        that both sides need, and how many of each there are, ``n_records`` and ``n_values``.
-    """
+    """Write the statement that joins the records of each bucket with its values."""
+    # It returns the `keys`, ``bucket`` from 0, ``record`` and ``value`` (the numbers of what is
+    # alike in all that both sides need), how many of each there are, and what is summed: ``x``,
+    # where it ``has`` one.
     *on_sides, both = by_side(parts_of(condition), layout)
     constants, steps = Constants(), Steps()
     features: tuple[Features, Features] = ({}, {})

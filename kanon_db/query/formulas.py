@@ -449,19 +449,12 @@ FLAT: Final = 1e-9
 
 
 class ValueTotals(NamedTuple):
-    """Sums over all buckets.
-
-    Attributes
-    ----------
-    n_records, n_buckets : int
-    n, packed : float
-        The sum of s, and that of s² / size.
-    """
+    """Sums of s over all buckets, and how many records and buckets these are."""
 
     n_records: int
     n_buckets: int
     n: float
-    packed: float
+    packed: float  # the sum of s² / size
 
     @classmethod
     def of(cls, values: Counts, sizes: Sequence[int]) -> ValueTotals:

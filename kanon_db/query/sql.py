@@ -677,19 +677,9 @@ def counted_in_buckets(
     *,
     is_by_bucket: bool = True,
 ) -> Select:
-    """Count the rows of QIT, or the values of SAT, in each bucket.
-
-    Parameters
-    ----------
-    parts : mapping of str to Expression
-        What rows are put together by, beside the bucket, by the names of the columns.
-    condition : Expression or None
-        What the rows must meet.
-    weighed : Expression or None
-        What to add up beside them: ``n_x`` of them have it, and see :func:`weights`.
-    is_by_bucket : bool
-        Whether buckets are told apart, from 0.
-    """
+    """Count the rows of QIT, or the values of SAT, in each bucket (from 0) and in each part."""
+    # Parts are told apart by expressions, by the names of their columns. Of what is weighed, there
+    # are ``n_x`` values, and those of `weights`.
     relation, alias = (tables.sat, "s") if side else (tables.qit, "q")
     spell = speller(alias)
     columns = {"bucket": f"{alias}.{tables.bucket_id} - 1"} if is_by_bucket else {}
