@@ -19,8 +19,8 @@ from kanon_db.query.expressions import (
     columns,
     refusal,
 )
-from kanon_db.query.formulas import TOTALS, calibrated_sql, sum_answer, trust, weights
-from kanon_db.query.layout import BucketLayout, Lookup, Side, condition_of, parts_of, side_of
+from kanon_db.query.formulas import weights
+from kanon_db.query.layout import BucketTables, Lookup, Side, condition_of, parts_of
 
 # Writing checked expressions as SQL.
 #
@@ -54,11 +54,6 @@ class Constants:
         self._literal = literal
         self._first = first
         self._numbers: dict[str | tuple[str, ...], int] = {}
-
-    @property
-    def are_shown(self) -> bool:
-        """Whether the values are part of the text, for people."""
-        return self._literal is not None
 
     @property
     def bound(self) -> tuple[str | list[str], ...]:
@@ -671,76 +666,30 @@ class Writer:
         return Statement(self.steps.write(), self.constants.bound)
 
 
-class SideWriter(Writer):
-    """Writes over QIT, with the alias ``q``, and SAT, with the alias ``s``."""
-
-    def __init__(self, request: Request, layout: BucketLayout) -> None:
-        super().__init__(request)
-        self.layout = layout
-        self.tables = layout.tables
-
-    def write(self, expression: Expression, side: Side) -> str:
-        """Write an expression on one side."""
-        return write(expression, speller("qs"[side]), self.constants)
-
-    def where(self, condition: Expression | None, side: Side) -> list[str]:
-        """Write the parts of a condition on one side."""
-        return [self.write(part, side) for part in parts_of(condition)]
-
-    def source(self, side: Side, *expressions: Expression | None) -> list[str]:
-        """Write the relation of a side, with the lookup tables that the expressions need."""
-        relation = self.tables.sat if side else self.tables.qit
-        return joined_relations(relation, "qs"[side], expressions, self.lookups)
-
-    def keys_of(self, side: Side) -> dict[str, Expression]:
-        """Return the group's values that one side decides."""
-        return {name: key for name, key in self.keys.items() if side_of(key, self.layout) == side}
-
-    def number(self, side: Side) -> str:
-        """Count the rows of a side; a row of the SAT stands for several records."""
-        return f"sum(s.{self.tables.count})::int8" if side else "count(*)"
-
-    def times(self, side: Side) -> str:
-        """Multiply by how often a row counts."""
-        return f" * s.{self.tables.count}" if side else ""
-
-    def count_in_buckets(
-        self,
-        name: str,
-        comment: str,
-        side: Side,
-        parts: Mapping[str, Expression],
-        condition: Expression | None,
-        weighed: Expression | None = None,
-    ) -> None:
-        """Add a step that counts the rows of a side in each bucket.
-
-        Parameters
-        ----------
-        parts : mapping of str to Expression
-            What rows are put together by, beside the bucket, by the names of the columns.
-        condition : Expression or None
-            What the rows must meet.
-        weighed : Expression, optional
-            What to add up beside them.
-        """
-        columns = {"bucket_id": f"{'qs'[side]}.{self.tables.bucket_id}"}
-        columns |= {column: self.write(part, side) for column, part in parts.items()}
-        columns["n"] = self.number(side)
-        if weighed is not None:
-            columns |= weights(f"({self.write(weighed, side)})::float8", self.times(side))
-        source = self.source(side, condition, weighed, *parts.values())
-        by = numbered(1 + len(parts))
-        self.steps.add(name, comment, Select(columns, source, self.where(condition, side), by))
-
-    def sum_totals(self) -> None:
-        """Add up buckets' sums and counts, in each group, to a sum or an average."""
-        self.step("totals", "All buckets together.", TOTALS, group=())
-        answer = sum_answer(is_average=self.function == "avg")
-        self.step("matched", "The estimate with its standard error and bounds.", answer)
-        self.calibrated()
-
-    def calibrated(self) -> None:
-        """Multiply the error of a random matching: a real one is not random."""
-        known = trust(self.layout.assignment, is_paper=True, is_composed=False)
-        self.step("answers", "A real matching is not random.", calibrated_sql(known.times))
+def counted_in_buckets(
+    tables: BucketTables,
+    side: Side,
+    parts: Mapping[str, Expression],
+    condition: Expression | None,
+    weighed: Expression | None,
+    lookups: Sequence[Lookup],
+    constants: Constants,
+    *,
+    is_by_bucket: bool = True,
+) -> Select:
+    """Count the rows of QIT, or the values of SAT, in each bucket (from 0) and in each part."""
+    # Parts are told apart by expressions, by the names of their columns. Of what is weighed, there
+    # are ``n_x`` values, and those of `weights`.
+    relation, alias = (tables.sat, "s") if side else (tables.qit, "q")
+    spell = speller(alias)
+    columns = {"bucket": f"{alias}.{tables.bucket_id} - 1"} if is_by_bucket else {}
+    columns |= {name: write(part, spell, constants) for name, part in parts.items()}
+    by = numbered(len(columns))
+    columns["n"] = f"sum(s.{tables.count})::int8" if side else "count(*)"
+    if weighed is not None:
+        x = f"({write(weighed, spell, constants)})::float8"
+        times = f" * s.{tables.count}" if side else ""
+        columns["n_x"] = f"sum((({x}) IS NOT NULL)::int4{times})"
+        columns |= weights(x, times)
+    source = joined_relations(relation, alias, [condition, weighed, *parts.values()], lookups)
+    return Select(columns, source, [write(p, spell, constants) for p in parts_of(condition)], by)
