@@ -29,7 +29,7 @@ def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
     return count_with_bitmaps(opened)
 
 
-# Whether the order of groups is more than chance, where only the first of them are asked for.
+# Warning of an order by chance, where LIMIT or OFFSET makes a ranking of it.
 
 
 _MOST_NAMED: Final = 5
@@ -38,19 +38,19 @@ _MOST_NAMED: Final = 5
 def order_warning(
     groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
 ) -> str:
-    """Say which neighbours could as well stand in another order; empty if there are none.
+    """Name neighbouring groups whose order may be chance; empty if there are none.
 
     Parameters
     ----------
     groups : sequence of Group
-        All groups in their order, also those that LIMIT and OFFSET leave out.
+        All groups in their order, with those that LIMIT and OFFSET leave out.
     query : Query
     heartbeat : callable, optional
 
     Notes
     -----
-    Only where LIMIT or OFFSET takes a part of groups that are ordered by an estimate: this part is
-    read as a ranking. The first and the last group returned are compared with those left out, too.
+    Groups that are ordered by an estimate are read as a ranking only if LIMIT or OFFSET cuts them;
+    others get no warning. The first and the last group shown are also compared with those cut off.
     """
     if not any(one.measure is not None for one in query.order):
         return ""
@@ -78,7 +78,7 @@ def order_warning(
 
 
 def is_unsure(one: Group, other: Group, query: Query) -> bool:
-    """Whether two groups differ by no more than the errors of the estimates that order them.
+    """Whether two groups differ by no more than the errors of the estimates they are ordered by.
 
     Examples
     --------
@@ -121,8 +121,8 @@ def _below(one: Estimated, other: Estimated) -> bool:
 
 # Answering queries from published relations, with the caller's own rights.
 #
-# What answers is imported when it is known what is asked, and of which publication: a session's
-# first estimate waits for it.
+# The modules that answer are imported once query and publication are known, since a session's first
+# estimate waits for every import.
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class QueryAnswer(NamedTuple):
 
     @property
     def shown(self) -> list[tuple[int, Measure | Formula]]:
-        """What the select list shows, with its places in each group's estimates."""
+        """The items of the select list, with their places in each group's estimates."""
         return self.query.shown
 
     @property
@@ -180,7 +180,7 @@ def estimate_count(session: Session, query: str) -> Estimated:
     Raises
     ------
     UnsupportedQueryError
-        It gives the reason, and what is allowed.
+        When the query is not answered; the error says why, and what to write instead.
     NotFoundError
         When there is no such publication, or the role may not read it.
 
@@ -259,7 +259,7 @@ def _require_one_count(query: Query, other: str) -> None:
 
 
 def answered(opened: OpenQuery) -> tuple[list[Group], str]:
-    """Return the groups that HAVING and LIMIT leave, in order, and how they were counted."""
+    """Return the groups after HAVING, ORDER BY and LIMIT, and the way they were counted."""
     groups, method = before_having(opened)
     groups = in_doubles(groups, [measure.aggregate for measure in opened.query.measures])
     if opened.query.formulas:
@@ -273,7 +273,7 @@ def answered(opened: OpenQuery) -> tuple[list[Group], str]:
 
 
 def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
-    """Return all groups, and how they were counted."""
+    """Return all groups, and the way they were counted."""
     groups = by_bitmaps(opened)
     if groups is not None:
         return groups, BY_BITMAPS
@@ -283,21 +283,21 @@ def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
         return each_measure(opened, before_having)
 
 
-# How a query is answered, in words and as statements.
+# Explaining answers, in words and as a statement.
 
 
 def rewrite_count(session: Session, query: str) -> str:
     """Return one readable statement over the published view: the paper's estimate of a query.
 
-    It gives what `kanon.estimator = 'paper'` gives, and runs wherever the view can be read.
+    The statement gives the estimates of `kanon.estimator = 'paper'`, and runs wherever the view can
+    be read.
 
     Raises
     ------
     UnsupportedQueryError
-        Where no single statement gives the answer, and as
-        `kanon_db.answers.estimates.estimate_count`.
+        When no single statement gives the answer, and as for :func:`estimate_count`.
     NotFoundError
-        As `kanon_db.answers.estimates.estimate_count`.
+        As for :func:`estimate_count`.
     """
     from kanon_db.answers.rewrite import rewritten
 
@@ -313,11 +313,11 @@ class Explained:
     part : str
         ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``.
     description : str
-        The part itself, as SQL if it is SQL.
+        The part in words, or as SQL.
     accuracy : str or None
         ``exact: …`` or ``estimated: …`` with the reason.
     std_error : float or None
-        Expected standard error of an aggregate, the largest one of all groups.
+        Expected standard error of an aggregate, the largest of all groups.
     """
 
     part: str
@@ -332,7 +332,7 @@ def explain_count(session: Session, query: str) -> list[Explained]:
     Raises
     ------
     UnsupportedQueryError, NotFoundError
-        As `kanon_db.answers.estimates.estimate_count`.
+        As for :func:`estimate_count`.
     """
     from kanon_db.query.sql import Constants, write
 
@@ -367,7 +367,7 @@ def explain_count(session: Session, query: str) -> list[Explained]:
 
 
 def _statement(opened: OpenQuery) -> str:
-    """Write the statement of the paper's estimate, or why there is none."""
+    """Write the statement of the paper's estimate, or the reason why there is none."""
     from kanon_db.answers.rewrite import rewritten
 
     try:
@@ -384,7 +384,7 @@ _ESTIMATED: Final = {
 
 
 def _accuracy(expression: Expression, opened: OpenQuery) -> str:
-    """Say what is known about an expression, record by record."""
+    """Say whether an expression is known exactly for each record."""
     layout = opened.layout
     if isinstance(layout, BucketLayout):
         side = side_of(expression, layout)
@@ -399,7 +399,7 @@ def _accuracy(expression: Expression, opened: OpenQuery) -> str:
 
 
 def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
-    """Name columns as a person would, and qualify those of lookup tables."""
+    """Write columns without quotes, qualified if they are a lookup table's."""
 
     def spell(column: Column) -> str:
         if column.lookup is None:

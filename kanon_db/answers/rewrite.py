@@ -1,14 +1,14 @@
-"""Rewrites a query as one readable statement over the published view: the paper's estimate.
+"""Writes the paper's estimate of a query as one readable statement over the published view.
 
-The statement is built as a sqlglot tree and printed by sqlglot, for PostgreSQL or for Spark. Its
-constants are typed and part of it, so that it runs wherever the view can be read.
+The statement is built as a sqlglot tree and printed by sqlglot, for PostgreSQL or for Spark. It
+contains its constants with their types, so that it runs wherever the view can be read.
 
-**Source:** buckets, [GB] section 3.2: each pair of a record and a value of its bucket weighs how
-many of the bucket's records have the value; rows, [FF] section 3: all values that a cell may stand
+**Source:** buckets, [GB] section 3.2: the weight of a record and a value of its bucket is the share
+of the bucket's records that have the value; rows, [FF] section 3: all values that a cell may stand
 for are equally likely, and columns are independent within a record.
 
-**Deviations:** HAVING, and ORDER BY where LIMIT cuts, read estimates to nine digits after the
-point, since a sum of weights is not exact. docs/start/queries.md lists what has no such statement.
+**Deviations:** HAVING, and ORDER BY with LIMIT, round estimates to nine digits after the point,
+since a sum of weights is not exact. docs/start/queries.md lists queries without such a statement.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Node: TypeAlias = Any
 Dialect = OneOf["postgres", "spark"]
 
 Spelling = Callable[[Column], Node]
-"""Names a column as the statement does."""
+"""Writes a column as the statement names it."""
 
 # Names, types and constants.
 
@@ -49,7 +49,7 @@ _RESERVED: Final = frozenset(
     " placing references returning session_user similar some symmetric system_user tablesample"
     " to trailing user using variadic verbose when window with".split()
 )
-"""Words of PostgreSQL that cannot be names, and that sqlglot takes for ordinary ones."""
+"""Words that PostgreSQL reserves and sqlglot does not: as names, they must be quoted."""
 
 
 def _is_plain_word(name: str) -> bool:
@@ -60,7 +60,7 @@ def _is_plain_word(name: str) -> bool:
 
 
 def identifier(name: str) -> Node:
-    """Make a name, quoted only where it has to be."""
+    """Make the node of a name, quoted only if it must be."""
     return exp.to_identifier(name, quoted=not _is_plain_word(name))
 
 
@@ -69,7 +69,7 @@ def _column(name: str, table: str = "") -> Node:
 
 
 def _unquoted(quoted: str) -> list[str]:
-    """Read names that a session quoted and joined by dots."""
+    """Split a qualified name that a session quoted."""
     parts = re.findall(r'"((?:[^"]|"")*)"|([^".]+)', quoted)
     return [inside.replace('""', '"') or outside for inside, outside in parts]
 
@@ -98,11 +98,11 @@ def _number(text: str) -> Node:
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _TEXTS: Final = ("text", "character varying")
 _WIDENED: Final = ("smallint", "bigint", "double precision")
-"""Types beside whose values a bare number means what it means as one of them."""
+"""Types whose numbers can be written without a cast."""
 
 
 def _constant(constant: ex.Constant) -> Node:
-    """Write a constant so that PostgreSQL gives it the type that the check gave it."""
+    """Write a constant so that PostgreSQL gives it the type that the check found."""
     text, type_ = constant.text, constant.type
     if text is None:
         return _cast(exp.Null(), type_.name)
@@ -123,7 +123,7 @@ def _double(number: int) -> Node:
 
 
 def _operand(node: Node) -> Node:
-    """Put what stands within an operation into parentheses, unless it is in one piece."""
+    """Put an operand into parentheses, unless it is a single word or call."""
     is_whole = isinstance(
         node, exp.Column | exp.Literal | exp.Boolean | exp.Null | exp.Paren | exp.Cast | exp.Case
     ) or (isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.Connector))
@@ -154,7 +154,7 @@ _COMPARED: Final[Mapping[str, type]] = {
 
 
 def _schema_of(*operands: Expression) -> str | None:
-    """Find the schema of the operators of a type that is not PostgreSQL's own."""
+    """Return the schema of the operands' operators; None for PostgreSQL's own."""
     typed = (one.type.operator_schema for one in operands if isinstance(one, Column | ex.Constant))
     return next((schema for schema in typed if schema is not None), None)
 
@@ -166,7 +166,7 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
     ----------
     expression : Expression
     spell : callable
-        Gives the tree of a column, or of anything else that is not written as it is.
+        Returns the tree of a column, or of an expression that is replaced; None for all others.
     """
 
     def inner(part: Expression) -> Node:
@@ -266,11 +266,11 @@ def _all(*conditions: Node | None) -> Node | None:
     return exp.and_(*found, copy=False) if found else None
 
 
-# The values that a cell may stand for: a lateral list of values with equal shares.
+# Lateral lists of the values that a cell may stand for, with equal shares.
 
 
 _POINTS: Final = 100
-"""How many points stand for a continuous range where it is not cut at the constants."""
+"""Number of points that stand for a continuous range, unless it is cut at constants."""
 
 
 def _select(*columns: tuple[Node, str]) -> Node:
@@ -280,7 +280,7 @@ def _select(*columns: tuple[Node, str]) -> Node:
 
 
 def _listing(node: Node, alias: str, *columns: str) -> Node:
-    """Name a function or a subquery in FROM, and its columns."""
+    """Give a function or a subquery in FROM an alias, and names to its columns."""
     names = exp.TableAlias(this=identifier(alias), columns=[identifier(one) for one in columns])
     if isinstance(node, exp.Select | exp.SetOperation | exp.Values):
         return exp.Subquery(this=node, alias=names)
@@ -289,12 +289,12 @@ def _listing(node: Node, alias: str, *columns: str) -> Node:
 
 @dataclass(frozen=True)
 class _Ends:
-    """How the ranges of a column are listed.
+    """Describes how the values of a column's ranges are listed.
 
     Attributes
     ----------
     is_endless : bool
-        Whether some have one end only; they count with it.
+        Whether some ranges have one end only, with which they count.
     cuts : list or None
         The constants at which to cut continuous ranges; None to list points.
     """
@@ -306,17 +306,17 @@ class _Ends:
 def _values_of_cell(cell: CellDescription, sql: Node, ends: _Ends, labels: str = "") -> Node:
     """Select the values of a cell, ``value``, with equal shares, ``share``.
 
-    Of a range that is NULL, or has no ends, no value is selected: it counts as NULL.
+    A range that is NULL, or has no ends, has no values, and counts as NULL.
 
     Parameters
     ----------
     cell : CellDescription
     sql : Expression of sqlglot
-        The cell.
+        SQL of the cell.
     ends : _Ends
-        Of ranges.
+        How the values of ranges are listed.
     labels : str
-        The name of the list of what labels stand for.
+        The name of the list of labels with their values.
     """
     if cell.kind == "value":
         return _select((sql, "value"), (_double(1), "share"))
@@ -384,7 +384,7 @@ def _series(last: Node) -> Node:
 
 
 def _whole_numbers(cell: CellDescription, sql: Node, *, is_endless: bool) -> Node:
-    """List the whole numbers, or days, of a range; one without an end counts with the other."""
+    """List the whole numbers, or days, of a range; a range with one end counts with that."""
     one = exp.Literal.number(1)
     low, high = _call("LOWER", sql), _call("UPPER", sql.copy())
     first = exp.Coalesce(this=low, expressions=[exp.Sub(this=high, expression=one)])
@@ -404,7 +404,7 @@ def _whole_numbers(cell: CellDescription, sql: Node, *, is_endless: bool) -> Nod
 
 
 def _pieces(cell: CellDescription, sql: Node, cuts: list[Node]) -> Node:
-    """Cut a continuous range at constants; the middle of each piece stands for it, by its width."""
+    """Cut a continuous range at constants; the middle of each piece has its width as share."""
     low, high = _call("LOWER", sql), _call("UPPER", sql.copy())
     inside = exp.And(
         this=exp.LT(this=low, expression=_column("cut")),
@@ -459,7 +459,7 @@ def _pieces(cell: CellDescription, sql: Node, cuts: list[Node]) -> Node:
 
 @dataclass
 class _Source:
-    """What the statement reads.
+    """The relations that the statement reads.
 
     Attributes
     ----------
@@ -467,11 +467,11 @@ class _Source:
     joins : list
         Lookup tables, and the lists of values of cells.
     lists : list of (str, Expression of sqlglot)
-        What stands before, in WITH.
+        Lists of values in WITH, by name.
     weight : Expression of sqlglot or None
-        What a row weighs; None for 1.
+        The weight of a row; None for 1.
     scale : (int, int) or None
-        The number of all records, and of those with a row, where some are left out.
+        The numbers of all records and of those with a row, if records are left out.
     """
 
     relation: Node
@@ -483,7 +483,7 @@ class _Source:
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """Make an alias of a name, other than those that are taken."""
+    """Make an alias from a name, different from those that are taken."""
     stem = name if _SIMPLE.fullmatch(name) else "x"
     found, number = stem, 1
     while found in taken:
@@ -544,7 +544,7 @@ def _spread(
     opened: OpenQuery, layout: CellLayout, cell: CellDescription, alias: str, own: str,
     source: _Source, taken: set[str],
 ) -> Node:  # fmt: skip
-    """Join the values that a column's cells may stand for."""
+    """Join the list of values that a column's cells may stand for."""
     name = cell.column.name
     labels = ""
     if cell.labels is not None:
@@ -590,7 +590,7 @@ def _kept(
     layout: CellLayout, cell: CellDescription, ends: _Ends, labels: str,
     mark: Callable[[str], Node],
 ) -> Node:  # fmt: skip
-    """Select how the values of a column are shared out among its cells that are kept."""
+    """Select the share of each value among the kept cells of a column."""
     listed = _values_of_cell(cell, _column(cell.column.name, "r"), ends, labels)
     lateral = exp.Lateral(
         this=exp.Subquery(this=listed),
@@ -612,7 +612,7 @@ def _kept(
 
 
 def _labels(described: str) -> Node:
-    """List each label with the values that it stands for, NULL among those of anything."""
+    """List each label with its values; the label of anything stands for NULL, too."""
     found = json.loads(described)
     values = found["values"]
     pairs: list[tuple[str | None, str | None]] = [(value, value) for value in values]
@@ -635,7 +635,7 @@ def _conditions(opened: OpenQuery) -> Iterator[Expression]:
 
 
 def _cuts(opened: OpenQuery, cell: CellDescription) -> list[Node] | None:
-    """Return the constants that a continuous column is compared with, if it is only compared."""
+    """Return the constants that a continuous column is compared with; None for other uses."""
     if cell.is_discrete:
         return None
     name, found = cell.column.name, []
@@ -659,7 +659,7 @@ def _cuts(opened: OpenQuery, cell: CellDescription) -> list[Node] | None:
 
 
 def _is_endless(opened: OpenQuery, layout: CellLayout, cell: CellDescription) -> bool:
-    """Whether a range has one end only. In a condition, the engine counts half of such a range."""
+    """Whether a column has ranges with one end only, of which a condition counts one half each."""
     name = cell.column.name
     column = f"c.{cell.column.sql}"
     endless = f"{is_endless(column)} AND NOT {holds_anything(column)}"
@@ -689,7 +689,7 @@ class _Aggregates:
     source: _Source
     spell: Callable[[Expression], Node | None]
     where: Node | None
-    """A condition that every aggregate has to ask for itself."""
+    """A condition that is written into every aggregate, not into WHERE."""
     is_grouped: bool
 
     def of(self, aggregate: Aggregate) -> Node:
@@ -744,7 +744,7 @@ class _Aggregates:
         return exp.Mul(this=weight.copy(), expression=_operand(x))
 
     def _scaled(self, total: Node) -> Node:
-        """Count the records that are left out like the others."""
+        """Scale a total to all records, since those that are left out count like the others."""
         if self.source.scale is None:
             return total
         everything, rows = self.source.scale
@@ -782,7 +782,7 @@ def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
     Raises
     ------
     UnsupportedQueryError
-        Where no single statement does.
+        When no single statement gives it.
     """
     query = opened.query
     source = _source(opened, dialect)
@@ -824,7 +824,7 @@ def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
 
 
 def _in_order(found: Node, query: ex.Query, compared: Callable[[Expression], Node | None]) -> Node:
-    """Add ORDER BY, LIMIT and OFFSET; groups that are equal come in the order of their values."""
+    """Add ORDER BY, LIMIT and OFFSET; ties are ordered by the groups' values."""
     everything: list[ex.Measure | ex.Formula] = [*query.measures, *query.formulas]
     by: list[Node] = []
     for one in query.order:
@@ -859,7 +859,7 @@ def rewritten(opened: OpenQuery, dialect: Dialect = "postgres") -> str:
     Raises
     ------
     UnsupportedQueryError
-        Where no single statement gives it, or it is too long to show.
+        When no single statement gives it, or the statement is too long to show.
     """
     found = statement_tree(opened, dialect)
     # Laid out, the lines of a name or a constant would be indented, too.

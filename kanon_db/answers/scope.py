@@ -1,4 +1,4 @@
-"""Finds what a query's names mean: the publication, lookup tables, their columns and types."""
+"""Opens a query: finds its publication and lookup tables, with their columns and types."""
 
 from __future__ import annotations
 
@@ -83,20 +83,20 @@ if TYPE_CHECKING:
     from kanon_db.query.sql import Request, Statement
 
 
-# How much one query may need; see "What one query may need" in docs/howto/operation.md.
+# Limits of one query ("What one query may need" in docs/howto/operation.md).
 
 
 _ANSWER_BYTES: Final = 4096
-"""What an answer takes with its key, from the server's row to the caller's, rounded up."""
+"""Memory of an answer and its key, from the server's row to the caller's, rounded up."""
 
 
 class Limits(NamedTuple):
-    """What a query may need, in bytes.
+    """The memory that a query may need, in bytes.
 
     Attributes
     ----------
     memory : int
-        In the backend, beside what it takes when idle. The parts below leave room for each other.
+        Memory of the backend, beside what it takes when idle; the parts below fit into it together.
     """
 
     memory: int
@@ -132,7 +132,7 @@ class Limits(NamedTuple):
         return self.memory // _ANSWER_BYTES
 
     def too_many(self) -> UnsupportedQueryError:
-        """Make the refusal of a query with more, or longer, answers."""
+        """Make the error for a query with more answers, or longer ones."""
         return refusal(
             "the query has more groups than one answer may have",
             hint="group by fewer columns, or ask for parts of them with WHERE, in several queries;"
@@ -141,12 +141,12 @@ class Limits(NamedTuple):
         )
 
 
-# Which estimator answers: a choice of whoever asks, ``SET kanon.estimator = 'paper'``.
+# The estimator, which an analyst chooses by ``SET kanon.estimator``.
 
 
 Estimator = OneOf["published", "paper"]
-"""By the distribution that the publication itself implies, or as the papers have it: in a bucket
-every matching, and in a cell every value, is equally likely."""
+"""Either the distribution that the publication itself implies, or the papers' assumption that every
+matching in a bucket, and every value in a cell, is equally likely."""
 
 NAMES: Final = get_args(Estimator)
 
@@ -158,7 +158,7 @@ BY_STATEMENT: Final = "the statement"
 
 
 def describe_estimator(layout: BucketLayout | CellLayout) -> str:
-    """Say how a publication is answered from, where answers are not exact."""
+    """Describe the estimator of a publication, for answers that are not exact."""
     if isinstance(layout, CellLayout):
         vague = [cell for cell in layout.cells.values() if cell.kind != "value"]
         is_paper = vague and not any(cell.shares for cell in vague)
@@ -176,7 +176,7 @@ def chosen_estimator(session: Session) -> Estimator:
     Raises
     ------
     InvalidParameterError
-        When it names none.
+        When the setting names no estimator.
     """
     row = fetch_one(session, "SELECT current_setting('kanon.estimator', true) AS value")
     given = row["value"] or NAMES[0]
@@ -186,9 +186,9 @@ def chosen_estimator(session: Session) -> Estimator:
     return found
 
 
-# The types of published columns: what a comparison with them means.
+# The types of published columns, which decide what comparisons mean.
 #
-# A publication describes the types of its source's columns. Whoever published it wrote that, so
+# A publication describes the types of its source's columns. Its publisher wrote the description, so
 # names of types are taken from the list below only, and labels are bound as values.
 
 
@@ -210,13 +210,13 @@ _OTHERS: Final = {
     **dict.fromkeys(_CONSTANT, True),
     **dict.fromkeys((*_DEPENDENT, *(f"{of}[]" for of in _ELEMENTS if of != "bpchar")), False),
 }
-"""More types of sets' elements: whether reading a text as one depends on nothing else.
+"""More types of sets' elements, and whether their texts mean the same under all settings.
 
-Money is none of them: what its texts mean depends on where they are read.
+Texts of money do not, so it is not listed.
 """
 
 _SPELLED: Final = {"bit": '"bit"'}
-"""Types whose plain names mean something else in a cast, here one bit only."""
+"""Types whose plain names mean another type in a cast: a single bit."""
 
 _SET: Final = "text[]"
 _LONGEST: Final = 10_485_760  # characters in char(n), PostgreSQL's limit
@@ -224,7 +224,7 @@ _LONGEST: Final = 10_485_760  # characters in char(n), PostgreSQL's limit
 
 @dataclass(frozen=True)
 class PublishedTypes:
-    """What the columns of one publication mean.
+    """Finds the types of a publication's columns.
 
     Attributes
     ----------
@@ -253,21 +253,21 @@ class PublishedTypes:
     def cell(
         self, published: ColumnType, kind: str, mark: int | None, labels: object = None
     ) -> CellDescription:
-        """Return a column with what its cells stand for.
+        """Describe the cells of a column.
 
         Parameters
         ----------
         kind : str
-            What the catalog calls it: a kind of cells, or ``label``.
+            The catalog's kind of cells, or ``label``.
         mark : int or None
             See :class:`~kanon_db.query.layout.CellDescription`.
         labels : object
-            What the catalog has of its labels.
+            The catalog's description of labels.
 
         Raises
         ------
         NotFoundError
-            When its cells are not of the kind that the catalog says.
+            When the published cells are of another kind.
         """
         if kind == "value":
             return CellDescription(self.column(published), "value", mark=mark)
@@ -296,7 +296,7 @@ class PublishedTypes:
         )
 
     def _element(self, described: Mapping[str, Any]) -> tuple[Type, str]:
-        """Return the type of a set's elements, and how a text becomes one."""
+        """Return the type of a set's elements, and the SQL that reads a text as this type."""
         if labels := self._labels(described):
             return Type("text", "label", labels=labels), ""
         name, length = described.get("type"), described.get("length")
@@ -320,7 +320,7 @@ class PublishedTypes:
         return Type("text", "label", is_ordered=False, has_equality=False), ""
 
     def _collation(self, described: Mapping[str, Any]) -> str:
-        """Write the collation of a set's texts, if it is there and a superuser's."""
+        """Write the collation of a set's texts, if it exists and is a superuser's."""
         given = described.get("collation")
         if not isinstance(given, list) or len(given) != 2:  # schema and name
             return ""
@@ -356,11 +356,11 @@ def plain_column(session: Session, column: ColumnType) -> Column:
     return Column(column.name, session.identifier(column.name), type_)
 
 
-# A query with everything that its names refer to, and how it is run.
+# An opened query, and how its statements are run.
 
 
 _GROUPS_AT_ONCE: Final = 16
-"""Of groups that a statement counts, how many are read at a time."""
+"""Groups of a statement that are read at a time."""
 
 GroupValues: TypeAlias = tuple[tuple[int, str, int], ...]
 """Of the keys that make a group: the number of the key, its value as JSON, and its rank."""
@@ -368,7 +368,7 @@ GroupValues: TypeAlias = tuple[tuple[int, str, int], ...]
 
 @dataclass(frozen=True)
 class OpenQuery:
-    """A query that can be answered, with everything that its names refer to."""
+    """A query that can be answered, with its publication and lookup tables."""
 
     session: Session
     text: QueryText
@@ -379,7 +379,7 @@ class OpenQuery:
     limits: Limits
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement of this query; if it fails because of the data, say so in our own words.
+        """Run a statement of this query; errors that depend on the data do not quote it.
 
         Raises
         ------
@@ -568,7 +568,7 @@ class WrittenColumn:
         return self.opened.fetch(written.text, *written.bound)
 
 
-# What a query's names mean: the publication, the lookup tables, and their columns and types.
+# Opening a query: the publication, the lookup tables, and their columns and types.
 
 
 _LOOKUP = """
@@ -586,7 +586,7 @@ def open_query(session: Session, query: str) -> OpenQuery:
     Raises
     ------
     UnsupportedQueryError
-        It gives the reason, and what is allowed.
+        When the query is not answered; the error says why, and what to write instead.
     NotFoundError
         When there is no such publication or lookup table, or the role may not read it.
     """
@@ -618,7 +618,7 @@ def open_query(session: Session, query: str) -> OpenQuery:
 
 
 def _require_plain_backslashes(session: Session) -> None:
-    """Refuse a backslash where a quoted constant would mean something else on the source."""
+    """Refuse backslashes in quoted constants if the session does not take them literally."""
     (row,) = session.fetch("SELECT current_setting('standard_conforming_strings') AS found")
     if row["found"] != "on":
         raise refusal(
@@ -628,7 +628,7 @@ def _require_plain_backslashes(session: Session) -> None:
 
 
 def read_query(query: str, schema: str, heartbeat: Callable[[], None]) -> QueryText:
-    """Read a query, and see that it asks about one publication.
+    """Read a query, and check that it asks about one publication.
 
     Raises
     ------
@@ -642,7 +642,7 @@ def read_query(query: str, schema: str, heartbeat: Callable[[], None]) -> QueryT
 def checked_query(
     text: QueryText, layout: BucketLayout | CellLayout, tables: Sequence[LookupTable]
 ) -> tuple[Query, tuple[Lookup, ...]]:
-    """Check a query by what is known of the publication and of the lookup tables in its text.
+    """Check a query against its publication and its lookup tables.
 
     Raises
     ------
@@ -655,13 +655,13 @@ def checked_query(
 def _published_types(
     session: Session, publication: Publication, view: str
 ) -> dict[str, ColumnType]:
-    """Return the columns of a publication's view, which has those of all that it is made from.
+    """Return the columns of a publication's view, which has those of all its tables.
 
     Raises
     ------
     NotFoundError
-        When one has a type that does not belong to a superuser any more: its new owner can attach
-        code to it, which would run with the rights of whoever asks.
+        When a column's type does not belong to a superuser any more: the new owner can attach code
+        to the type, which would run with the rights of whoever asks.
     """
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view)
     types = column_types(session, row["oid"])
@@ -741,7 +741,7 @@ _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout 
     "buckets": _bucket_layout,
     "rows": _cell_layout,
 }
-"""How a publication is read, by the shape of its kind."""
+"""The function that reads a publication's layout, by the shape of its kind."""
 
 
 def _lookup_table(session: Session, relation: RelationText, published: str) -> LookupTable:
@@ -750,7 +750,7 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
     Raises
     ------
     NotFoundError
-        When there is none, or the role may not read it; both look the same.
+        When there is no such table, or the role may not read it; the error is the same.
     """
     schema = relation.schema or ""
     if schema in (published, "kanon", "information_schema") or schema.startswith("pg_"):
@@ -782,7 +782,7 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
 
 
 def _require_kept_cells(opened: OpenQuery) -> None:
-    """Refuse a query on a column of which nothing is known."""
+    """Refuse a query on a column whose cells are all suppressed."""
     layout = opened.layout
     if not isinstance(layout, CellLayout) or layout.view.pattern is None:
         return
@@ -804,7 +804,7 @@ def _require_kept_cells(opened: OpenQuery) -> None:
 
 
 def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
-    """Refuse a lookup table that would duplicate records."""
+    """Refuse a lookup table that has several rows for a value."""
     rows = query.fetch(
         f"SELECT EXISTS (SELECT FROM {lookup.relation} AS l WHERE l.{lookup.key.sql} IS NOT NULL"
         f" GROUP BY l.{lookup.key.sql} HAVING count(*) > 1) AS repeats"
@@ -818,7 +818,7 @@ def _require_unique(query: OpenQuery, lookup: Lookup) -> None:
 
 
 def _require_short(query: OpenQuery, number: int, lookup: Lookup) -> None:
-    """Refuse texts of a lookup table that are longer than published ones can be."""
+    """Refuse a lookup table with texts longer than published texts may be."""
     from kanon_db.transfer.snapshot import MOST_BYTES  # what makes copies: not for a first estimate
 
     named = {column for part in query.query.evaluated for column in columns(part)} | {lookup.key}
@@ -841,7 +841,7 @@ def _require_short(query: OpenQuery, number: int, lookup: Lookup) -> None:
 
 
 def _require_readable_constants(opened: OpenQuery) -> None:
-    """Make sure that every constant can be read as its type; the server's error would quote it."""
+    """Refuse constants that their types do not allow; the server's error would quote them."""
     session = opened.session
     by_type: dict[str, list[str]] = {}
     for constant in opened.query.constants:
