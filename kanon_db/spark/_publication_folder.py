@@ -29,7 +29,7 @@ from kanon_db.errors import (
     NotFoundError,
     VerificationError,
 )
-from kanon_db.spark.environment import failures_as_errors, quoted_column
+from kanon_db.spark.environment import failures_as_errors, own_session, quoted_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -623,6 +623,12 @@ class FolderLedger:
     def of_source(self, source: str) -> list[str]:
         """Name the publications that were made from a source."""
         return [str(one["name"]) for one in self.releases() if one["source"] == source]
+
+
+def releases(session: SparkSession, folder: str) -> list[Mapping[str, Any]]:
+    """Return the ledger of a folder of publications."""
+    own = own_session(session)
+    return FolderLedger(own, Folder(own, folder)).releases()
 
 
 def parameters_text(publication: Publication) -> str:

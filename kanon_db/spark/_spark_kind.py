@@ -442,7 +442,7 @@ def attack(
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> list[Attack]:
-    """Play known attacks; see :func:`kanon_db.spark.attack`."""
+    """Play known attacks on the driver; the source scores the guesses."""
     with _opened_with_source(session, target, source, on_progress, on_warning) as (kind, both):
         return kind.attack(both)
 
@@ -451,12 +451,12 @@ def evaluate_counts(
     session: SparkSession,
     target: str,
     source: Any,
-    given: Mapping[str, Any],
     *,
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
+    **given: Any,
 ) -> list[CountAccuracy]:
-    """Compare random counts with the source; see :func:`kanon_db.spark.evaluate_counts`."""
+    """Compare a publication's answers to random count queries with the source, on the driver."""
     request = read_request(EvaluateRequest, {"name": "", **given})
     dimensionality = request.dimensionality
     workload = Workload(

@@ -184,36 +184,16 @@ _OPTIONS_OF_POSTGRESQL: Final = ("source", "publication", "readers")
 
 def publish(
     session: SparkSession,
-    kind: str,
     source: Any,
     target: str,
-    given: Mapping[str, Any],
     *,
+    kind: str,
     source_name: str | None = None,
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
+    **given: Any,
 ) -> Published:
-    """Publish a source, verified before anybody sees it; a dry run leaves nothing behind.
-
-    Parameters
-    ----------
-    session : SparkSession
-    kind : str
-    source : str, PathLike, DataFrame or PostgresTable
-    target : str
-        A folder for this publication alone, which its last part names.
-    given : mapping
-        The roles of the source's columns, and the parameters of the kind.
-    source_name : str, optional
-        What the ledger calls the source; by default its path.
-    on_progress, on_warning : callable, optional
-        See :class:`SparkProgress`.
-
-    Raises
-    ------
-    KanonError
-        As in PostgreSQL.
-    """
+    """Publish a source, verified before anybody sees it; a dry run leaves nothing behind."""
     require_spark()
     started = time.perf_counter()
     run = _PublishingRun.of(
@@ -442,12 +422,12 @@ def load(
     session: SparkSession,
     target: str,
     connection: str | psycopg.Connection,
-    given: Mapping[str, Any],
     *,
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
+    **given: Any,
 ) -> Published:
-    """Load a publication into PostgreSQL; see :func:`kanon_db.spark.load`."""
+    """Load a publication into PostgreSQL, where SQL answers from it."""
     require_spark()
     own = own_session(session)
     folder = Folder(own, str(target))
