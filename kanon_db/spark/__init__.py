@@ -22,6 +22,7 @@ from kanon_db.declaration import (
     choice,
     describe_function,
     parameters_of,
+    unknown,
 )
 from kanon_db.operations import NoParameters, RegisterRequest, operations
 from kanon_db.publications import KINDS
@@ -71,13 +72,17 @@ class SparkOperation:
 
     @explained()
     def perform(self, session: Any, *arguments: Any, **given: Any) -> Any:
-        """Run it.
+        """Run it, if all parameters are known.
 
         Raises
         ------
         KanonError
             As in PostgreSQL, and `ServerError` where Spark or Java is missing, or Spark fails.
         """
+        known = sorted({item.name for item in self.parameters} | {*self.hears})
+        for name in given:
+            if name not in known:
+                raise unknown("parameter", name, known)
         module, _, name = self.function.partition(":")
         called = getattr(import_module(f"{__name__}.{module}"), name)
         return called(session, *arguments, **self.fixed, **given)

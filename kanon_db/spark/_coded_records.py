@@ -32,112 +32,17 @@ from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 
-# The distinct values of a column of a snapshot: few enough to be known on one machine.
+# The distinct values of a column of a snapshot: few enough for each machine to know them.
 
 
 VALUE: Final = "value"
 CODE: Final = "code"
 RECORDS: Final = "records"
 BEFORE: Final = "before"
-
-_MOST_CODES: Final = 2**22
-"""Values whose texts and counts the driver can well keep."""
-
-
-@dataclass(frozen=True, eq=False)
-class NumberedValues:
-    """The values of a column, in order, NULL last.
-
-    Attributes
-    ----------
-    column : str
-        The column of the snapshot.
-    frame : DataFrame
-        ``code`` (from 0), ``value``, ``records``, and ``before`` (records of lower values), from
-        files.
-    type : ColumnType
-    counts : ndarray of int64, shape (n_values,)
-        Records of each.
-    """
-
-    column: str
-    frame: DataFrame
-    type: ColumnType
-    counts: IntArray
-
-    def labels(self) -> list[str | None]:
-        """Return their texts in the order of their codes; None for NULL."""
-        from pyspark.sql import functions as f
-
-        with failures_as_errors("values could not be read"):
-            found = self.frame.select(
-                CODE, text_of_column(f.col(VALUE), self.type).alias("label")
-            ).toArrow()
-        texts: list[str | None] = found.sort_by(CODE).column("label").to_pylist()
-        return texts
-
-    def coded(self, records: DataFrame, name: str = CODE, number: str = CODE) -> DataFrame:
-        """Add the codes of the column, or another number of its values, to the snapshot's records.
-
-        Parameters
-        ----------
-        records : DataFrame
-        name : str
-            Of the column that is added.
-        number : str
-            ``code`` or ``before``.
-        """
-        from pyspark.sql import functions as f
-
-        known = f.broadcast(
-            self.frame.select(f.col(number).alias(name), f.col(VALUE).alias("known"))
-        )
-        same = f.col(self.column).eqNullSafe(f.col("known"))
-        return records.join(known, same).drop("known")
-
-
-def numbered_values(job: SparkJob, name: str) -> NumberedValues:
-    """Count the distinct values of a column, and number them.
-
-    Raises
-    ------
-    InfeasibleError
-        When they are too many.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    job.voice.step("counting values")
-    column = job.snapshot.column(name)
-    folder = job.staging.scratch(f"values-{column}")
-    with failures_as_errors("values could not be counted"):
-        counted = job.snapshot.frame.groupBy(f.col(column).alias(VALUE)).agg(
-            f.count("*").alias(RECORDS)
-        )
-        ordered = Window.orderBy(f.col(VALUE).asc_nulls_last())
-        whole = f.sum(RECORDS).over(ordered.rowsBetween(Window.unboundedPreceding, 0))
-        counted.select(
-            (f.row_number().over(ordered) - 1).alias(CODE), VALUE, RECORDS,
-            (whole - f.col(RECORDS)).alias(BEFORE),
-        ).write.parquet(folder.path)  # fmt: skip
-        frame = job.session.read.parquet(folder.path)
-        found = frame.select(CODE, RECORDS).where(f.col(CODE) <= _MOST_CODES).toArrow()
-    if found.num_rows > _MOST_CODES:
-        raise InfeasibleError(
-            "a column has too many distinct values for one machine",
-            detail=f'column "{name}": more than {_MOST_CODES:,} values',
-            hint="coarsen it, or give it another role",
-        )
-    counts = found.sort_by(CODE).column(RECORDS).to_numpy().astype(np.int64)
-    return NumberedValues(column, frame, job.types[name], counts)
-
-
-# The distinct values of a column of a snapshot: few enough for each machine to know them.
-
 
 _MOST: Final = 2**22
 """Values whose texts and counts each machine can well keep."""
@@ -162,6 +67,18 @@ class ValueList:
     labels: list[str | None]
     counts: IntArray
     numbers: FloatArray | None
+
+    def frame(self, session: SparkSession, type_: DataType) -> DataFrame:
+        """Return ``code`` (from 0), ``value``, ``records``, and ``before``: of lower values."""
+        import pyarrow as pa
+        from pyspark.sql.types import StructType
+
+        counts = self.counts
+        codes, before = np.arange(counts.size, dtype=np.int32), np.cumsum(counts) - counts
+        table = pa.table({CODE: codes, VALUE: self.array, RECORDS: counts, BEFORE: before})
+        schema = StructType().add(CODE, "integer").add(VALUE, type_)
+        schema.add(RECORDS, "long").add(BEFORE, "long")
+        return session.createDataFrame(table, schema)
 
 
 def number_of_value(value: Column, column: ColumnType) -> Column | None:
@@ -189,6 +106,7 @@ def read_values(job: SparkJob, name: str) -> ValueList:
     import pyarrow.compute as pc
     from pyspark.sql import functions as f
 
+    job.voice.step("counting values")
     value, column = f.col(job.snapshot.column(name)), job.types[name]
     as_number = number_of_value(value, column)
     with failures_as_errors("values could not be counted"):

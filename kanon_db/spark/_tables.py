@@ -25,7 +25,7 @@ from kanon_db.catalog.entries import Source
 from kanon_db.catalog.source_checks import check_roles, require_fitting
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.operations import RegisterRequest
-from kanon_db.session.progress import Progress, Tracker, Watcher
+from kanon_db.session.progress import Progress, Reporter, Watcher
 from kanon_db.session.protocol import Row, Value
 from kanon_db.spark._publication_folder import Folder, Manifest, TableFiles
 from kanon_db.spark.environment import (
@@ -114,12 +114,6 @@ def text_of_column(value: Column, column: ColumnType) -> Column:
 
 
 # What is published: Parquet, whatever else Spark can read, or a table of PostgreSQL.
-
-
-ROLES: Final = (
-    "quasi_identifiers", "sensitive", "identifiers", "attributes", "insensitive", "entity",
-)  # fmt: skip
-"""What is said of a source's columns, as to `register_source`: here, with each publication."""
 
 
 class SourcePath(Relation):
@@ -723,46 +717,14 @@ def _ignore(_progress: Progress) -> None:
     """Show nothing."""
 
 
-class SparkProgress:
-    """Passes on what a run says.
-
-    Parameters
-    ----------
-    on_progress : callable, optional
-        Called with a :class:`~kanon_db.session.progress.Progress` for each step.
-    on_warning : callable, optional
-        Called with the text of each warning; without it, Python's own warnings have it.
-    """
+class SparkProgress(Reporter):
+    """Passes on what a run says; without `on_warning`, Python's own warnings have its warnings."""
 
     def __init__(
         self, on_progress: Watcher | None = None, on_warning: Callable[[str], None] | None = None
     ) -> None:
-        self._tracker = Tracker(on_progress or _ignore)
+        super().__init__(on_progress or _ignore)
         self._on_warning = on_warning
-
-    def plan(self, phases: Sequence[str]) -> None:
-        """Say which phases there are, in their order."""
-        self._tracker.plan(phases)
-
-    def phase(self, name: str) -> None:
-        """Begin a phase of the plan."""
-        self._tracker.phase(name)
-
-    def step(self, name: str) -> None:
-        """Begin a step of the phase."""
-        self._tracker.step(name)
-
-    def limit(self, seconds: float) -> None:
-        """Say that the phase has a time limit, from now on."""
-        self._tracker.limit(seconds)
-
-    def done(self, n: int, of: int) -> None:
-        """Say how much of the step is done."""
-        self._tracker.done(n, of)
-
-    def heartbeat(self) -> None:
-        """Show how far the step is, now and then."""
-        self._tracker.beat()
 
     def warn(self, message: str) -> None:
         """Warn of something that does not stop the run."""

@@ -37,11 +37,12 @@ from kanon_db.spark._coded_records import (
     CODE,
     MOST_BITS,
     RECORDS,
-    NumberedValues,
+    ValueList,
     count_combinations,
     grouping,
     groups_of,
-    numbered_values,
+    read_values,
+    with_codes,
 )
 from kanon_db.spark._spark_kind import SparkJob
 from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD
@@ -103,15 +104,19 @@ class HistogramColumns:
 
     Attributes
     ----------
-    values : list of NumberedValues
+    columns : list of str
+        What the snapshot calls them.
+    values : list of ValueList
     """
 
-    values: Sequence[NumberedValues]
+    columns: Sequence[str]
+    values: Sequence[ValueList]
 
     @classmethod
     def of(cls, job: SparkJob) -> HistogramColumns:
         """Count and number the values of each."""
-        return cls([numbered_values(job, name) for name in job.source.quasi_identifiers])
+        names = job.source.quasi_identifiers
+        return cls(list(map(job.snapshot.column, names)), [read_values(job, one) for one in names])
 
     @property
     def names(self) -> list[str]:
@@ -121,8 +126,8 @@ class HistogramColumns:
     def coded(self, job: SparkJob, records: DataFrame) -> DataFrame:
         """Add the codes of all quasi-identifiers, and keep the records in files."""
         job.voice.step("numbering quasi-identifiers")
-        for name, values in zip(self.names, self.values, strict=True):
-            records = values.coded(records, name)
+        codes = list(zip(self.columns, self.values, self.names, strict=True))
+        records = with_codes(records, codes, records.columns)
         folder = job.staging.scratch("numbered")
         with failures_as_errors("quasi-identifiers could not be numbered"):
             records.write.parquet(folder.path)
@@ -701,7 +706,7 @@ class DealtRecords:
     cells: int | None = None
 
 
-def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+def random(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
     """Draw records into buckets, from the whole table."""
     job.voice.step("searching the bucket setting")
     found = run_method(methods, job, data)
@@ -716,7 +721,7 @@ def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Meth
     return MethodResult(DealtRecords(plan.setting, frame), found.proof)
 
 
-def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+def cells(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
     """Draw records into buckets, inside cells of similar records."""
     from kanon_db.algorithms.bucketization.cell_assignment import allot_cells  # a compiler
 
@@ -736,7 +741,7 @@ def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Metho
     return MethodResult(DealtRecords(setting, frame, len(found.cells)), search.proof)
 
 
-def local(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+def local(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
     """Put records with similar quasi-identifiers into the same bucket, within parts of the table.
 
     Parts are cut like cells, but large: of at least 262,144 records, so that where
@@ -760,7 +765,8 @@ def local(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Metho
     return MethodResult(DealtRecords(setting, frame), method="local")
 
 
-def _coded(job: SparkJob, values: NumberedValues) -> DataFrame:
+def _coded(job: SparkJob, values: ValueList) -> DataFrame:
     """Return what is needed of records, with the codes of their sensitive values."""
     shown = [job.snapshot.column(name) for name in job.source.quasi_identifiers]
-    return values.coded(job.snapshot.frame).select(RECORD, RANK_KEY, ORDER_KEY, *shown, CODE)
+    coded = (job.snapshot.column(str(job.source.sensitive)), values, CODE)
+    return with_codes(job.snapshot.frame, [coded], [RECORD, RANK_KEY, ORDER_KEY, *shown])

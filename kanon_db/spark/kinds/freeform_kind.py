@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from kanon_db.publications.freeform.kind import (
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import MethodResult, Written
 from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.row_kind import loss_metrics, require_k, weights_of
 from kanon_db.publications.rows.row_relations import same_digest
 from kanon_db.randomness import SecureRandom
@@ -47,19 +48,15 @@ from kanon_db.spark.kinds.row_files import (
     SparkRows,
     all_covered,
     cell_array,
-    check_columns,
     compare_with_source,
     copied_columns,
-    count_classes,
     keep_recoded,
     measure_rows,
     recoded_layout,
     recoded_schema,
     refuse_coarsened,
-    refuse_method,
     require_room,
     rows_of,
-    view_of,
     write_rows,
 )
 
@@ -265,20 +262,18 @@ def runs(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.Table]:
 
 _OTHERS: Final = "use sort_greedy, which searches segments, or publish in PostgreSQL"
 
-_REFUSED: Final = {
-    "optimal": ("the optimum is sought among all records at once", _OTHERS),
-    "k_concealment": ("each record is compared with all others", _OTHERS),
-}
-"""Methods that stay on one machine: why, and what to do instead."""
-
 
 class SparkFreeform(SparkRows):
     """The kind ``freeform``."""
 
+    on_one_machine: ClassVar = {
+        "optimal": ("the optimum is sought among all records at once", _OTHERS),
+        "k_concealment": ("each record is compared with all others", _OTHERS),
+    }
+
     def refuse(self, request: FreeformRequest, source: Source) -> None:
         """Refuse methods that stay on one machine, and coarsened columns."""
-        if request.method in _REFUSED:
-            raise refuse_method(request.method, *_REFUSED[request.method])
+        super().refuse(request, source)
         check_partition_size(methods.partition_size(request), request.k)
         refuse_coarsened(source)
 
@@ -327,18 +322,13 @@ class SparkFreeform(SparkRows):
             ),
         )
 
-    def examine(
-        self, tables: PublishedTables, publication: Publication, whole: Check
+    def judge(
+        self, tables: PublishedTables, publication: Publication, counted: ClassSizes
     ) -> Examination:
-        """Check that the rows are those whose matches were checked, and measure them."""
-        rows = rows_of(tables, publication)
-        columns = check_columns(rows, publication)
-        if not columns.holds:
-            return Examination([whole, columns], {})
-        same = same_digest(SAME_ROWS, same=digest_of_table([rows]) == publication.layout["digest"])
-        counted = count_classes(tables, view_of(tables, publication))
-        examined = judge_freeform(publication, counted, same)
-        return Examination([whole, columns, *examined.checks], examined.metrics)
+        """Check that the rows are those whose matches were checked."""
+        digest = digest_of_table([rows_of(tables, publication)])
+        same = same_digest(SAME_ROWS, same=digest == publication.layout["digest"])
+        return judge_freeform(publication, counted, same)
 
 
 KIND: Final[Any] = SparkFreeform()

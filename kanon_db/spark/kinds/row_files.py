@@ -7,6 +7,7 @@ compared with the source before they are written, in an order that tells nothing
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,7 +24,7 @@ from kanon_db.errors import InfeasibleError, InvalidParameterError
 from kanon_db.metrics.count_queries import CountQuery, exact_counts
 from kanon_db.publications import KINDS
 from kanon_db.publications.kind import ComparedCounts, Workload, compare_counts
-from kanon_db.publications.results import Attack, Check, CountAccuracy
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.published_rows import (
     AttackedRows,
@@ -42,9 +43,7 @@ from kanon_db.spark._spark_kind import (
     SparkJob,
     SparkKind,
     SparkTarget,
-    codes_of,
     read_columns,
-    require_same_types,
 )
 from kanon_db.spark._tables import (
     ORDER_KEY,
@@ -188,13 +187,6 @@ def refuse_coarsened(source: Source) -> None:
             " PostgreSQL, in its own types",
             hint="coarsen them in the source, as in a data frame, or publish in PostgreSQL",
         )
-
-
-def refuse_method(method: str, reason: str, hint: str) -> InvalidParameterError:
-    """Return the error for a method that stays on one machine."""
-    return InvalidParameterError(
-        f"the method {method} is not made on Spark", detail=reason, hint=hint
-    )
 
 
 def require_room(columns: Sequence[CodedQuasiIdentifier], n_sets: int) -> None:
@@ -532,20 +524,10 @@ class CodedRows:
         cells, sensitive = layout["quasi_identifiers"], layout["sensitive"]
         names = [str(cell["name"]) for cell in cells]
         its_column = [] if sensitive is None else [str(sensitive)]
-        require_same_types(rows, opened.source, [*names, *its_column])
-        flat, shown = _flat(rows, layout)
-        in_sets = [str(cell["name"]) for cell in cells if cell["cell"] == "set"]
-        read = read_columns(
-            flat, shown, "the published rows", [] if sensitive is None else [_SENSITIVE]
-        )
-        source = read_columns(opened.source, [*names, *its_column], "the source", in_sets)
-        columns = [NumberedColumn.of(source.table[name]) for name in names]
+        source = opened.original([*names, *its_column])
+        read = read_columns(*_flat(rows, layout), "the published rows")
+        columns = [source.values(name) for name in names]
         return cls(cells, None if sensitive is None else str(sensitive), read, source, columns)
-
-    @property
-    def names(self) -> list[str]:
-        """The quasi-identifiers."""
-        return [str(cell["name"]) for cell in self.cells]
 
     @property
     def n_codes(self) -> list[int]:
@@ -554,7 +536,7 @@ class CodedRows:
 
     def codes(self) -> CodeArray:
         """Return the codes of the source's records, shape (n_people, n_qi)."""
-        return codes_of(self.columns, self.source, self.names)
+        return self.source.codes(self.columns)
 
     def its_values(self, sensitive: NumberedColumn | None) -> IntArray:
         """Return the codes of the source's sensitive values; 0 of all where there are none."""
@@ -564,11 +546,7 @@ class CodedRows:
 
     def numbered(self) -> NumberedColumn | None:
         """Return the sensitive values of the rows."""
-        return None if self.sensitive is None else NumberedColumn.of(self.rows.table[_SENSITIVE])
-
-    def labels(self, sensitive: NumberedColumn) -> list[str | None]:
-        """Return the texts of the rows' sensitive values."""
-        return sensitive.labels(self.rows.table[_SENSITIVE], self.rows.labels[_SENSITIVE])
+        return None if self.sensitive is None else self.rows.values(_SENSITIVE)
 
     def coded(self, sensitive: NumberedColumn | None) -> RowCodes:
         """Return the cells of the rows, and their values by the codes of some."""
@@ -596,8 +574,10 @@ class CodedRows:
         lower, upper, is_null = (
             self.rows.table[_part(place, what)] for what in (LOWER_END, UPPER_END, "null")
         )
-        known = column.values.drop_null()
-        ends = NumberedColumn.of(pa.chunked_array([known, *lower.chunks, *upper.chunks]))
+        known = column.array.drop_null()
+        ends = self.rows.numbered(
+            _part(place, LOWER_END), pa.chunked_array([known, *lower.chunks, *upper.chunks])
+        )
         is_anything = np.asarray(lower.is_null()) & np.asarray(upper.is_null())
         kind = np.where(np.asarray(is_null), _NULL, np.where(is_anything, _ANYTHING, _VALUE))
         of_row = np.stack([kind.astype(np.int32), ends.codes(lower), ends.codes(upper)], axis=1)
@@ -615,18 +595,15 @@ class CodedRows:
 
     def _sets(self, place: int, column: NumberedColumn) -> tuple[Sets, CodeArray]:
         """Find the codes of the texts in sets."""
-        name = str(self.cells[place]["name"])
-        labels = column.labels(self.source.table[name], self.source.labels[name])
-        code_of = {text: code for code, text in enumerate(labels)}
-        written = self.rows.table[_part(place, "set")]
-        distinct = NumberedColumn.of(written)
+        code_of = {text: code for code, text in enumerate(column.labels)}
+        distinct = self.rows.values(_part(place, "set"))
         codes, ends = list[int](), list[int]()
-        for text in distinct.values.to_pylist():
+        for text in distinct.array.to_pylist():
             members = [] if text is None else json.loads(text)
             codes += sorted({code_of[member] for member in members if member in code_of})
             ends.append(len(codes))
         sets = Sets(np.array(codes, dtype=np.int32), np.array(ends, dtype=np.int64))
-        return sets, distinct.codes(written)
+        return sets, distinct.codes(self.rows.table[_part(place, "set")])
 
     def _values(self, place: int, column: NumberedColumn) -> tuple[Ranges, CodeArray]:
         """Find the codes of values, and which of them are suppressed."""
@@ -635,8 +612,8 @@ class CodedRows:
         codes = np.where(codes < 0, np.int32(len(column) + 1), codes)
         if _PATTERN in self.rows.table.column_names:
             marks = self.rows.table[_PATTERN]
-            patterns = NumberedColumn.of(marks)
-            is_star = np.array([text[place] == "*" for text in patterns.values.to_pylist()])
+            patterns = self.rows.values(_PATTERN)
+            is_star = np.array([text[place] == "*" for text in patterns.array.to_pylist()])
             codes[is_star[patterns.codes(marks)]] = len(column)
         return single_values(len(column)), codes
 
@@ -684,48 +661,62 @@ class SparkRows(SparkKind):
 
     suffixes = ("",)
 
-    def attack(self, opened: SparkTarget) -> list[Attack]:
+    @abstractmethod
+    def judge(
+        self, tables: PublishedTables, publication: Publication, counted: ClassSizes
+    ) -> Examination:
+        """Check what the kind promises of its rows, and measure them."""
+
+    def examine(
+        self, tables: PublishedTables, publication: Publication, whole: Check
+    ) -> Examination:
+        """Check what is promised of the rows, and measure them, with the files alone."""
+        columns = check_columns(rows_of(tables, publication), publication)
+        if not columns.holds:
+            return Examination([whole, columns], {})
+        counted = count_classes(tables, view_of(tables, publication))
+        examined = self.judge(tables, publication, counted)
+        return Examination([whole, columns, *examined.checks], examined.metrics)
+
+    def attack(self, target: SparkTarget) -> list[Attack]:
         """Play all attacks; see :func:`published_rows.attack_read_rows`."""
-        read = CodedRows.of(opened)
-        opened.listener.phase("playing")
+        read = CodedRows.of(target)
         sensitive, counted = read.numbered(), None
         rows = read.coded(sensitive)
         if sensitive is not None:
             counts = np.bincount(rows.values, minlength=len(sensitive)).astype(np.int64)
-            counted = _CountedQueries(read.labels(sensitive), counts)
+            counted = _CountedQueries(sensitive.labels, counts)
         attacked = AttackedRows.of(
             rows, read.codes(), read.its_values(sensitive), read.n_codes, counted
         )
-        kind = _in_postgresql(opened)
-        return kind.play(opened.listener, opened.pulse, opened.publication, attacked)
+        kind = _in_postgresql(target)
+        return kind.play(target.session, target.pulse(), target.publication, attacked)
 
-    def evaluate(self, opened: SparkTarget, workload: Workload) -> list[CountAccuracy]:
+    def evaluate(self, target: SparkTarget, workload: Workload) -> list[CountAccuracy]:
         """Compare the answers of :mod:`rows.published_rows` with the source."""
-        read = CodedRows.of(opened)
-        opened.listener.phase("playing")
-        sensitive = None
-        if read.sensitive is not None:
-            sensitive = NumberedColumn.of(read.source.table[read.sensitive])
+        target.session.phase("reading the source")
+        read = CodedRows.of(target)
+        sensitive = None if read.sensitive is None else read.source.values(read.sensitive)
 
         def count(chosen: Sequence[CountQuery]) -> IntArray:
             its = read.its_values(sensitive).astype(np.int32)
-            return exact_counts(read.codes(), its, chosen, pulse=opened.pulse)
+            return exact_counts(read.codes(), its, chosen, pulse=target.pulse())
 
         def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
             return estimate_row_counts(
-                opened.publication, read.coded(sensitive), chosen, opened.pulse,
-                shares_cells=_in_postgresql(opened).shares_cells,
+                target.publication, read.coded(sensitive), chosen, target.pulse(),
+                shares_cells=_in_postgresql(target).shares_cells,
             )  # fmt: skip
 
         return compare_counts(
             workload,
             read.n_codes,
             1 if sensitive is None else len(sensitive),
-            ComparedCounts(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
-            opened.pulse,
+            ComparedCounts(target.session.phase, read.source.hold, count, estimate),
+            target.pulse(),
         )
 
 
-def _in_postgresql(opened: SparkTarget) -> RowKind:
+def _in_postgresql(target: SparkTarget) -> RowKind:
     """Return the kind that plays the same there."""
-    return cast("RowKind", KINDS[opened.publication.kind].load())
+    return cast("RowKind", KINDS[target.publication.kind].load())

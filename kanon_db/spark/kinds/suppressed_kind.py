@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -24,10 +24,11 @@ from kanon_db.algorithms.suppression import (
     greedy_on_types,
     join_left_over,
 )
-from kanon_db.catalog.entries import Publication, Source
+from kanon_db.catalog.entries import Publication
 from kanon_db.errors import InfeasibleError
 from kanon_db.publications.kind import MethodResult, Written
-from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.results import Examination
+from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.row_kind import require_k, row_layout
 from kanon_db.publications.suppressed.kind import examine_suppressed, suppressed_guarantee
 from kanon_db.publications.suppressed.methods import allowed_patterns, recorded_patterns
@@ -51,12 +52,8 @@ from kanon_db.spark.kinds.row_files import (
     PATTERN_NUMBER,
     SparkRows,
     cell_of,
-    check_columns,
     compare_with_source,
-    count_classes,
     keep_recoded,
-    refuse_method,
-    rows_of,
     view_of,
     write_rows,
 )
@@ -261,13 +258,12 @@ def pattern_lookup_function(known: Any) -> Batches:
 class SparkSuppressed(SparkRows):
     """The kind ``suppressed``."""
 
-    def refuse(self, request: SuppressedRequest, source: Source) -> None:  # noqa: ARG002
-        """Refuse the optimum."""
-        if request.method == "optimal":
-            raise refuse_method(
-                "optimal", "its integer program has a variable for each cell of all records",
-                "use greedy, or publish in PostgreSQL",
-            )  # fmt: skip
+    on_one_machine: ClassVar = {
+        "optimal": (
+            "its integer program has a variable for each cell of all records",
+            "use greedy, or publish in PostgreSQL",
+        )
+    }
 
     def make(self, job: SparkJob) -> SparkResult:
         """Choose a pattern for each record, and write the rows."""
@@ -298,16 +294,11 @@ class SparkSuppressed(SparkRows):
             ),
         )
 
-    def examine(
-        self, tables: PublishedTables, publication: Publication, whole: Check
+    def judge(
+        self, tables: PublishedTables, publication: Publication, counted: ClassSizes
     ) -> Examination:
-        """Check what is promised of the rows, and measure them, with the files alone."""
-        columns = check_columns(rows_of(tables, publication), publication)
-        if not columns.holds:
-            return Examination([whole, columns], {})
-        view = view_of(tables, publication)
-        examined = examine_suppressed(tables, view, publication, count_classes(tables, view))
-        return Examination([whole, columns, *examined.checks], examined.metrics)
+        """See :func:`examine_suppressed`."""
+        return examine_suppressed(tables, view_of(tables, publication), publication, counted)
 
 
 KIND: Final[Any] = SparkSuppressed()
