@@ -95,13 +95,7 @@ def number_of_value(value: Column, column: ColumnType) -> Column | None:
 
 
 def read_values(job: SparkJob, name: str) -> ValueList:
-    """Count the distinct values of a column.
-
-    Raises
-    ------
-    InfeasibleError
-        When they are too many.
-    """
+    """Count the distinct values of a column."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import functions as f
@@ -139,16 +133,7 @@ def read_values(job: SparkJob, name: str) -> ValueList:
 def with_codes(
     records: DataFrame, codes: Sequence[tuple[str, ValueList, str]], kept: list[str]
 ) -> DataFrame:
-    """Add the codes of columns to records.
-
-    Parameters
-    ----------
-    records : DataFrame
-    codes : sequence of (str, ValueList, str)
-        A column, its values, and the name of the column of codes that is added.
-    kept : list of str
-        The columns that stay.
-    """
+    """Add the codes of columns to records."""
     from pyspark.sql.types import IntegerType, StructType
 
     context: Any = records.sparkSession.sparkContext
@@ -160,15 +145,7 @@ def with_codes(
 
 
 def coding(known: Any, names: list[str]) -> Any:
-    """Return the function that numbers values.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of columns with their values, and of the columns that stay.
-    names : list of str
-        Of the result.
-    """
+    """Return the function that numbers values."""
 
     def code(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -260,21 +237,7 @@ class CodedQuasiIdentifier:
 
 
 def read_quasi_identifiers(job: SparkJob, *, with_ranges: bool) -> tuple[CodedQuasiIdentifier, ...]:
-    """Count the values of all quasi-identifiers.
-
-    Parameters
-    ----------
-    job : SparkJob
-    with_ranges : bool
-        Whether values are published in ranges and sets, rather than as they are.
-
-    Raises
-    ------
-    InfeasibleError
-        When one has too many values.
-    SchemaMismatchError
-        When sets would have texts of inexact numbers.
-    """
+    """Count the values of all quasi-identifiers."""
     found = []
     for name in job.source.quasi_identifiers:
         source, column = job.snapshot.column(name), job.types[name]
@@ -369,13 +332,7 @@ def _finite(values: ValueList) -> FloatArray | None:
 
 
 def _bounds(job: SparkJob, column: CodedQuasiIdentifier) -> list[float]:
-    """Return the registered bounds as numbers; a missing one is NaN.
-
-    Raises
-    ------
-    InvalidParameterError
-        When a bound is no value of the column's type, or they are in another order.
-    """
+    """Return the registered bounds as numbers; a missing one is NaN."""
     from pyspark.sql import functions as f
 
     described = job.source.attributes.get(column.name, {})
@@ -426,22 +383,9 @@ def cut_into_parts(
     *,
     as_mondrian: bool,
 ) -> PartTree:
-    """Cut records until parts are small.
-
-    Parameters
-    ----------
-    job : SparkJob
-    records : DataFrame
-        As :func:`.coded_records` returns them.
-    attributes : sequence of Attribute
-    k : int
-        Each part has at least 2k records.
-    constraint : Constraint or None
-        Has to hold for each part, since classes do not cross them. A cut that would violate it is
-        not made.
-    as_mondrian : bool
-        Whether parts are cut as Mondrian would cut them.
-    """
+    """Cut records until parts are small."""
+    # A part has at least 2k records. Classes do not cross parts, so that a cut that would violate
+    # the constraint in one of them is not made.
     find_cut = median_cut if as_mondrian else gap_cut
     tree = PartTree(job.snapshot.n_records)
     domains = CutDomains.of(attributes)
@@ -498,13 +442,7 @@ Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 def numbering_parts(known: Any) -> Batches:
-    """Return the function that adds the number of its part to each record.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the tree, its leaves, and the columns with codes.
-    """
+    """Return the function that adds the number of its part to each record."""
 
     def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -593,13 +531,7 @@ class _CutParts:
 
 
 def counting_cuts(known: Any) -> Batches:
-    """Return the function that counts the codes of records in parts.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of :class:`_CutParts`.
-    """
+    """Return the function that counts the codes of records in parts."""
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -639,15 +571,7 @@ _HashWords: TypeAlias = npt.NDArray[np.uint64]
 
 
 def groups_of(counts: IntArray, bits: int) -> CodeArray:
-    """Return the group of each value: about as many records in each, in the order of values.
-
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (n_values,)
-        Records of each value.
-    bits : int
-        There are at most 2^bits groups. Those of fewer bits are unions of these.
-    """
+    """Return the group of each value: about as many records in each, in the order of values."""
     before = np.cumsum(counts) - counts
     shares = [(n << bits) // max(1, int(counts.sum())) for n in before.tolist()]
     return np.array(shares, dtype=np.int32)
@@ -656,22 +580,7 @@ def groups_of(counts: IntArray, bits: int) -> CodeArray:
 def count_combinations(
     coded: DataFrame, names: Sequence[str], finest: Sequence[CodeArray]
 ) -> list[float]:
-    """Count, about, the combinations of groups of each of :data:`CHOICES`.
-
-    Parameters
-    ----------
-    coded : DataFrame
-        From files.
-    names : sequence of str
-        Its columns of codes.
-    finest : sequence of ndarray of int32
-        The groups of :data:`MOST_BITS` of each column's values.
-
-    Returns
-    -------
-    list of float
-        Of each choice; exact where they are fewer than 1,024.
-    """
+    """Count, about, the combinations of groups of each of :data:`CHOICES`."""
     from pyspark.sql.types import IntegerType, LongType, StructType
 
     context: Any = coded.sparkSession.sparkContext
@@ -687,13 +596,7 @@ def count_combinations(
 
 
 def sketching(known: Any) -> Batches:
-    """Return the function that finds the smallest hashes of each choice.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the columns, the finest groups of their values, and a random number for each group.
-    """
+    """Return the function that finds the smallest hashes of each choice."""
 
     def sketch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -740,13 +643,7 @@ def estimated(hashes: _HashWords) -> float:
 
 
 def grouping(known: Any) -> Batches:
-    """Return the function that replaces codes by the groups of values.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the columns, and the group of each of their values.
-    """
+    """Return the function that replaces codes by the groups of values."""
 
     def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

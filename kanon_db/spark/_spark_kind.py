@@ -168,24 +168,14 @@ class SparkKind(ABC):
 
     @abstractmethod
     def make(self, job: SparkJob) -> SparkResult:
-        """Find what to publish, and write the tables.
-
-        Small things are decided on the driver, from counts; what is done for each record must be
-        the same when a task is run again. Chance comes from the snapshot's own columns, see
-        :mod:`~kanon_db.spark._tables`, or from the operating system on the driver.
-        """
+        """Find what to publish, and write the tables."""
+        # Small things are decided on the driver, from counts; what is done for each record must be
+        # the same when a task is run again. Chance comes from the snapshot's own columns, see
+        # :mod:`~kanon_db.spark._tables`, or from the operating system on the driver.
 
     @abstractmethod
     def examine(self, tables: PublishedTables, publication: Publication, whole: Any) -> Examination:
-        """Check and measure the published tables, using nothing else.
-
-        Parameters
-        ----------
-        tables : PublishedTables
-        publication : Publication
-        whole : Check
-            Whether the files are those that the manifest names.
-        """
+        """Check and measure the published tables, using nothing else."""
 
     @abstractmethod
     def attack(self, target: SparkTarget) -> list[Attack]:
@@ -209,13 +199,7 @@ KIND_MODULES: Final = {
 
 
 def spark_kind(name: str) -> SparkKind:
-    """Import a kind.
-
-    Raises
-    ------
-    NotFoundError
-        When it is not made on Spark.
-    """
+    """Import a kind."""
     if name not in KIND_MODULES:
         raise NotFoundError(
             "publications of this kind are not made on Spark",
@@ -324,10 +308,8 @@ class ReadColumns:
 
 
 def read_columns(frame: DataFrame, columns: Sequence[str], what: str) -> ReadColumns:
-    """Read columns of a table, which a message calls `what`, onto the driver.
-
-    Raises `NotFoundError` where it has no such column, `InfeasibleError` for too many records.
-    """
+    """Read columns of a table, which a message calls `what`, onto the driver."""
+    # Raises `NotFoundError` where it has no such column, `InfeasibleError` for too many records.
     types = {field.name: field.dataType for field in frame.schema.fields}
     if missing := [column for column in columns if column not in types]:
         raise NotFoundError(
@@ -352,12 +334,7 @@ def read_columns(frame: DataFrame, columns: Sequence[str], what: str) -> ReadCol
 
 
 def require_same_types(published: DataFrame, source: DataFrame, columns: Sequence[str]) -> None:
-    """Refuse a source whose columns have other types than what was published of them.
-
-    Raises
-    ------
-    SchemaMismatchError
-    """
+    """Refuse a source whose columns have other types than what was published of them."""
     from pyspark.sql.types import ArrayType, StructType
 
     shown, own = (
@@ -390,27 +367,13 @@ def _one_zero(value: Column, type_: DataType) -> Column:
 
 
 def verify(session: SparkSession, target: str) -> list[Check]:
-    """Check a publication, using only its published files, and all of them.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no publication.
-    """
+    """Check a publication, using only its published files, and all of them."""
     manifest, examined = _examined(session, target)
     return examined.checks + accepted_checks(manifest.publication)
 
 
 def metrics(session: SparkSession, target: str) -> list[Metric]:
-    """Measure a publication from its published files.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no publication.
-    VerificationError
-        When its files are gone, or have been replaced by others.
-    """
+    """Measure a publication from its published files."""
     from kanon_db.catalog.entries import changed
 
     manifest, examined = _examined(session, target)

@@ -64,11 +64,9 @@ _KEY_BYTES: Final = 32
 
 
 def with_random_keys(frame: DataFrame) -> DataFrame:
-    """Add two random numbers of 64 bits to records, whose own number is the first column.
-
-    They are two halves of one hash, and independent. Two of n records have the same number with a
-    probability below n**2 / 2**65; which of these comes first is decided by their own number.
-    """
+    """Add two random numbers of 64 bits to records, whose own number is the first column."""
+    # They are two halves of one hash, and independent. Two of n records have the same number with a
+    # probability below n**2 / 2**65; which of these comes first is decided by their own number.
     from pyspark.sql.types import LongType, StructType
 
     schema = StructType([*frame.schema.fields])
@@ -143,12 +141,7 @@ class SparkSource:
 
 
 def label_of(source: Any, name: str | None) -> str:
-    """Say what a source is, for people and for the ledger.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Say what a source is, for people and for the ledger."""
     if name is not None:
         return name
     if isinstance(source, str | os.PathLike | PostgresTable):
@@ -168,15 +161,7 @@ def label_of(source: Any, name: str | None) -> str:
 def open_source(
     session: SparkSession, source: Any, label: str, roles: RegisterRequest
 ) -> SparkSource:
-    """Open a source, and check the roles of its columns.
-
-    Raises
-    ------
-    NotFoundError, InvalidParameterError
-        As `register_source`.
-    SchemaMismatchError
-        When two columns have the same name.
-    """
+    """Open a source, and check the roles of its columns."""
     frame = open_frame(session, source)
     types = {field.name: column_type(field.name, field.dataType) for field in frame.schema.fields}
     if len(types) < len(frame.schema.fields):
@@ -200,12 +185,7 @@ def open_source(
 
 
 def require_comparable(microdata: SparkSource, columns: Sequence[str]) -> None:
-    """Refuse columns whose values cannot be compared, or do not mean the same in PostgreSQL.
-
-    Raises
-    ------
-    SchemaMismatchError
-    """
+    """Refuse columns whose values cannot be compared, or do not mean the same in PostgreSQL."""
     for name in columns:
         column = microdata.types[name]
         if not column.type_category:
@@ -230,12 +210,7 @@ def require_comparable(microdata: SparkSource, columns: Sequence[str]) -> None:
 
 
 def open_frame(session: SparkSession, source: Any) -> DataFrame:
-    """Open a source, without reading its records.
-
-    Raises
-    ------
-    NotFoundError, ServerError
-    """
+    """Open a source, without reading its records."""
     if isinstance(source, PostgresTable):
         reader = session.read.format("jdbc").options(
             url=source.url, dbtable=source.table, driver="org.postgresql.Driver", fetchsize="10000"
@@ -315,23 +290,7 @@ class SparkSnapshot:
 def take_spark_snapshot(
     session: SparkSession, given: object, microdata: SparkSource, columns: Sequence[str], to: Folder
 ) -> SparkSnapshot:
-    """Read the source once, and write it to a private folder.
-
-    Parameters
-    ----------
-    session : SparkSession
-        Reads what was written.
-    given : object
-        The source as the caller gave it.
-    microdata : SparkSource
-    columns : sequence of str
-    to : Folder
-
-    Raises
-    ------
-    SchemaMismatchError
-        When the source has another number of records when it is counted again.
-    """
+    """Read the source once, and write it to a private folder."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType
 
@@ -628,15 +587,7 @@ class PublishedTables:
             frames[name].createOrReplaceTempView(view)
 
     def fetch(self, statement: str, *values: str | Sequence[str | None] | None) -> list[Row]:
-        """Run a statement of PostgreSQL, and return its rows.
-
-        Parameters
-        ----------
-        statement : str
-            It may read these tables only.
-        *values
-            What ``$1 ... $n`` are: texts, or arrays of them, which the statement casts.
-        """
+        """Run a statement of PostgreSQL, and return its rows."""
         with failures_as_errors("a statement could not be run"):
             return [row.asDict() for row in self.select(statement, *values).collect()]
 

@@ -92,20 +92,10 @@ _TIMES: Final = "times"
 def warn_of_roles(
     voice: SparkProgress, microdata: SparkSource, snapshot: SparkSnapshot, shown: Sequence[str]
 ) -> None:
-    """Warn of roles that are probably mistakes: by the columns' names, and by their values.
-
-    As many records as `register_source` looks at are looked at, and values are only counted: those
-    that are published in the snapshot, identifiers, which are not in it, in the source. An entity
-    has one record here, so that its records need not be taken together.
-
-    Parameters
-    ----------
-    voice : SparkProgress
-    microdata : SparkSource
-    snapshot : SparkSnapshot
-    shown : sequence of str
-        The quasi-identifiers that are published as they are.
-    """
+    """Warn of roles that are probably mistakes: by the columns' names, and by their values."""
+    # As many records as `register_source` looks at are looked at, and values are only counted:
+    # those that are published in the snapshot, identifiers, which are not in it, in the source. An
+    # entity has one record here, so that its records need not be taken together.
     insensitive = [name for name in microdata.source.insensitive if name in snapshot.names]
     published = dict.fromkeys((*shown, *insensitive))
     if published or microdata.source.identifiers:
@@ -134,11 +124,10 @@ def _warn_of_identifiers(voice: SparkProgress, microdata: SparkSource) -> None:
 
 
 def _shares_of_unique(frame: DataFrame, columns: dict[str, str]) -> dict[str, float]:
-    """Return which share of each column's values occur once; a column of NULLs only has none.
-
-    All columns are counted by one job. Hashes of 64 bits stand for values: that two of a million
-    values have the same one happens once in 37 million times, and would change a share by 0.0002 %.
-    """
+    """Return which share of each column's values occur once; a column of NULLs only has none."""
+    # All columns are counted by one job. Hashes of 64 bits stand for values: that two of a million
+    # values have the same one happens once in 37 million times, and would change a share by 0.0002
+    # %.
     from pyspark.sql import functions as f
 
     if not columns:

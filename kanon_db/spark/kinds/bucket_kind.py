@@ -68,15 +68,7 @@ if TYPE_CHECKING:
 
 
 def weighted_view(session: SparkSession, target: str) -> DataFrame:
-    """Join QIT and SAT, as the view of this name does in PostgreSQL.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no publication.
-    InvalidParameterError
-        When it is of another kind.
-    """
+    """Join QIT and SAT, as the view of this name does in PostgreSQL."""
     own = own_session(session)
     folder = Folder(own, target)
     manifest = Manifest.of(folder)
@@ -188,23 +180,8 @@ def write_composition(
     *,
     is_random: bool,
 ) -> dict[str, list[float]] | None:
-    """Write the directions in which buckets differ, a row for each sensitive value.
-
-    Parameters
-    ----------
-    job : SparkJob
-    tables : PublishedTables
-        With the SAT.
-    names : BucketTables
-    values : NumberedValues
-    is_random : bool
-        Whether records of the whole table were drawn into each bucket.
-
-    Returns
-    -------
-    dict or None
-        The spectrum, as the manifest keeps it; None if there is none. The table then has no rows.
-    """
+    """Write the directions in which buckets differ, a row for each sensitive value."""
+    # Returned is the spectrum, as the manifest keeps it; where there is none, the table is empty.
     spectrum, found, n_values = None, None, len(values.counts)
     if is_composed(n_values, is_random=is_random):
         job.voice.step("finding how the values of buckets go together")
@@ -235,10 +212,8 @@ def _lines(found: Composition) -> list[Any]:
 
 
 def _together(tables: PublishedTables, names: BucketTables, values: ValueList) -> FloatArray:
-    """Add up, over the buckets, n_g n_g' / |g| of each pair of values.
-
-    Whole numbers of the buckets of each size are added up, so that no order rounds anything.
-    """
+    """Add up, over the buckets, n_g n_g' / |g| of each pair of values."""
+    # Whole numbers of the buckets of each size are added up, so that no order rounds anything.
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, LongType, StructType
 
@@ -263,13 +238,7 @@ def _together(tables: PublishedTables, names: BucketTables, values: ValueList) -
 
 
 def multiplying(n_values: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that adds up the products of counts, of whole buckets.
-
-    Parameters
-    ----------
-    n_values : int
-        m; a pair of values is ``m * one + other``.
-    """
+    """Return the function that adds up the products of counts, of whole buckets."""
 
     def multiply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -318,16 +287,7 @@ def _unquoted(name: str) -> str:
 def examine_spark_buckets(
     tables: PublishedTables, publication: Publication, whole: Check
 ) -> Examination:
-    """Check everything that a bucketization promises, and measure it.
-
-    Parameters
-    ----------
-    tables : PublishedTables
-        QIT and SAT by their names.
-    publication : Publication
-    whole : Check
-        Whether the files are those that were published.
-    """
+    """Check everything that a bucketization promises, and measure it."""
     layout, parameters = publication.layout, publication.parameters
     names = BucketTables.of(tables, SCHEMA, publication.name, layout)
     qit = _counted(tables, names, f"SELECT q.{names.bucket_id} AS id, 1 AS n FROM {names.qit} AS q")

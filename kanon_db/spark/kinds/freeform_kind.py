@@ -87,17 +87,7 @@ COUNTED: Final = (ORIGINALS, PUBLISHED, OUTSIDE)
 def in_segments(
     job: SparkJob, records: DataFrame, attributes: Sequence[Attribute], partition_size: int
 ) -> tuple[DataFrame, int]:
-    """Sort records, and send the segments to partitions, in order; return how many there are.
-
-    Parameters
-    ----------
-    job : SparkJob
-    records : DataFrame
-        As :func:`.coded_records` returns them.
-    attributes : sequence of Attribute
-    partition_size : int
-        Least number of records of a segment.
-    """
+    """Sort records, and send the segments to partitions, in order; return how many there are."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, LongType, StructType
 
@@ -147,13 +137,7 @@ def placing_function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def numbering_segments(known: Any) -> Batches:
-    """Return the function that adds the number of its segment to each record.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of how many records come before each chunk, and of where segments start.
-    """
+    """Return the function that adds the number of its segment to each record."""
 
     def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -193,11 +177,9 @@ class SegmentSearch:
     names: list[str]
 
     def run(self, segment: pa.Table) -> pa.RecordBatch:
-        """Match the records of a segment; give each the cells of one of its matches.
-
-        Which one is drawn from the operating system's source, where the work is done. A task that
-        runs again draws again; only what one attempt has drawn is kept.
-        """
+        """Match the records of a segment; give each the cells of one of its matches."""
+        # Which one is drawn from the operating system's source, where the work is done. A task that
+        # runs again draws again; only what one attempt has drawn is kept.
         import pyarrow as pa
 
         codes = codes_in(segment, [code_column(place) for place in range(len(self.attributes))])
@@ -220,13 +202,7 @@ class SegmentSearch:
 
 
 def match_search_function(known: Any) -> Batches:
-    """Return the function that searches one segment after the other.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of :class:`SegmentSearch`.
-    """
+    """Return the function that searches one segment after the other."""
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for segment in runs(batches, _SEGMENT):

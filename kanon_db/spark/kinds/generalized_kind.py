@@ -165,13 +165,7 @@ def _first_records(classes: IntArray, records: IntArray) -> IntArray:
 
 
 def class_search_function(known: Any) -> Batches:
-    """Return the function that searches the part of a partition.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of something that can ``run``, such as :class:`PartSearch`.
-    """
+    """Return the function that searches the part of a partition."""
 
     def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -190,25 +184,9 @@ def class_search_function(known: Any) -> Batches:
 
 
 def improve_worst_classes(job: SparkJob, recoded: DataFrame, search: PartSearch) -> DataFrame:
-    """Search again for the classes that lose most, as many as have the records of one part.
-
-    Parameters
-    ----------
-    job : SparkJob
-    recoded : DataFrame
-        From files, as :class:`.PartSearch` returns the records of each part, with their codes.
-    search : PartSearch
-
-    Returns
-    -------
-    DataFrame
-        From files: with the new classes, if these lose less than the old ones.
-
-    Notes
-    -----
-    Constraints that hold in each class of some records hold for all of these together, so the
-    classes that replace them can be enforced, too. Records that were left out stay left out.
-    """
+    """Search again for the classes that lose most, as many as have the records of one part."""
+    # Constraints that hold in each class of some records hold for all of these together, so the
+    # classes that replace them can be enforced, too. Records that were left out stay left out.
     from pyspark.sql import functions as f
 
     job.voice.step("searching again for the classes that lose most")
@@ -412,13 +390,7 @@ def _recoded(
 
 
 def _constraint(job: SparkJob, sensitive: ValueList | None) -> Constraint | None:
-    """Apply the constraints to the table, without its records.
-
-    Raises
-    ------
-    IneligibleError
-        When no classes at all can satisfy them.
-    """
+    """Apply the constraints to the table, without its records."""
     if sensitive is None:
         return None
     found: Constraint = job.request.constraints.of(sensitive, np.empty(0, dtype=np.int32))

@@ -91,18 +91,8 @@ def cell_type(column: CodedQuasiIdentifier) -> DataType:
 def cell_array(
     cells: Ranges | Sets, numbers: FloatArray | None, ends: pa.Array, of_record: AnyIntArray
 ) -> pa.Array:
-    """Return the cell of each record.
-
-    Parameters
-    ----------
-    cells : Ranges or Sets
-    numbers : ndarray of float64, shape (n_values,), or None
-        As of :class:`.Attribute`.
-    ends : pa.Array, shape (n_values,)
-        What the cells are made of.
-    of_record : ndarray of int, shape (n_records,)
-        The number of each record's cell; -1 for none, which is NULL.
-    """
+    """Return the cell of each record."""
+    # `of_record` has the number of a record's cell; -1 for none, which is NULL.
     import pyarrow as pa
 
     of_record = pa.array(of_record, mask=of_record < 0)
@@ -139,20 +129,8 @@ def cell_covers(column: CodedQuasiIdentifier, cell: Column, value: Column) -> Co
 
 
 def cell_losses(column: CodedQuasiIdentifier, cell: Column, extent: float) -> tuple[Column, Column]:
-    """Return what a cell loses: its NCP by [FF], and by [OB].
-
-    Parameters
-    ----------
-    column : CodedQuasiIdentifier
-    cell : Column
-        Of published rows.
-    extent : float
-        How far a numeric attribute's domain extends.
-
-    Notes
-    -----
-    As :func:`kanon_db.metrics.information_loss.class_ncp`, from the published cells alone.
-    """
+    """Return what a cell loses: its NCP by [FF], and by [OB]."""
+    # As :func:`kanon_db.metrics.information_loss.class_ncp`, from the published cells alone.
     from pyspark.sql import functions as f
 
     if column.range_type is None:
@@ -174,12 +152,7 @@ _MOST_BYTES = 2**28
 
 
 def refuse_coarsened(source: Source) -> None:
-    """Refuse bins and hierarchies, whose cells PostgreSQL makes.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Refuse bins and hierarchies, whose cells PostgreSQL makes."""
     if source.coarsened:
         raise InvalidParameterError(
             "quasi-identifiers are not coarsened on Spark",
@@ -190,18 +163,7 @@ def refuse_coarsened(source: Source) -> None:
 
 
 def require_room(columns: Sequence[CodedQuasiIdentifier], n_sets: int) -> None:
-    """Refuse sets of so many values that a machine could not keep those of its records.
-
-    Parameters
-    ----------
-    columns : sequence of CodedQuasiIdentifier
-    n_sets : int
-        At a time; each has a bit for every value.
-
-    Raises
-    ------
-    InfeasibleError
-    """
+    """Refuse sets of so many values that a machine could not keep those of its records."""
     n_values = sum(len(c.values.labels) for c in columns if c.range_type is None)
     if n_sets * n_values / 8 > _MOST_BYTES:
         raise InfeasibleError(
@@ -245,19 +207,8 @@ def measure_rows(
     n_records: int,
     left_out: int = 0,
 ) -> RowLoss:
-    """Measure published rows.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        With cells under the names of the quasi-identifiers.
-    columns : sequence of CodedQuasiIdentifier
-    attributes : sequence of Attribute
-    n_records : int
-        Of the source.
-    left_out : int
-        Records without a row, each of whose cells loses 1.
-    """
+    """Measure published rows."""
+    # Each cell of a record that is left out loses 1.
     from pyspark.sql import functions as f
 
     sums = []
@@ -297,24 +248,9 @@ def keep_recoded(job: SparkJob, recoded: DataFrame, name: str = "recoded") -> Da
 def compare_with_source(
     job: SparkJob, recoded: DataFrame, inside: Column, promise: str
 ) -> tuple[list[Check], int]:
-    """Compare recoded records with the snapshot, one by one.
-
-    Parameters
-    ----------
-    job : SparkJob
-    recoded : DataFrame
-        From files: ``record``, ``left_out``, the other columns, and cells by :func:`.cell_of`.
-    inside : Column
-        Whether a record's own values, under the snapshot's names, are in its cells.
-    promise : str
-        What the check of this is called.
-
-    Returns
-    -------
-    checks : list of Check
-    left_out : int
-        How many records have no row.
-    """
+    """Compare recoded records with the snapshot, one by one."""
+    # `inside` says whether a record's own values, under the snapshot's names, are in its cells.
+    # Returned are the checks, and how many records have no row.
     from pyspark.sql import functions as f
 
     job.voice.step("comparing rows with the source")
@@ -359,25 +295,8 @@ def compare_with_source(
 def write_rows(
     job: SparkJob, recoded: DataFrame, layout: Mapping[str, Any]
 ) -> tuple[Check, DataFrame, str]:
-    """Write the published rows, in the order of a random key of their own.
-
-    Parameters
-    ----------
-    job : SparkJob
-    recoded : DataFrame
-        From files, as :func:`compare_with_source` has checked them.
-    layout : mapping
-        Of the publication.
-
-    Returns
-    -------
-    check : Check
-        That the files have just these rows.
-    rows : DataFrame
-        Read from them.
-    checksum : str
-        Of the rows.
-    """
+    """Write the published rows, in the order of a random key of their own."""
+    # Returned are a check that the files have just these rows, the rows as read, and a checksum.
     from pyspark.sql import functions as f
 
     job.voice.step("writing the published rows")
@@ -511,15 +430,7 @@ class CodedRows:
 
     @classmethod
     def of(cls, opened: SparkTarget) -> Self:
-        """Read the columns that are needed.
-
-        Raises
-        ------
-        NotFoundError, SchemaMismatchError
-            When the source no longer has such columns.
-        InfeasibleError
-            When there are too many records.
-        """
+        """Read the columns that are needed."""
         layout, rows = opened.publication.layout, opened.table("")
         cells, sensitive = layout["quasi_identifiers"], layout["sensitive"]
         names = [str(cell["name"]) for cell in cells]

@@ -106,20 +106,7 @@ class ChosenPatterns:
 
 
 def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> ChosenPatterns:
-    """Choose a pattern for each row type; see :func:`greedy_suppression`.
-
-    Parameters
-    ----------
-    job : SparkJob
-    records : DataFrame
-        As :func:`.coded_records` returns them.
-    patterns : PatternSet
-
-    Raises
-    ------
-    InfeasibleError
-        When some records fit none of the patterns, or are too many to join others.
-    """
+    """Choose a pattern for each row type; see :func:`greedy_suppression`."""
     from pyspark.sql import functions as f
 
     request: SuppressedRequest = job.request
@@ -183,10 +170,8 @@ def _tried(
 def _joined(
     job: SparkJob, codes: IntArray, counts: IntArray, suppression: Suppression
 ) -> tuple[IntArray, IntArray, int]:
-    """Let the left-over records join others; return patterns, who gives how many, and to which.
-
-    The records of a type are alike, so that it does not matter here which of them are drawn.
-    """
+    """Let the left-over records join others; return patterns, who gives how many, and to which."""
+    # The records of a type are alike, so that it does not matter here which of them are drawn.
     type_of_record = np.repeat(np.arange(counts.size), counts)
     before = suppression.pattern_of_record
     found = join_left_over(
@@ -216,13 +201,7 @@ def _with_numbers(
 
 
 def pattern_lookup_function(known: Any) -> Batches:
-    """Return the function that adds to types what was chosen for them.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the types, in order, their patterns, how many records they give, and all patterns' texts.
-    """
+    """Return the function that adds to types what was chosen for them."""
 
     def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -352,17 +331,7 @@ def _recoded(
 
 
 def hiding_function(known: Any, codes: list[str], names: list[str]) -> Any:
-    """Return the function that shows the cells which a pattern keeps.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the values of each quasi-identifier. A cell is one of these: otherwise 0.0 and -0.0,
-        which are equal, would tell two records of a class apart.
-    codes : list of str
-    names : list of str
-        Of the result.
-    """
+    """Return the function that shows the cells which a pattern keeps."""
 
     def hide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
