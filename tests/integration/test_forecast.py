@@ -79,8 +79,9 @@ def test_it_is_said_before(parties: Parties, kind: str, notices: list[str]) -> N
     assert re.fullmatch(f"NOTICE: publishing about 2,000 rows of \\d+ bytes {NEEDS}", told)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["publish_memory", "publish_disk"])
+@pytest.mark.parametrize(
+    ("kind", "name"), zip(KINDS, ["publish_memory", "publish_disk"] * 2, strict=True)
+)
 def test_too_much_is_refused(parties: Parties, kind: str, name: str) -> None:
     with setting(parties, **{name: "10 kB"}):
         said = refused(parties, kind)
@@ -207,8 +208,7 @@ def test_attacks_and_evaluations_read_no_more(parties: Parties, kind: str) -> No
     assert fetch(parties.publisher, "SELECT * FROM kanon.attack($1)", name)
 
 
-@pytest.mark.parametrize("column", ["story", "tags"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "column"), zip(KINDS, ["story", "tags"] * 2, strict=True))
 def test_a_long_value_is_refused(parties: Parties, kind: str, column: str) -> None:
     """The server hears no cancel while it unpacks or compares one, and Python holds it whole."""
     source = f"data.long_{column}"

@@ -36,7 +36,6 @@ SETUP = (
     ),
 )
 
-LONG = "x" * 5000
 TYPES: dict[str, Sequence[str | None]] = {
     # Texts of values as COPY reads them, some of them equal though they are spelt apart.
     "smallint": ["1", "-1", "32767"],
@@ -158,37 +157,6 @@ def test_quasi_identifier(parties: Parties, table: str) -> None:
         n,
         n,
     )
-
-
-def look_at_lists(parties: Parties, table: str) -> None:
-    """A list is one array of the column's type, which a type may lack or be itself."""
-    texts = [
-        text
-        for (text,) in fetch(
-            parties.publisher, f"SELECT DISTINCT typed::text FROM {table} ORDER BY 1 LIMIT 3"
-        )
-        if text is not None
-    ]
-    listed = [text.replace("'", "''") for text in texts]
-    several = ", ".join(f"'{text}'" for text in listed * 2)
-    one_by_one = " OR ".join(f"typed = '{text}'" for text in listed)
-    answers = [
-        _answer(parties, f"SELECT COUNT(*) FROM typed WHERE {condition}")
-        for condition in (
-            f"typed IN ({several})", one_by_one,
-            f"typed NOT IN ({several})", f"NOT ({one_by_one})",
-        )
-    ]  # fmt: skip
-    assert answers[0] == answers[1]
-    assert answers[2] == answers[3]
-
-
-def _answer(parties: Parties, query: str) -> object:
-    """Return the answer, or how the query is refused."""
-    try:
-        return Functions(parties.analyst).estimate(query)
-    except psycopg.Error as error:
-        return error.sqlstate
 
 
 SETTINGS = (
@@ -324,3 +292,31 @@ def test_long_values(parties: Parties) -> None:
         parties.publisher, "data.long", "long", ["age", "essay"], "sick", lambda _: Fraction(1, 4)
     )
     kanon.drop("long")
+
+
+DESCRIBED = {
+    "age": {"type": "integer"},
+    "grade": {"labels": ["low", "high", "unused"]},
+    "code": {"type": "bpchar", "length": 3},
+    "sick": {"type": "text"},
+}
+
+
+@pytest.mark.parametrize("function", ["publish_buckets", "publish_generalized"])
+def test_types_with_all_labels_and_nothing_else(parties: Parties, function: str) -> None:
+    if not value(parties.admin, "SELECT to_regclass('data.kept') IS NOT NULL"):
+        fetch(parties.publisher, "CREATE TYPE data.grade AS ENUM ('low', 'high', 'unused')")
+        rows = [(i % 9, ("low", "high")[i % 2], f"c{i % 3}", f"d{i % 4}", i) for i in range(80)]
+        columns = "age int, grade data.grade, code char(3), sick text, person int"
+        create_table(parties.publisher, "data.kept", columns, rows)
+        Functions(parties.publisher).register(
+            "data.kept", ["age", "grade", "code"], "sick", entity=None, identifiers=["person"]
+        )
+    given = {"privacy": '{"l": 3}'} if function == "publish_buckets" else {"k": 4}
+    Functions(parties.publisher).call(function, "data.kept", "kept", replace=True, **given)
+    layout = value(
+        parties.analyst, "SELECT layout::text FROM kanon.publications WHERE name = 'kept'"
+    )
+    ordered = {name: dict(found) for name, found in json.loads(layout)["types"].items()}
+    ordered["grade"].pop("is_ordered", None)
+    assert ordered == DESCRIBED

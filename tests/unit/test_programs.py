@@ -21,7 +21,7 @@ from kanon_db.algorithms.programs import (
 )
 from kanon_db.algorithms.recoding import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-from tests.unit.generalization.exhaustive import random_microdata
+from tests.generalization_plain import random_table
 
 
 def stated(program: PaperProgram) -> dict[str, int]:
@@ -141,7 +141,7 @@ def test_out_of_time() -> None:
     best = optimal_setting(counts, thresholds, 12)
     found = optimal_setting(counts, thresholds, 12, formulation="paper", pulse=Pulse(1e-9))
     assert found.proof.lower_bound <= best.proof.objective <= found.proof.objective
-    table = random_microdata(np.random.default_rng(3), 9, "nnc", 5)
+    table = random_table(np.random.default_rng(3), 9, "nnc", 5)
     graph = freeform.optimal(table, 3, formulation="paper", pulse=Pulse(1e-9))
     least = freeform.optimal(table, 3).proof.objective
     assert graph.proof.lower_bound <= least <= graph.proof.objective
