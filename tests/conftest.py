@@ -85,9 +85,12 @@ LONG = (
     "tests/docs/test_examples.py",
     "tests/integration/test_interrupted.py",
     "tests/integration/test_local.py",
+    "tests/unit/test_model_attacks.py",
+    "tests/unit/test_noisy_counts.py",
 )
 """What `make test` leaves to `make test-all`, but for their tests of attacks: servers that are
-killed and started again and again, and the examples of all pages. No promise names them."""
+killed and started again and again, the examples of all pages, and what only benchmarks use. No
+promise names them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

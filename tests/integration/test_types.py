@@ -144,19 +144,31 @@ def test_sensitive_attribute(parties: Parties, table: str) -> None:
     look_at_thresholds(parties, table)
 
 
-def test_quasi_identifier(parties: Parties, table: str) -> None:
-    kanon = Package(parties.publisher)
-    kanon.register(table, ["typed"], "plain")
-    kanon.publish(table, "typed", privacy='{"l": 2}', method="anatomy")
-    check_published(parties.publisher, table, "typed", ["typed"], "plain", bound)
-    assert all(holds for *_, holds in Package(parties.analyst).verify("typed"))
-    n = value(parties.publisher, f"SELECT count(*) FROM {table} WHERE typed IS NULL")
-    assert Package(parties.analyst).estimate("SELECT COUNT(*) FROM typed WHERE typed IS NULL") == (
-        n,
-        0,
-        n,
-        n,
+def test_quasi_identifiers(parties: Parties, extensions: set[str]) -> None:
+    """One table has a column of each type, with all its values and NULL."""
+    kinds = [kind for kind in TYPES if kind not in EXTENSIONS or kind in extensions]
+    names = [f"typed_{number}" for number, _ in enumerate(kinds)]
+    columns = ", ".join(
+        f"{name} {'public.' if kind in EXTENSIONS else ''}{kind}"
+        for name, kind in zip(names, kinds, strict=True)
     )
+    fetch(parties.publisher, f"CREATE TABLE data.all_types ({columns}, plain int)")
+    with parties.publisher.cursor().copy("COPY data.all_types FROM STDIN") as copy:
+        for i in range(240):
+            texts = [[*(TYPES[kind]), None][i % (len(TYPES[kind]) + 1)] for kind in kinds]
+            line = ["\\N" if text is None else text for text in texts]
+            copy.write("\t".join([*line, str(i % 5)]) + "\n")
+    kanon = Package(parties.publisher)
+    kanon.register("data.all_types", names, "plain")
+    kanon.publish("data.all_types", "all_types", privacy='{"l": 2}', method="anatomy")
+    check_published(parties.publisher, "data.all_types", "all_types", names, "plain", bound)
+    analyst = Package(parties.analyst)
+    assert all(holds for *_, holds in analyst.verify("all_types"))
+    for name, kind in zip(names, kinds, strict=True):
+        n = value(parties.publisher, f"SELECT count(*) FROM data.all_types WHERE {name} IS NULL")
+        found = analyst.estimate(f"SELECT COUNT(*) FROM all_types WHERE {name} IS NULL")
+        assert found == (n, 0, n, n), kind
+    kanon.drop("all_types")
 
 
 SETTINGS = (

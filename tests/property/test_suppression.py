@@ -66,9 +66,9 @@ def random_cases(n_cases: int) -> list[tuple[Rows, PatternSet, int]]:
     return cases
 
 
-def test_a_hundred_small_tables_against_brute_force() -> None:
+def test_two_hundred_small_tables_against_brute_force() -> None:
     outcomes: Counter[str] = Counter()
-    for rows, patterns, k in random_cases(100):
+    for rows, patterns, k in random_cases(200):
         best = brute_force(rows, patterns, k)
         if best is None:
             with pytest.raises(InfeasibleError):

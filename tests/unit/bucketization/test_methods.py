@@ -42,7 +42,7 @@ def test_input_is_not_changed(method: Callable[..., BucketSetting]) -> None:
 @pytest.mark.parametrize(
     ("counts", "largest", "error", "message"),
     [
-        ([3, 1], 4, IneligibleError, ""),
+        ([3, 1], 4, IneligibleError, "no publication can satisfy"),
         ([1, 1], 0, InvalidParameterError, r"must lie in \[1, 5000\]"),
         ([1, 1], 5001, InvalidParameterError, "max_bucket_size"),
         ([1, 1, 1], 2, InvalidParameterError, "for each sensitive value"),
