@@ -7,14 +7,12 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kanon_db.errors import InfeasibleError, PermissionDeniedError
 from kanon_db.publications import relations
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer import _packed_columns, coded_columns
-from kanon_db.transfer._packed_columns import KnownValues, PackedDigits, are_close, list_values
+from kanon_db.transfer._packed_columns import KnownValues, PackedDigits, are_close
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.coded_columns import _SourceReader, count_in_sample, read_coded, read_columns
 from kanon_db.transfer.columns import (
@@ -240,43 +238,6 @@ def test_values_that_come_meanwhile(
     monkeypatch.setattr(_SourceReader, "_digits", moved)
     lasts = often < 3
     assert read(parties) == (written(parties, columns) if lasts else None)
-
-
-@given(
-    st.lists(
-        st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4) | st.none(),
-        min_size=1, max_size=12,
-    ),
-    st.integers(0, 12),
-)  # fmt: skip
-def test_texts_between_known_ones(
-    parties: Parties, texts: Sequence[str | None], n_known: int
-) -> None:
-    """Each text has the place of just that one among those that are known, or none at all."""
-    session = PsycopgSession(parties.publisher)
-    column = ColumnType("word", "text", "S", None, has_constant_input=True)
-    known = {text for text in texts[:n_known] if text is not None}
-    ordered = sorted(known, key=lambda text: text.encode())
-    with session.transaction():
-        session.fetch(
-            "CREATE TEMPORARY TABLE texts ON COMMIT DROP AS"
-            " SELECT * FROM unnest($1::text[]) WITH ORDINALITY AS t (word, i)",
-            texts,
-        )
-        (one,) = list_values(
-            session, [column], f"(SELECT word FROM pg_temp.texts WHERE i <= {n_known})", 99, 99
-        )
-        assert one.n_values == len(known)
-        if not known:
-            return
-        rows = session.fetch(
-            f"SELECT {one.digit('t.word')} AS digit FROM pg_temp.texts t ORDER BY i"
-        )
-    found = [one.places[row["digit"]] for row in rows]
-    assert found == [
-        len(known) if text is None else ordered.index(text) if text in known else -1
-        for text in texts
-    ]
 
 
 def test_rare_values_are_read_without_a_copy(

@@ -17,12 +17,6 @@ def privacy(*thresholds: str) -> FPrimePrivacy:
     return FPrimePrivacy(tuple(Fraction(threshold) for threshold in thresholds))
 
 
-def test_one_size_of_a_table_that_no_pair_divides() -> None:
-    # One bucket of all 7 records, and the partner size of any pair lies beyond the table.
-    thirds = privacy("3/7", "2/7", "2/7")
-    assert two_size([3, 2, 2], thirds, 7).pairs == ((7, 1),)
-
-
 def test_unknown_pruning() -> None:
     with pytest.raises(InvalidParameterError, match="pruning"):
         two_size([1, 1], privacy("1/2", "1/2"), 2, pruning="some")  # type: ignore[arg-type]

@@ -2,25 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanon_db.algorithms.generalization.greedy_classes import initial
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, attribute_order, sort_order
 from tests.generalization_plain import numeric_table
-
-
-def test_left_over_records_join_the_last_class() -> None:
-    microdata = numeric_table([[5], [3], [9], [1], [7]])
-    assert initial(microdata, 2).class_of_record.tolist() == [1, 0, 1, 0, 1]
 
 
 def test_equal_records_stay_in_order() -> None:
     microdata = numeric_table([[2], [1], [2], [1]])
     assert sort_order(microdata).tolist() == [1, 3, 0, 2]
-
-
-def test_the_least_variance_comes_first() -> None:
-    microdata = numeric_table([[0, 3, 9], [8, 4, 1], [4, 3, 5]])
-    # The first and the last one have the same variance.
-    assert attribute_order(microdata).tolist() == [1, 0, 2]
 
 
 def test_a_large_weight_makes_an_attribute_come_first() -> None:

@@ -5,23 +5,11 @@ import pytest
 
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics.information_loss import class_ncp, measure_classes
+from kanon_db.metrics.information_loss import measure_classes
 
 AGE = Attribute(4, np.array([20.0, 30.0, 60.0, np.nan]), 20.0, 60.0, weight=2.0)
 PLACE = Attribute(3)
 TABLE = Microdata([[0, 0], [1, 1], [2, 2], [3, 2], [3, 0], [3, 0]], (AGE, PLACE))
-
-
-def test_numbers_and_null_lose_the_whole_range_and_null_alone_nothing() -> None:
-    ncp = class_ncp(TABLE, np.array([0, 0, 1, 1, 2, 2]))[0]
-    assert ncp.tolist() == [[0.25, 0.5], [1.0, 0.0], [0.0, 0.0]]
-
-
-def test_normalizations_of_sets() -> None:
-    by_pairs, by_values, binary = class_ncp(TABLE, np.array([0, 0, 0, 1, 1, 2]))[:, :, 1]
-    assert by_pairs.tolist() == [1.0, 0.5, 0.0]
-    assert by_values == pytest.approx([2 / 3, 1 / 3, 0])
-    assert binary == pytest.approx([1, 2 / 3, 0])
 
 
 def test_measures_of_classes_and_suppressed_records() -> None:
