@@ -126,7 +126,7 @@ def test_candidates_are_measured_and_nothing_is_left(
         assert bool(row["certain_people"]) == (row["objection"] is not None)
 
 
-@pytest.mark.parametrize("source", ["people", "visits", "plain"])
+@pytest.mark.parametrize("source", ["people", "visits"])
 def test_what_is_recommended_can_be_published_as_it_says(parties: Parties, source: str) -> None:
     fetch(parties.admin, "INSERT INTO kanon.setting VALUES ('combined_releases', 'warn')"
           " ON CONFLICT DO NOTHING")  # fmt: skip
