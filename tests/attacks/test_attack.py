@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,10 +18,11 @@ from tests.integration.parties import (
     Parties,
     create_table,
     fetch,
-    remains,
     sqlstate_of,
     value,
 )
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 FORBIDDEN, UNKNOWN = "42501", "42704"
 THRESHOLD = 0.1
@@ -56,14 +57,6 @@ def people(parties: Parties) -> None:
     kanon.register("data.sparse", QUASI_IDENTIFIERS, "sick")
     create_table(parties.publisher, "data.people", MIXED, PEOPLE)
     kanon.register("data.people", ["age", "income", "born", "seen", "city"], "sick", ["number"])
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
 
 
 def attacked(parties: Parties, name: str = "p") -> Found:

@@ -19,6 +19,7 @@ from tests.integration.parties import (
     Parties,
     create_table,
     fetch,
+    holds,
     quoted,
     remains,
     sqlstate_of,
@@ -185,7 +186,7 @@ def test_38_nothing_of_others_holds_up_a_replacement(published: Published) -> No
     for name in (f"mine.{mine[0]}", mine[1], f"mine.{mine[2]}"):
         assert value(parties.analyst, f"SELECT count(*) FROM {name}") == rows
     assert value(parties.analyst, f"SELECT mine.{mine[4]}()") == rows
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert holds(parties.analyst, "p")
     query = "SELECT COUNT(*) FROM p WHERE sick <> 'nothing'"
     assert Functions(parties.analyst).estimate(query)[2:] == (BEFORE + CAME,) * 2
     check_closed(parties)
@@ -202,7 +203,7 @@ def test_38_nothing_of_others_holds_up_a_refresh(published: Published) -> None:
         published.come(batch)
         published.refresh()
         assert value(parties.analyst, f"SELECT count(*) FROM mine.{mine[0]}") > before
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert holds(parties.analyst, "p")
     check_closed(parties)
 
 
@@ -219,7 +220,7 @@ def test_38_what_cannot_live_on_is_closed(published: Published, other: str) -> N
         kind = {"buckets": "suppressed", "generalized": "buckets"}[published.kind]
         published.publish(kind=kind, replace=True)
     assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE mine.{mine[0]}")) == DENIED
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert holds(parties.analyst, "p")
     assert left(parties)
     check_closed(parties)
 
@@ -238,7 +239,7 @@ def test_38_names_that_are_read_as_sql(published: Published, kind: str) -> None:
         fetch(parties.analyst, f"CREATE VIEW mine.v{suffix} AS TABLE {relation}")
     publisher.call(function, "data.people", name, replace=True, **given)
     assert value(parties.analyst, "SELECT count(*) FROM mine.v") >= BEFORE
-    assert all(holds for *_, holds in Functions(parties.analyst).verify(name))
+    assert holds(parties.analyst, name)
     publisher.drop(name)
     check_closed(parties)
 
@@ -456,7 +457,7 @@ def test_38_readers_are_kept_when_the_kind_changes(published: Published) -> None
     for kind in ("generalized", "buckets", "suppressed", "buckets", "freeform", "generalized"):
         published.publish(kind=kind, replace=True)
         assert Functions(analyst).estimate(query)[3] == BEFORE
-        assert all(holds for *_, holds in Functions(analyst).verify("p"))
+        assert holds(analyst, "p")
         assert sqlstate_of(lambda: fetch(parties.stranger, "TABLE published.p")) == DENIED
         if kind != "buckets":
             assert sqlstate_of(lambda: fetch(analyst, "TABLE published.p_row")) == DENIED

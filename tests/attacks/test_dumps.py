@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster._host import find_programs
-from tests.integration.parties import Functions, Parties, create_table, fetch
+from tests.integration.parties import Functions, Parties, create_source, fetch
 
 N_RECORDS = 120
 NAME, ZIP, ILLNESS = "name canary", "zip canary", "illness canary"
@@ -49,9 +49,16 @@ OURS = ["--schema=kanon", "--schema=published"]
 def published(parties: Parties) -> Parties:
     """A publication of each kind, attacked, so that the catalog has all that it can have."""
     columns = "name text, age int, zip text, ward text, sick text"
-    create_table(parties.publisher, "data.people", columns, PEOPLE)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age", "zip"], "sick", insensitive=["ward"], entity="name")
+    kanon = create_source(
+        parties.publisher,
+        "data.people",
+        columns,
+        PEOPLE,
+        ["age", "zip"],
+        "sick",
+        insensitive=["ward"],
+        entity="name",
+    )
     for name, (function, given) in KINDS.items():
         kanon.call(function, "data.people", name, **given)
         kanon.attack(name)

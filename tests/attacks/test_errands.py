@@ -26,7 +26,7 @@ from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
-    create_table,
+    create_source,
     fetch,
     sqlstate_of,
     value,
@@ -69,9 +69,9 @@ def own(victim: Parties, stranger: Connection) -> Iterator[str]:
     name = f"s_{stranger.info.user}"
     fetch(victim.admin, f"CREATE SCHEMA {name} AUTHORIZATION {stranger.info.user}")
     rows = [(f"person {i}", i % 3, f"disease {i % 2}") for i in range(30)]
-    create_table(stranger, f"{name}.own", "who text, q int, s text", rows)
-    kanon = Functions(stranger)
-    kanon.register(f"{name}.own", ["q"], "s", entity="who")
+    kanon = create_source(
+        stranger, f"{name}.own", "who text, q int, s text", rows, ["q"], "s", entity="who"
+    )
     kanon.suppress(f"{name}.own", name, k=2)
     yield name
     fetch(victim.admin, f"DROP SCHEMA {name} CASCADE")

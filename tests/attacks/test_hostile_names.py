@@ -31,6 +31,7 @@ from tests.integration.parties import (
     columns_of,
     create_table,
     fetch,
+    holds,
     quoted,
     value,
 )
@@ -133,7 +134,7 @@ def test_hostile_names(
     published = kanon.publish(table, hostile, privacy=json.dumps(privacy), readers=readers)
     assert published["name"] == hostile
     check_published(parties.publisher, table, hostile, qi, sensitive, lambda _: Fraction(1, 2))
-    assert all(holds for *_, holds in kanon.verify(hostile))
+    assert holds(kanon.connection, hostile)
     assert kanon.metrics(hostile)["records"] == 40
     assert kanon.attack(hostile)
     assert kanon.publications() == [hostile]
@@ -187,7 +188,7 @@ def publish_rows(
         lambda: kanon.freeform(table, name, k=3, weights=weights, **options),
     ):  # fmt: skip
         publish()
-        assert all(holds for *_, holds in kanon.verify(name))
+        assert holds(kanon.connection, name)
         assert kanon.metrics(name)["records"] == 40
         yield
         kanon.drop(name)
@@ -210,7 +211,7 @@ def test_hostile_names_of_rows(parties: Parties, hostile: str, table: str, reade
         table, hostile, k=3, method="initial", refine=False,
         constraints=json.dumps({"l": 2, "default": 1, "values": {hostile: "5/6"}}),
     )  # fmt: skip
-    assert all(holds for *_, holds in kanon.verify(hostile))
+    assert holds(kanon.connection, hostile)
     kanon.drop(hostile)
     with pytest.raises(KanonError):
         kanon.patterns(table, rules=json.dumps([{"never": [f"{hostile} "]}]))
@@ -230,7 +231,7 @@ def test_hostile_name_of_entities(parties: Parties, hostile: str, table: str) ->
         shown = columns_of(parties.publisher, "published.entities")
         assert shown[:2] == [second, sick]
         assert shown[2:] in ([], ["pattern"])  # of suppressed rows
-        assert all(holds for *_, holds in kanon.verify("entities"))
+        assert holds(kanon.connection, "entities")
         kanon.drop("entities")
 
 
@@ -374,7 +375,7 @@ def test_values_may_be_anything(parties: Parties, hiding: str) -> None:
     kanon = Package(parties.publisher)
     kanon.register("data.hiding", ["a"], "b")
     kanon.publish("data.hiding", "values", privacy='{"l": 2}')
-    assert all(holds for *_, holds in kanon.verify("values"))
+    assert holds(kanon.connection, "values")
     kanon.drop("values")
     fetch(parties.publisher, "DROP TABLE data.hiding")
 
@@ -423,7 +424,7 @@ def test_hostile_database_and_schema(cluster_dsn: str) -> None:
             kanon.register("people", ["a"], "b")
             kanon.publish("people", "people", privacy='{"l": 3}')
             assert value(connection, f"SELECT count(*) FROM {quoted(schema, 'people_qit')}") == 60
-            assert all(holds for *_, holds in kanon.verify("people"))
+            assert holds(kanon.connection, "people")
             kanon.drop("people")
         uninstall(dsn)
     finally:

@@ -14,7 +14,7 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    create_table,
+    create_source,
     fetch,
     sqlstate_of,
     value,
@@ -107,9 +107,9 @@ ATTACKS = {
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
     rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
-    create_table(parties.publisher, "data.people", "age int, sick text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age"], "sick")
+    kanon = create_source(
+        parties.publisher, "data.people", "age int, sick text", rows, ["age"], "sick"
+    )
     kanon.publish("data.people", "people", privacy='{"l": 3}')
     for statement in (
         "CREATE TABLE data.canary (a int)",

@@ -14,6 +14,7 @@ from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
+    create_source,
     create_table,
     fetch,
     gathered,
@@ -213,9 +214,9 @@ def test_answers_need_no_source(
     with gathered(new_database(), connect_as, new_role) as parties:
         fetch(parties.publisher, "CREATE SCHEMA data")
         rows = [(i % 90, f"disease {i % 5}") for i in range(300)]
-        create_table(parties.publisher, "data.people", "age int, sick text", rows)
-        kanon = Functions(parties.publisher)
-        kanon.register("data.people", ["age"], "sick")
+        kanon = create_source(
+            parties.publisher, "data.people", "age int, sick text", rows, ["age"], "sick"
+        )
         kanon.publish("data.people", "people", privacy='{"l": 3}')
         analyst = Functions(parties.analyst)
         before = analyst.estimate(query), analyst.verify("people"), analyst.metrics("people")

@@ -20,7 +20,14 @@ import pytest
 
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.cluster import _host
-from tests.integration.parties import ACCEPTED, Functions, Parties, create_table, fetch, value
+from tests.integration.parties import (
+    ACCEPTED,
+    Functions,
+    Parties,
+    create_source,
+    fetch,
+    value,
+)
 
 SIGMAS = 7
 """Standard deviations that a healthy result may stray: once in 10^11 runs it strays further."""
@@ -51,8 +58,7 @@ def published(parties: Parties) -> Parties:
     digits = [f"bit_{i}" for i in range(N_BITS)]
     columns = "person int, value text, " + ", ".join(f"{digit} int" for digit in digits)
     rows = [(person, found, *(person >> i & 1 for i in range(N_BITS))) for person, found in PEOPLE]
-    create_table(parties.publisher, "data.people", columns, rows)
-    Functions(parties.publisher).register("data.people", ["person", *digits], "value")
+    create_source(parties.publisher, "data.people", columns, rows, ["person", *digits], "value")
     for name, how in METHODS.items():
         Functions(parties.publisher).publish("data.people", name, privacy='{"l": 5}', **how)
     for statement in (

@@ -8,7 +8,14 @@ import psycopg
 import pytest
 
 from kanon_db.query.layout import SUFFIXES
-from tests.integration.parties import WHOLE, Functions, Parties, create_table, fetch, make_whole
+from tests.integration.parties import (
+    WHOLE,
+    Functions,
+    Parties,
+    create_source,
+    fetch,
+    make_whole,
+)
 
 RECORDS = "every record is published once"
 QIT_SIZES = "QIT: every bucket has the size that follows from its number"
@@ -214,8 +221,7 @@ def method(request: pytest.FixtureRequest, parties: Parties) -> str:
     else:
         counts, privacy = [10, 8, 2, 1], '{"theta": 1.5, "base": 0.1}'
     rows = [(i, chr(97 + code)) for code, n in enumerate(counts) for i in range(n)]
-    create_table(parties.publisher, f"data.{name}", "age int, value text", rows)
-    Functions(parties.publisher).register(f"data.{name}", ["age"], "value")
+    create_source(parties.publisher, f"data.{name}", "age int, value text", rows, ["age"], "value")
     published = Functions(parties.publisher).publish(
         f"data.{name}", name, privacy=privacy, method=name, max_bucket_size=12
     )

@@ -11,7 +11,7 @@ from tests.integration.parties import (
     WHOLE,
     Functions,
     Parties,
-    create_table,
+    create_source,
     fetch,
     keep_cells_with_rows,
     make_whole,
@@ -110,9 +110,14 @@ def people(parties: Parties) -> None:
     ages = [30] * 8 + [40] * 6 + [99]
     rows = [(age, town, f"sick {age % 4}") for age, town in zip(ages, towns, strict=True)]
     fetch(parties.publisher, "CREATE FUNCTION data.spy() RETURNS text RETURN 'x'")
-    create_table(parties.publisher, "data.people", "age int, town text, sick text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age", "town"], "sick")
+    kanon = create_source(
+        parties.publisher,
+        "data.people",
+        "age int, town text, sick text",
+        rows,
+        ["age", "town"],
+        "sick",
+    )
     kanon.suppress(
         "data.people", "people", k=4, patterns=["..", ".*", "**"],
         options='{"left_over": "publish"}', accept='{"left_over_records": "it is a test"}',
