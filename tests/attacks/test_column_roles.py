@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from tests.integration.parties import (
     columns_of,
     create_table,
     fetch,
+    hearing,
     holds,
     remains,
     sqlstate_of,
@@ -121,7 +121,8 @@ def test_rows_of_k_people_that_are_nearly_all_of_one_are_warned_of(
     fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.often AS {often} {rows}")
     kanon = Functions(parties.publisher)
     kanon.register("data.often", ["n"], "sick", entity="patient")
-    heard = heard_by(parties, lambda: getattr(kanon, call)("data.often", "p", k=5))
+    with hearing(parties.publisher) as heard:
+        getattr(kanon, call)("data.often", "p", k=5)
     (line,) = [text for text in heard if "of one entity" in text]
     assert line.startswith("up to 95% of the rows with the same cells are of one entity")
     assert [bound for name, bound, *_ in kanon.attack("p") if "linking a row" in name] == [None] * 2
@@ -130,18 +131,9 @@ def test_rows_of_k_people_that_are_nearly_all_of_one_are_warned_of(
     equal = "SELECT i % 20 AS patient, 30 AS n, 'flu' AS sick FROM generate_series(1, 99) AS i"
     fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.seldom AS {equal}")
     kanon.register("data.seldom", ["n"], "sick", entity="patient")
-    heard = heard_by(parties, lambda: getattr(kanon, call)("data.seldom", "p", k=5))
+    with hearing(parties.publisher) as heard:
+        getattr(kanon, call)("data.seldom", "p", k=5)
     assert not [text for text in heard if "of one entity" in text]
-
-
-def heard_by(parties: Parties, call: Callable[[], object]) -> list[str]:
-    """What the server says during a call."""
-    heard: list[str] = []
-    listen = lambda notice: heard.append(str(notice.message_primary))
-    parties.publisher.add_notice_handler(listen)
-    call()
-    parties.publisher.remove_notice_handler(listen)
-    return heard
 
 
 def people_of_classes(parties: Parties) -> int:
@@ -218,10 +210,8 @@ def test_the_entity_is_in_no_relation_and_no_text(parties: Parties) -> None:
 
 
 def warned(parties: Parties, source: str, **given: object) -> list[str]:
-    register = lambda: Functions(parties.publisher).register(
-        source, ["age", "sex"], "sick", **given
-    )
-    heard = heard_by(parties, register)
+    with hearing(parties.publisher) as heard:
+        Functions(parties.publisher).register(source, ["age", "sex"], "sick", **given)
     return [text for text in heard if not text.startswith("columns without a role")]
 
 

@@ -66,7 +66,7 @@ def victim(published: Parties) -> Parties:
 @pytest.fixture
 def own(victim: Parties, stranger: Connection) -> Iterator[str]:
     """The stranger's own schema, with a source and a publication of it, which are named alike."""
-    name = f"s_{stranger.info.user}"
+    name = f"s_{secrets.token_hex(4)}"
     fetch(victim.admin, f"CREATE SCHEMA {name} AUTHORIZATION {stranger.info.user}")
     rows = [(f"person {i}", i % 3, f"disease {i % 2}") for i in range(30)]
     kanon = create_source(

@@ -18,6 +18,7 @@ from tests.integration.parties import (
     Parties,
     create_table,
     fetch,
+    hearing,
     holds,
     remains,
     sqlstate_of,
@@ -137,13 +138,10 @@ def test_a_k_of_one_is_refused(parties: Parties, call: str) -> None:
 @pytest.mark.pitfall(32)
 def test_certain_people_are_counted_and_said(parties: Parties) -> None:
     """With theta 8 the most frequent value has a threshold of 1, and fills whole buckets."""
-    heard: list[str] = []
-    listen = lambda notice: heard.append(notice.message_primary)
-    parties.publisher.add_notice_handler(listen)
-    published = Functions(parties.publisher).publish(
-        "data.people", "p", privacy='{"theta": 2, "base": 0.02}'
-    )
-    parties.publisher.remove_notice_handler(listen)
+    with hearing(parties.publisher) as heard:
+        published = Functions(parties.publisher).publish(
+            "data.people", "p", privacy='{"theta": 2, "base": 0.02}'
+        )
     certain = value(
         parties.analyst,
         "SELECT coalesce(sum(count), 0)::int8 FROM (SELECT count, count(*) OVER (PARTITION BY"
