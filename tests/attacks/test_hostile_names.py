@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -343,41 +342,30 @@ def hiding(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.pitfall(34)
-@pytest.mark.parametrize("argument", ["publication", "column", "entity", "relation", "reader"])
-def test_34_names_that_hide_what_they_are(
-    parties: Parties,
-    hiding: str,
-    argument: str,
-) -> None:
+def test_34_names_that_hide_what_they_are(parties: Parties, hiding: str) -> None:
     """They would reach terminals, comments, the ledger and reports."""
     kanon = Package(parties.publisher)
     column, table = quoted(hiding), quoted("data", hiding)
-    create_table(parties.publisher, table, f"{column} int, b text", [(1, hiding), (2, "x")] * 9)
-    create_table(parties.publisher, "data.hiding", f"{column} int, b text", [(1, hiding)] * 9)
-    calls: dict[str, Callable[[], Any]] = {
-        "publication": lambda: kanon.publish("data.canary", hiding, privacy='{"l": 2}'),
-        "column": lambda: kanon.register("data.hiding", [hiding], "b"),
-        "entity": lambda: kanon.register("data.hiding", ["b"], None, entity=hiding),
-        "relation": lambda: kanon.register(table, ["b"], None),
-        "reader": lambda: kanon.publish("data.plain", "p", privacy='{"l": 2}', readers=[hiding]),
-    }
-    fetch(parties.publisher, "CREATE TABLE IF NOT EXISTS data.plain (a int, b int)")
-    kanon.register("data.plain", ["a"], "b")
-    with pytest.raises((InvalidNameError, psycopg.errors.InvalidName)):
-        calls[argument]()
-    assert hiding not in kanon.publications()
-    fetch(parties.publisher, f"DROP TABLE {table}, data.hiding")
-
-
-def test_values_may_be_anything(parties: Parties, hiding: str) -> None:
-    rows = [(i % 3, hiding * (i % 2) or "x") for i in range(40)]
-    create_table(parties.publisher, "data.hiding", "a int, b text", rows)
-    kanon = Package(parties.publisher)
+    rows = [(1, hiding), (2, "x")] * 9  # values may be anything
+    create_table(parties.publisher, table, f"{column} int, b text", rows)
+    create_table(parties.publisher, "data.hiding", f"{column} int, b text, a int",
+                 [(*row, i % 3) for i, row in enumerate(rows)])  # fmt: skip
     kanon.register("data.hiding", ["a"], "b")
-    kanon.publish("data.hiding", "values", privacy='{"l": 2}')
+    privacy = '{"l": 2}'
+    for call in (
+        lambda: kanon.publish("data.hiding", hiding, privacy=privacy),
+        lambda: kanon.register("data.hiding", [hiding], "b"),
+        lambda: kanon.register("data.hiding", ["b"], None, entity=hiding),
+        lambda: kanon.register(table, ["b"], None),
+        lambda: kanon.publish("data.hiding", "p", privacy=privacy, readers=[hiding]),
+    ):
+        with pytest.raises((InvalidNameError, psycopg.errors.InvalidName)):
+            call()
+        assert kanon.publications() == []
+    kanon.publish("data.hiding", "values", privacy=privacy)
     assert holds(kanon.connection, "values")
     kanon.drop("values")
-    fetch(parties.publisher, "DROP TABLE data.hiding")
+    fetch(parties.publisher, f"DROP TABLE {table}, data.hiding")
 
 
 @pytest.mark.pitfall(3)

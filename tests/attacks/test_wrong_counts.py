@@ -10,6 +10,7 @@ import pytest
 
 from kanon_db.errors import InfeasibleError
 from tests.integration.parties import (
+    KINDS,
     Connection,
     Functions,
     Parties,
@@ -23,12 +24,6 @@ from tests.integration.parties import (
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-KINDS: dict[str, dict[str, Any]] = {
-    "buckets": {"privacy": '{"l": 2}'},
-    "generalized": {"k": 3, "method": "mondrian", "refine": False},
-    "freeform": {"k": 3},
-    "suppressed": {"k": 3},
-}
 # Two people have no age and no town: fewer than k, so that they must not be a class of their own.
 PEOPLE = [(20 + i % 4, f"town {i % 3}", f"disease {i % 4}") for i in range(48)]
 PEOPLE += [(None, None, "disease 0"), (None, None, "disease 1")]
@@ -44,8 +39,7 @@ def people(parties: Parties) -> None:
 
 
 def publish(parties: Parties, kind: str, source: str = "data.people", **given: Any) -> None:
-    whole = {**KINDS[kind], **given}
-    Functions(parties.publisher).call(f"publish_{kind}", source, "p", **whole)
+    Functions(parties.publisher).of_kind(kind, source, "p", **given)
 
 
 @pytest.fixture
