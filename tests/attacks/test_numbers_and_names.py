@@ -292,3 +292,10 @@ def test_password_on_the_command_line(words: list[str]) -> None:
             assert result.returncode == 1
             assert PART.lower() not in (result.stdout + result.stderr).lower()
             assert "Traceback" not in result.stderr
+
+
+def test_password_of_a_demo_as_json(database: str) -> None:
+    ours = psycopg.conninfo.make_conninfo(database, password=PART)
+    result = command("demo", "--json", dsn=ours)
+    assert result.returncode == 0, result.stderr
+    assert PART not in result.stdout + result.stderr

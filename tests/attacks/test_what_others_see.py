@@ -226,7 +226,7 @@ def test_names_of_sessions_say_nothing_of_their_work(
 
         def publish() -> None:
             try:
-                Functions(connection).freeform(source, "draft", k=3, readers=[])
+                Functions(connection).of_kind("freeform", source, "draft", readers=[])
             finally:
                 done.set()
 

@@ -130,7 +130,7 @@ def clear(parties: Parties) -> None:
     """Drop what was published and made, and forget what sessions have set."""
     for connection in (parties.admin, parties.publisher, parties.analyst, parties.stranger):
         connection.autocommit = True
-        fetch(connection, "DISCARD ALL")
+        connection.execute("DISCARD ALL")  # the driver forgets what it has prepared, too
     for connection in (parties.publisher, parties.admin):
         for name in Functions(connection).publications():
             Functions(connection).drop(name)
@@ -326,7 +326,7 @@ _QUALIFIED = {
 KINDS: dict[str, dict[str, Any]] = {
     "buckets": {"privacy": '{"l": 2}'},
     "generalized": {"k": 3, "method": "mondrian", "refine": False},
-    "freeform": {"k": 3},
+    "freeform": {"k": 3, "options": '{"refine": false}'},
     "suppressed": {"k": 3},
 }
 """How each kind but models is published quickly."""
