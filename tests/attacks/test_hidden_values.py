@@ -37,14 +37,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 def people(parties: Parties) -> None:
     for name, income in HIDDEN.items():
         rows = [*PEOPLE, (income, "nowhere", "disease 1")]
-        create_source(
-            parties.publisher,
-            f"data.{name}",
-            "income int, town text, sick text",
-            rows,
-            ["income", "town"],
-            "sick",
-        )
+        create_source(parties.publisher, f"data.{name}", "income int, town text, sick text", rows)
 
 
 QUERIES = (

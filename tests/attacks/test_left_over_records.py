@@ -32,14 +32,7 @@ REASON = "both have agreed"
 
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
-    create_source(
-        parties.publisher,
-        "data.people",
-        "age int, sex text, sick text",
-        PEOPLE,
-        ["age", "sex"],
-        "sick",
-    )
+    create_source(parties.publisher, "data.people", "age int, sex text, sick text", PEOPLE)
 
 
 def found_by_algorithm(parties: Parties, name: str, k: int) -> dict[int, set[str]]:

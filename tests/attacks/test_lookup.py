@@ -11,7 +11,7 @@ from kanon_db.errors import KanonError
 from tests.integration.parties import (
     WAYS,
     Parties,
-    create_source,
+    create_people,
     fetch,
     sqlstate_of,
     value,
@@ -23,10 +23,7 @@ QUERY = "SELECT COUNT(*) FROM people JOIN evil.{} AS l ON l.age = people.age WHE
 @pytest.fixture(scope="module", autouse=True)
 def lookups(parties: Parties) -> None:
     """A publication, and a stranger's schema of tables that do harm where they can."""
-    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
-    kanon = create_source(
-        parties.publisher, "data.people", "age int, sick text", rows, ["age"], "sick"
-    )
+    kanon = create_people(parties.publisher)
     kanon.publish("data.people", "people", privacy='{"l": 3}')
     analyst = parties.analyst.info.user
     stranger = parties.stranger.info.user

@@ -76,7 +76,7 @@ def test_numbers_beyond_decimals_and_doubles(published: Package, name: str) -> N
     ask = f"SELECT city, COUNT(*) FROM {name} GROUP BY city HAVING COUNT(*) "
     for number in ("1e99999999999", "1e999999999999999999999999", "1e-99999999999", "1e131072"):
         for condition in (f"> 1 * {number}", f"< -{number}", f"BETWEEN 1 AND {number}"):
-            refused = sqlstate_of(lambda query=ask + condition: counts(published, query))  # type: ignore[misc]
+            refused = sqlstate_of(lambda query=ask + condition: counts(published, query))
             assert refused == UNSUPPORTED
     assert counts(published, ask + "> 1e131000" + " * 1e131000" * 20) == []
     assert counts(published, ask + "> 1e400") == []
@@ -93,7 +93,7 @@ def test_read_only_transaction(published: Package) -> None:
     try:
         writing: list[Callable[[], object]] = [
             *(
-                lambda call=call, given=given: getattr(published, call)("data.people", "p", **given)  # type: ignore[misc]
+                lambda call=call, given=given: getattr(published, call)("data.people", "p", **given)
                 for call, given in GIVEN.items()
             ),
             lambda: published.publish("data.people", "p", privacy=PRIVACY, dry_run=True),
@@ -160,10 +160,10 @@ def test_weights_that_are_no_weights(parties: Parties, call: str) -> None:
         '"NaN"', "null", "true", "1" * 5000,
     ):  # fmt: skip
         given = {**GIVEN[call], "weights": f'{{"age": {weight}}}', "dry_run": True}
-        publish = lambda given=given: getattr(kanon, call)("data.people", "p", **given)  # type: ignore[misc]
+        publish = lambda given=given: getattr(kanon, call)("data.people", "p", **given)
         assert sqlstate_of(publish) == INVALID, weight
     for of_python in (10**6000, float("inf"), float("nan"), Fraction(10**12), None):
-        of = lambda x=of_python: kanon.kanon.publish_generalized(  # type: ignore[misc]
+        of = lambda x=of_python: kanon.kanon.publish_generalized(
             "data.people", "p", k=3, weights={"age": x}, dry_run=True
         )
         assert sqlstate_of(of) == INVALID
@@ -182,12 +182,12 @@ def test_constraints_that_are_no_constraints(parties: Parties) -> None:
         "data.people", "p", k=3, constraints=constraints, dry_run=True
     )
     for l in (2**31, 10**18, 10**22, 12345678901234567890123):
-        assert sqlstate_of(lambda l=l: publish({"l": l})) == INVALID  # type: ignore[misc]
-        assert sqlstate_of(lambda l=l: publish(json.dumps({"l": l}))) == INVALID  # type: ignore[misc]
+        assert sqlstate_of(lambda l=l: publish({"l": l})) == INVALID
+        assert sqlstate_of(lambda l=l: publish(json.dumps({"l": l}))) == INVALID
     for name, number in (("l", 10**6000), ("entropy_l", 10**6000), *((n, None) for n in (
         "l", "entropy_l", "t",
     ))):  # fmt: skip
-        assert sqlstate_of(lambda n=name, x=number: publish({n: x})) == INVALID  # type: ignore[misc]
+        assert sqlstate_of(lambda n=name, x=number: publish({n: x})) == INVALID
     publish({"t": 0.5})
 
 
@@ -230,7 +230,7 @@ def test_sets_of_texts_that_are_equal_and_not_the_same(
         attributes='{"code": {"kind": "categorical"}}',
     )  # fmt: skip
     for table in ("both", "of_city", "numerics"):
-        publish = lambda t=table: getattr(kanon, call)(f"data.{t}", "p", **GIVEN[call])  # type: ignore[misc]
+        publish = lambda t=table: getattr(kanon, call)(f"data.{t}", "p", **GIVEN[call])
         assert sqlstate_of(publish) == MISMATCH, table
     create(parties, "data.filled", "char(10)")
     getattr(kanon, call)("data.filled", "p", **GIVEN[call])

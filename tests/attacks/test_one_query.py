@@ -258,14 +258,7 @@ def test_a_query_hears_its_timeout(parties: Parties, query: str) -> None:
 def long(parties: Parties) -> None:
     """Texts of the most bytes that can be published; nothing compresses."""
     lines = [(i, "a" * MOST_BYTES, f"d{i % 3}") for i in range(3)]
-    create_source(
-        parties.publisher,
-        "data.long",
-        "age int, text text, sick text",
-        lines,
-        ["age", "text"],
-        "sick",
-    )
+    create_source(parties.publisher, "data.long", "age int, text text, sick text", lines)
     Functions(parties.publisher).publish("data.long", "long", privacy='{"l": 3}')
     Functions(parties.publisher).generalize("data.long", "long_ranged", k=3)
     create_table(

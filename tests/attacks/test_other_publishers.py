@@ -15,7 +15,7 @@ from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
-    create_source,
+    create_people,
     create_table,
     fetch,
     sqlstate_of,
@@ -27,10 +27,7 @@ PRIVACY = '{"l": 3}'
 
 @pytest.fixture(scope="module")
 def published(parties: Parties) -> Parties:
-    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
-    kanon = create_source(
-        parties.publisher, "data.people", "age int, sick text", rows, ["age"], "sick"
-    )
+    kanon = create_people(parties.publisher)
     kanon.publish("data.people", "people", privacy=PRIVACY)
     return parties
 

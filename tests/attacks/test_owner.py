@@ -13,6 +13,7 @@ from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
+    create_people,
     create_source,
     create_table,
     fetch,
@@ -27,10 +28,7 @@ DENIED = "42501"
 
 @pytest.fixture(scope="module")
 def published(parties: Parties) -> Parties:
-    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
-    kanon = create_source(
-        parties.publisher, "data.people", "age int, sick text", rows, ["age"], "sick"
-    )
+    kanon = create_people(parties.publisher)
     kanon.publish("data.people", "people", privacy='{"l": 3}')
     kanon.suppress("data.people", "rows", k=3)
     return parties
@@ -447,9 +445,7 @@ def test_26_roles_go_by_identity(
     fetch(published.admin, f"CREATE SCHEMA {role} AUTHORIZATION {role}")
     with connect_as(published.dsn, role) as connection:
         rows = [(1, i % 3) for i in range(9)]
-        kanon = create_source(
-            connection, f"{role}.people", "age int, sick int", rows, ["age"], "sick"
-        )
+        kanon = create_source(connection, f"{role}.people", "age int, sick int", rows)
         kanon.publish(f"{role}.people", "roles", privacy='{"l": 2}')
     renamed = f"{role}_renamed"
     fetch(published.admin, f"ALTER ROLE {role} RENAME TO {renamed}")

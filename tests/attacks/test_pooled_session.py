@@ -11,7 +11,7 @@ from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
-    create_source,
+    create_people,
     create_table,
     fetch,
     holds,
@@ -22,10 +22,7 @@ from tests.integration.parties import (
 @pytest.fixture(scope="module")
 def published(parties: Parties, new_role: Callable[..., str]) -> dict[str, str]:
     """Two publications, each with a reader of its own; the readers' names."""
-    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
-    kanon = create_source(
-        parties.publisher, "data.people", "age int, sick text", rows, ["age"], "sick"
-    )
+    kanon = create_people(parties.publisher)
     readers = {name: new_role("kanon_analyst") for name in ("first", "second")}
     for name, reader in readers.items():
         kanon.publish("data.people", name, privacy='{"l": 3}', readers=[reader])

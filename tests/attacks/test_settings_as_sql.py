@@ -45,14 +45,7 @@ def people(parties: Parties) -> None:
         ),
     ):
         fetch(parties.admin, statement)
-    create_source(
-        parties.admin,
-        "public.people",
-        "age int, town text, sick text",
-        PEOPLE,
-        ["age", "town"],
-        "sick",
-    )
+    create_source(parties.admin, "public.people", "age int, town text, sick text", PEOPLE)
 
 
 @pytest.fixture(autouse=True)

@@ -200,7 +200,7 @@ def method(request: pytest.FixtureRequest, parties: Parties) -> str:
     else:
         counts, privacy = [10, 8, 2, 1], '{"theta": 1.5, "base": 0.1}'
     rows = [(i, chr(97 + code)) for code, n in enumerate(counts) for i in range(n)]
-    create_source(parties.publisher, f"data.{name}", "age int, value text", rows, ["age"], "value")
+    create_source(parties.publisher, f"data.{name}", "age int, value text", rows)
     published = Functions(parties.publisher).publish(
         f"data.{name}", name, privacy=privacy, method=name, max_bucket_size=12
     )
@@ -339,14 +339,7 @@ def people(parties: Parties) -> None:
     ages = [30] * 8 + [40] * 6 + [99]
     rows = [(age, town, f"sick {age % 4}") for age, town in zip(ages, towns, strict=True)]
     fetch(parties.publisher, "CREATE FUNCTION data.say() RETURNS text RETURN 'x'")
-    kanon = create_source(
-        parties.publisher,
-        "data.people",
-        "age int, town text, sick text",
-        rows,
-        ["age", "town"],
-        "sick",
-    )
+    kanon = create_source(parties.publisher, "data.people", "age int, town text, sick text", rows)
     kanon.suppress(
         "data.people", "people", k=4, patterns=["..", ".*", "**"],
         options='{"left_over": "publish"}', accept='{"left_over_records": "it is a test"}',

@@ -31,7 +31,7 @@ CERTAIN = "people whose sensitive value is certain, in buckets of one value"
 
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
-    create_source(parties.publisher, "data.people", "age int, sick text", PEOPLE, ["age"], "sick")
+    create_source(parties.publisher, "data.people", "age int, sick text", PEOPLE)
 
 
 @contextmanager

@@ -197,15 +197,27 @@ def create_source(
     table: str,
     columns: str,
     rows: Sequence[Sequence[object]],
-    quasi_identifiers: Sequence[str],
-    sensitive: str | None,
+    quasi_identifiers: Sequence[str] | None = None,
+    sensitive: str | None = None,
     **roles: Any,
 ) -> Functions:
-    """Create a table and describe it; the operations of its owner."""
+    """Create a table and describe it; the operations of its owner.
+
+    If nothing else is said, the last column is the sensitive one, and all others are
+    quasi-identifiers.
+    """
     create_table(connection, table, columns, rows)
+    if quasi_identifiers is None:
+        *quasi_identifiers, sensitive = (column.split()[0] for column in columns.split(", "))
     kanon = Functions(connection)
     kanon.register(table, quasi_identifiers, sensitive, **roles)
     return kanon
+
+
+def create_people(connection: Connection, table: str = "data.people") -> Functions:
+    """Create and describe 300 people with an age and an illness."""
+    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
+    return create_source(connection, table, "age int, sick text", rows)
 
 
 def holds(connection: Connection, name: str) -> bool:

@@ -293,9 +293,7 @@ def test_catalog_view_is_a_barrier(parties: Parties) -> None:
 @pytest.fixture(scope="module")
 def published(parties: Parties) -> Parties:
     rows = [(i, i % 4) for i in range(40)]
-    kanon = create_source(
-        parties.publisher, "data.people", "age int, sick int", rows, ["age"], "sick"
-    )
+    kanon = create_source(parties.publisher, "data.people", "age int, sick int", rows)
     kanon.publish("data.people", "people", privacy='{"l": 2}')
     return parties
 
