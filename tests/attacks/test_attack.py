@@ -101,6 +101,18 @@ def test_rows_that_may_be_a_persons(parties: Parties, kind: str) -> None:
     assert ("downcoding" in found) == (kind != "suppressed")
 
 
+def test_homogeneous_buckets_are_counted(parties: Parties) -> None:
+    """Of people in buckets of one value, the value is certain."""
+    publish(parties, "buckets", privacy='{"theta": 4, "base": 0.02}')
+    in_one = value(
+        parties.publisher,
+        "SELECT coalesce(sum(count), 0)::int8 FROM (SELECT count, count(*) OVER (PARTITION BY"
+        " bucket_id) AS n_values FROM published.p_sat) AS s WHERE n_values = 1",
+    )
+    found = attacked(parties)["homogeneity"]
+    assert found["rate"] == pytest.approx(in_one / len(PEOPLE))
+
+
 def test_constraints_bound_attacks_on_rows(parties: Parties) -> None:
     publish(
         parties, "generalized", constraints='{"l": 2, "default": 0.5}',
