@@ -104,8 +104,8 @@ ODD_NUMBERS = {
 }
 KINDS = {
     "buckets": "privacy => '{\"l\": 2}', assignment => 'random'",
-    "generalized": "k => 4",
-    "freeform": "k => 3",
+    "generalized": "k => 4, method => 'mondrian', refine => false",
+    "freeform": "k => 3, options => '{\"refine\": false}'",
     "suppressed": "k => 3",
 }
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")

@@ -31,6 +31,7 @@ def published(parties: Parties) -> Parties:
     kanon = create_people(parties.publisher)
     kanon.publish("data.people", "people", privacy='{"l": 3}')
     kanon.suppress("data.people", "rows", k=3)
+    fetch(parties.admin, "GRANT USAGE ON SCHEMA data TO PUBLIC")
     return parties
 
 
@@ -46,7 +47,6 @@ def spied(published: Parties) -> Callable[[], bool]:
             f" $$BEGIN IF current_user <> '{published.publisher.info.user}' THEN"
             " PERFORM nextval('public.spied'); END IF; RETURN 1; END$$",
         )
-    fetch(published.admin, "GRANT USAGE ON SCHEMA data TO PUBLIC")
     return lambda: bool(value(published.admin, "SELECT is_called FROM public.spied"))
 
 

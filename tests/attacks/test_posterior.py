@@ -159,14 +159,13 @@ def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FPrimePrivacy, "tightened", lambda self, _: self)
 
 
-@pytest.mark.parametrize("histogram", [(1, 4), (2, 4)], ids=["5 records", "6 records"])
 def test_cuts_declined_for_their_values_alone_would_tell_them(
-    monkeypatch: pytest.MonkeyPatch, histogram: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Cells without their counter-measure: that there is no cut says why."""
     _unguarded(monkeypatch)
-    publish = in_buckets(LINE[: sum(histogram)], RARE, in_cells, "two_size")
-    assert worst_excess(posteriors(publish, histogram), RARE) > 0
+    publish = in_buckets(LINE[:5], RARE, in_cells, "two_size")
+    assert worst_excess(posteriors(publish, (1, 4)), RARE) > 0
 
 
 @st.composite
