@@ -20,6 +20,8 @@ and no test sees what another worker does.
     named; returns its name. All are dropped after the run, or go with the private cluster.
 ``connect_as`` (session)
     Function: ``connect_as(dsn, role)`` opens a psycopg connection, in autocommit mode, as a role.
+``gathering`` (session)
+    What gives each module its ``parties`` (`tests/integration/parties.py`).
 ``shared`` (session)
     The folder with papers and golden results; tests that need it are skipped if it is absent.
 """
@@ -269,6 +271,19 @@ def connect_as() -> Callable[[str, str], psycopg.Connection[Any]]:
         return psycopg.connect(make_conninfo(dsn, user=role), autocommit=True)
 
     return connect
+
+
+@pytest.fixture(scope="session")
+def gathering(
+    new_database: Callable[..., str],
+    connect_as: Callable[[str, str], psycopg.Connection[Any]],
+    new_role: Callable[..., str],
+) -> Iterator[Any]:
+    from tests.integration.parties import Gathering, gathered
+
+    found = Gathering(lambda: gathered(new_database(), connect_as, new_role))
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="session")
