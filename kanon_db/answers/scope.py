@@ -154,7 +154,7 @@ NAMES: Final = get_args(Estimator)
 BY_BITMAPS: Final = "the records and values of each bucket"
 BY_CLASSES: Final = "the numbers of published cells"
 BY_STATEMENT: Final = "the statement"
-"""How an aggregate was counted, as `explain_count` says it."""
+"""Ways to count an aggregate, in the words of `explain_count`."""
 
 
 def describe_estimator(layout: BucketLayout | CellLayout) -> str:
@@ -412,7 +412,7 @@ class OpenQuery:
         packed = " || ".join(
             f"{type_}send(coalesce({name}, 0)::{type_})" for name, type_ in numbers.items()
         )
-        # What is ordered is sorted: the server would keep all of what it hashes.
+        # Ordered rows are sorted, which spills to disk; hashed rows would all be kept in memory.
         order = " ORDER BY bucket" if run else ""
         shown = [f"string_agg({packed}, ''::bytea{order}) AS numbers"]
         shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]

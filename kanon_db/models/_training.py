@@ -20,10 +20,10 @@ from kanon_db.models._network import (
 )
 
 TEMPERATURES = tuple(float(10 * i) for i in range(1, 51))
-"""Of the thesis: 10, 20, … 500."""
+"""The temperatures of the thesis: 10, 20, … 500."""
 
-_WORK_PER_CHUNK = 4e8  # multiplications between two heartbeats: some hundredths of a second
-_VALUES_AT_ONCE = 4e7  # numbers that are kept for the gradient, of all members: 160 MB
+_WORK_PER_CHUNK = 4e8  # multiplications between heartbeats: some hundredths of a second
+_VALUES_AT_ONCE = 4e7  # numbers kept for the gradients of all members: 160 MB
 
 
 def parts_of(
@@ -36,14 +36,14 @@ def parts_of(
     n_records, n_parts : int
     generator : numpy.random.Generator
     groups : ndarray of int, shape (n_records,), optional
-        Whose record each is, as numbers from 0 without gaps: all records of a person get into one
+        Number of each record's person, from 0 without gaps; all records of a person get into one
         part.
 
     Returns
     -------
     ndarray of int64, shape (n_records,)
-        Numbers of parts from 0. The people are shuffled and dealt, so that numbers of people in
-        parts differ by one at most, and nothing depends on their values.
+        Numbers of parts from 0. People are shuffled and dealt, so that the sizes of parts differ by
+        one person at most, and depend on nobody's values.
 
     Raises
     ------
@@ -91,49 +91,49 @@ def train(
     labels : ndarray of int, shape (n_records,)
         Classes from 0.
     classes : int
-        How many there are, seen or not.
+        The number of classes, with those that no record has.
     members : int
     temperatures : sequence of float, optional
-        One for each member; by default 10, 20, … of the thesis, from the start again after 500.
+        A temperature for each member; by default those of the thesis, repeated from 10 on.
     parts : ndarray of int64, shape (n_records,), optional
-        From :func:`parts_of`: member i sees part i only. By default, all members see all records.
+        Parts from :func:`parts_of`: member i sees part i only. By default, all members see all
+        records.
     people : int, optional
-        How many people the records are about. By default, each is about another one.
+        The number of people in the records; by default, that of the records.
     settings : MemberTraining, optional
     architecture : Architecture, optional
         By default :func:`kanon_db.models._network.network_for`.
     generator : numpy.random.Generator, optional
         By default seeded by the operating system.
     pulse : Pulse
-        Beaten every few hundredths of a second, and told how many steps of all are done. When
-        its time is over, training fails: a model that is half trained is none.
+        Gets a beat every few hundredths of a second, and the share of steps that are done. The
+        training fails when the pulse's time is over.
 
     Yields
     ------
     Member
-        As soon as it is trained; several at once, where memory allows it.
+        Each member as soon as it is trained; several are trained at once if memory allows.
 
     Raises
     ------
     ServerError
         If JAX or optax is missing.
     InfeasibleError
-        If time is over.
+        If the time is over.
     InvalidParameterError
         If a part has no records.
 
     Notes
     -----
     **Source:** [TH] 4.2.3 and 4.3.1: members differ in the temperature of their softmax, and, with
-    disjoint parts, in what they have seen. Of Defensive Distillation (N. Papernot et al., S&P 2016)
-    this takes the high temperature in training; members learn from the true classes, and there is
-    no teacher whose probabilities they would learn. Answers are the largest logit, which no
-    temperature changes.
+    disjoint parts, in the records that they see. Only the high temperature in training is taken from
+    Defensive Distillation (N. Papernot et al., S&P 2016): members learn from the true classes, not
+    from a teacher's probabilities. The answer is the largest logit, which no temperature changes.
 
-    **What a person changes.** The size of batches depends on how many people there are, which
-    stays when one is replaced by another, and not on how many records they have. Else a member sees
-    nothing but its own records and random numbers of its own. So somebody in another's place
-    changes one member only, however many records either has.
+    **What a person changes.** The size of batches depends on the number of people, not on the
+    number of their records. Apart from it, a member sees only its own records and its own random
+    numbers. So replacing one person by another changes one member only, however many records
+    either has.
     """
     try:
         from kanon_db.models._descent import GradientDescent

@@ -43,7 +43,7 @@ def discrete_gaussian(variance: Fraction, n: int, random: VoteRandomness) -> Int
     variance : Fraction
         sigma^2, above 0.
     n : int
-        How many numbers.
+        The number of draws.
     random : VoteRandomness
 
     Returns

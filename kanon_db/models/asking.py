@@ -118,7 +118,7 @@ def classify(session: Session, publication: str, features: Mapping[str, Any]) ->
     Parameters
     ----------
     session : Session
-        Of a role that may read the publication.
+        Session of a role that may read the publication.
     publication : str
     features : mapping
         The value of each feature, None where it is missing; other names are ignored.

@@ -328,7 +328,7 @@ HINTS: Final = {
 
 
 MAX_NESTING: Final = 40
-"""How deep parentheses, NOTs and CASEs may nest, since reading and writing recurse."""
+"""The deepest nesting of parentheses, NOTs and CASEs, since reading and writing recurse."""
 
 KEYWORDS: Final = frozenset(
     "and as asc between by case desc distinct else end false from group having ilike in inner is"
@@ -524,7 +524,7 @@ def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
     Parameters
     ----------
     lexemes : sequence of Lexeme
-        Those of the whole query, with their types, without a semicolon at its end.
+        The lexemes of the whole query, with types, without a semicolon at its end.
 
     Raises
     ------

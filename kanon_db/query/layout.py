@@ -49,7 +49,7 @@ SUFFIXES: Final = ("", QIT, SAT, BIT, SHARES)
 the composition of buckets."""
 
 Assignment = OneOf["random", "cells", "local"]
-"""How records were assigned to buckets."""
+"""Assignments of records to buckets."""
 
 
 class Quotes(Protocol):

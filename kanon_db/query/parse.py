@@ -491,7 +491,7 @@ class _QueryReader(ExpressionReader):
 
 
 MAX_HEIGHT: Final = 100
-"""How high the tree of an expression may be."""
+"""The greatest height of an expression's tree."""
 
 MAX_OPERATORS: Final = 10_000
 """The most operators of a query, each of which a million records may need; IN counts as one."""
