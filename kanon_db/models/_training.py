@@ -126,7 +126,7 @@ def train(
     Notes
     -----
     **Source:** [TH] 4.2.3 and 4.3.1: members differ in the temperature of their softmax, and, with
-    disjoint parts, in the records that they see. Only the high temperature in training is taken from
+    disjoint parts, in their records. Only the high temperature in training is taken from
     Defensive Distillation (N. Papernot et al., S&P 2016): members learn from the true classes, not
     from a teacher's probabilities. The answer is the largest logit, which no temperature changes.
 
