@@ -1,4 +1,4 @@
-"""Writes expressions, conditions, joins and named steps as SQL."""
+"""Writes expressions, conditions and joins as SQL, and statements in named steps."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from kanon_db.query.layout import BucketTables, Lookup, Side, condition_of, part
 
 # Writing checked expressions as SQL.
 #
-# Every word is ours, every name was quoted by the server or the driver, and every constant is a
-# bound value: nothing of the analyst's text is run.
+# Nothing of the analyst's text is run: every word is written here, every name was quoted by the
+# server or the driver, and every constant is bound.
 
 
 Spelling = Callable[[ex.Column], str]
-"""Names a column as a statement does, with the alias of its relation."""
+"""Writes a column with the alias of its relation."""
 
 
 class Statement(NamedTuple):
-    """SQL with its values, bound as ``$1`` and so on: a text each, or an array of texts."""
+    """SQL with the values of ``$1`` and so on, each a text or an array of texts."""
 
     text: str
     bound: tuple[str | list[str], ...]
 
 
 class Constants:
-    """The constants of one statement, each bound to a parameter, and each list of them to one.
+    """Binds each constant of a statement, and each list of constants, to a parameter.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Constants:
 
     @property
     def bound(self) -> tuple[str | list[str], ...]:
-        """What was written so far: a text, or an array of texts, for each parameter."""
+        """The values of the parameters so far, each a text or an array of texts."""
         return tuple(text if isinstance(text, str) else list(text) for text in self._numbers)
 
     def write(self, constant: ex.Constant) -> str:
@@ -76,7 +76,7 @@ class Constants:
         Returns
         -------
         str or None
-            None for what has to be written one by one: values to be shown, expressions, and arrays.
+            None where items must be written one by one: values to be shown, expressions, arrays.
         """
         by_type: dict[ex.Type, list[str]] = {}
         for item in items:
@@ -195,10 +195,10 @@ def _schema(operand: ex.Expression) -> str | None:
     return operand.type.operator_schema if isinstance(operand, ex.Column | ex.Constant) else None
 
 
-# Statements as named steps, laid out for a person: one clause a line, each step with a comment.
+# Statements in named steps, laid out for a person: one clause a line, a comment for each step.
 #
-# Whatever is nested is written at its depth. Text is never indented afterwards: a name or a
-# constant in it may span lines.
+# Nested text is written at its depth, never indented afterwards: a name or a constant in it may
+# span lines.
 
 
 _WIDTH = 88
@@ -214,7 +214,7 @@ class Nested:
     join: str = ""
 
     def write(self, depth: int) -> str:
-        """Write it, at a depth."""
+        """Write the subquery at a depth."""
         join = f"{self.join} " if self.join else ""
         inner = _union(self.selects, depth + 1)
         return f"{join}({_line(depth + 1)}{inner}{_line(depth)}) AS {self.alias}"
@@ -246,7 +246,7 @@ class Select:
     limit: int | None = None
 
     def write(self, depth: int = 0) -> str:
-        """Write it, with what follows its first line at a depth."""
+        """Write the SELECT, all but its first line at a depth."""
         line = _line(depth)
         columns = [sql if sql == name else f"{sql} AS {name}" for name, sql in self.columns.items()]
         text = f"SELECT{_listed(columns, depth)}"
@@ -286,9 +286,9 @@ class Steps:
         ----------
         name : str
         comment : str
-            What it does, in words of ours.
+            What the step does, without any text of the query.
         *selects : Select
-            They name the steps that they read in FROM.
+            Each names in FROM the steps that it reads.
         """
         self._steps.append((name, comment, selects))
 
@@ -322,7 +322,7 @@ def _line(depth: int) -> str:
 
 
 def speller(alias: str) -> Spelling:
-    """Name the publication's columns by their relation's alias, lookup columns by their table's."""
+    """Qualify the publication's columns with an alias, lookup columns with their table's."""
 
     def spell(column: Column) -> str:
         where = alias if column.lookup is None else f"l{column.lookup}"
@@ -361,8 +361,8 @@ def joined_relations(
 
     Notes
     -----
-    Every join is an outer one, so that it neither loses nor repeats a record: what an inner join
-    asks is a condition of its own (:class:`~kanon_db.query.expressions.Matched`).
+    Every join is an outer join, so that it neither loses nor repeats a record; an inner join is a
+    condition of its own (:class:`~kanon_db.query.expressions.Matched`).
     """
     found = [f"{relation} AS {alias}"]
     numbers = {column.lookup for expression in expressions for column in columns(expression)}
