@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -674,25 +675,31 @@ def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
     query = opened.query
     aggregate, everybody = query.measures[0].aggregate, Aggregate("count", None)
 
-    def counted(where: Expression | None, one: Aggregate) -> list[Group] | None:
+    def counted(where: Expression | None, one: Aggregate) -> list[Group]:
         part = query._replace(where=where, measures=(Measure("", one),))
-        return count_with_bitmaps(replace(opened, query=part))
+        return count_with_bitmaps(replace(opened, query=part)) or []
 
     listed = counted(query.where, everybody)
-    if listed is None:
-        return None
     if aggregate.function == "count":
-        nothing, found = (
-            Estimated(0.0, 0.0, 0, 0),
-            counted(condition_of(query, aggregate), everybody),
-        )
+        nothing = Estimated(0.0, 0.0, 0, 0)
+        found = counted(condition_of(query, aggregate), everybody)
     else:
         nothing = NOTHING
         found = counted(chosen_by(query, aggregate), replace(aggregate, condition=None))
-    if found is None:
-        return None
-    estimates = {group.key: group.estimates for group in found}
-    return [group._replace(estimates=estimates.get(group.key, (nothing,))) for group in listed]
+    estimates = {_spelled(group.key): group.estimates for group in found}
+    return [
+        group._replace(estimates=estimates.get(_spelled(group.key), (nothing,))) for group in listed
+    ]
+
+
+def _spelled(group_key: str) -> str:
+    """Return a group's key with each number in one spelling: 1.0 and 1.00 are equal."""
+
+    def number(text: str) -> str:
+        plain = text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+        return "0" if plain == "-0" else plain
+
+    return json.dumps(json.loads(group_key, parse_float=number, parse_int=number))
 
 
 def _from_bitmaps(

@@ -199,3 +199,23 @@ def test_pairs_of_conditions_that_are_apart(
         assert joined[key][3] >= high
         if "COUNT" in query:
             assert joined[key][2:] == (low, high)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_groups_of_numbers_that_are_written_differently(
+    parties: Parties, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1.0 and 1.00 are one group, also where FILTER chooses only one of them."""
+    name = f"spelled_{is_kept}".lower()
+    rows = [(("1.0", "1.00", "2")[i % 3], "mfm"[i % 3], i % 5) for i in range(60)]
+    create_table(parties.publisher, f"data.{name}", "x numeric, sex text, ill int", rows)
+    kanon = Functions(parties.publisher)
+    kanon.register(f"data.{name}", ["x", "sex"], "ill")
+    kanon.publish(f"data.{name}", name, privacy='{"l": 2}')
+    if not is_kept:
+        keep_bitmaps(monkeypatch, of_sensitive=False)
+    session = PsycopgSession(parties.analyst)
+    query = f"SELECT x, COUNT(*) FILTER (WHERE sex = 'f') FROM {name} GROUP BY x"
+    with session.transaction():
+        rows_found = estimates.answer(session, query).rows
+    assert [(row.lower_bound, row.upper_bound) for row in rows_found] == [(20, 20), (0, 0)]
