@@ -11,6 +11,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kanon_db.declaration.shown import ShownResult
+from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Order, Query, Rounded, refusal
 from kanon_db.query.layout import Assignment, Spectrum
@@ -103,11 +104,7 @@ def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
     if function in ("sum", "avg") and not all(
         number is None or math.isfinite(number) for number in (found.estimate, low, high)
     ):
-        raise refusal(
-            "sums and averages of infinite values, or of what is no number, are not answered",
-            hint="COUNT, MIN, MAX and percentiles are; for a sum, the source needs a view that has"
-            " NULL in place of such values",
-        )
+        raise not_finite()
     if function in ("sum", "avg"):
         is_whole = aggregate.type is not None and aggregate.type.category == "integer"
         lost = 0.0 if is_whole else _LOST * max(abs(low or 0.0), abs(high or 0.0))
@@ -118,6 +115,15 @@ def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
         for end, towards in ((low, -math.inf), (high, math.inf))
     )
     return replace(found, lower_bound=low, upper_bound=high)
+
+
+def not_finite() -> UnsupportedQueryError:
+    """Make the refusal of sums that are not finite."""
+    return refusal(
+        "sums and averages of infinite values, or of what is no number, are not answered",
+        hint="COUNT, MIN, MAX and percentiles are; for a sum, the source needs a view that has"
+        " NULL in place of such values",
+    )
 
 
 def _is_exact(end: float, aggregate: ex.Aggregate) -> bool:
