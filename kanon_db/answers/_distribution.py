@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
-from kanon_db.answers.coded_rows import sure_cells_with_classes
+from kanon_db.answers.coded_rows import count_cells
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.value_counts import CellCounts, ValueCounts, rungs
+from kanon_db.answers.value_counts import MOST_SUMS, CellCounts, ValueCounts
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import is_vague
@@ -602,10 +602,6 @@ class QuantileSearch:
         """Read the values between two."""
         if (above, below_) not in self._ladders:
             rows = self._opened.rungs(self._aggregate, above, below_)
-            if rows is None:
-                request = Request(self._opened.query, self._aggregate, self._opened.lookups)
-                written = rungs(request, self._opened.layout, above, below_)
-                rows = self._opened.fetch(written.text, *written.bound)
             self._ladders[above, below_] = Ladder(
                 [row["rung"] for row in rows],
                 [float(row["place"]) for row in rows],
@@ -736,9 +732,11 @@ def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
     request = Request(
         _counting(opened.query, aggregate), Aggregate("count", operand), opened.lookups
     )
-    most = opened.limits.n_answers
-    numbers = sure_cells_with_classes(opened, request, operand.name, most)
-    rows = opened.column(request, layout, operand.name).sure_cells(numbers, most)
+    sums = count_cells(opened, request, layout, operand.name, MOST_SUMS)
+    if sums is None:
+        return 0
+    (sure,) = sums.sure.sum(axis=0).nonzero()
+    rows = sums.column.cells(sure[: opened.limits.n_answers].tolist())
     if layout.cells[operand.name].kind == "set":
         return apart_sets([json.loads(row["elements"]) for row in rows])
     return apart_ranges(
@@ -769,7 +767,7 @@ def _unlisted(opened: OpenQuery, operand: Expression) -> int:
     ]
     if not tests:
         return layout.left_out
-    (row,) = opened.fetch_plain(
+    (row,) = opened.fetch(
         f"SELECT count(*) AS n FROM {layout.view.view} AS c WHERE {' OR '.join(tests)}"
     )
     return int(row["n"]) + layout.left_out

@@ -1,191 +1,386 @@
-"""Answers from the coded rows of a publication, a block of rows at a time."""
+"""Evaluates conditions on types of records, and counts these in the groups of a query."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.evidence import (
     Codes,
-    CountedRows,
-    Evaluator,
     Flags,
-    GroupMoments,
+    KnownColumn,
+    KnownTypes,
+    Listing,
+    NotFiniteError,
+    NotReadError,
     PieceReader,
-    Rows,
+    TriedValues,
+    Truths,
+    distinct,
     is_unknown,
 )
-from kanon_db.answers.evidence_sql import Pieces, PieceWriter, Summed, has_pieces
+from kanon_db.answers.evidence_sql import Summed, Unit
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.statements import refuse_continuous_groups
-from kanon_db.catalog.entries import changed
-from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
-from kanon_db.query.formulas import NOTHING, Estimated, rounding
-from kanon_db.query.layout import CellLayout, ClassTable
-from kanon_db.query.sql import Request
+from kanon_db.query.expressions import by_attribute
+from kanon_db.query.formulas import not_finite
+from kanon_db.query.layout import CellLayout
+from kanon_db.query.likelihoods import OTHERWISE
+from kanon_db.query.sql import Request, is_leaf
 
-if TYPE_CHECKING:
-    from kanon_db.answers.evidence import ReadPieces
-
-
-# The types of records in a publication's table of classes, read block by block.
-
-
-Block = dict[str, bytes]
-"""The numbers of each column, by its name; the sizes of classes have the name ``""``."""
+# Counting published records by the numbers of their cells.
+#
+# A type of records has the same cells in all columns that a query mentions. How likely its records
+# are counted follows from what is known of each cell. Conditions on one column follow from its
+# cells; a type has a row for each combination of values of the columns that are listed.
 
 
-def read_pieces(opened: OpenQuery, pieces: Pieces) -> ReadPieces:
-    """Run the statement of the pieces.
+_MOST_BYTES: Final = 40_000_000
+"""What the combinations of values take that are looked at together."""
 
-    Raises
-    ------
-    NotReadError
-        Also where arithmetic fails on values that no record has together.
+_ROW_BYTES: Final = 100
+_PART_BYTES: Final = 30
+"""What each takes, and beside that for each condition and each column."""
+
+
+def combined(condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Truths]) -> Truths:
+    """Combine what is known of a condition's leaves.
+
+    Conditions on different columns are taken as independent within a record; what surely or
+    possibly holds follows from three-valued logic only.
     """
-    from kanon_db.answers.evidence import NotReadError, ReadPieces
 
-    try:
-        with opened.session.savepoint():
-            rows = opened.fetch(pieces.text, *pieces.bound)
-    except UnsupportedQueryError:
-        raise NotReadError from None
-    parts = {row["piece"]: row["part"] for row in rows}
-    return ReadPieces(pieces, parts, {row["piece"]: row["texts"] for row in rows})
+    def inner(part: ex.Expression) -> Truths:
+        return combined(part, of_leaf)
+
+    if condition is None:
+        return _CERTAIN
+    if is_leaf(condition):
+        return of_leaf(condition)
+    match by_attribute(condition):
+        case ex.And(parts):
+            return _every(map(inner, parts))
+        case ex.Or(parts):
+            return _every(inner(part).opposite() for part in parts).opposite()
+        case ex.Not(part):
+            return inner(part).opposite()
+        case ex.TruthTest(part, wanted, negated):
+            found = inner(part)
+            if wanted == "false":
+                found = found.opposite()
+            found = found.unknown() if wanted == "unknown" else found.told()
+            return found.opposite() if negated else found
+    raise TypeError(f"{type(condition).__name__} has no leaves")
 
 
-class ClassBlocks:
-    """:class:`~kanon_db.answers.evidence.KnownTypes` of a table of classes."""
+_CERTAIN: Final = Truths(
+    np.ones(1), np.zeros(1), np.array([True]), np.array([True]), np.array([False]),
+    np.array([False]),
+)  # fmt: skip
+"""No condition at all."""
 
-    def __init__(self, opened: OpenQuery, layout: CellLayout, pieces: Pieces) -> None:
-        if layout.classes is None:
-            raise TypeError("there is no table of classes")
-        self._opened, self._pieces = opened, pieces
-        self._read = read_pieces(opened, pieces)
-        self._classes: ClassTable = layout.classes
-        self._of_classes = {
-            name: place
-            for name, place in pieces.places.items()
-            if layout.cells[name].column.sql in layout.view.quasi_identifiers
-        }
-        self._of_rows = {
-            name: place for name, place in pieces.places.items() if name not in self._of_classes
-        }
-        self._needs_all = bool(layout.left_out or pieces.marked)
-        self._n_rows = layout.n_rows
 
-    @property
-    def read(self) -> ReadPieces:
-        """What each cell, and each value, tells."""
-        return self._read
+def _every(parts: Iterator[Truths]) -> Truths:
+    """Combine parts of which all must hold."""
+    first = next(parts)
+    true, false = first.true, 1 - first.false
+    surely, possibly = first.surely, first.possibly
+    surely_false, possibly_false = first.surely_false, first.possibly_false
+    for part in parts:
+        true, false = true * part.true, false * (1 - part.false)
+        surely, possibly = surely & part.surely, possibly & part.possibly
+        surely_false = surely_false | part.surely_false
+        possibly_false = possibly_false | part.possibly_false
+    return Truths(true, 1 - false, surely, possibly, surely_false, possibly_false)
 
-    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
-        """Return the numbers of the cells of each type, by the column, and its records."""
-        import numpy as np
 
-        n_rows = 0
-        for block in self._blocks():
-            written = block.get("", b"")
-            if not written or len(written) % 4:
-                raise changed(self._opened.publication)
-            sizes = np.frombuffer(written, dtype="<u4").astype(np.int64)
-            codes = {
-                place: self._numbers(block, name, place, sizes.size)
-                for name, place in self._of_classes.items()
-            }
-            n = sizes.astype(np.float64)
-            n_own = int(sizes.sum())
-            n_rows += n_own
-            if self._of_rows:
-                codes_of_rows = {
-                    place: self._numbers(block, name, place, n_own)
-                    for name, place in self._of_rows.items()
-                }
-                class_of_row = np.repeat(np.arange(sizes.size), sizes)
-                met = self._required(codes_of_rows)
-                if met is not None:
-                    class_of_row = class_of_row[met]
-                    codes_of_rows = {p: numbers[met] for p, numbers in codes_of_rows.items()}
-                codes = {place: numbers[class_of_row] for place, numbers in codes.items()}
-                codes |= codes_of_rows
-                n = np.ones(class_of_row.size)
-            if n.size:
-                yield self._together(codes, n)
-        if n_rows != self._n_rows:
-            raise changed(self._opened.publication)
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The combinations of values that the cells of types may stand for.
 
-    def _together(
-        self, codes: dict[int, IntArray], n: FloatArray
-    ) -> tuple[dict[int, IntArray], FloatArray]:
-        """Count records with the same cells once, where there is more to do with each."""
-        import numpy as np
+    Attributes
+    ----------
+    type_ : ndarray of int64, shape (n_rows,)
+        The type of each, ascending.
+    w : ndarray of float64, shape (n_rows,)
+        Its share of the type.
+    at : dict of int to ndarray of int64
+        Where its value is in the listing of each listed column.
+    first : ndarray of int64, shape (n_types,)
+        The first row of each type.
+    """
 
-        from kanon_db.answers.evidence import distinct
+    type_: IntArray
+    w: FloatArray
+    at: dict[int, IntArray]
+    first: IntArray
 
-        unit = self._pieces.unit
-        if not codes:
-            return codes, np.array([n.sum()])
-        is_single = len(codes) == 1 and not self._pieces.ended
-        if not (unit.spread or unit.parts or is_single or self._of_rows):
-            return codes, n
-        first, number = distinct(list(codes.values()), [self._read.sizes[p] for p in codes])
-        together = np.bincount(number, n, first.size).astype(np.float64, copy=False)
-        return {place: numbers[first] for place, numbers in codes.items()}, together
 
-    def _required(self, codes: dict[int, IntArray]) -> Any:
-        """Find the rows that meet what only columns with known values decide; None for all."""
-        condition = self._pieces.unit.condition
-        if self._needs_all or condition is None:
-            return None
-        parts = condition.parts if isinstance(condition, ex.And) else (condition,)
-        met = None
-        for part in parts:
-            name, places = self._pieces.unit.by_value.get(part, ("", []))
-            if places and all(place in codes for place in places):
-                number: Any = 0
-                for place in places:
-                    number = number * self._read.n_values[place] + codes[place]
-                one = self._read.tried(name, places).surely[number]
-                met = one if met is None else met & one
-        return met
+class Evaluator:
+    """Finds how likely records of types are counted."""
 
-    def _numbers(self, block: Block, name: str, place: int, n: int) -> IntArray:
-        import numpy as np
+    def __init__(self, read: PieceReader, heartbeat: Callable[[], None] = lambda: None) -> None:
+        self._read, self._heartbeat = read, heartbeat
+        self._outcomes: dict[str, Truths] = {}
+        self._of_values: dict[str, TriedValues] = {}
 
-        from kanon_db.answers.evidence import are_ends
+    def chunks(self, unit: Unit, codes: Codes, n_types: int) -> Iterator[slice]:
+        """Divide types into parts that do not have too many combinations of values.
 
-        written = block.get(name, b"")
-        type_ = np.dtype("<i8" if place in self._pieces.ended else "<u2")
-        if len(written) != type_.itemsize * n:
-            raise changed(self._opened.publication)
-        found = np.frombuffer(written, dtype=type_).astype(np.int64)
-        if n and not 0 <= int(found.min()) <= int(found.max()) < self._read.sizes[place]:
-            raise changed(self._opened.publication)
-        if n and place in self._pieces.ended and not are_ends(found, self._read.sizes[place]):
-            raise changed(self._opened.publication)
+        Raises
+        ------
+        NotReadError
+            If those of one type are too many.
+        """
+        n_parts = (
+            len(unit.by_cell)
+            + len(unit.by_ends)
+            + len(unit.by_value)
+            + len(unit.parts)
+            + len(codes)
+        )
+        most = _MOST_BYTES // (_ROW_BYTES + _PART_BYTES * n_parts)
+        lengths = np.ones(n_types)
+        for place in unit.spread:
+            lengths = lengths * self._read.lists[place].lengths[codes[place]]
+        if lengths.max(initial=0) > most:
+            raise NotReadError
+        ends = np.cumsum(lengths)
+        start = 0
+        while start < n_types:
+            done = ends[start - 1] if start else 0
+            stop = int(np.searchsorted(ends, done + most, side="right"))
+            yield slice(start, stop)
+            start = stop
+
+    def rows(self, spread: Sequence[int], codes: Codes, n_types: int) -> Rows:
+        """List the combinations of values of some types."""
+        return combinations({place: self._read.lists[place] for place in spread}, codes, n_types)
+
+    def truths(self, unit: Unit, codes: Codes, rows: Rows, also_open: Sequence[int] = ()) -> Truths:
+        """Find how likely a condition holds in each row.
+
+        Parameters
+        ----------
+        also_open : sequence of int
+            Listed columns of which all values are needed, too, for anything to be certain.
+        """
+        leaves: dict[ex.Expression, Truths] = {}
+        for leaf, (name, place) in unit.by_cell.items():
+            leaves[leaf] = self._of_cells(name).at(codes[place][rows.type_])
+        for leaf, (name, place) in unit.by_ends.items():
+            leaves[leaf] = self._of_ends(name, place).at(codes[place].take(rows.type_))
+        for leaf, (name, places) in unit.by_value.items():
+            known = self._tried(name, places).at(self.combination(places, codes, rows))
+            if leaf in unit.compared:
+                known = self._compared(leaf, unit.compared[leaf], known, codes, rows)
+            leaves[leaf] = known
+        for leaf, part in unit.parts.items():
+            leaves[leaf] = self._part(part, codes).at(rows.type_)
+        whole = combined(unit.condition, leaves.__getitem__)
+        is_open = self.open_(unit.open_, rows)
+        for place in unit.tested:
+            is_open = is_open | self._read.cells[place].anything[codes[place]][rows.type_]
+        closed = ~(is_open | self.open_(also_open, rows))
+        return Truths(
+            whole.true, whole.false,
+            whole.surely & closed, whole.possibly | is_open,
+            whole.surely_false & closed, whole.possibly_false | is_open,
+        )  # fmt: skip
+
+    def combination(self, places: Sequence[int], codes: Codes, rows: Rows) -> IntArray:
+        """Give the combination of the values of some columns in each row a number."""
+        found = np.zeros(rows.type_.size, dtype=np.int64)
+        for place in places:
+            if place in rows.at:
+                value = self._read.lists[place].value[rows.at[place]]
+            else:
+                value = codes[place][rows.type_]
+            found = found * self._read.n_values[place] + value
+        met = self._read.met.get(tuple(places))
+        return found if met is None else np.searchsorted(met, found)
+
+    def open_(self, places: Sequence[int], rows: Rows) -> Flags:
+        """Find where some of the values of listed columns are left out."""
+        found = np.zeros(rows.type_.size, dtype=np.bool_)
+        for place in places:
+            if place in rows.at:
+                found |= self._read.lists[place].is_open[rows.at[place]]
         return found
 
-    def _blocks(self) -> Iterator[Block]:
-        """Read the numbers of all columns that are needed, block by block."""
-        own, names = self._classes, list(self._pieces.places)
-        rows = self._opened.stream(
-            1 + len(names),
-            f"SELECT coalesce(t.{own.attribute}, '') AS attribute, t.{own.number} AS block,"
-            f" t.{own.codes} AS codes FROM {own.table} AS t WHERE t.{own.codes} IS NOT NULL"
-            f" AND (t.{own.attribute} IS NULL OR t.{own.attribute} = ANY ($1::text[]))"
-            f" ORDER BY t.{own.number}",
-            names,
+    def _of_cells(self, name: str) -> Truths:
+        if name not in self._outcomes:
+            self._outcomes[name] = self._read.outcomes(name)
+        return self._outcomes[name]
+
+    def _of_ends(self, name: str, place: int) -> TriedValues:
+        if name not in self._of_values:
+            self._of_values[name] = self._read.tried_values(name, place)
+        return self._of_values[name]
+
+    def _tried(self, name: str, places: Sequence[int]) -> Truths:
+        if name not in self._outcomes:
+            self._outcomes[name] = self._read.tried(name, places)
+        return self._outcomes[name]
+
+    def _compared(
+        self,
+        leaf: ex.Expression,
+        compared: tuple[str, int, int],
+        known: Truths,
+        codes: Codes,
+        rows: Rows,
+    ) -> Truths:
+        """Find what is certain of a comparison of two ranges from their ends."""
+        if not isinstance(leaf, ex.Comparison):
+            raise TypeError("two columns are compared")
+        name, left, right = compared
+        ends = self._read.ends(name)
+        a, b = codes[left], codes[right]
+        a_low, a_high, b_low, b_high = ends[0][a], ends[1][a], ends[2][b], ends[3][b]
+        is_known = ends[4][a] & ends[5][b]
+        endless = self._read.cells[left].endless[a] | self._read.cells[right].endless[b]
+        are_there = (a_low > 0) & (a_high > 0) & (b_low > 0) & (b_high > 0)
+        possible = {
+            "<": a_low < b_high, "<=": a_low <= b_high, ">": a_high > b_low, ">=": a_high >= b_low,
+            "=": (a_low <= b_high) & (b_low <= a_high),
+            "<>": ~((a_low == b_high) & (b_low == a_high)),
+        }  # fmt: skip
+        possibly, otherwise = (
+            (is_known & (endless | (are_there & possible[operator])))[rows.type_]
+            for operator in (leaf.operator, OTHERWISE[leaf.operator])
         )
-        for _, of_block in groupby(rows, key=lambda row: row["block"]):
-            yield {str(row["attribute"]): row["codes"] for row in of_block}
+        known_rows = is_known[rows.type_]
+        return Truths(
+            known.true, known.false,
+            known_rows & ~otherwise, possibly, known_rows & ~possibly, otherwise,
+        )  # fmt: skip
+
+    def _part(self, part: Unit, codes: Codes) -> Truths:
+        """Find how likely a part of the condition is, once for each combination of its cells."""
+        first, of_type = distinct(
+            [codes[place] for place in part.places],
+            [self._read.sizes[place] for place in part.places],
+        )
+        own = {place: codes[place][first] for place in part.places}
+        found = []
+        for chunk in self.chunks(part, own, first.size):
+            self._heartbeat()
+            some = {place: numbers[chunk] for place, numbers in own.items()}
+            n_types = chunk.stop - chunk.start
+            rows = self.rows(part.spread, some, n_types)
+            each = self.truths(part, some, rows)
+            found.append(
+                Truths(
+                    np.add.reduceat(rows.w * each.true, rows.first),
+                    np.add.reduceat(rows.w * each.false, rows.first),
+                    np.logical_and.reduceat(each.surely, rows.first),
+                    np.logical_or.reduceat(each.possibly, rows.first),
+                    np.logical_and.reduceat(each.surely_false, rows.first),
+                    np.logical_or.reduceat(each.possibly_false, rows.first),
+                )
+            )
+        return Truths.joined(found).at(of_type)
+
+
+def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Rows:
+    """List the combinations of the values that the cells of types may stand for.
+
+    Parameters
+    ----------
+    lists : mapping of int to Listing
+        By the number of the column.
+    codes : mapping of int to ndarray of int64, shape (n_types,)
+    n_types : int
+    """
+    each = np.arange(n_types)
+    if not lists:
+        return Rows(each, np.ones(n_types), {}, each)
+    type_, w = each, np.ones(n_types)
+    at: dict[int, IntArray] = {}
+    total = np.ones(n_types, dtype=np.int64)
+    for place, listing in lists.items():  # each row so far once for each value of the next column
+        cell = codes[place]
+        length = listing.lengths[cell]
+        total = total * length
+        start = listing.starts[cell]
+        if at:
+            length, start = length[type_], start[type_]
+        ends = np.cumsum(length)
+        at = {other: np.repeat(numbers, length) for other, numbers in at.items()}
+        at[place] = np.arange(ends[-1] if ends.size else 0)
+        at[place] += np.repeat(start - (ends - length), length)
+        type_, w = np.repeat(type_, length), np.repeat(w, length)
+        w *= listing.w.take(at[place])
+    return Rows(type_, w, at, np.cumsum(total) - total)
+
+
+# What the records of types add to an answer.
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMoments:
+    """What the records of types add to a sum: a row for each type and group.
+
+    Attributes
+    ----------
+    x, xx : ndarray of float64
+        The expected values of what each adds, and of its square.
+    least, most : ndarray of float64
+        Extreme values; infinite where there is none.
+    is_wild : ndarray of bool
+        Whether it could be anything.
+    """
+
+    x: FloatArray
+    xx: FloatArray
+    least: FloatArray
+    most: FloatArray
+    is_wild: Flags
+
+
+@dataclass(frozen=True, eq=False)
+class CountedRows:
+    """How likely the records of types are counted in groups: a row for each pair of the two.
+
+    Attributes
+    ----------
+    type_, group : ndarray of int64
+    n, u : ndarray of float64
+        The records of the type, and the share of them of which nothing is known.
+    m : ndarray of float64
+        How likely each is counted.
+    surely, possibly : ndarray of bool
+    moments : GroupMoments or None
+    """
+
+    type_: IntArray
+    group: IntArray
+    n: FloatArray
+    u: FloatArray
+    m: FloatArray
+    surely: Flags
+    possibly: Flags
+    moments: GroupMoments | None
+
+    def of(self, chosen: Flags) -> CountedRows:
+        """Return some of its rows."""
+        if chosen.all():
+            return self
+        x = self.moments
+        return CountedRows(
+            self.type_[chosen], self.group[chosen], self.n[chosen], self.u[chosen], self.m[chosen],
+            self.surely[chosen], self.possibly[chosen],
+            None if x is None else GroupMoments(
+                x.x[chosen], x.xx[chosen], x.least[chosen], x.most[chosen], x.is_wild[chosen]
+            ),
+        )  # fmt: skip
 
 
 # How likely the records of types are counted, in the groups of a query.
@@ -218,49 +413,113 @@ class Spread:
     n: FloatArray
 
 
+class _GroupNumbers:
+    """Numbers groups: each combination of the values of all keys, or if these are many, as met."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes, self._numbers = sizes, dict[tuple[int, ...], int]()
+        self._ranks: list[tuple[int, ...]] = []
+        self.is_dense = math.prod(sizes) <= _MOST_DENSE
+        self._n = math.prod(sizes) if self.is_dense else 0
+
+    def __len__(self) -> int:
+        return self._n if self.is_dense else len(self._ranks)
+
+    def of_rows(self, ranks: Sequence[IntArray], n_rows: int) -> tuple[IntArray, int, IntArray]:
+        """Give the groups of rows numbers of their own.
+
+        Returns
+        -------
+        group : ndarray of int64, shape (n_rows,)
+        n_groups : int
+        first : ndarray of int64
+            Of many groups, the first row of each.
+        """
+        if not self.is_dense:
+            first, group = distinct(ranks, self._sizes)
+            return group, first.size, first
+        group = np.zeros(n_rows, dtype=np.int64)
+        for own, size in zip(ranks, self._sizes, strict=True):
+            group = group * size + own
+        return group, self._n, group
+
+    def numbers(self, ranks: Sequence[IntArray], chosen: Flags) -> IntArray:
+        """Return the numbers of some of many groups; those that are not chosen get none, -1."""
+        found = np.full(chosen.size, -1, dtype=np.int64)
+        wanted = [own[chosen].tolist() for own in ranks]
+        for at, key in zip(np.flatnonzero(chosen).tolist(), zip(*wanted, strict=True), strict=True):
+            number = self._numbers.setdefault(key, len(self._ranks))
+            if number == len(self._ranks):
+                self._ranks.append(key)
+            found[at] = number
+        return found
+
+    def ranks(self, group: int) -> tuple[int, ...]:
+        """Return the places of a group's values in their order."""
+        if not self.is_dense:
+            return self._ranks[group]
+        found = []
+        for size in reversed(self._sizes):
+            group, rank = divmod(group, size)
+            found.append(rank)
+        return tuple(reversed(found))
+
+
+_MOST_DENSE: Final = 1 << 16
+"""The most combinations of the values of all keys that have numbers whether they are met or not."""
+
+
 class TypeCounter:
     """Counts types of records in the groups of one request.
 
     Parameters
     ----------
-    pieces : Pieces
-    read : PieceReader
+    types : KnownTypes
     heartbeat : callable, optional
+    lists_all : bool
+        Whether groups that no record may be in are listed, too.
 
     Attributes
     ----------
     texts : list of list of str
         The values of each group key, as JSON, in their order.
-    n_groups : int
-        Combinations of them.
     """
 
     def __init__(
-        self, pieces: Pieces, read: PieceReader, heartbeat: Callable[[], None] = lambda: None
+        self,
+        types: KnownTypes,
+        heartbeat: Callable[[], None] = lambda: None,
+        *,
+        lists_all: bool = False,
     ) -> None:
-        self._pieces, self._read = pieces, read
-        self._evaluator = Evaluator(read, heartbeat)
-        keys = [read.key(f"g{i}", places) for i, places in enumerate(pieces.keys)]
+        self._pieces, self._read, self._lists_all = types.pieces, types.read, lists_all
+        self._evaluator = Evaluator(self._read, heartbeat)
+        keys = [self._read.key(f"g{i}", places) for i, places in enumerate(self._pieces.keys)]
         self._ranks = [ranks for ranks, _ in keys]
         self.texts = [texts for _, texts in keys]
-        self.n_groups = math.prod(map(len, self.texts))
+        self._groups = _GroupNumbers([len(texts) for texts in self.texts])
         self._values = self._moments = None
-        if pieces.summed is not None:
-            if pieces.summed.moments is None:
-                self._values = read.numbers("values", pieces.summed.values)
+        if self._pieces.summed is not None:
+            if self._pieces.summed.moments is None:
+                self._values = self._read.numbers("values", self._pieces.summed.values)
             else:
-                self._moments = read.moments()
-        self._open_keys = [place for places in pieces.keys for place in places]
+                self._moments = self._read.moments()
+        self._open_keys = [place for places in self._pieces.keys for place in places]
+
+    @property
+    def n_groups(self) -> int:
+        """All combinations of the values of the keys; of many, those that were met so far."""
+        return len(self._groups)
+
+    @property
+    def has_few_groups(self) -> bool:
+        """Whether all combinations have numbers."""
+        return self._groups.is_dense
 
     def values(self, group: int) -> tuple[tuple[int, ...], list[str]]:
         """Return the places of a group's values in their order, and the values as JSON."""
-        ranks = []
-        for texts in reversed(self.texts):
-            group, rank = divmod(group, len(texts))
-            ranks.append(rank)
-        ranks.reverse()
-        values = [texts[rank] for texts, rank in zip(self.texts, ranks, strict=True)]
-        return tuple(ranks), values
+        ranks = self._groups.ranks(group)
+        return ranks, [texts[rank] for texts, rank in zip(self.texts, ranks, strict=True)]
 
     def counted(self, codes: Codes, n: FloatArray) -> Iterator[CountedRows]:
         """Count types.
@@ -285,6 +544,7 @@ class TypeCounter:
         for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
             some = {place: numbers[chunk] for place, numbers in codes.items()}
             rows, group, t, possible, together, surely = self._likely(some, n[chunk].size)
+            is_met = group >= 0
             x, _, least, most, is_wild = self._measured(summed, some, rows)
             type_ = together.first(rows.type_)
             ends = [
@@ -295,7 +555,7 @@ class TypeCounter:
             ]  # fmt: skip
             is_open = together.any(is_wild & possible) | ~np.isfinite(ends[0])
             low, high = (np.where(is_open, np.nan, end) for end in ends)
-            there, shown = together.any(possible), possible & ~np.isnan(x)
+            there, shown = together.any(possible), possible & is_met & ~np.isnan(x)
             own_group, own_n = together.first(group), n[chunk][type_]
             yield Spread(
                 group[shown], x[shown], (n[chunk][rows.type_] * t)[shown],
@@ -309,14 +569,20 @@ class TypeCounter:
         unit = self._pieces.unit
         rows = self._evaluator.rows(unit.spread, codes, n_types)
         truths = self._evaluator.truths(unit, codes, rows, self._open_keys)
-        group = np.zeros(rows.type_.size, dtype=np.int64)
-        for ranks, texts, places in zip(self._ranks, self.texts, self._pieces.keys, strict=True):
-            own = ranks[self._evaluator.combination(places, codes, rows)]
-            group = group * len(texts) + own
-        together = _Together.of(rows, group, self.n_groups)
+        ranks = [
+            own[self._evaluator.combination(places, codes, rows)]
+            for own, places in zip(self._ranks, self._pieces.keys, strict=True)
+        ]
+        possible = np.broadcast_to(truths.possibly, rows.w.shape)
+        group, n_groups, first = self._groups.of_rows(ranks, rows.type_.size)
+        together = _Together.of(rows, group, n_groups)
+        if not self._groups.is_dense:
+            is_met = np.bincount(group[possible], minlength=n_groups) > 0
+            group = self._groups.numbers([own[first] for own in ranks], is_met | self._lists_all)[
+                group
+            ]
         t = rows.w * truths.true
         surely = together.all(np.broadcast_to(truths.surely, t.shape))
-        possible = np.broadcast_to(truths.possibly, t.shape)
         if self._ranks:
             surely = surely & (together.add(rows.w) > _WHOLE)
         return rows, group, t, possible, together, surely
@@ -338,10 +604,11 @@ class TypeCounter:
         u = np.full(n.size, 1.0 if self._pieces.ended else 0.0)
         for place in self._pieces.vague:
             u = np.maximum(u, self._read.cells[place].u[codes[place]])
+        of_pair = together.first(group)
         return CountedRows(
-            type_, together.first(group), n[type_], u[type_], together.add(t), surely,
+            type_, of_pair, n[type_], u[type_], together.add(t), surely,
             together.any(possible), moments,
-        )  # fmt: skip
+        ).of(of_pair >= 0)  # fmt: skip
 
     def _measured(
         self, summed: Summed, codes: Codes, rows: Rows
@@ -428,306 +695,62 @@ class _Together:
         return values if self.order is None else values[self.order]
 
 
-# From the likelihoods of types of records to the answer for each group.
-#
-# The numbers are those of the statement whose last steps are in
-# `kanon_db.query.likelihoods` and :func:`kanon_db.query.formulas.sum_answer`.
+# Finding the types of records, and counting those with each cell of a column.
 
 
-@dataclass(frozen=True, eq=False)
-class _GroupSums:
-    """Sums over the types of each group; arrays of shape (n_groups,).
-
-    Attributes
-    ----------
-    m, mx, mxx : ndarray of float64
-        The expected number of records, and the expected sums of x and its square.
-    squares, deviations : ndarray of float64
-        What standard errors follow from.
-    sure, possible : ndarray of float64
-        Records that surely, and possibly, count.
-    low, high : ndarray of float64
-        The bounds of the sum.
-    """
-
-    m: FloatArray
-    mx: FloatArray
-    mxx: FloatArray
-    squares: FloatArray
-    deviations: FloatArray
-    sure: FloatArray
-    possible: FloatArray
-    low: FloatArray
-    high: FloatArray
-
-    @classmethod
-    def empty(cls, n_groups: int) -> _GroupSums:
-        return cls(*(np.zeros(n_groups) for _ in cls.__match_args__))
+Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, eq=False)
-class _Doubts:
-    """What the error of an answer follows from: a row for each type and group.
-
-    The attributes are those of :class:`CountedRows`, and of its moments; without groups, `group` is
-    None.
-    """
-
-    group: IntArray | None
-    n: FloatArray
-    u: FloatArray
-    m: FloatArray
-    x: FloatArray | None
-    xx: FloatArray | None
-
-    @classmethod
-    def of(cls, counted: CountedRows, n_groups: int) -> _Doubts:
-        group = None if n_groups == 1 else counted.group
-        x = counted.moments
-        own = (None, None) if x is None else (x.x, x.xx)
-        return cls(group, counted.n, counted.u, counted.m, *own)
-
-
-class Totals:
-    """Adds up all types of records in each group.
+def from_types(
+    opened: OpenQuery,
+    request: Request,
+    layout: CellLayout,
+    answer: Callable[[KnownTypes], Found],
+    also: Sequence[str] = (),
+    *,
+    lists_values: bool = False,
+) -> Found:
+    """Answer from the types of records, found in the first way that reads them.
 
     Parameters
     ----------
-    pieces : Pieces
-    read : PieceReader
-    n_groups : int
-    left_out : int
-        Records without a row, of which nothing is known.
-    room : int
-        How many bytes may be kept until the averages are known.
-    is_average : bool
-    """
-
-    def __init__(
-        self,
-        pieces: Pieces,
-        read: PieceReader,
-        n_groups: int,
-        left_out: int,
-        room: int,
-        *,
-        is_average: bool,
-    ) -> None:
-        self._together = pieces.together
-        self._is_unknown = is_unknown(read, pieces.marked)
-        self._has_keys, self._is_summed = bool(pieces.keys), pieces.summed is not None
-        self._is_sure = pieces.unit.condition is None and not pieces.keys
-        self._left_out, self._is_average = left_out, is_average
-        self._n_groups, self._n = n_groups, 0.0
-        self._sums = _GroupSums.empty(n_groups)
-        self._is_seen, self._is_possible, self._is_wild = np.zeros((3, n_groups), dtype=np.bool_)
-        self._least = np.full(n_groups, np.inf)
-        self._most = np.full(n_groups, -np.inf)
-        self._kept: list[_Doubts] | None = []
-        self._room = room
-
-    def add_records(self, number: float) -> None:
-        """Say how many records some types have, whether they count or not."""
-        self._n += number
-
-    def add(self, counted: CountedRows) -> None:
-        """Add the records of some types."""
-        self._is_seen[counted.group] = True
-        self._is_possible[counted.group[counted.possibly]] = True
-        c = self._chosen(counted)
-        self._sum("m", c.group, c.n * c.m)
-        self._sum("sure", c.group, c.n * c.surely)
-        self._sum("possible", c.group, c.n * c.possibly)
-        doubts = _Doubts.of(c, self._n_groups)
-        if self._is_average:
-            self._keep(doubts)
-        else:
-            self._add_errors(doubts, np.zeros(self._n_groups))
-        if c.moments is not None:
-            self._add_moments(c, c.moments)
-
-    @property
-    def n_answers(self) -> int:
-        """How many groups may have records."""
-        # What is left out may be in each group that was seen.
-        own = self._is_seen if self._left_out else self._is_possible
-        return int(own.sum())
-
-    def answers(self, again: Iterable[CountedRows] = ()) -> dict[int, Estimated]:
-        """Answer for each group that may have records, by its number.
-
-        Parameters
-        ----------
-        again : iterable of CountedRows
-            All that was added, once more; it is read if there was no room to keep it.
-        """
-        s = self._sums
-        average = np.divide(s.mx, s.m, out=np.zeros(self._n_groups), where=s.m > 0)
-        if self._is_average:
-            kept: Iterable[_Doubts] | None = self._kept
-            if kept is None:
-                kept = (_Doubts.of(self._chosen(one), self._n_groups) for one in again)
-            for doubts in kept:
-                self._add_errors(doubts, average)
-        if self._left_out:
-            self._add_left_out(average)
-        groups = np.flatnonzero(self._is_possible).tolist() if self._has_keys else [0]
-        answer = self._sum_of if self._is_summed else self._count_of
-        return {group: answer(group, float(average[group])) for group in groups}
-
-    def _chosen(self, counted: CountedRows) -> CountedRows:
-        """Leave out what cannot count, unless others may be like it."""
-        return counted if self._left_out else counted.of(counted.possibly)
-
-    def _keep(self, doubts: _Doubts) -> None:
-        """Keep what the errors of an average follow from, while there is room."""
-        self._room -= (5 if doubts.group is None else 6) * 8 * doubts.n.size
-        if self._room < 0:
-            self._kept = None
-        elif self._kept is not None:
-            self._kept.append(doubts)
-
-    def _sum(self, name: str, group: IntArray | None, values: FloatArray) -> None:
-        own = getattr(self._sums, name)
-        if group is None or self._n_groups == 1:
-            own += values.sum()
-        else:
-            own += np.bincount(group, values, self._n_groups)
-
-    def _add_moments(self, c: CountedRows, x: GroupMoments) -> None:
-        self._sum("mx", c.group, c.n * x.x)
-        self._sum("mxx", c.group, c.n * x.xx)
-        is_there = np.isfinite(x.least)
-        least, most = np.where(is_there, x.least, 0.0), np.where(is_there, x.most, 0.0)
-        self._sum("low", c.group, c.n * np.where(c.surely, least, np.minimum(least, 0)))
-        self._sum("high", c.group, c.n * np.where(c.surely, most, np.maximum(most, 0)))
-        np.minimum.at(self._least, c.group, x.least)
-        np.maximum.at(self._most, c.group, x.most)
-        self._is_wild[c.group[x.is_wild]] = True
-
-    def _add_errors(self, d: _Doubts, average: FloatArray) -> None:
-        """Add what the standard errors of sums of x - a, or of counts, follow from."""
-        variance = d.m * (1 - d.m)
-        if d.x is not None and d.xx is not None:
-            a = average[0] if d.group is None else average[d.group]
-            variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
-        variance = np.maximum(variance, 0)
-        self._sum("squares", d.group, d.n * variance)
-        self._sum("deviations", d.group, d.n * d.u * np.sqrt(variance))
-
-    def _add_left_out(self, average: FloatArray) -> None:
-        """Add the records that are left out, in each group: as likely as all others together."""
-        s, groups = self._sums, np.flatnonzero(self._is_seen)
-        n, share = groups.size, 1 / self._n
-        moments = None
-        if self._is_summed:
-            moments = GroupMoments(
-                s.mx[groups] * share, s.mxx[groups] * share,
-                self._least[groups], self._most[groups], np.ones(n, dtype=np.bool_),
-            )  # fmt: skip
-        others = CountedRows(
-            groups, groups, np.full(n, float(self._left_out)), np.ones(n), s.m[groups] * share,
-            np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
-        )  # fmt: skip
-        self._is_possible[groups] = True
-        self._sum("m", groups, others.n * others.m)
-        self._sum("sure", groups, others.n * others.surely)
-        self._sum("possible", groups, others.n)
-        doubts = _Doubts.of(others, self._n_groups)
-        self._add_errors(doubts, average if self._is_average else np.zeros(self._n_groups))
-        if moments is not None:
-            self._add_moments(others, moments)
-
-    def _error(self, group: int) -> float:
-        s = self._sums
-        added = self._together * float(s.deviations[group])
-        return math.sqrt(float(s.squares[group]) + added**2)
-
-    def _count_of(self, group: int, _average: float) -> Estimated:
-        s = self._sums
-        sure, possible = round(float(s.sure[group])), round(float(s.possible[group]))
-        widest = (possible - sure) / 2
-        error = widest if self._is_unknown else min(self._error(group), widest)
-        return Estimated(float(s.m[group]), error, sure, possible)
-
-    def _sum_of(self, group: int, average: float) -> Estimated:
-        s = self._sums
-        if not self._is_possible[group]:
-            return NOTHING
-        c = float(s.m[group])
-        estimate: float | None = float(s.mx[group])
-        error = None if self._is_unknown else self._error(group)
-        low, high = float(s.low[group]), float(s.high[group])
-        least, most = float(self._least[group]), float(self._most[group])
-        lost = rounding(float(s.possible[group]), max(abs(least), abs(most)), low, high)
-        low, high = low - lost, high + lost
-        if self._is_average:
-            # Bounds are known also where no record is expected, though some may count.
-            estimate = average if c > 0 else None
-            error = None if error is None or c <= 0 else error / c
-            if s.sure[group] == s.possible[group]:
-                number = float(s.sure[group])
-                low, high = (min(max(t / number, least), most) for t in (low, high))
-            else:
-                low, high = least, most
-        if self._is_wild[group]:
-            return Estimated(estimate, error, None, None)
-        if error is not None:
-            error = max(min(error, (high - low) / 2), 0)
-        return Estimated(estimate, error, low, high)
-
-
-# Answering from a publication's table of classes; see `kanon_db.answers.evidence`.
-
-
-Answers = dict[str, tuple[tuple[int, ...], Estimated]]
-"""The places of each group's values in their order, and its answer, by its key."""
-
-_GROUP_BYTES: Final = 160
-"""What a combination of the values of all keys takes."""
-
-_COLUMN_BYTES: Final = 5_000_000
-"""What a column of a block takes, as it is read and as numbers, rounded up."""
-
-
-def count_with_classes(opened: OpenQuery, request: Request) -> Answers | None:
-    """Answer one aggregate from the table of classes; None if that is not possible.
-
-    It is if no lookup table is joined, if all columns that are mentioned have numbers, and if the
-    combinations of values that the query compares are not too many.
+    answer : callable
+    also, lists_values
+        See :meth:`~kanon_db.answers.evidence.Tries.known_types`.
 
     Raises
     ------
     UnsupportedQueryError
-        As the statement would be refused.
+        Where there is too much to be listed or tried, what is summed is not finite, or the query's
+        arithmetic fails.
     """
-    layout = opened.layout
-    if not isinstance(layout, CellLayout) or not has_pieces(request, layout):
-        return None
-    from kanon_db.answers.evidence import NotReadError
-
-    refuse_continuous_groups(opened.query, layout)
-    try:
-        return _answered(opened, request, layout)
-    except NotReadError:
-        return None
+    refused = opened.too_much()
+    for find in opened.known_types(request, layout, also, lists_values=lists_values):
+        try:
+            return answer(find())
+        except NotFiniteError:
+            refused = not_finite()
+        except NotReadError:
+            refused = opened.too_much()
+    raise refused
 
 
 @dataclass(frozen=True, eq=False)
-class OfCells:
-    """How many records of each group have each cell of a column, if they count.
+class CellSums:
+    """How many records of each group, a row, have each distinct cell, a column, and count.
 
     Attributes
     ----------
     groups : list of str
         Their keys.
-    expected, sure, possible : ndarray of float64, shape (n_groups, n_cells)
-    unknown : ndarray of float64, shape (n_groups, n_cells)
-        The share of them of which nothing is known.
+    expected, sure, possible, unknown : ndarray of float64, shape (n_groups, n_cells)
+        Whether they count for all that is not about the column; of `unknown`, the share of which
+        nothing is known.
     is_unknown : bool
         Whether most cells of a column are suppressed.
     together : float
         See `kanon_db.query.likelihoods`.
+    column : KnownColumn
     """
 
     groups: list[str]
@@ -737,16 +760,16 @@ class OfCells:
     unknown: FloatArray
     is_unknown: bool
     together: float
+    column: KnownColumn
 
 
-def count_cells_with_classes(
-    opened: OpenQuery, request: Request, name: str, most: int
-) -> OfCells | None:
-    """Count the records with each cell of a column; None if that is not possible.
+def count_cells(
+    opened: OpenQuery, request: Request, layout: CellLayout, name: str, most: int
+) -> CellSums | None:
+    """Count the records with each cell of a column; None if there are more than `most`.
 
     Parameters
     ----------
-    opened : OpenQuery
     request : Request
         A count, by conditions and groups that do not mention the column.
     name : str
@@ -754,121 +777,35 @@ def count_cells_with_classes(
     most : int
         How many cells of all groups there may be.
     """
-    layout = opened.layout
-    if not isinstance(layout, CellLayout) or not has_pieces(request, layout, (name,)):
-        return None
-    from kanon_db.answers.evidence import NotReadError
 
-    try:
-        return _of_cells(opened, request, layout, name, most)
-    except NotReadError:
-        return None
-
-
-def _of_cells(
-    opened: OpenQuery, request: Request, layout: CellLayout, name: str, most: int
-) -> OfCells | None:
-    import numpy as np
-
-    from kanon_db.answers.evidence import is_unknown
-
-    pieces = PieceWriter(request, layout, (name,)).pieces()
-    if not _has_room(opened, pieces):
-        return None
-    types = opened.known_types(request, layout, pieces)
-    if types is None:
-        types = ClassBlocks(opened, layout, pieces)
-    read = types.read
-    counter, place = TypeCounter(pieces, read, opened.session.heartbeat), pieces.places[name]
-    n_cells = read.sizes[place]
-    if counter.n_groups * n_cells > most:
-        return None
-    expected, sure, possible, unknown = np.zeros((4, counter.n_groups * n_cells))
-    for codes, n in types.all():
-        opened.session.heartbeat()
-        for counted in counter.counted(codes, n):
-            own = counted.of(counted.possibly)
-            at = own.group * n_cells + codes[place][own.type_]
-            expected += np.bincount(at, own.n * own.m, expected.size)
-            sure += np.bincount(at, own.n * own.surely, expected.size)
-            possible += np.bincount(at, own.n, expected.size)
-            np.maximum.at(unknown, at, own.u)
-            opened.session.heartbeat()
-    shape = counter.n_groups, n_cells
-    expected, sure, possible, unknown = (
-        one.reshape(shape) for one in (expected, sure, possible, unknown)
-    )
-    there = np.flatnonzero(possible.any(axis=1))
-    names = [key.name for key in request.query.keys]
-    groups = [key_of_values(names, counter.values(group)[1]) for group in there.tolist()]
-    return OfCells(
-        groups, expected[there], sure[there], possible[there], unknown[there],
-        is_unknown(read, pieces.marked), pieces.together,
-    )  # fmt: skip
-
-
-def sure_cells_with_classes(
-    opened: OpenQuery, request: Request, name: str, most: int
-) -> list[int] | None:
-    """Return the numbers of a column's cells of which some records surely count.
-
-    None if that is not possible; see :func:`count_cells_with_classes`.
-    """
-    found = count_cells_with_classes(opened, request, name, most)
-    if found is None:
-        return None
-    (numbers,) = found.sure.sum(axis=0).nonzero()
-    return [int(number) for number in numbers]
-
-
-def _has_room(opened: OpenQuery, pieces: Pieces) -> bool:
-    """Whether a block of all columns that are mentioned fits into the memory of a query."""
-    return len(pieces.places) * _COLUMN_BYTES <= opened.limits.bitmaps
-
-
-def _answered(opened: OpenQuery, request: Request, layout: CellLayout) -> Answers | None:
-
-    pieces = PieceWriter(request, layout).pieces()
-    if not _has_room(opened, pieces):
-        return None
-    types = opened.known_types(request, layout, pieces)
-    if types is None:
-        types = ClassBlocks(opened, layout, pieces)
-    read = types.read
-    counter = TypeCounter(pieces, read, opened.session.heartbeat)
-    if counter.n_groups * _GROUP_BYTES > opened.limits.bitmaps:
-        return None
-    totals = Totals(
-        pieces, read, counter.n_groups, layout.left_out, opened.limits.bitmaps,
-        is_average=request.aggregate.function == "avg",
-    )  # fmt: skip
-    for codes, n in types.all():
-        opened.session.heartbeat()
-        totals.add_records(float(n.sum()))
-        for counted in counter.counted(codes, n):
-            totals.add(counted)
-            opened.session.heartbeat()
-
-    def again() -> Iterator[CountedRows]:
+    def counted(types: KnownTypes) -> CellSums | None:
+        pieces, read = types.pieces, types.read
+        counter, place = TypeCounter(types, opened.session.heartbeat), pieces.places[name]
+        shape = counter.n_groups, read.sizes[place]
+        if not counter.has_few_groups or math.prod(shape) > most:
+            return None
+        expected, sure, possible, unknown = np.zeros((4, math.prod(shape)))
         for codes, n in types.all():
             for counted in counter.counted(codes, n):
+                own = counted.of(counted.possibly)
+                at = own.group * shape[1] + codes[place][own.type_]
+                expected += np.bincount(at, own.n * own.m, expected.size)
+                sure += np.bincount(at, own.n * own.surely, expected.size)
+                possible += np.bincount(at, own.n, expected.size)
+                np.maximum.at(unknown, at, own.u)
                 opened.session.heartbeat()
-                yield counted
+        there = np.flatnonzero(possible.reshape(shape).any(axis=1))
+        names = [key.name for key in request.query.keys]
+        groups = [key_of_values(names, counter.values(group)[1]) for group in there.tolist()]
+        expected, sure, possible, unknown = (
+            one.reshape(shape)[there] for one in (expected, sure, possible, unknown)
+        )
+        return CellSums(
+            groups, expected, sure, possible, unknown,
+            is_unknown(read, pieces.marked), pieces.together, types.column(name),
+        )  # fmt: skip
 
-    names = [key.name for key in opened.query.keys]
-    found: Answers = {}
-    room = opened.limits.text
-    most = opened.limits.n_answers if request.most is None else request.most - 1
-    if opened.query.keys and totals.n_answers > most:
-        raise opened.limits.too_many()
-    for number, estimated in totals.answers(again()).items():
-        ranks, values = counter.values(number)
-        key = key_of_values(names, values)
-        room -= len(key.encode())
-        if room < 0:
-            raise opened.limits.too_many()
-        found[key] = ranks, estimated
-    return found
+    return from_types(opened, request, layout, counted, (name,))
 
 
 def key_of_values(names: Sequence[str], values: Sequence[str]) -> str:

@@ -1,24 +1,25 @@
-"""Reads what distinct cells tell of a query as arrays, and evaluates conditions on coded rows."""
+"""Reads what distinct cells tell of a query, and the types of records, as arrays."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from itertools import groupby
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.evidence_sql import Pieces, Unit
+from kanon_db.answers.evidence_sql import CellValueWriter, Pieces, PieceWriter
+from kanon_db.catalog.entries import Publication, changed
+from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import ANY_END, BEGINS
-from kanon_db.query.likelihoods import OTHERWISE
-from kanon_db.query.sql import combined
-
-if TYPE_CHECKING:
-    from kanon_db.session.protocol import Row
-
+from kanon_db.query.layout import CellDescription, CellLayout, ClassTable
+from kanon_db.query.sql import Request
+from kanon_db.session.protocol import Row, Session, Value
 
 # The pieces of one answer as arrays; see `kanon_db.answers.evidence_sql`.
 
@@ -27,7 +28,11 @@ Flags = NDArray[np.bool_]
 
 
 class NotReadError(Exception):
-    """There are more pieces than are read, or numbers that are not finite."""
+    """There are more pieces than are read."""
+
+
+class NotFiniteError(NotReadError):
+    """There are numbers to sum that are not finite."""
 
 
 _NUMBER: Final = [("is_null", "?"), ("is_odd", "?"), ("x", ">f8")]
@@ -38,6 +43,9 @@ _OUTCOME: Final = [
     ("t", ">f8"), ("f", ">f8"), ("st", "?"), ("pt", "?"), ("sf", "?"), ("pf", "?"),
 ]  # fmt: skip
 _TRIED: Final = [("true", "?"), ("false", "?")]
+_TRUE: Final = 1
+_FALSE: Final = 2
+"""How a condition's truth is written; 0 is NULL."""
 _END: Final = [("side", ">i4"), ("rank", ">i4"), ("is_known", "?")]
 _MOMENTS: Final = [*((name, _NUMBER) for name in ("x", "xx", "least", "most")), ("is_wild", "?")]
 
@@ -46,7 +54,14 @@ _MOMENTS: Final = [*((name, _NUMBER) for name in ("x", "xx", "least", "most")), 
 class Truths:
     """What is known of a condition's truth: arrays of one shape, or of one element.
 
-    The attributes are those of :class:`kanon_db.query.sql.Likelihood`.
+    Attributes
+    ----------
+    true, false : ndarray of float64
+        Probabilities; what is missing to 1 is unknown.
+    surely, possibly : ndarray of bool
+        Whether it is true whatever the values are, and whether it is for some.
+    surely_false, possibly_false : ndarray of bool
+        The same of being false.
     """
 
     true: FloatArray
@@ -59,6 +74,26 @@ class Truths:
     def at(self, index: IntArray) -> Truths:
         """Take those at some places."""
         return Truths(*(getattr(self, name).take(index) for name in self.__match_args__))
+
+    def opposite(self) -> Truths:
+        """Swap true and false."""
+        return Truths(
+            self.false, self.true,
+            self.surely_false, self.possibly_false, self.surely, self.possibly,
+        )  # fmt: skip
+
+    def told(self) -> Truths:
+        """Return whether it is true: this is never unknown."""
+        return Truths(
+            self.true, 1 - self.true, self.surely, self.possibly, ~self.possibly, ~self.surely
+        )
+
+    def unknown(self) -> Truths:
+        """Return whether it is unknown, which itself never is."""
+        true = 1 - self.true - self.false
+        surely = ~(self.possibly | self.possibly_false)
+        possibly = ~(self.surely | self.surely_false)
+        return Truths(true, 1 - true, surely, possibly, ~possibly, ~surely)
 
     @classmethod
     def joined(cls, parts: Sequence[Truths]) -> Truths:
@@ -187,12 +222,16 @@ class PieceReader(Protocol):
         stand for if these are listed, and how many cells there are.
     n_values : dict of int to int
         How many values a column has that combinations are made of.
+    met : dict of tuple of int to ndarray of int64
+        By the numbers of columns, the combinations of their values that are known, ascending;
+        without them, all are.
     """
 
     cells: dict[int, Cells]
     lists: dict[int, Listing]
     sizes: dict[int, int]
     n_values: dict[int, int]
+    met: dict[tuple[int, ...], IntArray]
 
     def outcomes(self, name: str) -> Truths:
         """Return what each cell of a column tells of a condition."""
@@ -244,25 +283,23 @@ class ReadPieces:
         parts: Mapping[str, bytes | None],
         texts: Mapping[str, Sequence[str] | None],
     ) -> None:
-        self._parts = parts
-        self._texts = texts
+        self._pieces, self._parts, self._texts = pieces, parts, texts
         self.cells: dict[int, Cells] = {}
         self.sizes: dict[int, int] = {}
         for place in pieces.places.values():
             if place in pieces.vague:
                 self.cells[place] = self._cells(place)
                 self.sizes[place] = self.cells[place].n.size
-            elif place in pieces.ended:
-                (n_values,) = self._read(f"c{place}", [("n", ">i8")])["n"].tolist()
-                self.sizes[place] = (n_values + 1) << BEGINS
-            else:
-                self.sizes[place] = self._read(f"c{place}", [("n", ">i8")]).size
+                continue
+            (n_values,) = self._read(f"c{place}", [("n", ">i8")])["n"].tolist()
+            self.sizes[place] = (n_values + 1) << BEGINS if place in pieces.ended else n_values
         listed = [place for place in pieces.vague if f"x{place}" in parts]
         summed = None if pieces.summed is None else pieces.summed.own
         self.lists = {place: self._listing(place, is_summed=place == summed) for place in listed}
         self.n_values = dict(self.sizes)
         for place, listing in self.lists.items():
             self.n_values[place] = int(listing.value.max(initial=-1)) + 1
+        self.met = {places: self._combinations(places) for places in pieces.met}
 
     def outcomes(self, name: str) -> Truths:
         """Return what each cell of a column tells of a condition."""
@@ -285,9 +322,10 @@ class ReadPieces:
 
     def tried(self, name: str, places: Sequence[int]) -> Truths:
         """Return what each combination of values tells of a condition."""
-        read = self._read(name, _TRIED)
-        self._require(read.size, places)
-        return Truths.known(read["true"], read["false"])
+        piece, at, n_conditions = self._pieces.tried[name]
+        found = self._read(piece, [("x", ">i2", (n_conditions,))])["x"][:, at]
+        self._require(found.size, places)
+        return Truths.known(found == _TRUE, found == _FALSE)
 
     def ends(self, name: str) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
         """Return the places of the lower and upper ends of two columns' cells on their axis.
@@ -314,16 +352,28 @@ class ReadPieces:
         """Return the number of each combination of values; NaN where there is none."""
         read = self._read(name, _NUMBER)
         self._require(read.size, places)
-        return _numbers(read)
+        return self._numbers(read)
 
     def moments(self) -> Moments:
         """Return what is summed of each cell of a column."""
         read = self._read("moments", _MOMENTS)
-        x, xx, least, most = (_numbers(read[name]) for name in ("x", "xx", "least", "most"))
+        x, xx, least, most = (self._numbers(read[name]) for name in ("x", "xx", "least", "most"))
         return Moments(x, xx, least, most, read["is_wild"])
 
+    def _combinations(self, places: tuple[int, ...]) -> IntArray:
+        name = f"met{'_'.join(map(str, places))}"
+        if math.prod(self.n_values[place] for place in places) > _LARGEST:
+            raise NotReadError
+        number = np.zeros(1, dtype=np.int64)
+        read = self._read(name, [(f"j{place}", ">i4") for place in places])
+        for place in places:
+            number = number * self.n_values[place] + read[f"j{place}"].astype(np.int64)
+        return number
+
     def _require(self, n: int, places: Sequence[int]) -> None:
-        if n != np.prod([self.n_values[place] for place in places], dtype=np.int64):
+        met = self.met.get(tuple(places))
+        wanted = math.prod(self.n_values[place] for place in places) if met is None else met.size
+        if n != wanted:
             raise NotReadError
 
     def _cells(self, place: int) -> Cells:
@@ -341,8 +391,8 @@ class ReadPieces:
             read["j"].astype(np.int64),
             read["w"].astype(np.float64),
             read["is_open"],
-            _numbers(read["least"]) if is_summed else none,
-            _numbers(read["most"]) if is_summed else none,
+            self._numbers(read["least"]) if is_summed else none,
+            self._numbers(read["most"]) if is_summed else none,
         )
 
     def _read(self, name: str, fields: Any) -> NDArray[np.void]:
@@ -351,19 +401,26 @@ class ReadPieces:
             raise NotReadError
         return np.frombuffer(part, dtype=np.dtype(fields))
 
+    def _numbers(self, read: NDArray[np.void]) -> FloatArray:
+        """Return numbers, NaN where there is none; the server puts what is no number last."""
+        x = read["x"].astype(np.float64)
+        if read["is_odd"].any():
+            if not self._pieces.lists_values:
+                raise NotFiniteError
+            x[np.isnan(x)] = np.inf
+        found: FloatArray = np.where(read["is_null"], np.nan, x)
+        return found
 
-def _numbers(read: NDArray[np.void]) -> FloatArray:
-    if read["is_odd"].any():
-        raise NotReadError
-    found: FloatArray = np.where(read["is_null"], np.nan, read["x"].astype(np.float64))
-    return found
 
-
-# What answers need to know of published cells beside counts, wherever it is found.
+# The tries of an answer: what is known of published cells, wherever it is found.
 
 
 class KnownTypes(Protocol):
     """The types of records that a request tells apart, and what each of their cells tells."""
+
+    @property
+    def pieces(self) -> Pieces:
+        """What the pieces mean."""
 
     @property
     def read(self) -> PieceReader:
@@ -372,9 +429,12 @@ class KnownTypes(Protocol):
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of some types, by the column, and their records."""
 
+    def column(self, name: str) -> KnownColumn:
+        """Return what is known of the cells of one column."""
+
 
 class KnownColumn(Protocol):
-    """The distinct cells of one column, by the numbers that :class:`KnownTypes` has of them."""
+    """The distinct cells of one column, by their numbers."""
 
     def values(
         self,
@@ -382,40 +442,55 @@ class KnownColumn(Protocol):
         condition: ex.Expression,
         type_: ex.Type,
         most: int | None,
-        *,
-        is_numbered: bool,
     ) -> Sequence[Row]:
         """Return what values an expression on the column has in each cell.
 
         The rows, and the parameters, are those of
-        :meth:`~kanon_db.answers.evidence_sql.CellSumWriter.values`; `is_numbered` says
-        whether cells are asked for by their numbers, or by themselves.
+        :meth:`~kanon_db.answers.evidence_sql.CellValueWriter.values`.
         """
 
     def axis(self) -> Row | None:
         """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
 
-    def sure_cells(self, numbers: Sequence[int] | None, most: int) -> Sequence[Row]:
-        """Return cells with these numbers, or of the records that surely count.
+    def cells(self, numbers: Sequence[int]) -> Sequence[Row]:
+        """Return cells; see :meth:`~kanon_db.answers.evidence_sql.CellValueWriter.cells_of`."""
 
-        The rows are those of
-        :meth:`~kanon_db.answers.evidence_sql.SureCellWriter.sure_cells`.
+
+class Tries(Protocol):
+    """Finds for which distinct values conditions hold: in PostgreSQL, and on Spark."""
+
+    def known_types(
+        self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
+    ) -> Sequence[Callable[[], KnownTypes]]:
+        """Return the ways to find the types of records, each of which may raise NotReadError.
+
+        Parameters
+        ----------
+        request : Request
+        layout : CellLayout
+        also : sequence of str
+            Columns to tell types apart by, beside those that the request mentions.
+        lists_values : bool
+            Whether the values of what is summed are listed for each type.
         """
 
+    def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:
+        """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
 
-# Counting published records by the numbers of their cells.
-#
-# A type of records has the same cells in all columns that a query mentions. How likely its records
-# are counted follows from what is known of each cell, as in the statement over types of records
-# (`kanon_db.query.likelihoods`), of which this is the twin: tests hold the two to the same numbers.
+    def rungs(
+        self, aggregate: ex.Aggregate, above: str | None = None, below: str | None = None
+    ) -> Sequence[Row]:
+        """List the values that an aggregate's operand may have, in their order.
+
+        The rows are those of :func:`kanon_db.answers.statements.rungs`.
+        """
+
+    def too_much(self) -> UnsupportedQueryError:
+        """Make the refusal of what no way has read."""
 
 
-_MOST_BYTES: Final = 40_000_000
-"""What the combinations of values take that are looked at together."""
+# Distinct combinations of numbers.
 
-_ROW_BYTES: Final = 100
-_PART_BYTES: Final = 30
-"""What each takes, and beside that for each condition and each column."""
 
 _DENSE: Final = 4
 _FEW: Final = 1 << 16
@@ -425,266 +500,6 @@ _LARGEST: Final = 1 << 62
 
 Codes = Mapping[int, IntArray]
 """The numbers of the cells of each type, by the number of the column."""
-
-
-class _Arrays:
-    """The algebra of arrays; see `kanon_db.query.sql`."""
-
-    certain = Truths(
-        np.ones(1), np.zeros(1), np.array([True]), np.array([True]), np.array([False]),
-        np.array([False]),
-    )  # fmt: skip
-
-    def every(self, parts: Sequence[Truths]) -> Truths:
-        true, false = parts[0].true, 1 - parts[0].false
-        surely, possibly = parts[0].surely, parts[0].possibly
-        surely_false, possibly_false = parts[0].surely_false, parts[0].possibly_false
-        for part in parts[1:]:
-            true, false = true * part.true, false * (1 - part.false)
-            surely, possibly = surely & part.surely, possibly & part.possibly
-            surely_false = surely_false | part.surely_false
-            possibly_false = possibly_false | part.possibly_false
-        return Truths(true, 1 - false, surely, possibly, surely_false, possibly_false)
-
-    def opposite(self, part: Truths) -> Truths:
-        return Truths(
-            part.false, part.true,
-            part.surely_false, part.possibly_false, part.surely, part.possibly,
-        )  # fmt: skip
-
-    def told(self, part: Truths) -> Truths:
-        return Truths(
-            part.true, 1 - part.true, part.surely, part.possibly, ~part.possibly, ~part.surely
-        )
-
-    def unknown(self, part: Truths) -> Truths:
-        true = 1 - part.true - part.false
-        surely = ~(part.possibly | part.possibly_false)
-        possibly = ~(part.surely | part.surely_false)
-        return Truths(true, 1 - true, surely, possibly, ~possibly, ~surely)
-
-
-_ARRAYS: Final = _Arrays()
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The combinations of values that the cells of types may stand for.
-
-    Attributes
-    ----------
-    type_ : ndarray of int64, shape (n_rows,)
-        The type of each, ascending.
-    w : ndarray of float64, shape (n_rows,)
-        Its share of the type.
-    at : dict of int to ndarray of int64
-        Where its value is in the listing of each listed column.
-    first : ndarray of int64, shape (n_types,)
-        The first row of each type.
-    """
-
-    type_: IntArray
-    w: FloatArray
-    at: dict[int, IntArray]
-    first: IntArray
-
-
-class Evaluator:
-    """Finds how likely records of types are counted."""
-
-    def __init__(self, read: PieceReader, heartbeat: Callable[[], None] = lambda: None) -> None:
-        self._read, self._heartbeat = read, heartbeat
-        self._outcomes: dict[str, Truths] = {}
-        self._of_values: dict[str, TriedValues] = {}
-
-    def chunks(self, unit: Unit, codes: Codes, n_types: int) -> Iterator[slice]:
-        """Divide types into parts that do not have too many combinations of values.
-
-        Raises
-        ------
-        NotReadError
-            If those of one type are too many.
-        """
-        n_parts = (
-            len(unit.by_cell)
-            + len(unit.by_ends)
-            + len(unit.by_value)
-            + len(unit.parts)
-            + len(codes)
-        )
-        most = _MOST_BYTES // (_ROW_BYTES + _PART_BYTES * n_parts)
-        lengths = np.ones(n_types)
-        for place in unit.spread:
-            lengths = lengths * self._read.lists[place].lengths[codes[place]]
-        if lengths.max(initial=0) > most:
-            raise NotReadError
-        ends = np.cumsum(lengths)
-        start = 0
-        while start < n_types:
-            done = ends[start - 1] if start else 0
-            stop = int(np.searchsorted(ends, done + most, side="right"))
-            yield slice(start, stop)
-            start = stop
-
-    def rows(self, spread: Sequence[int], codes: Codes, n_types: int) -> Rows:
-        """List the combinations of values of some types."""
-        return combinations({place: self._read.lists[place] for place in spread}, codes, n_types)
-
-    def truths(self, unit: Unit, codes: Codes, rows: Rows, also_open: Sequence[int] = ()) -> Truths:
-        """Find how likely a condition holds in each row.
-
-        Parameters
-        ----------
-        also_open : sequence of int
-            Listed columns of which all values are needed, too, for anything to be certain.
-        """
-        leaves: dict[ex.Expression, Truths] = {}
-        for leaf, (name, place) in unit.by_cell.items():
-            leaves[leaf] = self._of_cells(name).at(codes[place][rows.type_])
-        for leaf, (name, place) in unit.by_ends.items():
-            leaves[leaf] = self._of_ends(name, place).at(codes[place].take(rows.type_))
-        for leaf, (name, places) in unit.by_value.items():
-            known = self._tried(name, places).at(self.combination(places, codes, rows))
-            if leaf in unit.compared:
-                known = self._compared(leaf, unit.compared[leaf], known, codes, rows)
-            leaves[leaf] = known
-        for leaf, part in unit.parts.items():
-            leaves[leaf] = self._part(part, codes).at(rows.type_)
-        whole = combined(unit.condition, leaves.__getitem__, _ARRAYS)
-        is_open = self.open_(unit.open_, rows)
-        for place in unit.tested:
-            is_open = is_open | self._read.cells[place].anything[codes[place]][rows.type_]
-        closed = ~(is_open | self.open_(also_open, rows))
-        return Truths(
-            whole.true, whole.false,
-            whole.surely & closed, whole.possibly | is_open,
-            whole.surely_false & closed, whole.possibly_false | is_open,
-        )  # fmt: skip
-
-    def combination(self, places: Sequence[int], codes: Codes, rows: Rows) -> IntArray:
-        """Give the combination of the values of some columns in each row a number."""
-        found = np.zeros(rows.type_.size, dtype=np.int64)
-        for place in places:
-            if place in rows.at:
-                value = self._read.lists[place].value[rows.at[place]]
-            else:
-                value = codes[place][rows.type_]
-            found = found * self._read.n_values[place] + value
-        return found
-
-    def open_(self, places: Sequence[int], rows: Rows) -> Flags:
-        """Find where some of the values of listed columns are left out."""
-        found = np.zeros(rows.type_.size, dtype=np.bool_)
-        for place in places:
-            if place in rows.at:
-                found |= self._read.lists[place].is_open[rows.at[place]]
-        return found
-
-    def _of_cells(self, name: str) -> Truths:
-        if name not in self._outcomes:
-            self._outcomes[name] = self._read.outcomes(name)
-        return self._outcomes[name]
-
-    def _of_ends(self, name: str, place: int) -> TriedValues:
-        if name not in self._of_values:
-            self._of_values[name] = self._read.tried_values(name, place)
-        return self._of_values[name]
-
-    def _tried(self, name: str, places: Sequence[int]) -> Truths:
-        if name not in self._outcomes:
-            self._outcomes[name] = self._read.tried(name, places)
-        return self._outcomes[name]
-
-    def _compared(
-        self,
-        leaf: ex.Expression,
-        compared: tuple[str, int, int],
-        known: Truths,
-        codes: Codes,
-        rows: Rows,
-    ) -> Truths:
-        """Find what is certain of a comparison of two ranges from their ends."""
-        if not isinstance(leaf, ex.Comparison):
-            raise TypeError("two columns are compared")
-        name, left, right = compared
-        ends = self._read.ends(name)
-        a, b = codes[left], codes[right]
-        a_low, a_high, b_low, b_high = ends[0][a], ends[1][a], ends[2][b], ends[3][b]
-        is_known = ends[4][a] & ends[5][b]
-        endless = self._read.cells[left].endless[a] | self._read.cells[right].endless[b]
-        are_there = (a_low > 0) & (a_high > 0) & (b_low > 0) & (b_high > 0)
-        possible = {
-            "<": a_low < b_high, "<=": a_low <= b_high, ">": a_high > b_low, ">=": a_high >= b_low,
-            "=": (a_low <= b_high) & (b_low <= a_high),
-            "<>": ~((a_low == b_high) & (b_low == a_high)),
-        }  # fmt: skip
-        possibly, otherwise = (
-            (is_known & (endless | (are_there & possible[operator])))[rows.type_]
-            for operator in (leaf.operator, OTHERWISE[leaf.operator])
-        )
-        known_rows = is_known[rows.type_]
-        return Truths(
-            known.true, known.false,
-            known_rows & ~otherwise, possibly, known_rows & ~possibly, otherwise,
-        )  # fmt: skip
-
-    def _part(self, part: Unit, codes: Codes) -> Truths:
-        """Find how likely a part of the condition is, once for each combination of its cells."""
-        first, of_type = distinct(
-            [codes[place] for place in part.places],
-            [self._read.sizes[place] for place in part.places],
-        )
-        own = {place: codes[place][first] for place in part.places}
-        found = []
-        for chunk in self.chunks(part, own, first.size):
-            self._heartbeat()
-            some = {place: numbers[chunk] for place, numbers in own.items()}
-            n_types = chunk.stop - chunk.start
-            rows = self.rows(part.spread, some, n_types)
-            each = self.truths(part, some, rows)
-            found.append(
-                Truths(
-                    np.add.reduceat(rows.w * each.true, rows.first),
-                    np.add.reduceat(rows.w * each.false, rows.first),
-                    np.logical_and.reduceat(each.surely, rows.first),
-                    np.logical_or.reduceat(each.possibly, rows.first),
-                    np.logical_and.reduceat(each.surely_false, rows.first),
-                    np.logical_or.reduceat(each.possibly_false, rows.first),
-                )
-            )
-        return Truths.joined(found).at(of_type)
-
-
-def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Rows:
-    """List the combinations of the values that the cells of types may stand for.
-
-    Parameters
-    ----------
-    lists : mapping of int to Listing
-        By the number of the column.
-    codes : mapping of int to ndarray of int64, shape (n_types,)
-    n_types : int
-    """
-    each = np.arange(n_types)
-    if not lists:
-        return Rows(each, np.ones(n_types), {}, each)
-    type_, w = each, np.ones(n_types)
-    at: dict[int, IntArray] = {}
-    total = np.ones(n_types, dtype=np.int64)
-    for place, listing in lists.items():  # each row so far once for each value of the next column
-        cell = codes[place]
-        length = listing.lengths[cell]
-        total = total * length
-        start = listing.starts[cell]
-        if at:
-            length, start = length[type_], start[type_]
-        ends = np.cumsum(length)
-        at = {other: np.repeat(numbers, length) for other, numbers in at.items()}
-        at[place] = np.arange(ends[-1] if ends.size else 0)
-        at[place] += np.repeat(start - (ends - length), length)
-        type_, w = np.repeat(type_, length), np.repeat(w, length)
-        w *= listing.w.take(at[place])
-    return Rows(type_, w, at, np.cumsum(total) - total)
 
 
 def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray, IntArray]:
@@ -720,60 +535,227 @@ def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray,
     return first, place[packed]
 
 
-@dataclass(frozen=True, eq=False)
-class GroupMoments:
-    """What the records of types add to a sum: a row for each type and group.
+# The types of records of published relations: stored as numbers, or listed by a statement.
 
-    Attributes
+
+class Asked(Protocol):
+    """What reads published relations for a query."""
+
+    @property
+    def session(self) -> Session:
+        """Runs statements."""
+
+    @property
+    def publication(self) -> Publication:
+        """What is read."""
+
+    def fetch(self, statement: str, *values: Value) -> list[Row]:
+        """Run a statement."""
+
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run a statement, and keep only `n` of its rows at a time."""
+
+
+class ListedTypes:
+    """:class:`KnownTypes` of a view whose cells a statement numbers.
+
+    Parameters
     ----------
-    x, xx : ndarray of float64
-        The expected values of what each adds, and of its square.
-    least, most : ndarray of float64
-        Extreme values; infinite where there is none.
-    is_wild : ndarray of bool
-        Whether it could be anything.
+    asked : Asked
+    writer : PieceWriter
     """
 
-    x: FloatArray
-    xx: FloatArray
-    least: FloatArray
-    most: FloatArray
-    is_wild: Flags
+    def __init__(self, asked: Asked, writer: PieceWriter) -> None:
+        self._asked, self._writer = asked, writer
+        self.pieces = writer.pieces()
+        rows = self._fetched(asked)
+        self._parts = {row["piece"]: row["part"] for row in rows}
+        texts = {row["piece"]: row["texts"] for row in rows}
+        self.read: PieceReader = ReadPieces(self.pieces, self._parts, texts)
+
+    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
+        """Return the numbers of the cells of each type, by the column, and its records."""
+        places = self.pieces.places.values()
+        fields = [*((str(place), ">i4") for place in places), ("n", ">f8")]
+        types = np.frombuffer(self._parts["types"], dtype=np.dtype(fields))
+        for first in range(0, types.size, _TYPES_AT_ONCE):
+            some = types[first : first + _TYPES_AT_ONCE]
+            codes = {place: some[str(place)].astype(np.int64) for place in places}
+            if some["n"].any():
+                yield codes, some["n"].astype(np.float64)
+
+    def column(self, name: str) -> KnownColumn:
+        """Return what is known of the cells of one column."""
+        return WrittenColumn(self._asked, self._writer, name)
+
+    def _fetched(self, asked: Asked) -> list[Row]:
+        rows = asked.fetch(self.pieces.text, *self.pieces.bound)
+        if not any(row["piece"] == "types" for row in rows):
+            raise NotReadError
+        return rows
 
 
-@dataclass(frozen=True, eq=False)
-class CountedRows:
-    """How likely the records of types are counted in groups: a row for each pair of the two.
+_TYPES_AT_ONCE: Final = 1 << 16
 
-    Attributes
-    ----------
-    type_, group : ndarray of int64
-    n, u : ndarray of float64
-        The records of the type, and the share of them of which nothing is known.
-    m : ndarray of float64
-        How likely each is counted.
-    surely, possibly : ndarray of bool
-    moments : GroupMoments or None
-    """
+_COLUMN_BYTES: Final = 5_000_000
+"""What a column of a block takes, as it is read and as numbers, rounded up."""
 
-    type_: IntArray
-    group: IntArray
-    n: FloatArray
-    u: FloatArray
-    m: FloatArray
-    surely: Flags
-    possibly: Flags
-    moments: GroupMoments | None
+Block = dict[str, bytes]
+"""The numbers of each column, by its name; the sizes of classes have the name ``""``."""
 
-    def of(self, chosen: Flags) -> CountedRows:
-        """Return some of its rows."""
-        if chosen.all():
-            return self
-        x = self.moments
-        return CountedRows(
-            self.type_[chosen], self.group[chosen], self.n[chosen], self.u[chosen], self.m[chosen],
-            self.surely[chosen], self.possibly[chosen],
-            None if x is None else GroupMoments(
-                x.x[chosen], x.xx[chosen], x.least[chosen], x.most[chosen], x.is_wild[chosen]
-            ),
-        )  # fmt: skip
+
+class StoredTypes(ListedTypes):
+    """:class:`KnownTypes` of a table of classes, whose rows are read block by block."""
+
+    def __init__(self, asked: Asked, writer: PieceWriter, room: int) -> None:
+        if writer.layout.classes is None:
+            raise TypeError("there is no table of classes")
+        super().__init__(asked, writer)
+        layout, places = writer.layout, self.pieces.places
+        if len(places) * _COLUMN_BYTES > room:
+            raise NotReadError
+        self._classes: ClassTable = writer.layout.classes
+        self._of_classes = {
+            name: place
+            for name, place in places.items()
+            if layout.cells[name].column.sql in layout.view.quasi_identifiers
+        }
+        self._of_rows = {n: place for n, place in places.items() if n not in self._of_classes}
+        self._needs_all = bool(layout.left_out or self.pieces.marked)
+        self._n_rows = layout.n_rows
+
+    def _fetched(self, asked: Asked) -> list[Row]:
+        """Run the statement; its arithmetic may fail on values that no record has together."""
+        try:
+            with asked.session.savepoint():
+                return asked.fetch(self.pieces.text, *self.pieces.bound)
+        except UnsupportedQueryError:
+            raise NotReadError from None
+
+    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
+        """Return the numbers of the cells of each type, by the column, and its records."""
+        n_rows = 0
+        for block in self._blocks():
+            written = block.get("", b"")
+            if not written or len(written) % 4:
+                raise changed(self._asked.publication)
+            sizes = np.frombuffer(written, dtype="<u4").astype(np.int64)
+            codes = {
+                place: self._numbers(block, name, place, sizes.size)
+                for name, place in self._of_classes.items()
+            }
+            n = sizes.astype(np.float64)
+            n_own = int(sizes.sum())
+            n_rows += n_own
+            if self._of_rows:
+                codes_of_rows = {
+                    place: self._numbers(block, name, place, n_own)
+                    for name, place in self._of_rows.items()
+                }
+                class_of_row = np.repeat(np.arange(sizes.size), sizes)
+                met = self._required(codes_of_rows)
+                if met is not None:
+                    class_of_row = class_of_row[met]
+                    codes_of_rows = {p: numbers[met] for p, numbers in codes_of_rows.items()}
+                codes = {place: numbers[class_of_row] for place, numbers in codes.items()}
+                codes |= codes_of_rows
+                n = np.ones(class_of_row.size)
+            if n.size:
+                yield self._together(codes, n)
+        if n_rows != self._n_rows:
+            raise changed(self._asked.publication)
+
+    def _together(
+        self, codes: dict[int, IntArray], n: FloatArray
+    ) -> tuple[dict[int, IntArray], FloatArray]:
+        """Count records with the same cells once, where there is more to do with each."""
+        unit = self.pieces.unit
+        if not codes:
+            return codes, np.array([n.sum()])
+        is_single = len(codes) == 1 and not self.pieces.ended
+        if not (unit.spread or unit.parts or is_single or self._of_rows):
+            return codes, n
+        first, number = distinct(list(codes.values()), [self.read.sizes[p] for p in codes])
+        together = np.bincount(number, n, first.size).astype(np.float64, copy=False)
+        return {place: numbers[first] for place, numbers in codes.items()}, together
+
+    def _required(self, codes: dict[int, IntArray]) -> Any:
+        """Find the rows that meet what only columns with known values decide; None for all."""
+        condition = self.pieces.unit.condition
+        if self._needs_all or condition is None:
+            return None
+        parts = condition.parts if isinstance(condition, ex.And) else (condition,)
+        met = None
+        for part in parts:
+            name, places = self.pieces.unit.by_value.get(part, ("", []))
+            if places and all(place in codes for place in places):
+                number: Any = 0
+                for place in places:
+                    number = number * self.read.n_values[place] + codes[place]
+                one = self.read.tried(name, places).surely[number]
+                met = one if met is None else met & one
+        return met
+
+    def _numbers(self, block: Block, name: str, place: int, n: int) -> IntArray:
+        written = block.get(name, b"")
+        type_ = np.dtype("<i8" if place in self.pieces.ended else "<u2")
+        if len(written) != type_.itemsize * n:
+            raise changed(self._asked.publication)
+        found = np.frombuffer(written, dtype=type_).astype(np.int64)
+        if n and not 0 <= int(found.min()) <= int(found.max()) < self.read.sizes[place]:
+            raise changed(self._asked.publication)
+        if n and place in self.pieces.ended and not are_ends(found, self.read.sizes[place]):
+            raise changed(self._asked.publication)
+        return found
+
+    def _blocks(self) -> Iterator[Block]:
+        """Read the numbers of all columns that are needed, block by block."""
+        own, names = self._classes, list(self.pieces.places)
+        rows = self._asked.stream(
+            1 + len(names),
+            f"SELECT coalesce(t.{own.attribute}, '') AS attribute, t.{own.number} AS block,"
+            f" t.{own.codes} AS codes FROM {own.table} AS t WHERE t.{own.codes} IS NOT NULL"
+            f" AND (t.{own.attribute} IS NULL OR t.{own.attribute} = ANY ($1::text[]))"
+            f" ORDER BY t.{own.number}",
+            names,
+        )
+        for _, of_block in groupby(rows, key=lambda row: row["block"]):
+            yield {str(row["attribute"]): row["codes"] for row in of_block}
+
+
+@dataclass(frozen=True)
+class WrittenColumn:
+    """:class:`KnownColumn` of published relations."""
+
+    asked: Asked
+    types: PieceWriter
+    name: str
+
+    def values(
+        self,
+        operand: ex.Expression,
+        condition: ex.Expression,
+        type_: ex.Type,
+        most: int | None,
+    ) -> Sequence[Row]:
+        """Return what values an expression on the column has in each cell."""
+        writer = CellValueWriter(self.types, self.name)
+        written = writer.values(operand, condition, type_.name, most)
+        return self.asked.fetch(written.text, *written.bound)
+
+    def axis(self) -> Row | None:
+        """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
+        layout = self.types.layout
+        if layout.cells[self.name].shares is None:
+            return None
+        (axis,) = self.asked.fetch(
+            f"SELECT s.points, s.shares FROM {layout.view.shares} AS s"
+            " WHERE s.attribute = $1::text AND s.cell IS NULL",
+            self.name,
+        )
+        return axis
+
+    def cells(self, numbers: Sequence[int]) -> Sequence[Row]:
+        """Return cells with these numbers."""
+        written = CellValueWriter(self.types, self.name).cells_of(numbers)
+        return self.asked.fetch(written.text, *written.bound)

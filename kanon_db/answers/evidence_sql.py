@@ -7,7 +7,6 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
-from kanon_db.answers.statements import CellWriter
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
     Likely,
@@ -22,14 +21,13 @@ from kanon_db.query.cell_conditions import (
     on_axis,
     values_of,
 )
-from kanon_db.query.expressions import TEXT
 from kanon_db.query.layout import CellLayout, ClassTable, condition_of
 from kanon_db.query.likelihoods import (
     MOST_GROUPED,
     Together,
+    TypeWriter,
     arranged,
     compares_ranges,
-    key_of,
     listed_within,
     most_listed,
 )
@@ -39,9 +37,11 @@ from kanon_db.query.sql import (
     Request,
     Select,
     Statement,
+    joined_relations,
     leaves,
     numbered,
     require_few,
+    speller,
     write,
 )
 
@@ -132,6 +132,12 @@ class Pieces:
     summed : Summed or None
     together : float
         See `kanon_db.query.likelihoods`.
+    tried : dict of str to (str, int, int)
+        The piece of each condition that follows from values, its place there, and of how many.
+    met : list of tuple of int
+        The columns of which only those combinations of values are tried that types have.
+    lists_values : bool
+        Whether the values of what is summed are listed, which need not be finite then.
     """
 
     text: str
@@ -144,6 +150,9 @@ class Pieces:
     keys: list[list[int]]
     summed: Summed | None
     together: float
+    tried: Mapping[str, tuple[str, int, int]]
+    met: list[tuple[int, ...]]
+    lists_values: bool
 
 
 # The bytes of a row of a piece, as SQL; `kanon_db.answers.evidence` reads them.
@@ -161,15 +170,11 @@ def number(sql: str) -> str:
     return f"boolsend({value} IS NULL) || boolsend({odd}) || float8send(coalesce({value}, 0))"
 
 
-# Which requests can be answered from the numbers of cells, or from their ends.
+# Which requests can be answered from the numbers of cells, or from their ends, that are published.
 
 
-MOST_LEAVES: Final = 64
-"""Conditions that are counted apart; more need the statement."""
-
-
-def has_pieces(request: Request, layout: CellLayout, also: Iterable[str] = ()) -> bool:
-    """Whether a request can be answered from the table of classes.
+def is_numbered(request: Request, layout: CellLayout, also: Iterable[str] = ()) -> bool:
+    """Whether the table of classes has what a request needs of each of its columns.
 
     Parameters
     ----------
@@ -179,13 +184,9 @@ def has_pieces(request: Request, layout: CellLayout, also: Iterable[str] = ()) -
         Columns that are needed beside those that the request mentions.
     """
     query, aggregate = request.query, request.aggregate
+    if layout.classes is None:
+        return False
     needed = [*query.evaluated, aggregate.operand, aggregate.condition]
-    if layout.classes is None or aggregate.function in ex.DERIVED:
-        return False
-    if any(column.lookup is not None for part in needed for column in ex.columns(part)):
-        return False
-    if len(set(leaves(condition_of(query, aggregate)))) > MOST_LEAVES:
-        return False
     names = {*also, *(name for part in needed for name in ex.attributes(part))}
     ended = names & layout.classes.ends
     if names - layout.classes.columns - ended or any(layout.cells[name].shares for name in ended):
@@ -207,10 +208,10 @@ def _needing_cells(request: Request, layout: CellLayout) -> Iterator[str]:
 
 # What an answer depends on beside the records themselves, found once for each cell or value.
 #
-# A publication's table of classes has the cells of all records as numbers. With what this statement
-# tells of each cell, and of each combination of values that a condition compares, records are
-# counted without a statement over all of them; see `kanon_db.answers.evidence`. What a cell tells
-# is written as for the statement over types of records.
+# A publication's table of classes has the cells of all records as numbers. Where it does not have
+# those of all columns, the statement numbers the cells of the view itself, and lists the types of
+# records. With what it tells of each cell, and of each combination of values that a condition
+# compares, records are counted; see `kanon_db.answers.evidence`.
 
 
 MOST_LISTED: Final = 400_000
@@ -219,6 +220,13 @@ MOST_LISTED: Final = 400_000
 MOST_COMBINED: Final = 200_000
 """Combinations of values for which a condition is tried, and cells of which it is asked how likely
 it holds; less where there are many conditions."""
+
+_OF_VIEW: Final = 5
+"""So many times as much where the cells of the view are numbered, and only what its records have is
+listed and tried."""
+
+_TRIED_TOGETHER: Final = 32
+"""Conditions on the same columns that one piece has."""
 
 _FULL: Final = 8
 """So many conditions may have as many each."""
@@ -235,54 +243,118 @@ MOST_TEXT: Final = 8_000_000
 _EACH: Final = "CROSS JOIN LATERAL"
 
 
-class PieceWriter(CellWriter):
-    """Writes the pieces of one request; :func:`has_pieces` holds."""
+class PieceWriter(TypeWriter):
+    """Writes the pieces of one request.
 
-    def __init__(self, request: Request, layout: CellLayout, also: Iterable[str] = ()) -> None:
-        super().__init__(request, layout, also)
-        if layout.classes is None:
-            raise TypeError("there is no table of classes")
-        self._classes: ClassTable = layout.classes
+    Parameters
+    ----------
+    request : Request
+    layout : CellLayout
+    also : iterable of str
+        Columns to tell types apart by, beside those that the request mentions.
+    is_stored : bool
+        Whether cells have the numbers of the table of classes; see :func:`is_numbered`.
+    required : sequence of Expression
+        What all rows of the view must meet.
+    room : int
+        How many bytes the types of records may take where they are listed.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        layout: CellLayout,
+        also: Iterable[str] = (),
+        *,
+        is_stored: bool,
+        required: Sequence[ex.Expression] = (),
+        room: int = 0,
+    ) -> None:
+        super().__init__(request, layout, also, required)
+        self.is_stored = is_stored
+        self._classes = layout.classes if is_stored else None
+        self._ended = frozenset[str]() if self._classes is None else self._classes.ends
+        self._room = room
         self._pieces: list[Select] = []
+        self._conditions: dict[tuple[int, ...], dict[str, ex.Expression]] = {}
+        self._met: dict[tuple[int, ...], str] = {}
         n_listed = len(self._spread) + len(self._arranged.apart)
-        self._most_listed = MOST_LISTED // max(n_listed, 1)
+        more = 1 if is_stored else _OF_VIEW
+        self._most_listed = more * MOST_LISTED // max(n_listed, 1)
         n_leaves = len(set(leaves(condition_of(request.query, request.aggregate))))
-        self._most_combined = MOST_COMBINED * _FULL // max(n_leaves, _FULL)
+        self._most_combined = more * MOST_COMBINED * _FULL // max(n_leaves, _FULL)
+        self._most_text = more * MOST_TEXT
 
     @property
     def _own_sum(self) -> str | None:
         name = self.weighed.name if isinstance(self.weighed, ex.Column) else None
         return name if name in self._spread else None  # listed, and summed itself
 
+    _lists_values = False
+
     def pieces(self) -> Pieces:
         """Write them all."""
         grouped = {name for key in self.keys.values() for name in ex.attributes(key)}
+        if self._classes is None:
+            self._types()
         for name in self._places:
             self.cells(name)
         unit = self._unit("", self._arranged.condition, self._spread, grouped)
         keys = [self._key(number, key) for number, key in enumerate(self.keys.values())]
         summed = None if self.weighed is None else self._weighed(self.weighed)
+        tried = self._try()
         self.steps.add("pieces", "What each cell, and each value, tells.", *self._pieces)
         return Pieces(
             self.steps.write(), self.constants.bound,
             self._places,
             [
                 place for name, place in self._places.items()
-                if is_vague(self._cell(name)) and name not in self._classes.ends
+                if is_vague(self._cell(name)) and name not in self._ended
             ],
-            [place for name, place in self._places.items() if name in self._classes.ends],
+            [place for name, place in self._places.items() if name in self._ended],
             [self._places[name] for name in self._places if self._cell(name).mark is not None],
-            unit, keys, summed, self.together(),
+            unit, keys, summed, self.together(), tried, [*self._met], self._lists_values,
         )  # fmt: skip
+
+    def _types(self) -> None:
+        """List the types of records with the numbers of their cells."""
+        self.types()
+        fields = [*(f"int4send(d.i{place}::int4)" for place in self._places.values())]
+        size = 4 * len(fields) + 8
+        is_few = f"(SELECT count(*) FROM types) <= {self._room // size}"
+        self._piece("types", [*fields, "float8send(d.n)"], [], ["types AS d"], [is_few])
 
     # -- cells --------------------------------------------------------------------------------
 
     def cells(self, name: str) -> None:
         """List the distinct cells of a column."""
-        place, cell, own = self._places[name], self._cell(name), self._classes
-        if name in own.ends:
+        place, cell = self._places[name], self._cell(name)
+        if name in self._ended:
             self._all_cells(name)
             return
+        if self._classes is not None:
+            self._stored_cells(name, self._classes)
+        elif not self.steps.has("types"):
+            self.types()
+        if not is_vague(cell):
+            value = {"j": f"i{place}", "v": f"c{place}"}
+            self.steps.add(f"domain{place}", "Its values.", Select(value, [f"cells{place}"]))
+            counted = Nested([Select({"n": "count(*)"}, [f"cells{place}"])], "d")
+            self._piece(f"c{place}", ["int8send(d.n)"], [], [counted])
+            return
+        is_range, c = cell.kind == "range", f"d.c{place}"
+        fields = [
+            f"float8send(d.u{place})",
+            f"int8send(d.n{place}::int8)",
+            flag(f"d.m{place}" if cell.mark is not None else "false"),
+            flag(holds_anything(c) if is_range else "false"),
+            flag(is_endless(c) if is_range else "false"),
+        ]
+        self._piece(f"c{place}", fields, [f"d.i{place}"], [f"cells{place} AS d"])
+
+    def _stored_cells(self, name: str, own: ClassTable) -> None:
+        """Read the distinct cells of a column that have numbers."""
+        place, cell = self._places[name], self._cell(name)
         sql, source = f"t.{cell.column.sql}", [f"{own.table} AS t"]
         if cell.labels is not None:
             sql, join = self._members(name, sql)
@@ -292,29 +364,16 @@ class PieceWriter(CellWriter):
         if cell.mark is not None:
             columns[f"m{place}"] = f"t.{own.hidden}"
         where = [f"t.{own.attribute} = {self._text(name)}", f"t.{own.codes} IS NULL"]
-        cells = f"The distinct cells c{place}."
-        if not is_vague(cell):
-            self.steps.add(f"cells{place}", cells, Select(columns, source, where))
-            value = {"j": f"i{place}", "v": f"c{place}"}
-            self.steps.add(f"domain{place}", "Its values.", Select(value, [f"cells{place}"]))
-            number = [f"int8send(d.n{place})"]
-            self._piece(f"c{place}", number, [f"d.i{place}"], [f"cells{place} AS d"])
-            return
-        self.steps.add(f"apart{place}", cells, Select(columns, source, where))
-        self._share_cells(cell, name, place, {})
-        is_range, c = cell.kind == "range", f"d.c{place}"
-        fields = [
-            f"float8send(d.u{place})",
-            f"int8send(d.n{place})",
-            flag(f"d.m{place}" if cell.mark is not None else "false"),
-            flag(holds_anything(c) if is_range else "false"),
-            flag(is_endless(c) if is_range else "false"),
-        ]
-        self._piece(f"c{place}", fields, [f"d.i{place}"], [f"cells{place} AS d"])
+        first = f"{'apart' if is_vague(cell) else 'cells'}{place}"
+        self.steps.add(first, f"The distinct cells c{place}.", Select(columns, source, where))
+        if is_vague(cell):
+            self._share_cells(name, {})
 
     def _all_cells(self, name: str) -> None:
         """Read what holds all cells of a column of which the ends are known."""
         place, own = self._places[name], self._classes
+        if own is None:
+            raise TypeError("there is no table of classes")
         sql = f"t.{self._cell(name).column.sql}"
         self.steps.add(
             f"all{place}",
@@ -396,7 +455,7 @@ class PieceWriter(CellWriter):
         for name in spread:
             most = MOST_GROUPED
             if name not in grouped:
-                most = most_listed(map(self._cell, spread), self._layout.n_rows)
+                most = most_listed(map(self._cell, spread), self.layout.n_rows)
             self._list(name, most)
         by_cell: dict[ex.Expression, tuple[str, int]] = {}
         by_ends: dict[ex.Expression, tuple[str, int]] = {}
@@ -407,9 +466,9 @@ class PieceWriter(CellWriter):
         for i, leaf in enumerate(found):
             alias = f"{prefix}u{i}"
             if isinstance(leaf, Together):
-                inner = listed_within(leaf.condition, self._layout)
+                inner = listed_within(leaf.condition, self.layout)
                 parts[leaf] = self._unit(f"{alias}_", leaf.condition, inner)
-            elif (vague := own._vague(leaf)) and vague[0] in self._classes.ends:
+            elif (vague := own._vague(leaf)) and vague[0] in self._ended:
                 self._try_all(alias, leaf, vague[0])
                 by_ends[leaf] = alias, self._places[vague[0]]
             elif vague:
@@ -421,9 +480,10 @@ class PieceWriter(CellWriter):
                 self._piece(alias, fields, ["d.i"], [f"leaf_{alias} AS d"], [is_few])
                 by_cell[leaf] = alias, place
             else:
-                names = self._tried(alias, leaf)
-                by_value[leaf] = alias, names
-                if compares_ranges(leaf, self._layout.cells):
+                places = self._mentioned(leaf)
+                self._conditions.setdefault(tuple(places), {})[alias] = leaf
+                by_value[leaf] = alias, places
+                if compares_ranges(leaf, self.layout.cells):
                     compared[leaf] = (f"{alias}_ends", *self._ends(f"{alias}_ends", leaf))
         require_few(len(found), len(by_cell) + len(by_ends))
         opened = [leaf for leaf in found if not own._is_closed(leaf)]
@@ -441,12 +501,23 @@ class PieceWriter(CellWriter):
             ],
         )  # fmt: skip
 
-    def _tried(self, alias: str, leaf: ex.Expression) -> list[int]:
-        """Try a condition for each combination of its columns' values."""
-        truth = self._of_values(leaf)
-        tried = Nested([Select({"x": truth})], "z", _EACH)
-        self._combined(alias, leaf, [flag("z.x IS TRUE"), flag("z.x IS FALSE")], tried)
-        return self._mentioned(leaf)
+    def _try(self) -> dict[str, tuple[str, int, int]]:
+        """Try all conditions for each combination of their columns' values."""
+        found: dict[str, tuple[str, int, int]] = {}
+        for places, conditions in self._conditions.items():
+            given = [*conditions.items()]
+            for first in range(0, len(given), _TRIED_TOGETHER):
+                some = given[first : first + _TRIED_TOGETHER]
+                piece = f"v{len(found)}"
+                found |= {alias: (piece, i, len(some)) for i, (alias, _) in enumerate(some)}
+                truths = {f"x{i}": self._of_values(leaf) for i, (_, leaf) in enumerate(some)}
+                fields = [
+                    f"int2send(CASE z.{x} WHEN true THEN 1::int2 WHEN false THEN 2::int2"
+                    " ELSE 0::int2 END)"
+                    for x in truths
+                ]
+                self._combined(piece, places, fields, truths, *(leaf for _, leaf in some))
+        return found
 
     def _ends(self, alias: str, leaf: ex.Expression) -> tuple[int, int]:
         """Put the ends of two columns' ranges in order on their common axis."""
@@ -484,7 +555,11 @@ class PieceWriter(CellWriter):
         self.steps.add(
             f"keys{number}",
             f"The values of k{number}.",
-            Select({**columns, "k": self._of_values(key)}, self._product(names), self._few(names)),
+            Select(
+                {**columns, "k": self._of_values(key)},
+                self._product(names, key),
+                self._few(names),
+            ),
         )
         ranked = {"*": "*", "r": "dense_rank() OVER (ORDER BY k) - 1"}
         self.steps.add(
@@ -504,7 +579,7 @@ class PieceWriter(CellWriter):
             Select(
                 {"piece": f"'{alias}_texts'", "part": "NULL::bytea", "texts": texts},
                 [f"key_texts{number} AS d"],
-                [f"{size} <= {MOST_TEXT}"],
+                [f"{size} <= {self._most_text}"],
             )
         )
         return names
@@ -519,12 +594,10 @@ class PieceWriter(CellWriter):
             fields = [*(number(f"d.{column}") for column in columns), flag("d.is_wild")]
             self._piece("moments", fields, ["d.i"], ["moments AS d"])
             return Summed(self._places[self._summed], [], None, [])
-        self._combined(
-            "values", weighed, [number("z.x")],
-            Nested([Select({"x": f"({self._of_values(weighed)})::float8"})], "z", _EACH),
-        )  # fmt: skip
-        own = None if self._own_sum is None else self._places[self._own_sum]
         names = self._mentioned(weighed)
+        value = {"x": f"({self._of_values(weighed)})::float8"}
+        self._combined("values", names, [number("z.x")], value, weighed)
+        own = None if self._own_sum is None else self._places[self._own_sum]
         spread = [self._places[name] for name in self._spread]
         open_ = [place for place in names if place in spread and own is None]
         return Summed(None, names, own, open_)
@@ -535,33 +608,83 @@ class PieceWriter(CellWriter):
         names = ex.attributes(expression)
         return [place for name, place in self._places.items() if name in names]
 
-    def _of_values(self, expression: ex.Expression) -> str:
-        def spell(column: ex.Column) -> str:
+    def _spell(self, column: ex.Column) -> str:
+        if column.lookup is None:
             return f"d{self._places[column.name]}.v"
+        return speller("d")(column)
 
-        return write(expression, spell, self.constants)
+    def _of_values(self, expression: ex.Expression) -> str:
+        return write(expression, self._spell, self.constants)
 
-    def _product(self, places: Sequence[int]) -> list[str]:
-        """Write the combinations of the values of some columns."""
-        if not places:
-            return ["(VALUES (1)) AS one"]
-        return [
-            f"{'CROSS JOIN ' if number else ''}domain{place} AS d{place}"
-            for number, place in enumerate(places)
-        ]
+    def _product(self, places: Sequence[int], *expressions: ex.Expression) -> list[str]:
+        """Write the combinations of the values of some columns, with the lookup tables."""
+        found = ["(VALUES (1)) AS one"]
+        if met := self._met_by_types(places):
+            found = [f"{met} AS met"]
+            found += [f"JOIN domain{place} AS d{place} ON d{place}.j = met.j{place}"
+                      for place in places]  # fmt: skip
+        elif places:
+            found = [
+                f"{'CROSS JOIN ' if number else ''}domain{place} AS d{place}"
+                for number, place in enumerate(places)
+            ]
+        values = {name: f"d{place}.v" for name, place in self._places.items()}
+        _, *lookups = joined_relations("", "", expressions, self.lookups, values)
+        return [*found, *lookups]
 
     def _few(self, places: Sequence[int]) -> list[str]:
         """Write that there are not too many of them."""
+        numbers = [f"domain{place}" for place in places]
+        if met := self._met_by_types(places):
+            numbers = [met]
         if not places:
             return []
-        numbers = [f"(SELECT count(*) FROM domain{place})" for place in places]
-        return [f"{' * '.join(numbers)} <= {self._most_combined}"]
+        counts = [f"(SELECT count(*) FROM {one})" for one in numbers]
+        return [f"{' * '.join(counts)} <= {self._most_combined}"]
+
+    def _met_by_types(self, places: Sequence[int]) -> str:
+        """Find which combinations of the values of some columns types of records have.
+
+        Empty where all combinations are tried: those of one column, and where types are not listed.
+        """
+        key = tuple(places)
+        if self._classes is not None or len(key) < 2:
+            return ""
+        if key in self._met:
+            return self._met[key]
+        name = self._met[key] = f"met{'_'.join(map(str, key))}"
+        kinds = {f"i{place}": f"t.i{place}" for place in key}
+        source: list[str | Nested] = [
+            Nested([Select(kinds, ["types AS t"], group=numbered(len(kinds)))], "t")
+        ]
+        numbers = {}
+        for place in key:
+            numbers[f"j{place}"] = f"t.i{place}"
+            if self.steps.has(f"listed{place}"):
+                numbers[f"j{place}"] = f"x{place}.j"
+                source.append(f"JOIN listed{place} AS x{place} ON x{place}.i = t.i{place}")
+        self.steps.add(
+            name,
+            "The combinations of values that records may have.",
+            Select(numbers, source, group=numbered(len(numbers))),
+        )
+        fields = [f"int4send(d.j{place}::int4)" for place in key]
+        order = [f"d.j{place}" for place in key]
+        self._piece(name, fields, order, [f"{name} AS d"], self._few(places))
+        return name
 
     def _combined(
-        self, alias: str, expression: ex.Expression, fields: Sequence[str], tried: Nested
+        self,
+        alias: str,
+        places: Sequence[int],
+        fields: Sequence[str],
+        calculated: Mapping[str, str],
+        *expressions: ex.Expression,
     ) -> None:
-        places = self._mentioned(expression)
-        source: list[str | Nested] = [*self._product(places), tried]
+        """Calculate something of each combination of values."""
+        # In a subquery: for each field, the planner copies the whole expression.
+        tried = Nested([Select(calculated)], "z", _EACH)
+        source: list[str | Nested] = [*self._product(places, *expressions), tried]
         order = [f"d{place}.j" for place in places]
         self._piece(alias, fields, order, source, self._few(places))
 
@@ -573,79 +696,51 @@ class PieceWriter(CellWriter):
         source: Sequence[str | Nested],
         where: Sequence[str] = (),
     ) -> None:
+        """Add a piece; none where a condition of `where`, on all of it, does not hold."""
         by = f" ORDER BY {', '.join(order)}" if order else ""
-        part = f"string_agg({' || '.join(fields)}, ''::bytea{by})"
+        part = f"coalesce(string_agg({' || '.join(fields)}, ''::bytea{by}), ''::bytea)"
         columns = {"piece": f"'{name}'", "part": part, "texts": "NULL::text[]"}
-        self._pieces.append(Select(columns, source, where))
+        self._pieces.append(Select(columns, source, where, having=" AND ".join(where)))
 
 
-# How many records of each distinct cell of a column count, and what values the cells have.
-#
-# Where a condition mentions the column together with others, its values are listed for each type of
-# records instead.
+# What values the cells of a column have: what percentiles and DISTINCT follow from.
 
 
 _SHARES: Final = ("first", "last", "own")
-_EACH_CELL: Final = "CROSS JOIN LATERAL"
+_ENDS_OF: Final = {"low": "lower", "high": "upper"}
 
 
-class CellSumWriter(CellWriter):
+class CellValueWriter(PieceWriter):
     """Writes over the cells of one column, whose values the request's condition leaves open.
 
     Parameters
     ----------
-    request : Request
-        A count, by a condition and groups that do not mention the column.
-    layout : CellLayout
+    types : PieceWriter
+        Of a count, by a condition and groups that do not mention the column; cells have its
+        numbers.
     name : str
         The column.
     """
 
-    def __init__(self, request: Request, layout: CellLayout, name: str) -> None:
-        super().__init__(request, layout, also=(name,))
+    def __init__(self, types: PieceWriter, name: str) -> None:
+        super().__init__(
+            types.request, types.layout, (name,),
+            is_stored=types.is_stored, required=types.required,
+        )  # fmt: skip
         self._name, self._place = name, self._places[name]
-
-    def sums(self, most: int) -> Statement:
-        """Write how many records of each group have each cell, if they count.
-
-        The statement returns the group's key as JSON, the cell's ``cell_key``, whether it is
-        ``suppressed``, and how many records are ``expected``, ``sure`` and ``possible``, with
-        ``u``, the share of which nothing is known; ``is_unknown`` where most cells are suppressed.
-        """
-        self.likely()
-        constants = self.constants
-        self.steps.add(
-            "cell_sums",
-            f"How many records of each group have each of the cells c{self._place}.",
-            Select(
-                {
-                    "group_key": _group_key(self),
-                    **self._identified("t"),
-                    "expected": "sum(y.n * y.m)",
-                    "sure": "coalesce(sum(y.n) FILTER (WHERE y.st), 0)",
-                    "possible": "sum(y.n)",
-                    "u": "max(y.u)",
-                    "is_unknown": f"({self._is_unknown() or 'false'})",
-                },
-                ["likely_types AS y", "JOIN types AS t ON t.id = y.id"],
-                ["y.pt"],
-                numbered(3),
-                limit=most,
-            ),
-        )
-        return Statement(self.steps.write(), constants.bound)
+        self.cells(name)
 
     def values(
         self, operand: ex.Expression, condition: ex.Expression, type_: str, most: int | None
     ) -> Statement:
         """Write what values an expression on the column has in each of its distinct cells.
 
-        The statement returns ``cell_key`` and ``suppressed``; ``n``, how many records have the
-        cell; how likely they meet a condition on the column: ``t``, ``st`` and ``pt``, as in
-        :data:`~kanon_db.query.sql.COLUMNS`; the ``least`` and the ``most`` value of
-        those that do, as texts, NULL where it could be anything; and either some of these values,
-        ``xs``, with their shares, ``ws``, or what the table of shares has of a range: ``first``,
-        ``last`` and ``own``.
+        The statement returns a row for each cell, in the order of their numbers: whether it is
+        ``suppressed``; ``n``, how many records have it; how likely they meet a condition on the
+        column: ``t``, ``st`` and ``pt``, as in :data:`~kanon_db.query.sql.COLUMNS`; the ``least``
+        and the ``most`` value of those that do, as texts, NULL where it could be anything; and
+        either some of these values, ``xs``, with their shares, ``ws``, or what the table of shares
+        has of a range: ``first``, ``last`` and ``own``.
 
         Parameters
         ----------
@@ -655,19 +750,18 @@ class CellSumWriter(CellWriter):
             How many values of a wide range are listed; None for the ends of ranges only.
         """
         place, cell = self._place, self._cell(self._name)
-        sql = f"d.c{place}"
-        self._find_cells()
-        likely = self.shares(self._name, "s")
+        sql, likely = f"d.c{place}", self.shares(self._name, "d")
         matched = ("", "")
         if cell.shares is not None and cell.kind == "range":
             truth = write(condition, lambda _column: "p.v", self.constants)
             matched = add_matched(self.steps, truth, "own", place)
-        met = Nested(
-            of_cell(condition, cell, sql, self.constants, likely, matched), "w", _EACH_CELL
-        )
-        joins = [f"JOIN cells{place} AS s ON {self._same('s')}"] if is_vague(cell) else []
-        columns = {column: f"d.{column}" for column in ("cell_key", "suppressed", "n")}
-        columns |= {column: f"w.{column}" for column in ("t", "st", "pt")}
+        met = Nested(of_cell(condition, cell, sql, self.constants, likely, matched), "w", _EACH)
+        columns = {
+            "i": f"d.i{place}",
+            "suppressed": "false" if cell.mark is None else f"d.m{place}",
+            "n": f"d.n{place}::int8",
+            **{column: f"w.{column}" for column in ("t", "st", "pt")},
+        }
         if most is None:
             ends = (f"lower({sql})", f"upper({sql})" + (" - 1" if cell.is_discrete else ""))
             columns |= {
@@ -675,7 +769,7 @@ class CellSumWriter(CellWriter):
                 for name, side, end in zip(("least", "most"), ("lower", "upper"), ends, strict=True)
             }
             columns |= {
-                name: "NULL::float8" if likely is None else f"s.{name}{place}" for name in _SHARES
+                name: "NULL::float8" if likely is None else f"d.{name}{place}" for name in _SHARES
             }
             listed: list[str | Nested] = []
         else:
@@ -684,33 +778,24 @@ class CellSumWriter(CellWriter):
         self.steps.add(
             "cell_values",
             "What values they have.",
-            Select(columns, ["distinct_cells AS d", *joins, met, *listed]),
+            Select(columns, [f"cells{place} AS d", met, *listed]),
+        )
+        return Statement(f"{self.steps.write()}\nORDER BY 1", self.constants.bound)
+
+    def cells_of(self, numbers: Sequence[int]) -> Statement:
+        """Write some cells, by their numbers: ``low`` and ``high``, or ``elements``, as texts."""
+        cell, sql = self._cell(self._name), f"d.c{self._place}"
+        columns = {"elements": f"to_jsonb({sql})::text"}
+        if cell.kind == "range":
+            axis = on_axis(cell, sql)
+            columns = {end: f"{bound}({axis})::text" for end, bound in _ENDS_OF.items()}
+        chosen = f"d.i{self._place} IN ({', '.join(map(str, numbers)) or '-1'})"
+        self.steps.add(
+            "chosen_cells",
+            "The cells of which every record counts.",
+            Select(columns, [f"cells{self._place} AS d"], [chosen]),
         )
         return Statement(self.steps.write(), self.constants.bound)
-
-    def _find_cells(self) -> None:
-        """List the distinct cells of the column, with the records that have each."""
-        self.types()
-        place = self._place
-        distinct = self._identified("a") | {f"c{place}": f"a.c{place}", "n": "sum(a.n)"}
-        self.steps.add("distinct_cells", f"The distinct cells c{place}.",
-                       Select(distinct, ["alike AS a"], group=numbered(3)))  # fmt: skip
-
-    def _identified(self, alias: str) -> dict[str, str]:
-        """Tell a cell of the rows with an alias from others."""
-        place = self._place
-        mark = self._cell(self._name).mark
-        return {
-            "cell_key": key_of(f"{alias}.c{place}"),
-            "suppressed": "false" if mark is None else f"{alias}.m{place}",
-        }
-
-    def _same(self, alias: str) -> str:
-        place = self._place
-        found = f"{alias}.k{place} = d.cell_key"
-        if self._cell(self._name).mark is not None:
-            found += f" AND {alias}.m{place} = d.suppressed"
-        return found
 
     def _listed(
         self, operand: ex.Expression, condition: ex.Expression, type_: str, most: int
@@ -719,7 +804,7 @@ class CellSumWriter(CellWriter):
         cell, sql = self._cell(self._name), f"d.c{self._place}"
         x = f"({write(operand, lambda _column: 'v.v', self.constants)})::{type_}"
         ok = write(condition, lambda _column: "v.v", self.constants)
-        values = values_of(cell, sql, most, self.shares(self._name, "s"))
+        values = values_of(cell, sql, most, self.shares(self._name, "d"))
         each = {"x": x, "ok": f"({ok}) IS TRUE"}
         each |= {name: f"v.{name}" for name in ("w", "is_open", "least", "most")}
         of_open = {"least": "NULL", "most": "NULL"}
@@ -735,145 +820,27 @@ class CellSumWriter(CellWriter):
             "ws": "array_agg(e.w) FILTER (WHERE e.ok)",
         }
         inner = Nested([Select(each, [Nested(values, "v")])], "e")
-        return Nested([Select(columns, [inner])], "x", _EACH_CELL)
+        return Nested([Select(columns, [inner])], "x", _EACH)
 
 
-class NumberedCellWriter(CellSumWriter, PieceWriter):
-    """Writes what values cells have that are numbered: ``cell_key`` is the number."""
+class ValuePieceWriter(PieceWriter):
+    """Writes the pieces of a request whose operand's values are listed, those of each record."""
 
-    def _find_cells(self) -> None:
-        place, cell = self._place, self._cell(self._name)
-        self.cells(self._name)
-        columns = {
-            "cell_key": f"a.i{place}::text",
-            "suppressed": "false" if cell.mark is None else f"a.m{place}",
-            f"c{place}": f"a.c{place}",
-            "n": f"a.n{place}",
-        }
-        comment = f"The distinct cells c{place}, with the records that have each."
-        self.steps.add("distinct_cells", comment, Select(columns, [f"cells{place} AS a"]))
+    _lists_values = True
 
-    def _same(self, alias: str) -> str:
-        return f"{alias}.i{self._place}::text = d.cell_key"
-
-
-class SpreadSumWriter(CellWriter):
-    """Writes over the values that the columns of a sum's operand may have in each type."""
-
-    def __init__(self, request: Request, layout: CellLayout) -> None:
-        super().__init__(request, layout)
+    def __init__(
+        self,
+        request: Request,
+        layout: CellLayout,
+        also: Iterable[str] = (),
+        *,
+        is_stored: bool,
+        required: Sequence[ex.Expression] = (),
+        room: int = 0,
+    ) -> None:
+        super().__init__(request, layout, also, is_stored=is_stored, required=required, room=room)
         wanted = {*self._spread, *ex.attributes(self.weighed)}
         self._spread = [
             name for name, cell in layout.cells.items() if name in wanted and is_vague(cell)
         ]
         self._summed = None
-
-    def sums(self, most: int) -> Statement:
-        """Write how many records of each group count, by the values that they may have.
-
-        The statement returns the group's key as JSON, and either, with ``most`` NULL, how many
-        records are expected (``n``) with a value (``least``); or how many have values between
-        ``least`` and ``most``, NULL where it could be anything, and whether they ``surely`` count.
-        """
-        self.rows_of_values()
-        key = _group_key(self)
-        surely = "bool_and(st)" + (" AND sum(w) > 0.999999999" if self.keys else "")
-        ends = {
-            name: f"CASE WHEN NOT bool_or(is_wild) FILTER (WHERE pt) THEN {end} END"
-            for name, end in (
-                ("least", "min(least_x) FILTER (WHERE pt)"),
-                ("most", "max(most_x) FILTER (WHERE pt)"),
-            )
-        }
-        self.step(
-            "ends",
-            "Between which values those of each type are.",
-            {"n": "n", "surely": surely, **ends},
-            group=["id", "n"],
-            having="bool_or(pt)",
-        )
-        self.steps.add(
-            "sums",
-            "The records with each value, and those with values between any two.",
-            Select(
-                {
-                    "group_key": key, "is_value": "true", "surely": "false", "least": "x",
-                    "most": "NULL::float8", "n": "sum(n * w * t)",
-                },
-                ["likelihoods"], ["pt", "x IS NOT NULL"], ["group_key", "x"],
-            ),
-            Select(
-                {
-                    "group_key": key, "is_value": "false",
-                    **{name: name for name in ("surely", "least", "most")}, "n": "sum(n)",
-                },
-                ["ends"], [], ["group_key", "surely", "least", "most"],
-            ),
-        )  # fmt: skip
-        return Statement(f"{self.steps.write()}\nLIMIT {most}", self.constants.bound)
-
-
-class NumberedSpreadWriter(SpreadSumWriter, PieceWriter):
-    """Writes what their cells tell, where these have numbers."""
-
-
-def _group_key(writer: CellWriter) -> str:
-    """Write a group's values as JSON."""
-    named = ", ".join(
-        f"{writer.constants.write(ex.Constant(key.name, TEXT))}, {sql}"
-        for key, sql in zip(writer.query.keys, writer.keys, strict=True)
-    )
-    return f"jsonb_build_object({named})::text" if named else "'{}'::text"
-
-
-# The cells of a column, with the records that count: what percentiles and DISTINCT follow from.
-
-
-_ENDS: Final = {"low": "lower", "high": "upper"}
-
-
-class SureCellWriter(CellWriter):
-    """Writes over the cells of types of records, as what it is derived from."""
-
-    def sure_cells(self, name: str, most: int) -> Statement:
-        """Write the cells of a column of the records that surely count, without groups.
-
-        The statement returns ``low`` and ``high``, or the ``elements`` of a set, as texts.
-        """
-        self.likely()
-        columns = self._shown(name, "t")
-        self.steps.add(
-            "sure_cells",
-            "The cells of the types of which every record counts.",
-            Select(
-                columns,
-                ["likely_types AS y", "JOIN types AS t ON t.id = y.id"],
-                ["y.st"],
-                numbered(len(columns)),
-                limit=most,
-            ),
-        )
-        return Statement(self.steps.write(), self.constants.bound)
-
-    def _shown(self, name: str, alias: str) -> dict[str, str]:
-        """Show the cell of a column."""
-        cell, sql = self._cell(name), f"{alias}.c{self._places[name]}"
-        if cell.kind != "range":
-            return {"elements": f"to_jsonb({sql})::text"}
-        return {end: f"{bound}({on_axis(cell, sql)})::text" for end, bound in _ENDS.items()}
-
-
-class NumberedSureCellWriter(SureCellWriter, PieceWriter):
-    """Writes the cells that have numbers."""
-
-    def numbered_cells(self, name: str, numbers: Sequence[int]) -> Statement:
-        """Write the cells of a column with these numbers, as :meth:`sure_cells`."""
-        self.cells(name)
-        place = self._places[name]
-        listed = ", ".join(map(str, numbers)) or "-1"
-        self.steps.add(
-            "sure_cells",
-            "The cells of which every record counts.",
-            Select(self._shown(name, "c"), [f"cells{place} AS c"], [f"c.i{place} IN ({listed})"]),
-        )
-        return Statement(self.steps.write(), self.constants.bound)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers._bitmap_counts import count_with_bitmaps
 from kanon_db.answers._distribution import derived, is_derived
-from kanon_db.answers.coded_rows import Answers, count_with_classes
+from kanon_db.answers.coded_rows import (
+    CountedRows,
+    GroupMoments,
+    TypeCounter,
+    from_types,
+    key_of_values,
+)
+from kanon_db.answers.evidence import KnownTypes, is_unknown
 from kanon_db.answers.scope import BY_BITMAPS, BY_CLASSES, BY_STATEMENT, OpenQuery
 from kanon_db.answers.statements import statement
 from kanon_db.query import expressions as ex
@@ -20,7 +30,7 @@ from kanon_db.query.expressions import (
     Rounded,
     refusal,
 )
-from kanon_db.query.formulas import NOTHING, Estimated, Group, known_as
+from kanon_db.query.formulas import NOTHING, Estimated, Group, known_as, rounding
 from kanon_db.query.layout import CellLayout, parts_of
 from kanon_db.query.likelihoods import MOST_GROUPED, grouped_ranges
 from kanon_db.query.sql import Request
@@ -257,7 +267,342 @@ def _fails() -> Exception:
     )
 
 
+# From the likelihoods of types of records to the answer for each group.
+#
+# A record of a type is counted with a probability m. Were the errors of records independent, the
+# variance of a count would be the sum of m (1 - m). But where a distribution is a little off, it is
+# so for many records in the same direction: a part of their standard deviations adds up
+# (`kanon_db.query.likelihoods`). The same model, with x in place of 1, gives the errors of sums and
+# averages, so that one quantity has one error, however it is asked for.
+# ``python -m benchmarks calibration`` measures how often the truth lies within the errors;
+# docs/understand/estimation.md has the figures.
+
+
+@dataclass(frozen=True, eq=False)
+class _GroupSums:
+    """Sums over the types of each group; arrays of shape (n_groups,).
+
+    Attributes
+    ----------
+    m, mx, mxx : ndarray of float64
+        The expected number of records, and the expected sums of x and its square.
+    squares, deviations : ndarray of float64
+        What standard errors follow from.
+    sure, possible : ndarray of float64
+        Records that surely, and possibly, count.
+    low, high : ndarray of float64
+        The bounds of the sum.
+    """
+
+    m: FloatArray
+    mx: FloatArray
+    mxx: FloatArray
+    squares: FloatArray
+    deviations: FloatArray
+    sure: FloatArray
+    possible: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def empty(cls, n_groups: int) -> _GroupSums:
+        return cls(*(np.zeros(n_groups) for _ in cls.__match_args__))
+
+    def all(self) -> Iterator[FloatArray]:
+        return (getattr(self, name) for name in self.__match_args__)
+
+
+@dataclass(frozen=True, eq=False)
+class _Doubts:
+    """What the error of an answer follows from: a row for each type and group.
+
+    The attributes are those of :class:`CountedRows`, and of its moments; without groups, `group` is
+    None.
+    """
+
+    group: IntArray | None
+    n: FloatArray
+    u: FloatArray
+    m: FloatArray
+    x: FloatArray | None
+    xx: FloatArray | None
+
+    @classmethod
+    def of(cls, counted: CountedRows, n_groups: int) -> _Doubts:
+        group = None if n_groups == 1 else counted.group
+        x = counted.moments
+        own = (None, None) if x is None else (x.x, x.xx)
+        return cls(group, counted.n, counted.u, counted.m, *own)
+
+
+class Totals:
+    """Adds up all types of records in each group.
+
+    Parameters
+    ----------
+    types : KnownTypes
+    left_out : int
+        Records without a row, of which nothing is known.
+    room : int
+        How many bytes may be kept until the averages are known.
+    is_average : bool
+    """
+
+    def __init__(
+        self,
+        types: KnownTypes,
+        left_out: int,
+        room: int,
+        *,
+        is_average: bool,
+    ) -> None:
+        pieces = types.pieces
+        self._together = pieces.together
+        self._is_unknown = is_unknown(types.read, pieces.marked)
+        self._has_keys, self._is_summed = bool(pieces.keys), pieces.summed is not None
+        self._is_sure = pieces.unit.condition is None and not pieces.keys
+        self._left_out, self._is_average = left_out, is_average
+        self._n_groups, self._n = 0, 0.0
+        self._sums = _GroupSums.empty(0)
+        self._is_seen, self._is_possible, self._is_wild = np.zeros((3, 0), dtype=np.bool_)
+        self._least, self._most = np.zeros((2, 0))
+        self._kept: list[_Doubts] | None = []
+        self._room = room
+
+    def grow(self, n_groups: int) -> None:
+        """Make room for so many groups."""
+        more = n_groups - self._n_groups
+        if more <= 0:
+            return
+        self._n_groups = n_groups
+        self._sums = _GroupSums(*(np.append(own, np.zeros(more)) for own in self._sums.all()))
+        self._is_seen, self._is_possible, self._is_wild = (
+            np.append(own, np.zeros(more, dtype=np.bool_))
+            for own in (self._is_seen, self._is_possible, self._is_wild)
+        )
+        self._least = np.append(self._least, np.full(more, np.inf))
+        self._most = np.append(self._most, np.full(more, -np.inf))
+
+    def add_records(self, number: float) -> None:
+        """Say how many records some types have, whether they count or not."""
+        self._n += number
+
+    def add(self, counted: CountedRows) -> None:
+        """Add the records of some types."""
+        self._is_seen[counted.group] = True
+        self._is_possible[counted.group[counted.possibly]] = True
+        c = self._chosen(counted)
+        self._sum("m", c.group, c.n * c.m)
+        self._sum("sure", c.group, c.n * c.surely)
+        self._sum("possible", c.group, c.n * c.possibly)
+        doubts = _Doubts.of(c, self._n_groups)
+        if self._is_average:
+            self._keep(doubts)
+        else:
+            self._add_errors(doubts, np.zeros(self._n_groups))
+        if c.moments is not None:
+            self._add_moments(c, c.moments)
+
+    @property
+    def n_answers(self) -> int:
+        """How many groups may have records."""
+        # What is left out may be in each group that was seen.
+        own = self._is_seen if self._left_out else self._is_possible
+        return int(own.sum())
+
+    def answers(self, again: Iterable[CountedRows] = ()) -> dict[int, Estimated]:
+        """Answer for each group that may have records, by its number.
+
+        Parameters
+        ----------
+        again : iterable of CountedRows
+            All that was added, once more; it is read if there was no room to keep it.
+        """
+        s = self._sums
+        average = np.divide(s.mx, s.m, out=np.zeros(self._n_groups), where=s.m > 0)
+        if self._is_average:
+            kept: Iterable[_Doubts] | None = self._kept
+            if kept is None:
+                kept = (_Doubts.of(self._chosen(one), self._n_groups) for one in again)
+            for doubts in kept:
+                self._add_errors(doubts, average)
+        if self._left_out:
+            self._add_left_out(average)
+        groups = np.flatnonzero(self._is_possible).tolist() if self._has_keys else [0]
+        answer = self._sum_of if self._is_summed else self._count_of
+        return {group: answer(group, float(average[group])) for group in groups}
+
+    def _chosen(self, counted: CountedRows) -> CountedRows:
+        """Leave out what cannot count, unless others may be like it."""
+        return counted if self._left_out else counted.of(counted.possibly)
+
+    def _keep(self, doubts: _Doubts) -> None:
+        """Keep what the errors of an average follow from, while there is room."""
+        self._room -= (5 if doubts.group is None else 6) * 8 * doubts.n.size
+        if self._room < 0:
+            self._kept = None
+        elif self._kept is not None:
+            self._kept.append(doubts)
+
+    def _sum(self, name: str, group: IntArray | None, values: FloatArray) -> None:
+        own = getattr(self._sums, name)
+        if group is None or self._n_groups == 1:
+            own += values.sum()
+        else:
+            own += np.bincount(group, values, self._n_groups)
+
+    def _add_moments(self, c: CountedRows, x: GroupMoments) -> None:
+        self._sum("mx", c.group, c.n * x.x)
+        self._sum("mxx", c.group, c.n * x.xx)
+        is_there = np.isfinite(x.least)
+        least, most = np.where(is_there, x.least, 0.0), np.where(is_there, x.most, 0.0)
+        self._sum("low", c.group, c.n * np.where(c.surely, least, np.minimum(least, 0)))
+        self._sum("high", c.group, c.n * np.where(c.surely, most, np.maximum(most, 0)))
+        np.minimum.at(self._least, c.group, x.least)
+        np.maximum.at(self._most, c.group, x.most)
+        self._is_wild[c.group[x.is_wild]] = True
+
+    def _add_errors(self, d: _Doubts, average: FloatArray) -> None:
+        """Add what the standard errors of sums of x - a, or of counts, follow from."""
+        variance = d.m * (1 - d.m)
+        if d.x is not None and d.xx is not None:
+            a = average[0] if d.group is None else average[d.group]
+            variance = d.xx - 2 * a * d.x + a * a * d.m - (d.x - a * d.m) ** 2
+        variance = np.maximum(variance, 0)
+        self._sum("squares", d.group, d.n * variance)
+        self._sum("deviations", d.group, d.n * d.u * np.sqrt(variance))
+
+    def _add_left_out(self, average: FloatArray) -> None:
+        """Add the records that are left out, in each group: as likely as all others together."""
+        s, groups = self._sums, np.flatnonzero(self._is_seen)
+        n, share = groups.size, 1 / self._n
+        moments = None
+        if self._is_summed:
+            moments = GroupMoments(
+                s.mx[groups] * share, s.mxx[groups] * share,
+                self._least[groups], self._most[groups], np.ones(n, dtype=np.bool_),
+            )  # fmt: skip
+        others = CountedRows(
+            groups, groups, np.full(n, float(self._left_out)), np.ones(n), s.m[groups] * share,
+            np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
+        )  # fmt: skip
+        self._is_possible[groups] = True
+        self._sum("m", groups, others.n * others.m)
+        self._sum("sure", groups, others.n * others.surely)
+        self._sum("possible", groups, others.n)
+        doubts = _Doubts.of(others, self._n_groups)
+        self._add_errors(doubts, average if self._is_average else np.zeros(self._n_groups))
+        if moments is not None:
+            self._add_moments(others, moments)
+
+    def _error(self, group: int) -> float:
+        s = self._sums
+        added = self._together * float(s.deviations[group])
+        return math.sqrt(float(s.squares[group]) + added**2)
+
+    def _count_of(self, group: int, _average: float) -> Estimated:
+        s = self._sums
+        sure, possible = round(float(s.sure[group])), round(float(s.possible[group]))
+        widest = (possible - sure) / 2
+        error = widest if self._is_unknown else min(self._error(group), widest)
+        return Estimated(float(s.m[group]), error, sure, possible)
+
+    def _sum_of(self, group: int, average: float) -> Estimated:
+        s = self._sums
+        if not self._is_possible[group]:
+            return NOTHING
+        c = float(s.m[group])
+        estimate: float | None = float(s.mx[group])
+        error = None if self._is_unknown else self._error(group)
+        low, high = float(s.low[group]), float(s.high[group])
+        least, most = float(self._least[group]), float(self._most[group])
+        lost = rounding(float(s.possible[group]), max(abs(least), abs(most)), low, high)
+        low, high = low - lost, high + lost
+        if self._is_average:
+            # Bounds are known also where no record is expected, though some may count.
+            estimate = average if c > 0 else None
+            error = None if error is None or c <= 0 else error / c
+            if s.sure[group] == s.possible[group]:
+                number = float(s.sure[group])
+                low, high = (min(max(t / number, least), most) for t in (low, high))
+            else:
+                low, high = least, most
+        if self._is_wild[group]:
+            return Estimated(estimate, error, None, None)
+        if error is not None:
+            error = max(min(error, (high - low) / 2), 0)
+        return Estimated(estimate, error, low, high)
+
+
+Answers = dict[str, tuple[tuple[int, ...], Estimated]]
+"""The places of each group's values in their order, and its answer, by its key."""
+
+
+def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answers:
+    """Answer one aggregate from the types of records.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        Where a key is a column of continuous ranges; where there are too many groups, or too much
+        to be listed or tried.
+    """
+    refuse_continuous_groups(opened.query, layout)
+    is_average = request.aggregate.function == "avg"
+    most = opened.limits.n_answers if request.most is None else request.most - 1
+    names = [key.name for key in opened.query.keys]
+
+    def answered(types: KnownTypes) -> Answers:
+        counter = TypeCounter(types, opened.session.heartbeat, lists_all=bool(layout.left_out))
+        totals = Totals(types, layout.left_out, opened.limits.bitmaps, is_average=is_average)
+        # One group alone is counted without numbers of groups.
+        totals.grow(counter.n_groups if counter.has_few_groups else 2)
+        for codes, n in types.all():
+            totals.add_records(float(n.sum()))
+            for counted in counter.counted(codes, n):
+                totals.grow(counter.n_groups)
+                totals.add(counted)
+                opened.session.heartbeat()
+                if names and totals.n_answers > most:
+                    raise opened.limits.too_many()
+
+        def again() -> Iterator[CountedRows]:
+            for codes, n in types.all():
+                for counted in counter.counted(codes, n):
+                    opened.session.heartbeat()
+                    yield counted
+
+        found: Answers = {}
+        room = opened.limits.text
+        for number, estimated in totals.answers(again()).items():
+            ranks, values = counter.values(number)
+            key = key_of_values(names, values)
+            room -= len(key.encode())
+            if room < 0:
+                raise opened.limits.too_many()
+            found[key] = ranks, estimated
+        return found
+
+    return from_types(opened, request, layout, answered)
+
+
 # Columns of ranges with too many values to list all of them.
+
+
+def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
+    """Refuse to group by a column of continuous ranges, whose values cannot be listed.
+
+    Raises
+    ------
+    UnsupportedQueryError
+    """
+    for cell in grouped_ranges(query, layout):
+        if not cell.is_discrete:
+            raise refusal(
+                "GROUP BY does not accept a column of continuous ranges",
+                hint="ask for each interval in a query of its own, with WHERE",
+                detail=f'column "{cell.column.name}"',
+            )
 
 
 def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
@@ -273,7 +618,7 @@ def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
             )
 
 
-# Answering one aggregate at a time: by numbers, bitmaps or the statement, and those derived.
+# Answering one aggregate at a time: from types of records, or from buckets, and those derived.
 
 
 def each_measure(
@@ -353,9 +698,8 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
     """
     most = opened.limits.n_answers // n_asked
     request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
-    by_classes = count_with_classes(opened, request)
-    if by_classes is not None:
-        return by_classes, BY_CLASSES
+    if isinstance(opened.layout, CellLayout) and aggregate.function not in DERIVED:
+        return count_types(opened, request, opened.layout), BY_CLASSES
     alone = replace(opened, query=opened.query._replace(measures=(Measure("", aggregate),)))
     groups = count_with_bitmaps(alone)
     if groups is not None:
@@ -368,10 +712,8 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
     if names:
         size = "sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED PRECEDING)"
         text = f"SELECT a.*, {size} <= {limits.text} AS fits FROM (\n{text}\n) AS a"
-    # Of these, only what is published as it is has a statement.
-    fetch = opened.fetch_plain if aggregate.function in DERIVED else opened.fetch
     found: Answers = {}
-    for row in fetch(text, *written.bound):
+    for row in opened.fetch(text, *written.bound):
         if names and (len(found) == most or not row["fits"]):
             raise limits.too_many()
         answer = (row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])

@@ -9,12 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
 from typing import Literal as OneOf
 
-from kanon_db.answers.evidence_sql import (
-    CellSumWriter,
-    NumberedCellWriter,
-    NumberedSureCellWriter,
-    SureCellWriter,
-)
 from kanon_db.catalog.entries import (
     Publication,
     find_publication,
@@ -76,9 +70,7 @@ from kanon_db.transfer.columns import ColumnType, Relation, column_types
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kanon_db.answers.evidence import KnownColumn, KnownTypes
-    from kanon_db.answers.evidence_sql import Pieces
-    from kanon_db.query import expressions as ex
+    from kanon_db.answers.evidence import KnownTypes
     from kanon_db.query.expressions import Aggregate
     from kanon_db.query.sql import Request, Statement
 
@@ -392,10 +384,6 @@ class OpenQuery:
         with self._own_words():
             return self.session.fetch(statement, *values)
 
-    def fetch_plain(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement that reads no ranges and no sets; see :meth:`fetch`."""
-        return self.fetch(statement, *values)
-
     def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
         """Run a statement as :meth:`fetch`, and keep only `n` of its rows at a time."""
         with self._own_words():
@@ -437,22 +425,35 @@ class OpenQuery:
         """Keep what the statements of the block need within the limits."""
         return frugal(self.session, self.limits.working)
 
+    # -- what `kanon_db.answers.evidence.Tries` asks for ---------------------------------------
+
     def known_types(
-        self,
-        request: Request,  # noqa: ARG002
-        layout: CellLayout,  # noqa: ARG002
-        pieces: Pieces,  # noqa: ARG002
-    ) -> KnownTypes | None:
-        """Find what is known of the types of records that a request tells apart.
+        self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
+    ) -> Sequence[Callable[[], KnownTypes]]:
+        """Read the numbers of cells that are published, or else number the cells of the view."""
+        from kanon_db.answers.evidence import ListedTypes, StoredTypes
+        from kanon_db.answers.evidence_sql import PieceWriter, ValuePieceWriter, is_numbered
+        from kanon_db.query.likelihoods import apart_from_required
 
-        None where the coded rows are read for it, as in PostgreSQL.
+        kind, room = ValuePieceWriter if lists_values else PieceWriter, self.limits.bitmaps
 
-        Raises
-        ------
-        NotReadError
-            When there is more of it than is read.
-        """
-        return None
+        def listed() -> KnownTypes:
+            rest, required = apart_from_required(request, layout)
+            writer = kind(rest, layout, also, is_stored=False, required=required, room=room)
+            return ListedTypes(self, writer)
+
+        def stored() -> KnownTypes:
+            return StoredTypes(self, kind(request, layout, also, is_stored=True), room)
+
+        return [stored, listed] if is_numbered(request, layout, also) else [listed]
+
+    def too_much(self) -> UnsupportedQueryError:
+        """Make the refusal of what would list or try more than memory holds."""
+        return refusal(
+            "the query compares more values than one answer may",
+            hint="compare fewer columns with each other, group by fewer values, or ask for parts"
+            " of the records in several queries",
+        )
 
     def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:
         """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
@@ -471,33 +472,16 @@ class OpenQuery:
         )
         return bool(row["wide"])
 
-    def column(self, request: Request, layout: CellLayout, name: str) -> KnownColumn:
-        """Find what is known of the cells of a column, in the types that a request tells apart."""
-        return WrittenColumn(self, request, layout, name)
-
-    def value_sums(self, request: Request, layout: CellLayout, most: int) -> list[Row]:
-        """Count the records with each value of what is summed, and between which these are.
-
-        The rows, `most` of them, are those of
-        :meth:`~kanon_db.answers.evidence_sql.SpreadSumWriter.sums`.
-        """
-        from kanon_db.answers.evidence_sql import SpreadSumWriter
-
-        written = SpreadSumWriter(request, layout).sums(most)
-        return self.fetch(written.text, *written.bound)
-
     def rungs(
-        self,
-        aggregate: Aggregate,  # noqa: ARG002
-        above: str | None = None,  # noqa: ARG002
-        below: str | None = None,  # noqa: ARG002
-    ) -> list[Row] | None:
-        """List the values that an aggregate's operand may have, in their order.
+        self, aggregate: Aggregate, above: str | None = None, below: str | None = None
+    ) -> Sequence[Row]:
+        """List the values that an aggregate's operand may have, in their order."""
+        from kanon_db.answers.statements import rungs
+        from kanon_db.query.sql import Request
 
-        None where the statement of :func:`kanon_db.answers.value_counts.rungs` lists them, as in
-        PostgreSQL. The rows are those of this statement.
-        """
-        return None
+        request = Request(self.query, aggregate, self.lookups)
+        written = rungs(request, self.layout, above, below)
+        return self.fetch(written.text, *written.bound)
 
     @contextmanager
     def _own_words(self) -> Iterator[None]:
@@ -520,55 +504,7 @@ class OpenQuery:
             raise
 
 
-# The cells of one column, read by statements.
-
-
-@dataclass(frozen=True)
-class WrittenColumn:
-    """:class:`~kanon_db.answers.evidence.KnownColumn` of published relations."""
-
-    opened: OpenQuery
-    request: Request
-    layout: CellLayout
-    name: str
-
-    def values(
-        self,
-        operand: ex.Expression,
-        condition: ex.Expression,
-        type_: ex.Type,
-        most: int | None,
-        *,
-        is_numbered: bool,
-    ) -> Sequence[Row]:
-        """Return what values an expression on the column has in each cell."""
-        kind = NumberedCellWriter if is_numbered else CellSumWriter
-        writer = kind(self.request, self.layout, self.name)
-        written = writer.values(operand, condition, type_.name, most)
-        return self.opened.fetch(written.text, *written.bound)
-
-    def axis(self) -> Row | None:
-        """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
-        if self.layout.cells[self.name].shares is None:
-            return None
-        (axis,) = self.opened.fetch(
-            f"SELECT s.points, s.shares FROM {self.layout.view.shares} AS s"
-            " WHERE s.attribute = $1::text AND s.cell IS NULL",
-            self.name,
-        )
-        return axis
-
-    def sure_cells(self, numbers: Sequence[int] | None, most: int) -> Sequence[Row]:
-        """Return cells with these numbers, or of the records that surely count."""
-        if numbers is None:
-            written = SureCellWriter(self.request, self.layout).sure_cells(self.name, most)
-        else:
-            writer = NumberedSureCellWriter(self.request, self.layout)
-            written = writer.numbered_cells(self.name, numbers)
-        return self.opened.fetch(written.text, *written.bound)
-
-
-# Opening a query: the publication, the lookup tables, and their columns and types.
+# What the names of a query mean: the publication, the lookup tables, and their columns and types.
 
 
 _LOOKUP = """

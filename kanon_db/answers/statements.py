@@ -1,4 +1,4 @@
-"""Writes the statements that estimate an aggregate over cells, and that join buckets."""
+"""Writes statements: pairs of buckets, exact aggregates, and the values of an operand."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import is_endless, is_vague, values_of
-from kanon_db.query.expressions import DERIVED, TEXT, Expression, Query, refusal
-from kanon_db.query.formulas import sum_answer
+from kanon_db.query.cell_conditions import is_vague, labels, members_of, texts, values_of
+from kanon_db.query.expressions import TEXT, Expression
 from kanon_db.query.layout import (
     BucketLayout,
+    CellDescription,
     CellLayout,
     Lookup,
     Side,
@@ -18,19 +18,7 @@ from kanon_db.query.layout import (
     parts_of,
     side_of,
 )
-from kanon_db.query.likelihoods import (
-    SUPPRESSED,
-    TOGETHER,
-    TOGETHER_EVENLY,
-    ExactWriter,
-    LikelihoodWriter,
-    average_of_types,
-    count_answer,
-    grouped_ranges,
-    left_out,
-    most_listed,
-    sum_totals,
-)
+from kanon_db.query.likelihoods import ExactWriter, most_listed
 from kanon_db.query.sql import (
     Constants,
     Nested,
@@ -39,7 +27,7 @@ from kanon_db.query.sql import (
     Statement,
     Steps,
     counted_in_buckets,
-    same,
+    joined_relations,
     speller,
     write,
 )
@@ -126,252 +114,164 @@ def _over(expression: Expression, names: Features, constants: Constants) -> str:
     return write(ex.replaced(expression, change), lambda column: column.sql, constants)
 
 
-# From a checked query to SQL over a generalized, freeform or suppressed publication.
-#
-# How likely the records of each type are counted is found by `likelihoods`; here it is added up.
+# Aggregates of values that are published as they are.
 
 
-class CellWriter(LikelihoodWriter):
-    """Writes an estimate over the cells of types of records."""
-
-    def estimated(self) -> None:
-        """Estimate the aggregate."""
-        self.likely()
-        if self._layout.left_out:
-            self._left_out()
-        if self.weighed is None:
-            self._count()
-        else:
-            self._sum()
-
-    def likely(self) -> None:
-        """Find how likely the records of each type are counted."""
-        self.rows_of_values()
-        self._likely_types()
-
-    def rows_of_values(self) -> None:
-        """Find how likely the records of each type are counted, with each of their values."""
-        self.types(self._required())
-        moments = []
-        if self._summed is not None:
-            if self._cell(self._summed).mark is not None:
-                self._kept_values(self._summed)
-            moments.append(self._moments(self._summed))
-        self._list_values()
-        self._find_likelihoods(["id", "n", "u", "w"], self._measured(), *moments)
-
-    def _required(self) -> list[str]:
-        """Write what rows must meet whatever their cells stand for: others need no type.
-
-        Not where cells are suppressed, or records left out, which are like all the others.
-        """
-        cells = [self._cell(name) for name in self._places]
-        if self._layout.left_out or any(cell.mark is not None for cell in cells):
-            return []
-        return [
-            write(part, speller("c"), self.constants)
-            for part in parts_of(self.condition)
-            if all(column.lookup is None for column in ex.columns(part))
-            and not any(is_vague(self._cell(name)) for name in ex.attributes(part))
-        ]
-
-    def _measured(self) -> Mapping[str, str]:
-        """Write what is summed, with its extreme values; wild where it could be anything."""
-        if self.weighed is None:
-            return {}
-        if self._summed is not None:
-            return {name: f"mo.{name}" for name in ("x", "xx", "least_x", "most_x", "is_wild")}
-        x = f"({self._write(self.weighed)})::float8"
-        least, most, is_wild, hidden = x, x, self._open(self.weighed), ""
-        match self.weighed:
-            case ex.Column(lookup=None, name=name) if name in self._spread:
-                cell, place = self._cell(name), self._places[name]
-                least, most = f"e.least{place}::float8", f"e.most{place}::float8"
-                is_wild = "false" if cell.mark is None else f"e.m{place}"
-                if cell.kind == "range":
-                    is_wild = is_endless(f"e.c{place}")
-                    beyond = f"((max({x}) OVER () - min({x}) OVER ()) / 2) ^ 2"
-                    hidden = f" + CASE WHEN {is_wild} THEN {beyond} ELSE 0 END"
-        xx = f"({x}) ^ 2{hidden}"
-        return {"x": x, "xx": xx, "least_x": least, "most_x": most, "is_wild": is_wild}
-
-    def _moments(self, name: str) -> str:
-        """Sum over the values of each distinct cell of the column that is summed."""
-        if self.weighed is None:
-            raise TypeError("nothing is summed")
-        place, cell = self._places[name], self._cell(name)
-        x = f"({write(self.weighed, lambda _column: 'v.v', self.constants)})::float8"
-        is_column = isinstance(self.weighed, ex.Column)
-        is_wild = "bool_or(v.is_open)"
-        if is_column:
-            is_wild = is_endless(f"d.c{place}") if cell.kind == "range" else "false"
-        likely = self.shares(name, "d")
-        values = values_of(cell, f"d.c{place}", most_listed([cell]), likely)
-        least, most = ("v.least::float8", "v.most::float8") if is_column else (x, x)
-        per = f"nullif(sum(v.w) FILTER (WHERE {x} IS NOT NULL), 0)"
-        hidden = ""
-        if cell.kind == "range":
-            # Of what lies beyond a coded end nothing is published: half of the ranges' width.
-            beyond = f"((max(max({x})) OVER () - min(min({x})) OVER ()) / 2) ^ 2"
-            hidden = f" + CASE WHEN {is_endless(f'd.c{place}')} THEN {beyond} ELSE 0 END"
-        own = {
-            "i": f"d.i{place}",
-            "x": f"sum(v.w * {x}) / {per}", "xx": f"sum(v.w * ({x}) ^ 2) / {per}{hidden}",
-            "least_x": f"min({least}) FILTER (WHERE {x} IS NOT NULL)",
-            "most_x": f"max({most}) FILTER (WHERE {x} IS NOT NULL)", "is_wild": is_wild,
-        }  # fmt: skip
-        group = [f"d.i{place}", f"d.c{place}"]
-        cells = f"cells{place} AS d"
-        if cell.mark is None:
-            self.steps.add(
-                "moments",
-                "What the values of each cell sum up to, on average.",
-                Select(own, [cells, Nested(values, "v", _EACH)], group=group),
-            )
-        else:
-            kept = {**own, "is_wild": "true"}
-            self.steps.add(
-                "moments",
-                "What the values of each cell sum up to, on average; of suppressed ones, the kept.",
-                Select(own, [cells, Nested(values, "v", _EACH)], [f"NOT d.m{place}"], group),
-                Select(
-                    {**kept, "least_x": f"min({x})", "most_x": f"max({x})"},
-                    [cells, f"CROSS JOIN kept{place} AS v"], [f"d.m{place}"], group,
-                ),
-            )  # fmt: skip
-        return f"JOIN moments AS mo ON mo.i = e.i{place}"
-
-    def _likely_types(self) -> None:
-        """Find each type's likelihood for each group, and the moments of what is summed."""
-        # A group's share of a type is what its rows of values weigh; certain is what all agree on.
-        surely = "bool_and(st)"
-        if self.keys:
-            surely += " AND sum(w) > 0.999999999"
-        moments = {}
-        if self.weighed is not None:
-            moments = {
-                "mx": "coalesce(sum(w * t * x), 0)",
-                "mxx": "coalesce(sum(w * t * xx), 0)",
-                "is_wild": "coalesce(bool_or(is_wild), false)",
-                "least_x": "min(least_x) FILTER (WHERE pt)",
-                "most_x": "max(most_x) FILTER (WHERE pt)",
-            }
-        self.step(
-            "likely_types",
-            "Each type with the likelihood m that a record of it is counted.",
-            {
-                **same("id", "n", "u"),
-                "m": "sum(w * t)",
-                "st": surely,
-                "pt": "bool_or(pt)",
-                **moments,
-            },
-            group=["id", "n", "u"],
-        )
-
-    def _left_out(self) -> None:
-        """Add the records without a row, of which nothing is known, as a type of their own.
-
-        It is as likely as the others together, and certain only where every record counts.
-        """
-        is_sure, is_summed = self.condition is None and not self.keys, self.weighed is not None
-        number = self._layout.left_out
-        own = same(*self.keys) | left_out(number, is_sure=is_sure, is_summed=is_summed)
-        self.steps.add(
-            "with_left_out",
-            "The records that are left out are counted as often as the others, and could be any.",
-            Select(same(*own), ["likely_types"]),
-            Select(own, ["likely_types"], group=list(self.keys)),
-        )
-
-    # -- totals -------------------------------------------------------------------------------
-
-    def _count(self) -> None:
-        self.step(
-            "answers",
-            "All types together: what is expected, its error, what is certain, what is possible.",
-            count_answer(self.together(), self._is_unknown()),
-            group=(),
-            having="bool_or(pt)" if self.keys else "",
-        )
-
-    def _sum(self) -> None:
-        is_average = self.function == "avg"
-        self.step(
-            "centred",
-            "The average a; how t (x - a) varies among the records of a type.",
-            {"*": "*", "a": average_of_types(self.keys) if is_average else "0::float8"},
-            where=["pt"],
-        )
-        self.step(
-            "totals",
-            "All types together: sum t and count c, with errors and bounds.",
-            sum_totals(self.together(), self._is_unknown()),
-            group=(),
-        )
-        error = "error / nullif(c, 0)" if is_average else "CASE WHEN t IS NOT NULL THEN error END"
-        comment = "The estimate with its standard error and bounds; none where x could be anything."
-        answer = sum_answer(is_average=is_average, certain="NOT is_wild", error=error)
-        self.step("answers", comment, answer)
-
-    def _is_unknown(self) -> str:
-        """Write whether more than half of a column's cells are suppressed; the kept ones differ."""
-        return " OR ".join(
-            f"(SELECT coalesce(sum(n) FILTER (WHERE m{place}), 0) > sum(n) / 2 FROM types)"
-            for name, place in self._places.items()
-            if self._cell(name).mark is not None
-        )
-
-    def together(self) -> float:
-        """Return which part of the records' standard deviations adds up."""
-        vague = [cell for name in self._places if is_vague(cell := self._cell(name))]
-        if any(cell.mark is not None for cell in vague):
-            return SUPPRESSED
-        return TOGETHER if all(cell.shares for cell in vague) else TOGETHER_EVENLY
-
-
-_EACH: Final = "CROSS JOIN LATERAL"
-
-
-# The statement that estimates an aggregate over cells, or that reads one relation as it is.
-
-
-def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:
-    """Write the statement that estimates one aggregate of a query.
+def statement(request: Request, layout: CellLayout | BucketLayout) -> Statement:
+    """Write the statement of an aggregate that is exact.
 
     It returns ``estimate, std_error, lower_bound, upper_bound``; for a query with GROUP BY a row
     for each group that may have records, with ``group_key`` (JSON) and ``rank_0 …``, the places of
     the group's values in their order, before them.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When GROUP BY names a column of continuous ranges.
     """
-    if request.aggregate.function in DERIVED:
-        # Unless it is exact, it follows from several counts, which are asked for one by one.
-        exact = ExactWriter(request, layout)
-        exact.exact()
-        return exact.statement()
+    exact = ExactWriter(request, layout)
+    exact.exact()
+    return exact.statement()
+
+
+# The values at which the number of records below a value can change, in their order.
+
+
+MOST_RUNGS: Final = 4096
+"""The most values that one statement returns: of more, some at equal distances."""
+
+
+def rungs(
+    request: Request,
+    layout: BucketLayout | CellLayout,
+    above: str | None = None,
+    below: str | None = None,
+) -> Statement:
+    """Write the values that an aggregate's operand may have.
+
+    Of a column of ranges, these are their ends; of an expression on ranges, some of its values.
+
+    Parameters
+    ----------
+    request : Request
+    layout : BucketLayout or CellLayout
+    above, below : str, optional
+        Only values between these, both included.
+
+    Returns
+    -------
+    Statement
+        Rows of ``rung`` (text) and ``place`` (double precision), ascending, and ``n``, how many
+        there are in all.
+    """
+    operand, type_ = request.aggregate.operand, request.aggregate.type
+    if operand is None or type_ is None:
+        raise TypeError("the values of an operand are asked for")
+    steps, constants = Steps(), Constants(request.literal)
     if isinstance(layout, BucketLayout):
-        raise TypeError("buckets are counted, whatever is asked")
-    refuse_continuous_groups(request.query, layout)
-    writer = CellWriter(request, layout)
-    writer.estimated()
-    return writer.statement()
+        selects = [_values_in_buckets(operand, request, layout, constants)]
+    else:
+        selects = _values_in_cells(operand, request, layout, constants)
+    steps.add("possible", "The values that there may be.", *selects)
+    limits = ["p.v IS NOT NULL"]
+    for sign, end in ((">=", above), ("<=", below)):
+        if end is not None:
+            limits.append(f"p.v {sign} {constants.write(ex.Constant(end, type_))}")
+    steps.add(
+        "numbered",
+        "Each of them once, in their order.",
+        Select(
+            {
+                "v": "d.v",
+                "i": "row_number() OVER (ORDER BY d.v)",
+                "n": "count(*) OVER ()",
+            },
+            [Nested([Select({"v": "p.v"}, ["possible AS p"], limits, ["1"])], "d")],
+        ),
+    )
+    step = f"((n - 2) / {MOST_RUNGS} + 1)"
+    steps.add(
+        "rungs",
+        f"No more than about {MOST_RUNGS}, with the first and the last.",
+        Select(
+            {"rung": f"(v::{type_.name})::text", "place": "v::float8", "n": "n", "i": "i"},
+            ["numbered"],
+            [f"((i - 1) % {step} = 0 OR i = n)"],
+        ),
+    )
+    return Statement(f"{steps.write()}\nORDER BY i", constants.bound)
 
 
-def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
-    """Refuse to group by a column of continuous ranges, whose values cannot be listed.
+def _values_in_buckets(
+    operand: ex.Expression, request: Request, layout: BucketLayout, constants: Constants
+) -> Select:
+    tables, side = layout.tables, side_of(operand, layout)
+    if side is not None:
+        alias, relation = "qs"[side], tables.sat if side else tables.qit
+        source = joined_relations(relation, alias, [operand], request.lookups)
+        return Select({"v": write(operand, speller(alias), constants)}, source)
+    sensitive = layout.sensitive
 
-    Raises
-    ------
-    UnsupportedQueryError
-    """
-    for cell in grouped_ranges(query, layout):
-        if not cell.is_discrete:
-            raise refusal(
-                "GROUP BY does not accept a column of continuous ranges",
-                hint="ask for each interval in a query of its own, with WHERE",
-                detail=f'column "{cell.column.name}"',
-            )
+    def spell(column: ex.Column) -> str:
+        return speller("s" if column.name == sensitive.name else "q")(column)
+
+    relation, *lookups = joined_relations(
+        tables.qit, "q", [operand], request.lookups, {sensitive.name: f"s.{sensitive.sql}"}
+    )
+    bucket = tables.bucket_id
+    pairs = f"JOIN {tables.sat} AS s ON s.{bucket} = q.{bucket}"
+    return Select({"v": write(operand, spell, constants)}, [relation, pairs, *lookups])
+
+
+def _values_in_cells(
+    operand: ex.Expression, request: Request, layout: CellLayout, constants: Constants
+) -> list[Select]:
+    names = sorted(ex.attributes(operand))
+    view, only = _distinct(layout, names[0], constants) if len(names) == 1 else (None, [])
+    view = view or f"{layout.view.view} AS c"
+    match operand:
+        case ex.Column(lookup=None, name=name) if layout.cells[name].kind == "range":
+            return _ends(layout.cells[name], view, only or _kept(layout, layout.cells[name]))
+    vague = [name for name in names if is_vague(layout.cells[name])]
+    listed = most_listed(layout.cells[name] for name in vague)
+    values = {name: f"c.{layout.cells[name].column.sql}" for name in names}
+    source: list[str | Nested] = [view]
+    where = [*only]
+    for place, name in enumerate(vague):
+        cell = layout.cells[name]
+        shown = f"c.{cell.column.sql}"
+        if cell.labels is not None:
+            json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
+            its = labels(json).write()
+            source.append(f"LEFT JOIN ({its}) AS l{place} ON l{place}.label = {shown}")
+            shown = members_of(shown, f"l{place}", texts(json).write())
+        inner = values_of(cell, shown, listed)
+        source.append(Nested(inner, f"x{place}", "CROSS JOIN LATERAL"))
+        values[name] = f"x{place}.v"
+        where += [] if only else _kept(layout, cell)
+
+    def spell(column: ex.Column) -> str:
+        return values[column.name] if column.lookup is None else speller("c")(column)
+
+    _, *lookups = joined_relations(view, "c", [operand], request.lookups, values)
+    return [Select({"v": write(operand, spell, constants)}, [*source, *lookups], where)]
+
+
+def _distinct(layout: CellLayout, name: str, constants: Constants) -> tuple[str | None, list[str]]:
+    """Read each cell of a column once, if its cells have numbers."""
+    own, cell = layout.classes, layout.cells[name]
+    if own is None or name not in own.columns:
+        return None, []
+    of_column = f"c.{own.attribute} = {constants.write(ex.Constant(name, TEXT))}"
+    kept = [] if cell.mark is None else [f"NOT c.{own.hidden}"]
+    return f"{own.table} AS c", [of_column, f"c.{own.codes} IS NULL", *kept]
+
+
+def _kept(layout: CellLayout, cell: CellDescription) -> list[str]:
+    if cell.mark is None:
+        return []
+    return [f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"]
+
+
+def _ends(cell: CellDescription, view: str, where: list[str]) -> list[Select]:
+    sql, type_ = f"c.{cell.column.sql}", cell.column.type.name
+    upper = f"upper({sql}) - 1" if cell.is_discrete else f"upper({sql})"
+    return [
+        Select({"v": f"({end})::{type_}"}, [view], [*where, f"NOT {side}_inf({sql})"])
+        for side, end in (("lower", f"lower({sql})"), ("upper", upper))
+    ]

@@ -3,193 +3,33 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import accumulate
 from math import sqrt
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from typing import Literal as OneOf
 
-from kanon_db.answers.coded_rows import OfCells, count_cells_with_classes
-from kanon_db.answers.evidence_sql import CellSumWriter, SpreadSumWriter
+from kanon_db.answers.coded_rows import (
+    CellSums,
+    TypeCounter,
+    count_cells,
+    from_types,
+    key_of_values,
+)
+from kanon_db.answers.evidence import KnownTypes
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import is_vague, labels, members_of, texts, values_of
-from kanon_db.query.expressions import TEXT, Measure, Query
+from kanon_db.query.expressions import Measure, Query
 from kanon_db.query.formulas import Estimated, known_as
-from kanon_db.query.layout import (
-    BucketLayout,
-    CellDescription,
-    CellLayout,
-    chosen_by,
-    parts_of,
-    side_of,
-)
-from kanon_db.query.likelihoods import most_listed
-from kanon_db.query.sql import (
-    Constants,
-    Nested,
-    Request,
-    Select,
-    Statement,
-    Steps,
-    joined_relations,
-    speller,
-    write,
-)
+from kanon_db.query.layout import CellLayout, chosen_by, parts_of
+from kanon_db.query.sql import Request
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
     from kanon_db.session.protocol import Row
-
-
-# The values at which the number of records below a value can change, in their order.
-
-
-MOST_RUNGS: Final = 4096
-"""The most values that one statement returns: of more, some at equal distances."""
-
-
-def rungs(
-    request: Request,
-    layout: BucketLayout | CellLayout,
-    above: str | None = None,
-    below: str | None = None,
-) -> Statement:
-    """Write the values that an aggregate's operand may have.
-
-    Of a column of ranges, these are their ends; of an expression on ranges, some of its values.
-
-    Parameters
-    ----------
-    request : Request
-    layout : BucketLayout or CellLayout
-    above, below : str, optional
-        Only values between these, both included.
-
-    Returns
-    -------
-    Statement
-        Rows of ``rung`` (text) and ``place`` (double precision), ascending, and ``n``, how many
-        there are in all.
-    """
-    operand, type_ = request.aggregate.operand, request.aggregate.type
-    if operand is None or type_ is None:
-        raise TypeError("the values of an operand are asked for")
-    steps, constants = Steps(), Constants(request.literal)
-    if isinstance(layout, BucketLayout):
-        selects = [_over_buckets(operand, request, layout, constants)]
-    else:
-        selects = _over_cells(operand, request, layout, constants)
-    steps.add("possible", "The values that there may be.", *selects)
-    limits = ["p.v IS NOT NULL"]
-    for sign, end in ((">=", above), ("<=", below)):
-        if end is not None:
-            limits.append(f"p.v {sign} {constants.write(ex.Constant(end, type_))}")
-    steps.add(
-        "numbered",
-        "Each of them once, in their order.",
-        Select(
-            {
-                "v": "d.v",
-                "i": "row_number() OVER (ORDER BY d.v)",
-                "n": "count(*) OVER ()",
-            },
-            [Nested([Select({"v": "p.v"}, ["possible AS p"], limits, ["1"])], "d")],
-        ),
-    )
-    step = f"((n - 2) / {MOST_RUNGS} + 1)"
-    steps.add(
-        "rungs",
-        f"No more than about {MOST_RUNGS}, with the first and the last.",
-        Select(
-            {"rung": f"(v::{type_.name})::text", "place": "v::float8", "n": "n", "i": "i"},
-            ["numbered"],
-            [f"((i - 1) % {step} = 0 OR i = n)"],
-        ),
-    )
-    return Statement(f"{steps.write()}\nORDER BY i", constants.bound)
-
-
-def _over_buckets(
-    operand: ex.Expression, request: Request, layout: BucketLayout, constants: Constants
-) -> Select:
-    tables, side = layout.tables, side_of(operand, layout)
-    if side is not None:
-        alias, relation = "qs"[side], tables.sat if side else tables.qit
-        source = joined_relations(relation, alias, [operand], request.lookups)
-        return Select({"v": write(operand, speller(alias), constants)}, source)
-    sensitive = layout.sensitive
-
-    def spell(column: ex.Column) -> str:
-        return speller("s" if column.name == sensitive.name else "q")(column)
-
-    relation, *lookups = joined_relations(
-        tables.qit, "q", [operand], request.lookups, {sensitive.name: f"s.{sensitive.sql}"}
-    )
-    bucket = tables.bucket_id
-    pairs = f"JOIN {tables.sat} AS s ON s.{bucket} = q.{bucket}"
-    return Select({"v": write(operand, spell, constants)}, [relation, pairs, *lookups])
-
-
-def _over_cells(
-    operand: ex.Expression, request: Request, layout: CellLayout, constants: Constants
-) -> list[Select]:
-    names = sorted(ex.attributes(operand))
-    view, only = _distinct(layout, names[0], constants) if len(names) == 1 else (None, [])
-    view = view or f"{layout.view.view} AS c"
-    match operand:
-        case ex.Column(lookup=None, name=name) if layout.cells[name].kind == "range":
-            return _ends(layout.cells[name], view, only or _kept(layout, layout.cells[name]))
-    vague = [name for name in names if is_vague(layout.cells[name])]
-    listed = most_listed(layout.cells[name] for name in vague)
-    values = {name: f"c.{layout.cells[name].column.sql}" for name in names}
-    source: list[str | Nested] = [view]
-    where = [*only]
-    for place, name in enumerate(vague):
-        cell = layout.cells[name]
-        shown = f"c.{cell.column.sql}"
-        if cell.labels is not None:
-            json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
-            its = labels(json).write()
-            source.append(f"LEFT JOIN ({its}) AS l{place} ON l{place}.label = {shown}")
-            shown = members_of(shown, f"l{place}", texts(json).write())
-        inner = values_of(cell, shown, listed)
-        source.append(Nested(inner, f"x{place}", "CROSS JOIN LATERAL"))
-        values[name] = f"x{place}.v"
-        where += [] if only else _kept(layout, cell)
-
-    def spell(column: ex.Column) -> str:
-        return values[column.name] if column.lookup is None else speller("c")(column)
-
-    _, *lookups = joined_relations(view, "c", [operand], request.lookups, values)
-    return [Select({"v": write(operand, spell, constants)}, [*source, *lookups], where)]
-
-
-def _distinct(layout: CellLayout, name: str, constants: Constants) -> tuple[str | None, list[str]]:
-    """Read each cell of a column once, if its cells have numbers."""
-    own, cell = layout.classes, layout.cells[name]
-    if own is None or name not in own.columns:
-        return None, []
-    of_column = f"c.{own.attribute} = {constants.write(ex.Constant(name, TEXT))}"
-    kept = [] if cell.mark is None else [f"NOT c.{own.hidden}"]
-    return f"{own.table} AS c", [of_column, f"c.{own.codes} IS NULL", *kept]
-
-
-def _kept(layout: CellLayout, cell: CellDescription) -> list[str]:
-    if cell.mark is None:
-        return []
-    return [f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"]
-
-
-def _ends(cell: CellDescription, view: str, where: list[str]) -> list[Select]:
-    sql, type_ = f"c.{cell.column.sql}", cell.column.type.name
-    upper = f"upper({sql}) - 1" if cell.is_discrete else f"upper({sql})"
-    return [
-        Select({"v": f"({end})::{type_}"}, [view], [*where, f"NOT {side}_inf({sql})"])
-        for side, end in (("lower", f"lower({sql})"), ("upper", upper))
-    ]
 
 
 # Counting below many values at once: from how many records of each cell of a column count.
@@ -311,23 +151,6 @@ class RangeCells:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class CellSums:
-    """How many records of each group, a row, have each distinct cell, a column, and count.
-
-    Attributes
-    ----------
-    expected, sure, possible, unknown : ndarray of float64, shape (n_groups, n_cells)
-        Whether they count for all that is not about the column; of `unknown`, the share of which
-        nothing is known.
-    """
-
-    expected: FloatArray
-    sure: FloatArray
-    possible: FloatArray
-    unknown: FloatArray
-
-
 class Ends:
     """The least or the greatest values of cells in their order, with sums of all before them.
 
@@ -428,6 +251,72 @@ class _Group:
             sums.ordered()
 
 
+def value_sums(
+    opened: OpenQuery, request: Request, layout: CellLayout, most: int
+) -> tuple[list[Row], float]:
+    """Count the records with each value of what is summed, and between which values they are.
+
+    Returns
+    -------
+    rows : list of Row
+        Of each group (``group_key``), either how many records (``n``) are expected with a value
+        (``is_value``, ``least``); or how many have values between ``least`` and ``most``, None
+        where it could be anything, and whether they ``surely`` count.
+    together : float
+        See `kanon_db.query.likelihoods`.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        If there is too much to be listed or tried, or there are more than `most` rows.
+    """
+    import numpy as np
+
+    names = [key.name for key in request.query.keys]
+
+    def counted(types: KnownTypes) -> tuple[list[Row], float]:
+        counter = TypeCounter(types, opened.session.heartbeat)
+        expected: defaultdict[tuple[float, ...], float] = defaultdict(float)
+        between: defaultdict[tuple[float, ...], float] = defaultdict(float)
+        for codes, n in types.all():
+            for found in counter.spread(codes, n):
+                for key, records in _summed([found.group, found.x], found.expected):
+                    expected[key] += records
+                ends = [np.nan_to_num(end, nan=np.inf) for end in (found.least, found.most)]
+                for key, records in _summed([found.of_group, *ends, found.surely], found.n):
+                    between[key] += records
+                opened.session.heartbeat()
+                if len(expected) + len(between) > most:
+                    raise opened.limits.too_many()
+
+        def key_of(group: float) -> str:
+            return key_of_values(names, counter.values(int(group))[1])
+
+        rows: list[Row] = [
+            {"group_key": key_of(group), "is_value": True, "surely": False, "least": x,
+             "most": None, "n": records}
+            for (group, x), records in expected.items()
+        ]  # fmt: skip
+        for (group, *ends_of, surely), records in between.items():
+            least, most_ = (None if np.isinf(end) else end for end in ends_of)
+            rows.append(
+                {"group_key": key_of(group), "is_value": False, "surely": bool(surely),
+                 "least": least, "most": most_, "n": records}
+            )  # fmt: skip
+        return rows, types.pieces.together
+
+    return from_types(opened, request, layout, counted, lists_values=True)
+
+
+def _summed(keys: Sequence[Any], n: FloatArray) -> Iterator[tuple[tuple[float, ...], float]]:
+    """Sum numbers by the keys that they have in common."""
+    import numpy as np
+
+    distinct, place = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
+    sums = np.bincount(place.reshape(-1), n, len(distinct)).tolist()
+    yield from zip(map(tuple, distinct.tolist()), sums, strict=True)
+
+
 class ValueCounts:
     """Counts the records of each group whose value lies below or above any number.
 
@@ -442,22 +331,20 @@ class ValueCounts:
 
     @classmethod
     def of(cls, opened: OpenQuery, aggregate: ex.Aggregate) -> Self | None:
-        """Read the sums; None if these are not rows of cells, or memory does not hold the sums."""
+        """Read the sums; None if these are not rows of cells."""
         layout, most = opened.layout, opened.limits.n_answers
         if not isinstance(layout, CellLayout):
             return None
         summed = replace(aggregate, function="sum", share=None)
         request = Request(opened.query, summed, opened.lookups)
-        rows: Sequence[Row] = opened.value_sums(request, layout, most + 1)
-        if len(rows) > most:
-            return None
+        rows, together = value_sums(opened, request, layout, most)
         by_group: dict[str, list[Row]] = {}
         for row in rows:
             by_group.setdefault(known_as(row["group_key"]), []).append(row)
         left_out = opened.publication.left_out
         return cls(
             {key: _Group(own) for key, own in by_group.items()},
-            SpreadSumWriter(request, layout).together(),
+            together,
             left_out, opened.publication.records - left_out,
         )  # fmt: skip
 
@@ -494,7 +381,7 @@ class ValueCounts:
 # Counting below many values from two statements, where a column's cells decide.
 
 
-_MOST_SUMS: Final = 1_000_000
+MOST_SUMS: Final = 1_000_000
 """Groups times cells."""
 
 _MOST_LISTED: Final = 200_000
@@ -544,20 +431,17 @@ class CellCounts:
 
     def __init__(
         self,
-        groups: Sequence[str],
         sums: CellSums,
         values: Sequence[Row],
         below: Below,
-        together: float,
         left_out: tuple[int, int],
-        is_unknown: bool,
     ) -> None:
         import numpy as np
 
-        self._groups, self._sums = [known_as(group) for group in groups], sums
-        self._below, self._together = below, together
+        self._groups, self._sums = [known_as(group) for group in sums.groups], sums
+        self._below, self._together = below, sums.together
         self._left_out, self._n_published = left_out
-        self._is_unknown = is_unknown
+        self._is_unknown = sums.is_unknown
         suppressed = np.array([row["suppressed"] for row in values], dtype=bool)
         surely = np.array([bool(row["st"]) for row in values]) & ~suppressed
         possibly = np.array([bool(row["pt"]) for row in values]) | suppressed
@@ -586,39 +470,26 @@ class CellCounts:
         count = ex.Aggregate("count", None)
         counted = Query(split.rest, query.keys, (Measure("", count),), listed=(0,))
 
-        request, most = Request(counted, count, opened.lookups), opened.limits.n_answers
-        numbered = count_cells_with_classes(opened, request, split.column, _MOST_SUMS)
-        if numbered is None:
-            own = CellSumWriter(request, layout, split.column)
-            written = own.sums(most + 1)
-            rows = opened.fetch(written.text, *written.bound)
-            n_cells = len({(row["cell_key"], row["suppressed"]) for row in rows})
-            groups = list(dict.fromkeys(row["group_key"] for row in rows))
-            together, is_unknown = own.together(), any(row["is_unknown"] for row in rows)
-            if len(rows) > most or n_cells * len(groups) > _MOST_SUMS:
-                return None
-        else:
-            groups, n_cells = numbered.groups, numbered.expected.shape[1]
-            together, is_unknown = numbered.together, numbered.is_unknown
+        request = Request(counted, count, opened.lookups)
+        sums = count_cells(opened, request, layout, split.column, MOST_SUMS)
+        if sums is None:
+            return None
+        n_cells = sums.expected.shape[1]
         cell = layout.cells[split.column]
         is_range = split.is_plain and cell.kind == "range" and cell.mark is None
         n_listed = _MOST_LISTED // max(n_cells, 1)
         listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
-        column = opened.column(request, layout, split.column)
-        values = column.values(
-            operand, split.on_column, aggregate.type, listed, is_numbered=numbered is not None
-        )
+        column = sums.column
+        values = column.values(operand, split.on_column, aggregate.type, listed)
         below: Below
         if listed:
             below = ListedCells.of(values)
         else:
             below = RangeCells(values, column.axis(), is_discrete=cell.is_discrete)
-        sums = _gathered(rows, groups, values) if numbered is None else _in_order(numbered, values)
         left_out = opened.publication.left_out
         try:
             return cls(
-                groups, sums, values, below, together,
-                (left_out, opened.publication.records - left_out), is_unknown,
+                sums, values, below, (left_out, opened.publication.records - left_out),
             )  # fmt: skip
         except ArithmeticError:
             return None
@@ -659,30 +530,3 @@ class CellCounts:
         average = float(self._kept @ shares) / kept if kept else 0.0
         found: FloatArray = np.where(self._suppressed, average, shares)
         return found
-
-
-def _gathered(rows: Sequence[Row], groups: Sequence[str], values: Sequence[Row]) -> CellSums:
-    import numpy as np
-
-    places = {(row["cell_key"], row["suppressed"]): at for at, row in enumerate(values)}
-    numbers = {group: at for at, group in enumerate(groups)}
-    at = (
-        np.array([numbers[row["group_key"]] for row in rows], dtype=int),
-        np.array([places[row["cell_key"], row["suppressed"]] for row in rows], dtype=int),
-    )
-
-    def table(name: str) -> FloatArray:
-        found = np.zeros((len(groups), len(values)))
-        found[at] = [row[name] for row in rows]
-        return found
-
-    return CellSums(*map(table, ("expected", "sure", "possible", "u")))
-
-
-def _in_order(counted: OfCells, values: Sequence[Row]) -> CellSums:
-    """Put the numbers of cells in the order of their values."""
-    at = [int(row["cell_key"]) for row in values]
-    return CellSums(
-        counted.expected[:, at], counted.sure[:, at], counted.possible[:, at],
-        counted.unknown[:, at],
-    )  # fmt: skip

@@ -11,6 +11,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kanon_db.declaration.shown import ShownResult
+from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Order, Query, Rounded, refusal
 from kanon_db.query.layout import Assignment, Spectrum
@@ -103,11 +104,7 @@ def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
     if function in ("sum", "avg") and not all(
         number is None or math.isfinite(number) for number in (found.estimate, low, high)
     ):
-        raise refusal(
-            "sums and averages of infinite values, or of what is no number, are not answered",
-            hint="COUNT, MIN, MAX and percentiles are; for a sum, the source needs a view that has"
-            " NULL in place of such values",
-        )
+        raise not_finite()
     if function in ("sum", "avg"):
         is_whole = aggregate.type is not None and aggregate.type.category == "integer"
         lost = 0.0 if is_whole else _LOST * max(abs(low or 0.0), abs(high or 0.0))
@@ -118,6 +115,15 @@ def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
         for end, towards in ((low, -math.inf), (high, math.inf))
     )
     return replace(found, lower_bound=low, upper_bound=high)
+
+
+def not_finite() -> UnsupportedQueryError:
+    """Make the refusal of sums that are not finite."""
+    return refusal(
+        "sums and averages of infinite values, or of what is no number, are not answered",
+        hint="COUNT, MIN, MAX and percentiles are; for a sum, the source needs a view that has"
+        " NULL in place of such values",
+    )
 
 
 def _is_exact(end: float, aggregate: ex.Aggregate) -> bool:
@@ -590,7 +596,6 @@ class Weighed(NamedTuple):
     most: FloatArray
 
 
-EXTREMES: Final = {"least_x": "min(least_x)", "most_x": "max(most_x)"}
 _ROUNDING: Final = 2.0**-47
 """What adding up whole numbers loses of the sum of their absolute values, at most."""
 
@@ -618,57 +623,6 @@ def rounding(n: float, largest: float, low: float, high: float) -> float:
     lost = total * (_ROUNDING if is_whole else n * _OF_EACH + _AT_LEAST)
     is_noticed = (total > _NEVER or not is_whole) and lost > _NOTICED * max(abs(low), abs(high))
     return lost if total > _ALWAYS or is_noticed else 0.0
-
-
-def _rounding() -> str:
-    """Return the SQL of :func:`rounding`."""
-    total = "c_high * greatest(abs(least_x), abs(most_x))"
-    is_whole = " AND ".join(f"{one} = trunc({one})" for one in (total, "t_low", "t_high"))
-    other = f"c_high * {_OF_EACH!r} + {_AT_LEAST!r}"
-    lost = f"({total} * CASE WHEN {is_whole} THEN {_ROUNDING!r} ELSE {other} END)"
-    return (
-        f"CASE WHEN {total} > {_ALWAYS!r} OR (({total} > {_NEVER!r} OR NOT ({is_whole}))"
-        f" AND {lost} > {_NOTICED!r} * greatest(abs(t_low), abs(t_high)))"
-        f" THEN {lost} ELSE 0 END"
-    )
-
-
-def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[str, str]:
-    """Return the SQL of a sum, or an average, from the totals of :func:`summed`.
-
-    Parameters
-    ----------
-    is_average : bool
-    certain : str
-        Condition under which there are bounds; empty for always.
-    error : str
-        The standard error, if it does not follow from these totals; it is cut to the bounds.
-
-    Notes
-    -----
-    An average is t / c, its error that of a ratio to first
-    order: the root of tt - 2 (t / c) tc + (t / c)² cc, over c. It lies between the extreme values;
-    where the count is certain, also between the sum's bounds, over the count.
-    """
-    lost = _rounding()
-    estimate, low, high = "t", f"t_low - {lost}", f"t_high + {lost}"
-    own_error = error or "CASE WHEN t IS NOT NULL THEN sqrt(greatest(tt, 0)) END"
-    if is_average:
-        estimate = "t / nullif(c, 0)"
-        own_error = error or (
-            f"sqrt(greatest(tt - 2 * {estimate} * tc + ({estimate}) ^ 2 * cc, 0)) / nullif(c, 0)"
-        )
-        low, high = (
-            f"CASE WHEN c_low = c_high THEN greatest(least_x, least(most_x, ({total}) / c_low))"
-            f" ELSE {end} END"
-            for end, total in (("least_x", low), ("most_x", high))
-        )
-    if certain:
-        low, high = (f"CASE WHEN {certain} THEN {bound} END" for bound in (low, high))
-    if error:  # least() passes over bounds that are not there
-        smaller = f"greatest(least({error}, ({high} - ({low})) / 2), 0)"
-        own_error = f"CASE WHEN {error} IS NOT NULL THEN {smaller} END"
-    return {"estimate": estimate, "std_error": own_error, "lower_bound": low, "upper_bound": high}
 
 
 def sum_buckets(

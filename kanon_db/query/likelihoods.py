@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
-from typing import Final, Self
+from dataclasses import dataclass, replace
+from typing import Final
 
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
@@ -14,19 +13,16 @@ from kanon_db.query.cell_conditions import (
     Likely,
     add_axis,
     add_matched,
-    holds_anything,
     is_endless,
     is_vague,
     labels,
     members_of,
     of_cell,
-    on_axis,
     tabled,
     texts,
     values_of,
 )
 from kanon_db.query.expressions import TEXT, Query
-from kanon_db.query.formulas import EXTREMES
 from kanon_db.query.layout import (
     BucketLayout,
     CellDescription,
@@ -39,7 +35,6 @@ from kanon_db.query.layout import (
 from kanon_db.query.sql import (
     ANSWER,
     COLUMNS,
-    Likelihood,
     Nested,
     Request,
     Select,
@@ -47,11 +42,7 @@ from kanon_db.query.sql import (
     is_leaf,
     joined_relations,
     leaves,
-    likelihood,
     numbered,
-    of_known,
-    of_subquery,
-    over,
     require_few,
     same,
     speller,
@@ -259,12 +250,6 @@ def accuracy_of(expression: ex.Expression, layout: CellLayout) -> str:
 # Comparisons of two columns of ranges: what is certain follows from the ends alone.
 
 
-_POSSIBLE = {
-    "<": "{a}.low < {b}.high", "<=": "{a}.low <= {b}.high",
-    ">": "{a}.high > {b}.low", ">=": "{a}.high >= {b}.low",
-    "=": "{a}.low <= {b}.high AND {b}.low <= {a}.high",
-    "<>": "NOT ({a}.low = {b}.high AND {b}.low = {a}.high)",
-}  # fmt: skip
 OTHERWISE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
 
 
@@ -285,58 +270,16 @@ def compares_ranges(leaf: ex.Expression, cells: Mapping[str, CellDescription]) -
     return is_float[0] == is_float[1]
 
 
-def of_ranges(
-    leaf: ex.Expression, cells: Mapping[str, CellDescription], sql: Mapping[str, str], truth: str
-) -> Likelihood:
-    """Write how likely such a comparison holds.
-
-    Parameters
-    ----------
-    leaf : Expression
-        For which :func:`compares_ranges` holds.
-    cells : mapping of str to CellDescription
-    sql : mapping of str to str
-        The cells of columns.
-    truth : str
-        Whether it is true for the values of a row.
-    """
-    if not (
-        isinstance(leaf, ex.Comparison)
-        and isinstance(leaf.left, ex.Column)
-        and isinstance(leaf.right, ex.Column)
-    ):
-        raise TypeError("two columns are compared")
-    names = leaf.left.name, leaf.right.name
-    sqls = [sql[name] for name in names]
-    ends = [on_axis(cells[name], one) for name, one in zip(names, sqls, strict=True)]
-    anything = " OR ".join(map(is_endless, sqls))
-    known = " AND ".join(f"{one} IS NOT NULL" for one in sqls)
-
-    def possibly(operator: str) -> str:
-        compared = _POSSIBLE[operator].format(a="{0}", b="{1}")
-        for alias, range_ in zip(("{0}", "{1}"), ends, strict=True):
-            compared = compared.replace(f"{alias}.low", f"lower({range_})")
-            compared = compared.replace(f"{alias}.high", f"upper({range_})")
-        return f"({known} AND ({anything} OR coalesce({compared}, false)))"
-
-    possible, otherwise = possibly(leaf.operator), possibly(OTHERWISE[leaf.operator])
-    likely = of_known(truth)
-    return Likelihood(
-        likely.true, likely.false,
-        f"({known} AND NOT {otherwise})", possible, f"({known} AND NOT {possible})", otherwise,
-    )  # fmt: skip
-
-
 # Types of records with the same cells, and the distinct cells of each column.
 #
 # What depends on one cell is found once for each distinct cell, of which there are far fewer.
 
 
 class TypeWriter(Writer):
-    """Writes the steps ``cells…`` and ``types``.
+    """Writes the steps ``types`` and ``cells…``, and what cells tell of conditions and sums.
 
     ``c0 …`` are cells, ``m0 …`` say of them whether they are suppressed, and ``i0 …`` number the
-    distinct ones of a column whose values are not known.
+    distinct ones of a column, from 0.
 
     Parameters
     ----------
@@ -344,13 +287,22 @@ class TypeWriter(Writer):
     layout : CellLayout
     also : iterable of str
         Columns to tell types apart by, beside those that the request mentions.
+    required : sequence of Expression
+        What all rows must meet; see :func:`apart_from_required`.
     """
 
-    def __init__(self, request: Request, layout: CellLayout, also: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        request: Request,
+        layout: CellLayout,
+        also: Iterable[str] = (),
+        required: Sequence[ex.Expression] = (),
+    ) -> None:
         super().__init__(request)
-        self._layout = layout
+        self.request, self.layout, self.required = request, layout, required
         needed = [self.condition, *self.keys.values(), self.weighed]
-        names = {*also, *(name for part in needed for name in ex.attributes(part))}
+        self._also = {*also}
+        names = self._also | {name for part in needed for name in ex.attributes(part)}
         self._places = {
             name: place for place, name in enumerate(name for name in layout.cells if name in names)
         }
@@ -365,26 +317,20 @@ class TypeWriter(Writer):
         return tuple(self._places)
 
     def _cell(self, name: str) -> CellDescription:
-        return self._layout.cells[name]
+        return self.layout.cells[name]
 
     def shares(self, name: str, alias: str) -> Likely | None:
         """Name what the table of shares tells of a cell of the rows with an alias."""
         return None if self._cell(name).shares is None else Likely.of(alias, self._places[name])
 
-    def types(self, where: Sequence[str] = ()) -> None:
-        """Count the records of each type.
-
-        Parameters
-        ----------
-        where : sequence of str
-            Conditions on the rows ``c``.
-        """
+    def types(self) -> None:
+        """Count the records of each type, and number the distinct cells of each column."""
         selected = {}
         for name, place in self._places.items():
             cell = self._cell(name)
             selected[f"c{place}"] = f"c.{cell.column.sql}"
             if cell.mark is not None:
-                mark = f"substr(c.{self._layout.view.pattern}, {cell.mark}, 1)"
+                mark = f"substr(c.{self.layout.view.pattern}, {cell.mark}, 1)"
                 selected[f"m{place}"] = f"{mark} = '*'"
         with_labels = [name for name in self._places if self._cell(name).labels is not None]
         self.steps.add(
@@ -392,32 +338,52 @@ class TypeWriter(Writer):
             "Records with the same cells are one type.",
             Select(
                 {**selected, "n": "count(*)::float8"},
-                [f"{self._layout.view.view} AS c"],
-                where,
+                [f"{self.layout.view.view} AS c"],
+                [write(part, speller("c"), self.constants) for part in self.required],
                 numbered(len(selected)),
             ),
         )
         if with_labels:
             self._put_members([*selected, "n"], with_labels)
-        columns, source, unknown = {"a.*": "a.*", "id": "row_number() OVER ()"}, ["alike AS a"], []
+        ranked = {
+            f"i{place}": f"dense_rank() OVER (ORDER BY a.c{place}) - 1"
+            for name, place in self._places.items()
+            if self._is_ordered(name)
+        }
+        columns, source = {"n": "a.n"}, ["alike AS a"]
+        if ranked:
+            source = ["ranked AS a"]
+            all_ = Select({"a.*": "a.*", **ranked}, ["alike AS a"])
+            self.steps.add("ranked", "With the places of values in their order.", all_)
         for name, place in self._places.items():
-            cell = self._cell(name)
-            if not is_vague(cell):
+            self._distinct_cells(name)
+            own, other = f"a.c{place}", f"d{place}.c{place}"
+            columns[f"i{place}"] = f"{'a' if self._is_ordered(name) else f'd{place}'}.i{place}"
+            if self._is_ordered(name):
                 continue
-            names = self._distinct_cells(cell, name, place)
-            columns[f"i{place}"] = f"d{place}.i{place}"
-            if name in self._spread or name in self._arranged.apart:
-                columns |= {column: f"d{place}.{column}" for column in names}
-            unknown.append(f"d{place}.u{place}")
-            same_mark = f" AND d{place}.m{place} = a.m{place}" if cell.mark is not None else ""
+            if self._has_equality(name):
+                null = f"SELECT i{place} FROM cells{place} WHERE num_nulls(c{place}) = 1"
+                columns[f"i{place}"] = f"coalesce(d{place}.i{place}, ({null}))"
+                source.append(f"LEFT JOIN cells{place} AS d{place} ON {other} = {own}")
+                continue
+            same_mark = f" AND d{place}.m{place} = a.m{place}" if self._is_marked(name) else ""
             source.append(
-                f"JOIN cells{place} AS d{place}"
-                f" ON d{place}.k{place} = {key_of(f'a.c{place}')}{same_mark}"
+                f"JOIN cells{place} AS d{place} ON d{place}.k{place} = {key_of(own)}{same_mark}"
             )
-        # Where the values of some records are known, others cannot be off in the same direction.
-        columns["u"] = f"greatest({', '.join(unknown)})" if unknown else "0::float8"
-        comment = "Each type has a number, and its cells the numbers of their own."
+        comment = "The numbers of the cells of each type, with its records."
         self.steps.add("types", comment, Select(columns, source))
+
+    def _is_ordered(self, name: str) -> bool:
+        """Whether cells are values that are put in order faster than their texts."""
+        cell = self._cell(name)
+        return not is_vague(cell) and cell.column.type.category in (*ex.NUMBERS, "moment")
+
+    def _has_equality(self, name: str) -> bool:
+        """Whether cells are ranges or sets, which the server compares faster than their texts."""
+        return self._cell(name).kind != "value" and not self._is_marked(name)
+
+    def _is_marked(self, name: str) -> bool:
+        return self._cell(name).mark is not None
 
     def _put_members(self, columns: Sequence[str], with_labels: Sequence[str]) -> None:
         """Put the sets of values in the place of the labels that stand for them."""
@@ -443,26 +409,36 @@ class TypeWriter(Writer):
             f"LEFT JOIN labels{place} AS l{place} ON l{place}.label = {label}",
         )
 
-    def _distinct_cells(self, cell: CellDescription, name: str, place: int) -> list[str]:
-        """Give the distinct cells of a column numbers, and return the columns of their shares."""
+    def _distinct_cells(self, name: str) -> None:
+        """Give the distinct cells of a column numbers, the same ones where they are asked for."""
+        if self._is_ordered(name):
+            place = self._places[name]
+            kept = {f"i{place}": f"a.i{place}", f"c{place}": f"a.c{place}"}
+            cells = Select({**kept, f"n{place}": "sum(a.n)"}, ["ranked AS a"], group=numbered(2))
+            self.steps.add(f"cells{place}", f"The distinct cells c{place}.", cells)
+            return
         # By their texts: joins need keys that are not NULL, and types may have no equality here.
-        kept = {f"k{place}": key_of(f"a.c{place}"), f"c{place}": f"a.c{place}"}
-        kept |= {f"m{place}": f"a.m{place}"} if cell.mark is not None else {}
+        place, is_marked = self._places[name], self._is_marked(name)
+        kept = {} if self._has_equality(name) else {f"k{place}": key_of(f"a.c{place}")}
+        kept |= {f"c{place}": f"a.c{place}"}
+        kept |= {f"m{place}": f"a.m{place}"} if is_marked else {}
         self.steps.add(
             f"apart{place}",
             f"The distinct cells c{place}.",
             Select({**kept, f"n{place}": "sum(a.n)"}, ["alike AS a"], group=numbered(len(kept))),
         )
-        return self._share_cells(cell, name, place, {f"i{place}": "row_number() OVER ()"})
+        mark = f"a.m{place}, " if is_marked else ""
+        order = f'ORDER BY {mark}{key_of(f"a.c{place}")} COLLATE "C"'
+        number = f"row_number() OVER ({order if name in self._also else ''}) - 1"
+        self._share_cells(name, {f"i{place}": number})
 
-    def _share_cells(
-        self, cell: CellDescription, name: str, place: int, number: Mapping[str, str]
-    ) -> list[str]:
-        """Add what the table of shares tells of the distinct cells, and return its columns."""
+    def _share_cells(self, name: str, number: Mapping[str, str]) -> None:
+        """Add what the table of shares tells of the distinct cells."""
+        place, cell = self._places[name], self._cell(name)
         numbers = {"a.*": "a.*", **number, f"u{place}": "1::float8"}
-        source, names = [f"apart{place} AS a"], []
+        source = [f"apart{place} AS a"]
         if cell.shares is not None:
-            table, attribute = self._layout.view.shares, self._text(name)
+            table, attribute = self.layout.view.shares, self._text(name)
             names = ["shares"] if cell.kind == "set" else ["first", "last", "own"]
             numbers |= {f"{column}{place}": f"s.{column}" for column in names}
             numbers[f"u{place}"] = "1 - coalesce(s.known, 0)"
@@ -473,61 +449,65 @@ class TypeWriter(Writer):
                 add_axis(self.steps, table, attribute, place, cell.column.type.name)
         comment = "Each of them has a number, and the shares of its values."
         self.steps.add(f"cells{place}", comment, Select(numbers, source))
-        return [f"{column}{place}" for column in names]
 
     def _text(self, text: str) -> str:
         return self.constants.write(ex.Constant(text, TEXT))
 
+    # -- what cells tell ----------------------------------------------------------------------
+    #
+    # Where a condition is on one column, its likelihood follows from the cell. A column that is
+    # grouped by, summed, joined with a lookup table, compared with another one or part of two
+    # conditions is *spread*: a type then has a row for each value that its cell may stand for, so
+    # that what depends on one value stays together. Conditions that have no such column in common
+    # with anything else are listed apart, for each combination of their own cells.
 
-def key_of(sql: str) -> str:
-    """Tell a cell from others, whatever its type, also where it is NULL."""
-    return f"quote_nullable({sql}::text)"
+    def _vague(self, leaf: ex.Expression) -> list[str]:
+        """Return the columns of a leaf whose values are not known."""
+        return [
+            name
+            for name in ex.attributes(leaf)
+            if is_vague(self._cell(name)) and name not in self._spread
+        ]
 
-
-# How likely a condition holds for records whose cells stand for several values.
-#
-# Records with the same cells are one type. Where a condition is on one column, its likelihood
-# follows from the cell. A column that is grouped by, summed, joined with a lookup table, compared
-# with another one or part of two conditions is *spread*: a type then has a row for each value that
-# its cell may stand for, so that what depends on one value stays together. Conditions that have no
-# such column in common with anything else are listed apart, for each combination of their own
-# cells.
-
-
-class LikelihoodWriter(TypeWriter):
-    """Writes over the cells of types of records.
-
-    ``c0 …`` are cells, ``m0 …`` say of them whether they are suppressed, ``v0 …`` are the values
-    of the columns that are spread.
-    """
-
-    _prefix = ""
-    """What the names of steps begin with, where a part of the condition has steps of its own."""
-
-    # -- names --------------------------------------------------------------------------------
-
-    def _value(self, name: str) -> str:
-        """Name a column's value in the rows ``e``, where it is known."""
-        return f"e.{'v' if name in self._spread else 'c'}{self._places[name]}"
-
-    def _spell(self, column: ex.Column) -> str:
-        return self._value(column.name) if column.lookup is None else speller("e")(column)
-
-    def _write(self, expression: ex.Expression) -> str:
-        return write(expression, self._spell, self.constants)
-
-    def _open(self, *expressions: ex.Expression | None) -> str:
-        """Write whether the values that are listed for these columns are not all."""
-        names = {name for expression in expressions for name in ex.attributes(expression)}
-        flags = [f"e.is_open{self._places[name]}" for name in self._spread if name in names]
-        return f"({' OR '.join(flags)})" if flags else "false"
+    def _leaf(self, leaf: ex.Expression, alias: str) -> None:
+        """Find the likelihood of a leaf for each distinct cell."""
+        (name,) = self._vague(leaf)
+        place, cell = self._places[name], self._cell(name)
+        matched = ("", "")
+        if cell.shares is not None and cell.kind == "range":
+            truth = write(leaf, lambda _column: "p.v", self.constants)
+            matched = add_matched(self.steps, truth, alias, place)
+        likely = self.shares(name, "d")
+        tried = tabled(self.steps, leaf, self.constants, alias, place, cell)
+        own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched, tried)
+        found = {"i": f"d.i{place}", **{column: f"x.{column}" for column in COLUMNS}}
+        source: list[str | Nested] = [f"cells{place} AS d", Nested(own, "x", _EACH)]
+        comment = f"The likelihood of condition {alias} for each of the cells c{place}."
+        if cell.mark is None:
+            self.steps.add(f"leaf_{alias}", comment, Select(found, source))
+            return
+        self.steps.add(f"own_{alias}", comment, Select(found, source, [f"NOT d.m{place}"]))
+        likelihoods = {t: f"coalesce(sum(k.n * u.{t}) / sum(k.n), 0)" for t in ("t", "f")}
+        numbers = {"i": f"c.i{place}", "n": self._rarer(f"c.n{place}")}
+        kept_cells = Nested([Select(numbers, [f"cells{place} AS c"])], "k")
+        self.steps.add(
+            f"kept_{alias}",
+            "The same among the cells that are not suppressed, which are rarer where they are.",
+            Select(likelihoods, [kept_cells, f"JOIN own_{alias} AS u ON u.i = k.i"]),
+        )
+        kept = [f"(SELECT {truth} FROM kept_{alias})" for truth in ("t", "f")]
+        of_kept = dict(zip(COLUMNS, [*kept, "false", "true", "false", "true"], strict=True))
+        self.steps.add(
+            f"leaf_{alias}",
+            "A suppressed cell meets the condition as these do.",
+            Select(same("i", *COLUMNS), [f"own_{alias}"]),
+            Select({"i": f"d.i{place}", **of_kept}, [f"cells{place} AS d"], [f"d.m{place}"]),
+        )
 
     def _rarer(self, number: str) -> str:
         """Write what a number of kept cells weighs among the values of suppressed ones."""
-        rarity = self._layout.rarity
+        rarity = self.layout.rarity
         return number if rarity == 1 else f"power({number}, {rarity})"
-
-    # -- steps --------------------------------------------------------------------------------
 
     def _kept_values(self, name: str) -> None:
         """Share out the values of a column among its cells that are not suppressed."""
@@ -548,208 +528,50 @@ class LikelihoodWriter(TypeWriter):
             ),
         )
 
-    def _list_values(self, *source: str) -> None:
-        """Give a type a row for each combination of values of the columns that are spread.
-
-        Parameters
-        ----------
-        *source : str
-            The types ``t``; by default, all.
-        """
-        for name in self._spread:
-            if self._cell(name).mark is not None:
-                self._kept_values(name)
-        grouped = {name for key in self.keys.values() for name in ex.attributes(key)}
-        found: list[str | Nested] = list(source or ["types AS t"])
-        values: dict[str, str] = {}
-        for name in self._spread:
-            place, cell = self._places[name], self._cell(name)
-            most = MOST_GROUPED
-            if name not in grouped:
-                most = most_listed(map(self._cell, self._spread), self._layout.n_rows)
-            inner = values_of(cell, f"t.c{place}", most, self.shares(name, "t"))
-            if cell.mark is not None:
-                value = {"v": "v", "w": "w"}
-                kept = {**value, "is_open": "true", "least": "v", "most": "v"}
-                own = {**kept, "is_open": "is_open"}
-                inner = [
-                    Select(own, [Nested(inner, "own")], [f"NOT t.m{place}"]),
-                    Select(kept, [f"kept{place}"], [f"t.m{place}"]),
-                ]
-            found.append(Nested(inner, f"x{place}", _EACH))
-            values |= {
-                f"{column}{place}": f"x{place}.{column}"
-                for column in ("v", "is_open", "least", "most")
-            }
-        weights = " * ".join(f"x{self._places[name]}.w" for name in self._spread)
-        comment = "No column needs a row for each value that its cells may stand for."
-        if self._spread:
-            comment = "A row for each combination of values that a type's cells may stand for."
-        columns = {"t.*": "t.*", **values, "w": weights or "1::float8"}
-        self.steps.add(f"{self._prefix}spread", comment, Select(columns, found))
-
-    def _find_likelihoods(
-        self, kept: Sequence[str], measured: Mapping[str, str], *source: str, is_part: bool = False
-    ) -> None:
-        """Find the likelihood of each row, and its group.
-
-        Parameters
-        ----------
-        kept : sequence of str
-            Columns of the rows to keep.
-        measured : mapping of str to str
-            What to add to them.
-        *source : str
-            What this is read from, beside the rows ``e``.
-        is_part : bool
-            Whether to find how likely the condition is false, too.
-        """
-        condition = self._arranged.condition
-        found = dict.fromkeys(leaves(condition))
-        units = {leaf: f"{self._prefix}u{i}" for i, leaf in enumerate(found)
-                 if isinstance(leaf, Together)}  # fmt: skip
-        vague = {leaf: f"{self._prefix}u{i}" for i, leaf in enumerate(found)
-                 if leaf not in units and self._vague(leaf)}  # fmt: skip
-        known = {leaf: f"x{i}" for i, leaf in enumerate(found)
-                 if leaf not in units and leaf not in vague}  # fmt: skip
-        require_few(len(found), len(vague))
-        read: list[str | Nested] = list(
-            joined_relations(
-                f"{self._prefix}spread", "e", [*known, *self.keys.values(), self.weighed],
-                self.lookups, {name: self._value(name) for name in self._places},
-            )
-        )  # fmt: skip
-        read += [self._part(leaf.condition, alias) for leaf, alias in units.items()]
-        read += [self._leaf(leaf, alias) for leaf, alias in vague.items()]
-        read += source
-        if known:
-            # In one subquery: for each of them, the planner copies the whole condition.
-            truths = {name: self._write(leaf) for leaf, name in known.items()}
-            read.append(Nested([Select(truths)], "known", _EACH))
-        likelihoods = {leaf: of_subquery(alias) for leaf, alias in (units | vague).items()}
-        likelihoods |= {leaf: self._of_known(leaf, f"known.{name}") for leaf, name in known.items()}
-        whole = likelihood(condition, likelihoods.__getitem__)
-        # Whether a range holds a NULL is known, however many of its values are listed, unless it
-        # holds anything; and so are comparisons of ranges, from their ends.
-        opened = [leaf for leaf in found if not self._is_closed(leaf)]
-        tests = [leaf for leaf in found if isinstance(leaf, ex.NullTest) and leaf not in opened]
-        tested = {name for leaf in tests for name in ex.attributes(leaf)}
-        anything = [
-            holds_anything(f"e.c{self._places[name]}")
-            for name in self._spread
-            if name in tested and self._cell(name).kind == "range"
-        ]
-        is_open = " OR ".join([self._open(*opened), *anything])
-        closed = f"NOT ({' OR '.join([self._open(*opened, *self.keys.values()), *anything])})"
-        truths = {
-            "t": f"({whole.true})::float8",
-            "st": f"{whole.surely} AND {closed}",
-            "pt": f"{whole.possibly} OR {is_open}",
-        }
-        if is_part:
-            truths |= {
-                "f": f"({whole.false})::float8",
-                "sf": f"{whole.surely_false} AND {closed}",
-                "pf": f"{whole.possibly_false} OR {is_open}",
-            }
-        self.step(
-            f"{self._prefix}likelihoods",
-            "The likelihood t of the condition; whether it holds surely (st) or possibly (pt).",
-            {
-                **{name: f"e.{name}" for name in kept},
-                **{name: self._write(key) for name, key in self.keys.items()},
-                **truths,
-                **measured,
-            },
-            *read,
-        )
-
-    def _part(self, condition: ex.Expression, alias: str) -> str:
-        """Find the likelihood of a part that is listed apart, and write how to join it."""
-        part = self._of_part(condition, alias)
-        names = [name for name in self._places if name in ex.attributes(condition)]
-        by, source = ["id"], ["types AS t"]
-        if all(is_vague(self._cell(name)) for name in names):
-            by = [f"i{self._places[name]}" for name in names]
-            first = f"{alias}_first"
-            self.steps.add(
-                first,
-                "A type for each combination of their cells.",
-                Select({"first": "min(id)"}, ["types"], group=by),
-            )
-            source = [f"{first} AS f", "JOIN types AS t ON t.id = f.first"]
-        part._list_values(*source)
-        part._find_likelihoods([*by, "w"], {}, is_part=True)
-        found = {"t": "sum(w * t)", "f": "sum(w * f)"}
-        found |= {truth: f"bool_and({truth})" for truth in ("st", "sf")}
-        found |= {truth: f"bool_or({truth})" for truth in ("pt", "pf")}
-        self.steps.add(
-            f"leaf_{alias}",
-            f"The likelihood of condition {alias}, all values together.",
-            Select({**same(*by), **found}, [f"{alias}_likelihoods"], group=by),
-        )
-        joined_by = " AND ".join(f"{alias}.{column} = e.{column}" for column in by)
-        return f"JOIN leaf_{alias} AS {alias} ON {joined_by}"
-
-    def _of_part(self, condition: ex.Expression, alias: str) -> Self:
-        """Make a writer of more steps of this statement, for a part of its condition only."""
-        part = copy(self)
-        part._prefix = f"{alias}_"
-        part._spread = listed_within(condition, self._layout)
-        part._arranged = Arranged(condition, part._spread, [])
-        part.keys, part.weighed = {}, None
-        return part
-
-    def _vague(self, leaf: ex.Expression) -> list[str]:
-        """Return the columns of a leaf whose values are not known."""
-        return [
-            name
-            for name in ex.attributes(leaf)
-            if is_vague(self._cell(name)) and name not in self._spread
-        ]
-
-    def _leaf(self, leaf: ex.Expression, alias: str) -> str:
-        """Find the likelihood of a leaf for each distinct cell, and write how to join it."""
-        (name,) = self._vague(leaf)
+    def _moments(self, name: str) -> None:
+        """Sum over the values of each distinct cell of the column that is summed."""
+        if self.weighed is None:
+            raise TypeError("nothing is summed")
         place, cell = self._places[name], self._cell(name)
-        matched = ("", "")
-        if cell.shares is not None and cell.kind == "range":
-            truth = write(leaf, lambda _column: "p.v", self.constants)
-            matched = add_matched(self.steps, truth, alias, place)
+        x = f"({write(self.weighed, lambda _column: 'v.v', self.constants)})::float8"
+        is_column = isinstance(self.weighed, ex.Column)
+        is_wild = "bool_or(v.is_open)"
+        if is_column:
+            is_wild = is_endless(f"d.c{place}") if cell.kind == "range" else "false"
         likely = self.shares(name, "d")
-        tried = tabled(self.steps, leaf, self.constants, alias, place, cell)
-        own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched, tried)
-        found = {"i": f"d.i{place}", **{column: f"x.{column}" for column in COLUMNS}}
-        source: list[str | Nested] = [f"cells{place} AS d", Nested(own, "x", _EACH)]
-        comment = f"The likelihood of condition {alias} for each of the cells c{place}."
-        joined_by = f"JOIN leaf_{alias} AS {alias} ON {alias}.i = e.i{place}"
+        values = values_of(cell, f"d.c{place}", most_listed([cell]), likely)
+        least, most = ("v.least::float8", "v.most::float8") if is_column else (x, x)
+        per = f"nullif(sum(v.w) FILTER (WHERE {x} IS NOT NULL), 0)"
+        hidden = ""
+        if cell.kind == "range":
+            # Of what lies beyond a coded end nothing is published: half of the ranges' width.
+            beyond = f"((max(max({x})) OVER () - min(min({x})) OVER ()) / 2) ^ 2"
+            hidden = f" + CASE WHEN {is_endless(f'd.c{place}')} THEN {beyond} ELSE 0 END"
+        own = {
+            "i": f"d.i{place}",
+            "x": f"sum(v.w * {x}) / {per}", "xx": f"sum(v.w * ({x}) ^ 2) / {per}{hidden}",
+            "least_x": f"min({least}) FILTER (WHERE {x} IS NOT NULL)",
+            "most_x": f"max({most}) FILTER (WHERE {x} IS NOT NULL)", "is_wild": is_wild,
+        }  # fmt: skip
+        group = [f"d.i{place}", f"d.c{place}"]
+        cells = f"cells{place} AS d"
         if cell.mark is None:
-            self.steps.add(f"leaf_{alias}", comment, Select(found, source))
-            return joined_by
-        self.steps.add(f"own_{alias}", comment, Select(found, source, [f"NOT d.m{place}"]))
-        likelihoods = {t: f"coalesce(sum(k.n * u.{t}) / sum(k.n), 0)" for t in ("t", "f")}
-        numbers = {"i": f"c.i{place}", "n": self._rarer(f"c.n{place}")}
-        kept_cells = Nested([Select(numbers, [f"cells{place} AS c"])], "k")
-        self.steps.add(
-            f"kept_{alias}",
-            "The same among the cells that are not suppressed, which are rarer where they are.",
-            Select(likelihoods, [kept_cells, f"JOIN own_{alias} AS u ON u.i = k.i"]),
-        )
-        kept = [f"(SELECT {truth} FROM kept_{alias})" for truth in ("t", "f")]
-        of_kept = dict(zip(COLUMNS, [*kept, "false", "true", "false", "true"], strict=True))
-        self.steps.add(
-            f"leaf_{alias}",
-            "A suppressed cell meets the condition as these do.",
-            Select(same("i", *COLUMNS), [f"own_{alias}"]),
-            Select({"i": f"d.i{place}", **of_kept}, [f"cells{place} AS d"], [f"d.m{place}"]),
-        )
-        return joined_by
-
-    def _of_known(self, leaf: ex.Expression, truth: str) -> Likelihood:
-        if not compares_ranges(leaf, self._layout.cells):
-            return of_known(truth)
-        cells = {name: f"e.c{place}" for name, place in self._places.items()}
-        return of_ranges(leaf, self._layout.cells, cells, truth)
+            self.steps.add(
+                "moments",
+                "What the values of each cell sum up to, on average.",
+                Select(own, [cells, Nested(values, "v", _EACH)], group=group),
+            )
+        else:
+            kept = {**own, "is_wild": "true"}
+            self.steps.add(
+                "moments",
+                "What the values of each cell sum up to, on average; of suppressed ones, the kept.",
+                Select(own, [cells, Nested(values, "v", _EACH)], [f"NOT d.m{place}"], group),
+                Select(
+                    {**kept, "least_x": f"min({x})", "most_x": f"max({x})"},
+                    [cells, f"CROSS JOIN kept{place} AS v"], [f"d.m{place}"], group,
+                ),
+            )  # fmt: skip
 
     def _is_closed(self, leaf: ex.Expression) -> bool:
         """Whether what is certain of a condition does not depend on the values that are listed."""
@@ -757,10 +579,59 @@ class LikelihoodWriter(TypeWriter):
             case ex.NullTest(ex.Column(lookup=None, name=name)):
                 return self._cell(name).mark is None
             case _:
-                return compares_ranges(leaf, self._layout.cells)
+                return compares_ranges(leaf, self.layout.cells)
+
+    def together(self) -> float:
+        """Return which part of the records' standard deviations adds up."""
+        vague = [cell for name in self._places if is_vague(cell := self._cell(name))]
+        if any(cell.mark is not None for cell in vague):
+            return SUPPRESSED
+        return TOGETHER if all(cell.shares for cell in vague) else TOGETHER_EVENLY
 
 
 _EACH: Final = "CROSS JOIN LATERAL"
+
+
+def apart_from_required(
+    request: Request, layout: CellLayout
+) -> tuple[Request, list[ex.Expression]]:
+    """Take from a request what rows must meet whatever their cells stand for.
+
+    Nothing where cells are suppressed, or records left out, which are like all the others.
+    """
+    query, aggregate = request.query, request.aggregate
+    names = {
+        name
+        for part in (*query.evaluated, aggregate.operand, aggregate.condition)
+        for name in ex.attributes(part)
+    }
+    if layout.left_out or any(layout.cells[name].mark is not None for name in names):
+        return request, []
+
+    def is_required(part: ex.Expression) -> bool:
+        return all(column.lookup is None for column in ex.columns(part)) and not any(
+            is_vague(layout.cells[name]) for name in ex.attributes(part)
+        )
+
+    required, rests = [], []
+    for condition in (query.where, aggregate.condition):
+        parts = parts_of(condition)
+        required += [part for part in parts if is_required(part)]
+        rests.append(ex.joined(ex.And, [part for part in parts if not is_required(part)]))
+    where, condition = rests
+    return (
+        replace(
+            request,
+            query=query._replace(where=where),
+            aggregate=replace(aggregate, condition=condition),
+        ),
+        required,
+    )
+
+
+def key_of(sql: str) -> str:
+    """Tell a cell from others, whatever its type, also where it is NULL."""
+    return f"quote_nullable({sql}::text)"
 
 
 # Aggregates of values that are published as they are: PostgreSQL's own, exact.
@@ -826,7 +697,7 @@ class ExactWriter(Writer):
                 return f"(percentile_{function}({share!r}) WITHIN GROUP (ORDER BY {x}))::float8"
 
 
-# From the likelihoods of all types of records to an answer with its standard error, as SQL.
+# Which part of the records' errors adds up, where likelihoods of types of records make an answer.
 #
 # A record of a type is counted with a probability m. Were the errors of records independent, the
 # variance of a count would be the sum of m (1 - m). But where a distribution is a little off, it is
@@ -844,68 +715,3 @@ TOGETHER_EVENLY: Final = 0.5
 
 SUPPRESSED: Final = 0.2
 """The same, where cells are suppressed."""
-
-_MOST_POSSIBLE: Final = "coalesce(sum(n) FILTER (WHERE pt), 0)"
-_SURE: Final = "coalesce(sum(n) FILTER (WHERE st), 0)"
-
-
-def count_answer(together: float, is_unknown: str) -> dict[str, str]:
-    """Count all types together; the error is at most half the distance between the bounds.
-
-    Parameters
-    ----------
-    together : float
-    is_unknown : str
-        Whether so little is known of a column that the error is just that.
-    """
-    error, widest = _error("m * (1 - m)", together), f"(({_MOST_POSSIBLE} - {_SURE}) / 2)"
-    if is_unknown:
-        error = f"CASE WHEN {is_unknown} THEN {widest} ELSE {error} END"
-    return {
-        "estimate": "coalesce(sum(n * m), 0)::float8",
-        "std_error": f"least({error}, {widest})::float8",
-        "lower_bound": f"{_SURE}::int8",
-        "upper_bound": f"{_MOST_POSSIBLE}::int8",
-    }
-
-
-def left_out(number: int, *, is_sure: bool, is_summed: bool) -> dict[str, str]:
-    """Write the type of the records that are left out: as likely as all others together."""
-    share = "coalesce(sum(n * {}), 0) / (SELECT sum(n) FROM types)"
-    found = {
-        "n": f"{number}::float8", "u": "1::float8", "m": share.format("m"),
-        "st": str(is_sure).lower(), "pt": "true",
-    }  # fmt: skip
-    if is_summed:
-        found |= {"mx": share.format("mx"), "mxx": share.format("mxx"), "is_wild": "true"}
-        found |= {"least_x": "min(least_x)", "most_x": "max(most_x)"}
-    return found
-
-
-def average_of_types(keys: Iterable[str]) -> str:
-    """Write the average of x in each group."""
-    window = over(keys)
-    return f"sum(n * mx) {window} / nullif(sum(n * m) {window}, 0)"
-
-
-def sum_totals(together: float, is_unknown: str) -> dict[str, str]:
-    """Add up the sums and counts of types, with the error of the sum of x - a, if it is known."""
-    error = _error("mxx - 2 * a * mx + a * a * m - (mx - a * m) ^ 2", together)
-    return {
-        "t": "sum(n * mx)",
-        "c": "sum(n * m)",
-        "error": f"CASE WHEN NOT ({is_unknown}) THEN {error} END" if is_unknown else error,
-        "is_wild": "bool_or(is_wild)",
-        "t_high": "sum(n * CASE WHEN st THEN most_x ELSE greatest(most_x, 0) END)",
-        "t_low": "sum(n * CASE WHEN st THEN least_x ELSE least(least_x, 0) END)",
-        "c_low": _SURE,
-        "c_high": "sum(n)",
-        **EXTREMES,
-    }
-
-
-def _error(variance: str, together: float) -> str:
-    """Write the standard error of a total over types from the variance of one record."""
-    squares = f"coalesce(sum(n * greatest({variance}, 0)), 0)"
-    deviations = f"coalesce(sum(n * u * sqrt(greatest({variance}, 0))), 0)"
-    return f"sqrt({squares} + ({together} * {deviations}) ^ 2)"

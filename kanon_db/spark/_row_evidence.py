@@ -685,6 +685,7 @@ class CalculatedEvidence:
             place: own.values for place, own in columns.items() if own.cell.kind == "value"
         }
         self.lists: dict[int, Listing] = {}
+        self.met: dict[tuple[int, ...], IntArray] = {}
         grouped = {place for places in pieces.keys for place in places}
         for unit in units:
             cells = [columns[place].cell for place in unit.spread]

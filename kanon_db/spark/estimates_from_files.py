@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, get_args
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.coded_rows import TypeCounter, key_of_values
+from kanon_db.answers.coded_rows import combinations
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
-from kanon_db.answers.evidence import Flags, NotReadError, combinations, distinct
-from kanon_db.answers.evidence_sql import MOST_COMBINED, NumberedSpreadWriter, has_pieces
+from kanon_db.answers.evidence import Flags, NotReadError, distinct
+from kanon_db.answers.evidence_sql import MOST_COMBINED, Pieces, PieceWriter, ValuePieceWriter
 from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
     ASSIGNMENTS,
@@ -31,10 +30,10 @@ from kanon_db.answers.scope import (
     checked_query,
     read_query,
 )
-from kanon_db.answers.value_counts import MOST_RUNGS
+from kanon_db.answers.statements import MOST_RUNGS
 from kanon_db.catalog.entries import Publication, changed
 from kanon_db.declaration import unknown
-from kanon_db.errors import NotFoundError
+from kanon_db.errors import NotFoundError, UnsupportedQueryError
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
@@ -50,9 +49,8 @@ from kanon_db.query.layout import (
     BucketTables,
     CellDescription,
     CellLayout,
-    ClassTable,
 )
-from kanon_db.query.likelihoods import MOST_GROUPED, TypeWriter, most_listed
+from kanon_db.query.likelihoods import MOST_GROUPED, most_listed
 from kanon_db.session.protocol import Row
 from kanon_db.spark._cell_values import (
     AxisValue,
@@ -87,72 +85,13 @@ if TYPE_CHECKING:
 
     from kanon_db.algorithms.ground.arrays import IntArray
     from kanon_db.answers.evidence import KnownColumn, KnownTypes
-    from kanon_db.answers.evidence_sql import Pieces
     from kanon_db.query.sql import Request
-    from kanon_db.session.protocol import Value
     from kanon_db.spark._row_evidence import CalculatedEvidence, CountedRecordTypes
-
-
-# Which values the records of groups have, where conditions mention a column with others.
-#
-# It is what :class:`kanon_db.answers.evidence_sql.SpreadSumWriter` writes as SQL.
-
-
-def value_sums(opened: SparkRowQuery, request: Request, layout: CellLayout, most: int) -> list[Row]:
-    """Count the records with each value of what is summed, and between which values they are.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If there is too much to be listed or tried.
-    """
-    if not has_pieces(request, layout):
-        raise only_in_postgresql()
-    pieces = NumberedSpreadWriter(request, layout).pieces()
-    expected: defaultdict[tuple[float, ...], float] = defaultdict(float)
-    between: defaultdict[tuple[float, ...], float] = defaultdict(float)
-    with read_or_refused():
-        types = opened.known_types(request, layout, pieces)
-        counter = TypeCounter(pieces, types.read, opened.session.heartbeat)
-        for codes, n in types.all():
-            for found in counter.spread(codes, n):
-                for key, records in _summed([found.group, found.x], found.expected):
-                    expected[key] += records
-                ends = [np.nan_to_num(end, nan=np.inf) for end in (found.least, found.most)]
-                for key, records in _summed([found.of_group, *ends, found.surely], found.n):
-                    between[key] += records
-                opened.session.heartbeat()
-                if len(expected) + len(between) > most:
-                    raise opened.limits.too_many()
-    names = [key.name for key in request.query.keys]
-
-    def key_of(group: float) -> str:
-        return key_of_values(names, counter.values(int(group))[1])
-
-    rows: list[Row] = [
-        {"group_key": key_of(group), "is_value": True, "surely": False, "least": x, "most": None,
-         "n": records}
-        for (group, x), records in expected.items()
-    ]  # fmt: skip
-    for (group, *ends_of, surely), records in between.items():
-        least, most_ = (None if np.isinf(end) else end for end in ends_of)
-        rows.append(
-            {"group_key": key_of(group), "is_value": False, "surely": bool(surely), "least": least,
-             "most": most_, "n": records}
-        )  # fmt: skip
-    return rows
-
-
-def _summed(keys: Sequence[Any], n: FloatArray) -> Iterator[tuple[tuple[float, ...], float]]:
-    """Sum numbers by the keys that they have in common."""
-    distinct, place = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
-    sums = np.bincount(place.reshape(-1), n, len(distinct)).tolist()
-    yield from zip(map(tuple, distinct.tolist()), sums, strict=True)
 
 
 # What MIN, MAX, percentiles and COUNT(DISTINCT ...) need of a column, found on the driver.
 #
-# It is what `kanon_db.answers.evidence_sql` and `value_counts` write as SQL.
+# It is what `kanon_db.answers.evidence_sql` and `statements` write as SQL.
 
 
 _MOST_ROWS: Final = 5_000_000
@@ -181,8 +120,6 @@ class CountedColumn:
         condition: ex.Expression,
         type_: ex.Type,
         most: int | None,
-        *,
-        is_numbered: bool,
     ) -> list[Row]:
         """Return what values an expression on the column has in each cell.
 
@@ -191,8 +128,6 @@ class CountedColumn:
         UnsupportedQueryError
             If there are too many of them, or one is not finite.
         """
-        if not is_numbered:
-            raise only_in_postgresql()
         own, name = self.own, self.own.cell.column.name
 
         def tried(values: Any) -> tuple[Flags, Flags]:
@@ -205,7 +140,7 @@ class CountedColumn:
             )
         return [
             {
-                "cell_key": str(i), "suppressed": bool(own.hidden[i]), "n": int(own.n[i]),
+                "suppressed": bool(own.hidden[i]), "n": int(own.n[i]),
                 "t": float(truths.true[i]), "st": bool(truths.surely[i]),
                 "pt": bool(truths.possibly[i]), **told,
             }
@@ -220,10 +155,8 @@ class CountedColumn:
         points = [text_of_axis_value(point, type_) for point in shares.points]
         return {"points": points, "shares": np.diff(shares.upto).tolist()}
 
-    def sure_cells(self, numbers: Sequence[int] | None, most: int) -> list[Row]:  # noqa: ARG002
+    def cells(self, numbers: Sequence[int]) -> list[Row]:
         """Return cells with these numbers."""
-        if numbers is None:
-            raise only_in_postgresql()
         keys = [self.own.keys[number] for number in numbers]
         if self.own.cell.kind == "set":
             return [{"elements": json.dumps(list(key))} for key in keys]
@@ -381,9 +314,6 @@ class OperandValues:
 # PostgreSQL. Nothing but the published files is read.
 
 
-_NUMBERED: Final = ("attribute", "number", "records", "hidden", "codes")
-
-
 @dataclass(frozen=True)
 class SparkRowQuery(SparkQuery):
     """A query of published rows in files.
@@ -404,19 +334,24 @@ class SparkRowQuery(SparkQuery):
     counted: dict[tuple[str, ...], CountedRecordTypes] = field(default_factory=dict)
     ladders: dict[tuple[ex.Expression, ex.Type], OperandValues] = field(default_factory=dict)
 
-    def known_types(self, request: Request, layout: CellLayout, pieces: Pieces) -> KnownTypes:
+    def known_types(
+        self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
+    ) -> Sequence[Callable[[], KnownTypes]]:
         """Count the types of records, and calculate what their cells tell."""
         from kanon_db.spark._row_evidence import CalculatedEvidence
 
-        counted = self._counted(layout, tuple(pieces.places))
-        found = CalculatedEvidence(pieces, request, layout, counted.columns, self._tries)
-        return _KnownCells(found, counted)
+        def counted() -> KnownTypes:
+            kind = ValuePieceWriter if lists_values else PieceWriter
+            pieces = kind(request, layout, also, is_stored=False).pieces()
+            types = self._counted(layout, tuple(pieces.places))
+            read = CalculatedEvidence(pieces, request, layout, types.columns, self._tries)
+            return _KnownCells(pieces, read, types, self._tries, layout.rarity)
 
-    def column(self, request: Request, layout: CellLayout, name: str) -> KnownColumn:
-        """Find what is known of the cells of a column, in the types that a request tells apart."""
-        names = TypeWriter(request, layout, (name,)).columns
-        own = self._counted(layout, names).columns[names.index(name)]
-        return CountedColumn(own, self._tries, layout.rarity)
+        return [counted]
+
+    def too_much(self) -> UnsupportedQueryError:
+        """Refuse what would list or try more than the driver holds."""
+        return only_in_postgresql()
 
     def rungs(
         self, aggregate: ex.Aggregate, above: str | None = None, below: str | None = None
@@ -439,10 +374,6 @@ class SparkRowQuery(SparkQuery):
         known = next((one for one in self.counted if names[0] in one), names)
         own = self._counted(layout, known).columns[known.index(names[0])]
         return OperandValues.of_column(own, operand, type_, self._tries)
-
-    def value_sums(self, request: Request, layout: CellLayout, most: int) -> list[Row]:
-        """Count the records with each value of what is summed, and between which these are."""
-        return value_sums(self, request, layout, most)
 
     def _counted(self, layout: CellLayout, names: tuple[str, ...]) -> CountedRecordTypes:
         """Count the types of records that some columns tell apart."""
@@ -471,25 +402,25 @@ class SparkRowQuery(SparkQuery):
 
         return is_wide(self.rows, cell, MOST_GROUPED)
 
-    def fetch(self, statement: str, *values: Value) -> list[Row]:  # noqa: ARG002
-        """Refuse statements over cells, which are written with PostgreSQL's ranges."""
-        raise only_in_postgresql()
-
-    def fetch_plain(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement that reads no ranges and no sets."""
-        return super().fetch(statement, *values)
-
 
 @dataclass(frozen=True, eq=False)
 class _KnownCells:
     """:class:`~kanon_db.answers.evidence.KnownTypes` that Spark has counted."""
 
+    pieces: Pieces
     read: CalculatedEvidence
     _counted: CountedRecordTypes
+    _tries: SparkConditions
+    _rarity: float
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return all types."""
         return self._counted.all()
+
+    def column(self, name: str) -> KnownColumn:
+        """Return what is known of the cells of one column."""
+        own = self._counted.columns[self.pieces.places[name]]
+        return CountedColumn(own, self._tries, self._rarity)
 
 
 def cell_layout(session: TableSession, publication: Publication, *, is_paper: bool) -> CellLayout:
@@ -508,12 +439,9 @@ def cell_layout(session: TableSession, publication: Publication, *, is_paper: bo
         name: cell._replace(column=without_order(cell.column), shares=None)
         for name, cell in cells.items()
     }
-    # Types of records are told apart as if there were a table of classes.
-    described_classes = {column: column for column in _NUMBERED} | {"columns": list(cells)}
-    classes = ClassTable.of(session, SCHEMA, publication.name, described_classes)
     left_out = publication.left_out
     n_rows = publication.records - left_out
-    return CellLayout(view, cells, left_out, n_rows, is_paper=is_paper, classes=classes)
+    return CellLayout(view, cells, left_out, n_rows, is_paper=is_paper)
 
 
 def _published(name: str, written: Mapping[str, Any], type_: Any) -> ColumnType:

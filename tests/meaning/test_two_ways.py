@@ -1,16 +1,17 @@
-"""Rows are answered from the table of classes, and by a statement over the view: the same."""
+"""Types of records are stored in the table of classes, or listed from the view: the same."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kanon_db.answers import measures, scope
-from kanon_db.answers.coded_rows import Totals
+from kanon_db.answers import evidence, scope
 from kanon_db.answers.estimates import AnswerRow, answer
+from kanon_db.answers.measures import Totals
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Parties
@@ -34,20 +35,21 @@ class BothWays:
 
     def ask(self, question: str) -> list[list[AnswerRow] | str]:
         """Return both answers, or what the refusals say."""
-        by_classes = measures.count_with_classes
-
-        def watched(*given: Any) -> Any:
-            found = by_classes(*given)
-            self.counted[found is not None] += 1
-            return found
-
         with self._patch.context() as patch:
-            patch.setattr(measures, "count_with_classes", watched)
+            for kind in (evidence.StoredTypes, evidence.ListedTypes):
+                patch.setattr(kind, "all", self._watched(kind.all, kind is evidence.StoredTypes))
             found = [self._ask(question)]
         with self._patch.context() as patch:
             patch.setattr(scope, "_class_table", lambda *_: None)
             found.append(self._ask(question))
         return found
+
+    def _watched(self, of_types: Callable[[Any], Any], is_stored: bool) -> Callable[[Any], Any]:
+        def watched(types: Any) -> Any:
+            self.counted[is_stored] += 1
+            return of_types(types)
+
+        return watched
 
     def _ask(self, question: str) -> list[AnswerRow] | str:
         try:

@@ -15,7 +15,6 @@ PACKAGES = [path.parent for path in (ROOT / "kanon_db").rglob("__init__.py")]
 
 LONG_MODULES: dict[str, str] = {
     "answers/_bitmap_counts.py": "one way to count, of conditions on one side and on both",
-    "query/likelihoods.py": "one aggregate's statement, from the types of records to its error",
 }
 """Modules of more than 900 lines, and why they are one thing."""
 
