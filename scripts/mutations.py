@@ -123,8 +123,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "< for <=, between two columns of ranges",
-        '"<=": "{a}.low <= {b}.high"',
-        '"<=": "{a}.low < {b}.high"',
+        '"<=": a_low <= b_high,',
+        '"<=": a_low < b_high,',
         ("integration/test_cell_answers.py",),
     ),
     Mutation(
