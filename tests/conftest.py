@@ -11,12 +11,13 @@ and no test sees what another worker does.
     PostgreSQL clones only databases that nobody uses.
 ``new_database`` (session)
     Factory: ``new_database()`` gives the connection string of a fresh clone of the template,
-    ``new_database(installed=False)`` of an empty database. All are dropped after the run.
+    ``new_database(installed=False)`` of an empty database. All are dropped after the run,
+    or go with the private cluster.
 ``database`` (test), ``module_database`` (module)
     Connection string of a fresh clone, dropped afterwards, for one test or one module.
 ``new_role`` (session)
     Factory: ``new_role("kanon_analyst")`` makes a role that may log in, a member of the roles
-    named; returns its name. All are dropped after the run.
+    named; returns its name. All are dropped after the run, or go with the private cluster.
 ``connect_as`` (session)
     Function: ``connect_as(dsn, role)`` opens a psycopg connection, in autocommit mode, as a role.
 ``gathering`` (session)
@@ -53,6 +54,9 @@ collect_ignore = ["toy_kind"]
 
 PACKAGE = Path(__file__).parents[1] / "kanon_db"
 
+_IS_PRIVATE = "KANON_TEST_DSN" not in os.environ
+"""Whether the cluster goes after the run, and with it all databases and roles."""
+
 SERVER_SETTINGS = {
     # The data need not survive a crash of the machine.
     "fsync": "off",
@@ -87,9 +91,12 @@ LONG = (
     "tests/docs/test_examples.py",
     "tests/integration/test_interrupted.py",
     "tests/integration/test_local.py",
+    "tests/unit/test_model_attacks.py",
+    "tests/unit/test_noisy_counts.py",
 )
 """What `make test` leaves to `make test-all`, but for their tests of attacks: servers that are
-killed and started again and again, and the examples of all pages. No promise names them."""
+killed and started again and again, the examples of all pages, and what only benchmarks use. No
+promise names them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -203,7 +210,8 @@ def installed_dsn(cluster_dsn: str) -> Iterator[str]:
         )
         yield dsn
     finally:
-        _drop(cluster_dsn, dsn)
+        if not _IS_PRIVATE:
+            _drop(cluster_dsn, dsn)
 
 
 @pytest.fixture(scope="session")
@@ -214,7 +222,8 @@ def new_role(cluster_dsn: str) -> Iterator[Callable[..., str]]:
             name = f"kanon_test_{uuid.uuid4().hex[:12]}"
             role = sql.Identifier(name)
             _execute(cluster_dsn, sql.SQL("CREATE ROLE {} LOGIN").format(role))
-            cleanup.callback(_execute, cluster_dsn, sql.SQL("DROP ROLE {}").format(role))
+            if not _IS_PRIVATE:
+                cleanup.callback(_execute, cluster_dsn, sql.SQL("DROP ROLE {}").format(role))
             for group in memberships:
                 _execute(cluster_dsn, sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), role))
             return name
@@ -235,7 +244,8 @@ def new_database(
                 source = request.getfixturevalue("installed_dsn")
                 template = str(psycopg.conninfo.conninfo_to_dict(source)["dbname"])
             dsn = _create(cluster_dsn, template)
-            cleanup.callback(_drop, cluster_dsn, dsn)
+            if not _IS_PRIVATE:
+                cleanup.callback(_drop, cluster_dsn, dsn)
             return dsn
 
         yield make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
@@ -253,6 +254,11 @@ class Operation:
         """Tell whether the operation returns a single value."""
         return [column.name for column in self.result] == [""]
 
+    @property
+    def sentence(self) -> str:
+        """What it does, as a whole sentence."""
+        return f"{self.help[0].upper()}{self.help[1:]}."
+
     def read(self, given: Mapping[str, Any]) -> Any:
         """Check what a caller gave; see :func:`read_request`."""
         return read_request(self.request, given)
@@ -287,3 +293,36 @@ def columns(**types: str) -> tuple[ResultColumn, ...]:
 def value(sql: str) -> tuple[ResultColumn, ...]:
     """Declare a single value as the result."""
     return (ResultColumn("", sql),)
+
+
+def describe_function(
+    function: Any, operation: Operation, parameters: Sequence[Parameter], first: str
+) -> None:
+    """Give a function of an operation its name, signature and docstring.
+
+    Parameters
+    ----------
+    function : callable
+    operation : Operation
+    parameters : sequence of Parameter
+    first : str
+        What stands before them, such as ``self``.
+    """
+    in_turn = sorted(parameters, key=lambda item: not item.is_positional)
+    function.__name__ = operation.name
+    function.__signature__ = inspect.Signature(
+        [
+            inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            *map(_python_parameter, in_turn),
+        ]
+    )
+    described = "\n".join(f"{item.name}\n    {item.help}" for item in parameters)
+    texts = [operation.sentence, operation.details, described]
+    function.__doc__ = "\n\n".join(filter(None, texts))
+
+
+def _python_parameter(declared: Parameter) -> inspect.Parameter:
+    either, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    default = inspect.Parameter.empty if declared.is_required else declared.default
+    kind = either if declared.is_positional else named
+    return inspect.Parameter(declared.name, kind, default=default)

@@ -8,13 +8,13 @@ from typing import Final
 from kanon_db.catalog.entries import find_publication, published_schema, require_whole, source_of
 from kanon_db.catalog.sources import open_source
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.kind import SELECTIVITY, AttackTarget, Workload
+from kanon_db.publications.kind import AttackTarget, Workload
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import CountAccuracy
 from kanon_db.session.protocol import Session
 from kanon_db.transfer.allowance import Allowance
 
-_PHASES: Final = (
+EVALUATING: Final = (
     "reading the source", "drawing the queries", "counting in the source",
     "estimating from the publication",
 )  # fmt: skip
@@ -70,13 +70,10 @@ def evaluate_counts(
             detail=f'publication "{name}" is of the kind {publication.kind}',
         )
     require_whole(publication)
-    session.plan(_PHASES)
-    shares = SELECTIVITY if selectivity is None else tuple(map(float, selectivity))
+    session.plan(EVALUATING)
     source, types = open_source(session, source_of(session, name).quoted(session))
     target = AttackTarget(
         session, publication, source, types, published_schema(session), Allowance.of(session)
     )
-    workload = Workload(
-        queries, None if dimensionality is None else tuple(dimensionality), shares, seed
-    )
+    workload = Workload.of(queries, dimensionality, selectivity, seed)
     return list(declared.load().evaluate(target, workload))

@@ -33,8 +33,14 @@ from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session
 from kanon_db.transfer.allowance import Allowance, Needs
 from kanon_db.transfer.columns import ColumnType, Relation
-from kanon_db.transfer.snapshot import Records, Size, Snapshot
-from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
+from kanon_db.transfer.snapshot import Records, Size, Snapshot, take_snapshot
+from kanon_db.transfer.values import (
+    DistinctValues,
+    distinct_values,
+    read_codes,
+    read_integers,
+    read_known_codes,
+)
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,18 @@ class Workload:
     dimensionality: tuple[int, ...] | None = None
     selectivity: tuple[float, ...] = SELECTIVITY
     seed: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        queries: int,
+        dimensionality: Sequence[int] | None,
+        selectivity: Sequence[float] | None,
+        seed: int | None,
+    ) -> Self:
+        """Fill in what the parameters leave open."""
+        shares = SELECTIVITY if selectivity is None else tuple(map(float, selectivity))
+        return cls(queries, None if dimensionality is None else tuple(dimensionality), shares, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -440,9 +458,104 @@ class RedrawnBuckets:
     n_waiting: int
 
 
+class ValuesInOrder(Protocol):
+    """The distinct values of a column, in the order of their type, NULL last."""
+
+    @property
+    def labels(self) -> list[str | None]:
+        """Their texts; None for NULL."""
+
+    def drop(self) -> None:
+        """Forget them."""
+
+
+class RecordCodes(Protocol):
+    """The records of a relation, read at once, as codes of the values of its columns."""
+
+    @property
+    def n_records(self) -> int:
+        """How many they are."""
+
+    def values(self, column: str) -> Any:
+        """Return the values of a column, as :class:`ValuesInOrder`."""
+
+    def codes(self, columns: Sequence[Any]) -> CodeArray:
+        """Return codes by the values of columns, shape (n, m); -1 for what is none of these.
+
+        The values may be those of another relation, whose columns have the same names and types.
+        """
+
+    def numbers(self, column: str) -> IntArray:
+        """Return a column of whole numbers."""
+
+    def hold(self, n_bytes: float, what: str) -> None:
+        """Refuse what needs too much memory beside what was read."""
+
+    def drop(self) -> None:
+        """Forget what was read."""
+
+
+class MeasuredPublication(Protocol):
+    """A verified publication with its source, both of which can be read."""
+
+    @property
+    def session(self) -> Any:
+        """Hears of phases and steps."""
+
+    @property
+    def publication(self) -> Publication:
+        """Its entry in the catalog."""
+
+    def pulse(self) -> Pulse:
+        """Return the session's heartbeat."""
+
+    def published(self, suffix: str, columns: Sequence[str]) -> RecordCodes:
+        """Read a published relation."""
+
+    def original(self, columns: Sequence[str]) -> RecordCodes:
+        """Read the source."""
+
+
+@dataclass(frozen=True, eq=False)
+class SnapshotCodes:
+    """:class:`RecordCodes` of a snapshot."""
+
+    snapshot: Snapshot
+    types: Mapping[str, ColumnType]
+    _own: list[DistinctValues] = field(default_factory=list)
+
+    @property
+    def n_records(self) -> int:
+        """How many records there are."""
+        return self.snapshot.n_records
+
+    def values(self, column: str) -> DistinctValues:
+        """See :func:`.distinct_values`."""
+        self._own.append(distinct_values(self.snapshot, self.types[column]))
+        return self._own[-1]
+
+    def codes(self, columns: Sequence[DistinctValues]) -> CodeArray:
+        """See :func:`.read_codes`, and :func:`.read_known_codes` for values of others."""
+        are_own = all(any(one is own for own in self._own) for one in columns)
+        return (read_codes if are_own else read_known_codes)(self.snapshot, columns)
+
+    def numbers(self, column: str) -> IntArray:
+        """See :func:`.read_integers`."""
+        name = self.snapshot.session.identifier(column)
+        return read_integers(self.snapshot, f"s.{name}").astype(np.int64)
+
+    def hold(self, n_bytes: float, what: str) -> None:
+        """See :meth:`.Records.hold`."""
+        self.snapshot.hold(n_bytes, what)
+
+    def drop(self) -> None:
+        """Remove the copy."""
+        self.snapshot.drop()
+
+
 @dataclass(frozen=True, eq=False)
 class AttackTarget:
-    """A publication under attack, with its source.
+    """A publication under attack, with its source: see :class:`MeasuredPublication`.
 
     Attributes
     ----------
@@ -468,6 +581,17 @@ class AttackTarget:
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""
         return Pulse(heartbeat=self.session.heartbeat, on_done=self.session.done)
+
+    def published(self, suffix: str, columns: Sequence[str]) -> SnapshotCodes:
+        """Copy a published relation."""
+        return self._copied(Relation(self.schema, self.publication.name + suffix), columns)
+
+    def original(self, columns: Sequence[str]) -> SnapshotCodes:
+        """Copy the source."""
+        return self._copied(self.source.relation, columns)
+
+    def _copied(self, relation: Relation, columns: Sequence[str]) -> SnapshotCodes:
+        return SnapshotCodes(take_snapshot(self.session, relation, columns, self.room), self.types)
 
 
 class Kind(ABC):

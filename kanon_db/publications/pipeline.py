@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -29,8 +29,8 @@ from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.declaration import parameters_of
 from kanon_db.errors import InfeasibleError, RiskError
 from kanon_db.publications.entities import can_be_hashed, read_entities, stage_published
-from kanon_db.publications.guarantees import warn_of_gap, warn_of_unused_options
-from kanon_db.publications.kind import AttackTarget, Job, Kind, Workload
+from kanon_db.publications.guarantees import WarnsCaller, warn_of_gap, warn_of_unused_options
+from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Workload, Written
 from kanon_db.publications.lifecycle import check_name, enter_publication
 from kanon_db.publications.publish_request import RISKS, PublishRequest, accepted_risks
 from kanon_db.publications.registry import kind_of
@@ -38,7 +38,7 @@ from kanon_db.publications.relations import ShownNames, StagedRelations
 from kanon_db.publications.releases.ledger import check_readers, earlier_releases
 from kanon_db.publications.releases.release_check import RISK as COMBINED
 from kanon_db.publications.releases.release_check import describe_release, judge_release
-from kanon_db.publications.results import FIGURES, Published, require_checks
+from kanon_db.publications.results import FIGURES, Examination, Published, require_checks
 from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session, fetch_one, undone
 from kanon_db.transfer.allowance import Allowance, Needs
@@ -474,14 +474,9 @@ def _publish(
         accepted[COMBINED] = request.accept[COMBINED]
 
     def published(publication_id: int | None, measured: Mapping[str, Any]) -> Published:
-        return Published(
-            publication_id=publication_id,
-            name=name,
-            guarantee=publication.guarantee,
-            records=publication.records,
-            metrics={**staged.metrics, **publication.metrics, **measured},
-            seconds=time.perf_counter() - started,
-        )
+        figures = {**publication.metrics, **measured}
+        entered = replace(publication, name=name, metrics=figures)
+        return described_result(entered, staged.metrics, started, publication_id)
 
     if request.dry_run:
         session.phase(MEASURING)
@@ -558,13 +553,9 @@ def stage(
     KanonError
         As :func:`publish`.
     """
-    declared = kind_of(request)
-    kind = declared.load()
+    kind = kind_of(request).load()
     session.phase("reading the source")
-    kind.require_shown(source)
-    kind.prepare(request, source)
-    accepted = accepted_risks(request.accept, kind.risks(request))
-    warn_of_unused_options(session, request)
+    accepted = accept_request(session, kind, request, source)
     entity = [] if source.entity is None else [source.entity]
     published = kind.chosen(request, source, types)
     arrival = [source.arrival] if source.arrival and source.arrival not in published else []
@@ -606,28 +597,97 @@ def stage(
         )
     records.drop()
 
-    session.phase("verifying")
-    publication = Publication(
-        name=staging.name,
-        kind=declared.name,
-        method=found.method or request.method,
-        source=str(source.relation),
-        parameters={
-            **request.recorded,
-            **written.parameters,
-            "readers": list(readers),
-            "accept": accepted,
-        },
-        layout={**written.layout, "types": described},
-        records=records.n_records,
-        guarantee=written.guarantee,
-        metrics={**written.metrics, **({} if found.proof is None else found.proof.metrics)},
-    )
-    examined = kind.examine(session, publication, is_new=True)
-    require_checks([*examined.checks, *written.checks])
+    publication, examined = verify_written(
+        session, request, source, found, written,
+        sink=_ServerSink(session, kind, staging.name, described), n_records=records.n_records,
+        parameters={"readers": list(readers), "accept": accepted},
+    )  # fmt: skip
     named = None if known is None else known.staging.name
     return StagedPublication(
         staging, publication, accepted, examined.metrics, published, upto, named, room
+    )
+
+
+def accept_request(
+    session: WarnsCaller,
+    kind: Kind,
+    request: PublishRequest,
+    source: Source,
+    risks: Sequence[str] = (),
+) -> dict[str, str]:
+    """Refuse what does not fit the source; return the reasons for the known risks.
+
+    `risks` are those that the kind does not know of.
+    """
+    kind.require_shown(source)
+    kind.prepare(request, source)
+    accepted = accepted_risks(request.accept, [*kind.risks(request), *risks])
+    warn_of_unused_options(session, request)
+    return accepted
+
+
+class Sink(Protocol):
+    """Where the relations of a publication were written: a server's schema, or a folder."""
+
+    @property
+    def name(self) -> str:
+        """What the publication is called there."""
+
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """The types of the source's columns, as the layout keeps them."""
+
+    def examine(self, publication: Publication) -> Examination:
+        """Check and measure what was written, using nothing else."""
+
+
+@dataclass(frozen=True, eq=False)
+class _ServerSink:
+    """The staged relations of a server."""
+
+    session: Session
+    kind: Kind
+    name: str
+    types: Mapping[str, Any]
+
+    def examine(self, publication: Publication) -> Examination:
+        """See :meth:`Kind.examine`."""
+        return self.kind.examine(self.session, publication, is_new=True)
+
+
+def verify_written(
+    session: Any, request: PublishRequest, source: Source, found: MethodResult, written: Written,
+    *, sink: Sink, n_records: int, parameters: Mapping[str, Any],
+) -> tuple[Publication, Examination]:  # fmt: skip
+    """Describe what was written, and refuse it if any check fails: of a server, and of files."""
+    session.phase("verifying")
+    publication = Publication(
+        name=sink.name,
+        kind=kind_of(request).name,
+        method=found.method or request.method,
+        source=str(source.relation),
+        parameters={**request.recorded, **written.parameters, **parameters},
+        layout={**written.layout, "types": sink.types},
+        records=n_records,
+        guarantee=written.guarantee,
+        metrics={**written.metrics, **({} if found.proof is None else found.proof.metrics)},
+    )
+    examined = sink.examine(publication)
+    require_checks([*examined.checks, *written.checks])
+    return publication, examined
+
+
+def described_result(
+    publication: Publication, measured: Mapping[str, Any], started: float, number: int | None = None
+) -> Published:
+    """Return what publishing returns, `started` being when it began."""
+    return Published(
+        publication_id=number,
+        name=publication.name,
+        guarantee=publication.guarantee,
+        records=publication.records,
+        metrics={**measured, **publication.metrics},
+        seconds=time.perf_counter() - started,
     )
 
 

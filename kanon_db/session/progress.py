@@ -180,40 +180,21 @@ class Tracker:
         )
 
 
-class ReportingSession(ABC):
-    """The part of a session that says how far an operation is; see the protocol.
+class Reporter:
+    """Passes on what an operation says of itself.
 
     Parameters
     ----------
-    watcher : callable, optional
+    show : callable
         Called with each :class:`Progress`.
     """
 
-    def __init__(self, watcher: Watcher | None = None) -> None:
-        self._watcher = watcher
-        self._tracker = Tracker(self._shown)
-        self._own: str | None = None
-        """The session's `application_name`, while it shows how far an operation is."""
-        self._is_wanted = True
+    def __init__(self, show: Watcher) -> None:
+        self._tracker = Tracker(show)
 
-    @abstractmethod
-    def fetch(self, statement: str, *values: Any) -> Sequence[Any]:
-        """Run one statement; see the protocol."""
-
-    @abstractmethod
     def heartbeat(self) -> None:
-        """Check for a cancel; see the protocol."""
-
-    @contextmanager
-    def reporting(self) -> Iterator[None]:
-        """Run an operation, beating for what sorts, and then restore the `application_name`.
-
-        After an error, the server itself restores it, with the rest of the transaction.
-        """
-        self._begin()
-        with beating(self.heartbeat):
-            yield
-        self._end()
+        """Show how far the step is, now and then."""
+        self._tracker.beat()
 
     def plan(self, phases: Sequence[str]) -> None:
         """Say which phases the operation has."""
@@ -237,6 +218,42 @@ class ReportingSession(ABC):
         """Say how much of the step is done."""
         self._tracker.done(n, of)
         self.heartbeat()
+
+
+class ReportingSession(Reporter, ABC):
+    """The part of a session that says how far an operation is; see the protocol.
+
+    Parameters
+    ----------
+    watcher : callable, optional
+        Called with each :class:`Progress`.
+    """
+
+    def __init__(self, watcher: Watcher | None = None) -> None:
+        super().__init__(self._shown)
+        self._watcher = watcher
+        self._own: str | None = None
+        """The session's `application_name`, while it shows how far an operation is."""
+        self._is_wanted = True
+
+    @abstractmethod
+    def fetch(self, statement: str, *values: Any) -> Sequence[Any]:
+        """Run one statement; see the protocol."""
+
+    @abstractmethod
+    def heartbeat(self) -> None:
+        """Check for a cancel; see the protocol."""
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Run an operation, beating for what sorts, and then restore the `application_name`.
+
+        After an error, the server itself restores it, with the rest of the transaction.
+        """
+        self._begin()
+        with beating(self.heartbeat):
+            yield
+        self._end()
 
     def _begin(self) -> None:
         self._tracker.clear()

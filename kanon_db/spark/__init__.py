@@ -1,432 +1,245 @@
 """Makes the same publications on Spark: from Parquet, or PostgreSQL, to Parquet with a manifest.
 
-It needs the extra ``spark`` and Java; nothing of these is imported before it is used.
-``publishing`` runs the steps of publishing and loads publications into PostgreSQL, ``estimates``
-answers queries from files, and ``kinds`` has the kinds. Whatever needs no cluster is the code of
-PostgreSQL's publications, which reads files through ``_tables``.
+It needs the extra ``spark`` and Java; nothing of these is imported before it is used. Functions and
+commands are derived from the declared operations: `SPARK_OPERATIONS` says what Spark adds to them.
+Whatever needs no cluster is the code of PostgreSQL's publications, which reads files through
+``_tables``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
+from kanon_db.declaration import (
+    REQUIRED,
+    TEXT,
+    Operation,
+    Parameter,
+    ParameterType,
+    choice,
+    describe_function,
+    parameters_of,
+    unknown,
+)
+from kanon_db.operations import NoParameters, RegisterRequest, operations
+from kanon_db.publications import KINDS
+from kanon_db.publications.publish_request import LoadRequest
 from kanon_db.spark.environment import PostgresTable
 from kanon_db.wording import explained
 
 if TYPE_CHECKING:
-    import os
-
-    import psycopg
-    from pyspark.sql import DataFrame, SparkSession
-
-    from kanon_db.answers.estimates import AnswerRow
-    from kanon_db.publications.results import Attack, Check, CountAccuracy, Metric, Published
-    from kanon_db.query.formulas import Estimated
-    from kanon_db.session.progress import Watcher
-
-__all__ = [
-    "PostgresTable",
-    "attack",
-    "estimate",
-    "estimate_count",
-    "estimate_counts",
-    "evaluate_counts",
-    "load",
-    "metrics",
-    "publish_buckets",
-    "publish_freeform",
-    "publish_generalized",
-    "publish_suppressed",
-    "releases",
-    "rewrite_count",
-    "verify",
-    "weighted_view",
-]
+    from kanon_db.publications.registry import DeclaredKind
 
 
-@explained()
-def publish_buckets(
-    session: SparkSession,
-    source: str | os.PathLike[str] | DataFrame | PostgresTable,
-    target: str,
-    *,
-    source_name: str | None = None,
-    on_progress: Watcher | None = None,
-    on_warning: Callable[[str], None] | None = None,
-    **given: Any,
-) -> Published:
-    """Publish microdata as buckets under F'-privacy.
+@dataclass(frozen=True, kw_only=True)
+class SparkOperation:
+    """An operation on Spark: one that is declared, and what Spark adds to it.
 
-    Parameters
+    Attributes
     ----------
-    session : SparkSession
-    source : str, PathLike, DataFrame or PostgresTable
-        A path of Parquet, whatever else Spark can read, or a table over JDBC.
-    target : str
-        A folder for this publication alone; its last part is the publication's name.
-    source_name : str, optional
-        What the ledger calls the source, which a data frame needs: the same for all that is
-        about the same people. By default its path.
-    on_progress : callable, optional
-        Called with a :class:`~kanon_db.session.progress.Progress` for each step.
-    on_warning : callable, optional
-        Called with the text of each warning, in place of Python's own warnings.
-    **given
-        The roles of columns, as of `register_source` (``quasi_identifiers``, ``sensitive``,
-        ``identifiers``, ``attributes``, ``insensitive``, ``entity``), and the parameters of
-        `publish_buckets` (``privacy``, ``method``, ``max_bucket_size``, ``assignment``,
-        ``options``, ``accept``, ``replace``, ``dry_run``).
-
-    Raises
-    ------
-    KanonError
-        As in PostgreSQL, and `ServerError` where Spark or Java is missing, or Spark fails.
+    declared : Operation
+        Its words and its parameters.
+    function : str
+        ``module:function`` of this package. It takes a session, and the parameters by their names.
+    adds : tuple of Parameter
+        What PostgreSQL has in its catalog, or in a setting.
+    without : collection of str
+        Declared parameters that make no sense here.
+    hears : tuple of str
+        Those of `LISTENERS` that it calls.
+    command : tuple of str
+        The words after ``kanon spark``; empty if it has no command.
+    fixed : mapping
+        Arguments that callers do not pass.
     """
-    from kanon_db.spark.publishing import publish
 
-    return publish(
-        session, "buckets", source, target, given, source_name=source_name,
-        on_progress=on_progress, on_warning=on_warning,
+    declared: Operation
+    function: str
+    adds: tuple[Parameter, ...]
+    without: Collection[str] = ("name",)
+    hears: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """What Spark adds, and then what is declared."""
+        declared = (item for item in self.declared.parameters if item.name not in self.without)
+        return (*self.adds, *declared)
+
+    @explained()
+    def perform(self, session: Any, *arguments: Any, **given: Any) -> Any:
+        """Run it, if all parameters are known.
+
+        Raises
+        ------
+        KanonError
+            As in PostgreSQL, and `ServerError` where Spark or Java is missing, or Spark fails.
+        """
+        known = sorted({item.name for item in self.parameters} | {*self.hears})
+        for name in given:
+            if name not in known:
+                raise unknown("parameter", name, known)
+        module, _, name = self.function.partition(":")
+        called = getattr(import_module(f"{__name__}.{module}"), name)
+        return called(session, *arguments, **self.fixed, **given)
+
+    def as_function(self) -> Callable[..., Any]:
+        """Return the function that callers see; what it needs may be passed by position."""
+
+        def function(session: Any, *arguments: Any, **given: Any) -> Any:
+            return self.perform(session, *arguments, **given)
+
+        added = [
+            item._replace(is_positional=item.is_required and item not in _ROLES)
+            for item in self.adds
+        ]
+        others = self.parameters[len(added) :]
+        listeners = [LISTENERS[name] for name in self.hears]
+        describe_function(function, self.declared, [*added, *others, *listeners], "session")
+        function.__qualname__ = function.__name__
+        return function
+
+
+def _as_it_is(value: Any, _name: str) -> Any:
+    return value
+
+
+SOURCE_TYPE: Final = ParameterType(
+    "", "str | os.PathLike[str] | DataFrame | PostgresTable", _as_it_is, "PATH|JDBC"
+)
+CONNECTION_TYPE: Final = ParameterType("", "str | psycopg.Connection", _as_it_is)
+_LISTENER: Final = ParameterType("", "Callable[[Any], None]", _as_it_is)
+
+LISTENERS: Final = {
+    "on_progress": Parameter(
+        "on_progress", _LISTENER, "Called with a `Progress` for each step.", None
+    ),
+    "on_warning": Parameter(
+        "on_warning", _LISTENER, "Called with each warning, in place of Python's own.", None
+    ),
+}
+_BOTH: Final = ("on_progress", "on_warning")
+
+_SOURCE: Final = Parameter(
+    "source", SOURCE_TYPE,
+    "What is published, or was: Parquet, a table of PostgreSQL over JDBC, or, in Python, a data"
+    " frame.",
+    REQUIRED,
+)  # fmt: skip
+_TARGET: Final = Parameter(
+    "target", TEXT, "The folder of the publication.", REQUIRED, is_positional=True
+)
+_NEW_TARGET: Final = Parameter(
+    "target", TEXT,
+    "Where to publish it: a folder for this publication alone, whose last part is its name.",
+    REQUIRED, metavar="PATH",
+)  # fmt: skip
+_SOURCE_NAME: Final = Parameter(
+    "source_name", TEXT,
+    "What the ledger calls the source, by default its path: the same for all that is about the same"
+    " people; a data frame needs it.",
+    None, metavar="NAME",
+)  # fmt: skip
+_CONNECTION: Final = Parameter(
+    "connection", CONNECTION_TYPE,
+    "A connection string, or a connection in autocommit mode, of a role that may publish there.",
+    REQUIRED,
+)  # fmt: skip
+_ROLES: Final = tuple(
+    item for item in parameters_of(RegisterRequest) if item.name not in ("source", "arrival")
+)
+_ESTIMATOR: Final = Parameter(
+    "estimator",
+    choice(
+        "estimator", published="corrected by what the publication implies", paper="the paper's"
+    ),
+    "As the setting kanon.estimator in PostgreSQL.", "published", metavar="NAME",
+)  # fmt: skip
+
+
+def _publishing(kind: DeclaredKind) -> SparkOperation:
+    return SparkOperation(
+        declared=replace(kind.operation, details=""), function="publishing:publish", hears=_BOTH,
+        adds=(_SOURCE, _NEW_TARGET, _SOURCE_NAME, *_ROLES),
+        without=("source", "publication", "readers"),  # the target, and its file system
+        command=("publish", kind.name), fixed={"kind": kind.name},
     )  # fmt: skip
 
 
-@explained()
-def publish_generalized(
-    session: SparkSession,
-    source: str | os.PathLike[str] | DataFrame | PostgresTable,
-    target: str,
-    *,
-    source_name: str | None = None,
-    on_progress: Watcher | None = None,
-    on_warning: Callable[[str], None] | None = None,
-    **given: Any,
-) -> Published:
-    """Publish microdata as rows with ranges and sets that at least k rows share.
-
-    Parameters
-    ----------
-    session, source, target, source_name, on_progress, on_warning
-        As of :func:`publish_buckets`.
-    **given
-        The roles of columns, and the parameters of `publish_generalized`
-        (``k``, ``method``, ``weights``, ``options``, ``constraints``, ``max_suppressed``,
-        ``refine``, ``accept``, ``replace``, ``dry_run``).
-
-    Raises
-    ------
-    KanonError
-        As :func:`publish_buckets`.
-    """
-    from kanon_db.spark.publishing import publish
-
-    return publish(
-        session, "generalized", source, target, given, source_name=source_name,
-        on_progress=on_progress, on_warning=on_warning,
+def _from_files(
+    name: str, module: str, *adds: Parameter, details: str = "", **described: Any
+) -> SparkOperation:
+    return SparkOperation(
+        declared=replace(operations()[name], details=details), function=f"{module}:{name}",
+        adds=(_TARGET, *adds), **described,
     )  # fmt: skip
 
 
-@explained()
-def publish_suppressed(
-    session: SparkSession,
-    source: str | os.PathLike[str] | DataFrame | PostgresTable,
-    target: str,
-    *,
-    source_name: str | None = None,
-    on_progress: Watcher | None = None,
-    on_warning: Callable[[str], None] | None = None,
-    **given: Any,
-) -> Published:
-    """Publish microdata with suppressed cells: at least k rows share what they keep.
+_ANSWERS: Final = "estimates_from_files"
 
-    Parameters
-    ----------
-    session, source, target, source_name, on_progress, on_warning
-        As of :func:`publish_buckets`.
-    **given
-        The roles of columns, and the parameters of `publish_suppressed`
-        (``k``, ``patterns``, ``method``, ``rules``, ``weights``, ``options``, ``accept``,
-        ``replace``, ``dry_run``).
+# A table, as in `kanon_db.operations`; what has no counterpart there is declared here.
+# fmt: off
+SPARK_OPERATIONS: Final = (
+    *(_publishing(kind) for kind in KINDS.values() if kind.shape != "model"),
+    SparkOperation(
+        declared=Operation(
+            "load", "load a publication into PostgreSQL, where SQL answers from it", "", (),
+            request=LoadRequest, command=("publish",),
+            details="Workers write the rows, and this machine passes them on to COPY, a block at a"
+            " time. What follows from them is written there, by the code that publishing uses, and"
+            " all is verified there before anybody sees it, in one transaction: of a load that"
+            " fails, nothing is left.",
+        ),
+        function="publishing:load", hears=_BOTH, command=("load",),
+        adds=(_TARGET, _CONNECTION),
+    ),
+    _from_files("verify", "_spark_kind", command=("verify",)),
+    _from_files("metrics", "_spark_kind", command=("metrics",)),
+    SparkOperation(
+        declared=Operation(
+            "releases", "list what was released in a folder of publications", "", (),
+            request=NoParameters, command=("releases",),
+        ),
+        function="_publication_folder:releases", command=("releases",),
+        adds=(Parameter("folder", TEXT, "The folder.", REQUIRED, is_positional=True),),
+    ),
+    _from_files("estimate", _ANSWERS, _ESTIMATOR, hears=("on_warning",), command=("estimate",)),
+    _from_files("estimate_count", _ANSWERS, _ESTIMATOR, hears=("on_warning",)),
+    _from_files("estimate_counts", _ANSWERS, _ESTIMATOR, hears=("on_warning",)),
+    _from_files("rewrite_count", _ANSWERS),
+    _from_files(
+        "attack", "_spark_kind", _SOURCE, hears=_BOTH, command=("attack",),
+        details="They are played on the driver, with codes of all records: of more than five"
+        " million, they are refused. Learners learn from a random sample of large buckets, and a"
+        " random sample of people is looked up in rows, with a warning.",
+    ),
+    _from_files(
+        "evaluate_counts", "_spark_kind", _SOURCE, hears=_BOTH, command=("evaluate-counts",),
+        details="Rows are compared, too, on the driver; see attack.",
+    ),
+    SparkOperation(
+        declared=Operation(
+            "weighted_view",
+            "join the tables of a bucketization to one, a data frame in which sum(weight) counts",
+            "", (), request=NoParameters,
+            details="With view.createOrReplaceTempView(name), view.sparkSession.sql runs what"
+            " rewrite_count returns: the view belongs to a session of its own, whose settings do"
+            " not change what values mean.",
+        ),
+        function="kinds.bucket_kind:weighted_view", adds=(_TARGET,),
+    ),
+)
+# fmt: on
 
-    Raises
-    ------
-    KanonError
-        As :func:`publish_buckets`.
-    """
-    from kanon_db.spark.publishing import publish
+__all__ = ["SPARK_OPERATIONS", "PostgresTable", "SparkOperation"]
+for _operation in SPARK_OPERATIONS:
+    globals()[_operation.declared.name] = _operation.as_function()
+    __all__ += [_operation.declared.name]  # noqa: PLE0604
 
-    return publish(
-        session, "suppressed", source, target, given, source_name=source_name,
-        on_progress=on_progress, on_warning=on_warning,
-    )  # fmt: skip
+if TYPE_CHECKING:
 
-
-@explained()
-def publish_freeform(
-    session: SparkSession,
-    source: str | os.PathLike[str] | DataFrame | PostgresTable,
-    target: str,
-    *,
-    source_name: str | None = None,
-    on_progress: Watcher | None = None,
-    on_warning: Callable[[str], None] | None = None,
-    **given: Any,
-) -> Published:
-    """Publish microdata as rows of which each matches k originals, and each original k rows.
-
-    Parameters
-    ----------
-    session, source, target, source_name, on_progress, on_warning
-        As of :func:`publish_buckets`.
-    **given
-        The roles of columns, and the parameters of `publish_freeform`
-        (``k``, ``method``, ``weights``, ``options``, ``accept``, ``replace``, ``dry_run``).
-
-    Raises
-    ------
-    KanonError
-        As :func:`publish_buckets`.
-    """
-    from kanon_db.spark.publishing import publish
-
-    return publish(
-        session, "freeform", source, target, given, source_name=source_name,
-        on_progress=on_progress, on_warning=on_warning,
-    )  # fmt: skip
-
-
-@explained()
-def load(
-    session: SparkSession,
-    target: str,
-    connection: str | psycopg.Connection,
-    *,
-    on_progress: Watcher | None = None,
-    on_warning: Callable[[str], None] | None = None,
-    **given: Any,
-) -> Published:
-    """Load a publication into PostgreSQL, where SQL answers from it.
-
-    Workers write the rows, and this machine passes them on to COPY, a block at a time. What follows
-    from them is written there, by the code that publishing uses, and all is verified there before
-    anybody sees it, in one transaction: of a load that fails, nothing is left.
-
-    Parameters
-    ----------
-    session : SparkSession
-    target : str
-        The folder of the publication.
-    connection : str or psycopg.Connection
-        A connection string, or a connection in autocommit mode, of a role that may publish in a
-        database with kanon_db.
-    on_progress, on_warning : callable, optional
-        As of :func:`publish_buckets`.
-    **given
-        ``publication``, ``source_name``, ``readers``, ``accept`` and ``replace``; see
-        :class:`~kanon_db.publications.publish_request.LoadRequest`.
-
-    Raises
-    ------
-    VerificationError
-        When the files, or the loaded relations, are not those that were published.
-    RiskError
-        When the readers could set it against another publication with the same label of its
-        source, which needs ``accept => {"combined_releases": "..."}``.
-    KanonError
-        For everything else that publishing there would refuse.
-    """
-    from kanon_db.spark.publishing import load
-
-    return load(session, target, connection, given, on_progress=on_progress, on_warning=on_warning)
-
-
-@explained()
-def verify(session: SparkSession, target: str) -> list[Check]:
-    """Check a publication, using only its published files; see :mod:`.examination`."""
-    from kanon_db.spark._spark_kind import verify
-
-    return verify(session, target)
-
-
-@explained()
-def metrics(session: SparkSession, target: str) -> list[Metric]:
-    """Measure a publication from its published files; see :mod:`.examination`."""
-    from kanon_db.spark._spark_kind import metrics
-
-    return metrics(session, target)
-
-
-@explained()
-def releases(session: SparkSession, folder: str) -> list[Mapping[str, Any]]:
-    """Return the ledger of a folder of publications; see :mod:`.ledger`."""
-    from kanon_db.spark._publication_folder import Folder, FolderLedger
-    from kanon_db.spark.environment import own_session
-
-    own = own_session(session)
-    return FolderLedger(own, Folder(own, folder)).releases()
-
-
-@explained()
-def estimate(
-    session: SparkSession,
-    target: str,
-    query: str,
-    *,
-    estimator: str = "published",
-    on_warning: Callable[[str], None] | None = None,
-) -> list[AnswerRow]:
-    """Answer a query with any aggregates from a publication, with errors and bounds.
-
-    Parameters
-    ----------
-    session : SparkSession
-    target : str
-        The folder of the publication.
-    query : str
-        As of `kanon.estimate`: ``SELECT ... FROM people_b WHERE ...``, by the publication's name.
-    estimator : {"published", "paper"}
-        As the setting ``kanon.estimator`` in PostgreSQL.
-    on_warning : callable, optional
-        As of :func:`publish_buckets`.
-
-    Returns
-    -------
-    list of AnswerRow
-        One for each group and aggregate.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        As in PostgreSQL; and, with the hint to load the publication there, for what is calculated
-        otherwise or too large on Spark (docs/howto/spark.md).
-    NotFoundError, VerificationError
-        When there is no such publication, or its files are not those that were published.
-    """
-    from kanon_db.spark.estimates_from_files import estimate
-
-    return estimate(session, target, query, estimator=estimator, on_warning=on_warning)
-
-
-@explained()
-def estimate_count(session: SparkSession, target: str, query: str, **given: Any) -> Estimated:
-    """Answer a COUNT query without groups; see :func:`estimate`."""
-    from kanon_db.spark.estimates_from_files import estimate_count
-
-    return estimate_count(session, target, query, **given)
-
-
-@explained()
-def estimate_counts(
-    session: SparkSession, target: str, query: str, **given: Any
-) -> list[AnswerRow]:
-    """Answer a COUNT query with GROUP BY; see :func:`estimate`."""
-    from kanon_db.spark.estimates_from_files import estimate_counts
-
-    return estimate_counts(session, target, query, **given)
-
-
-def rewrite_count(session: SparkSession, target: str, query: str) -> str:
-    """Return the paper's estimate of a query of buckets as one readable statement of Spark.
-
-    Parameters
-    ----------
-    session : SparkSession
-    target : str
-        The publication's folder.
-    query : str
-        As of :func:`estimate`.
-
-    Returns
-    -------
-    str
-        It reads a view of the publication's name. With ``view``, what :func:`weighted_view`
-        returns, ``view.createOrReplaceTempView(name)`` makes it, and ``view.sparkSession.sql``
-        runs the statement: the view belongs to a session of its own, whose settings do not change
-        what values mean.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        Where no single statement gives the answer, as from rows with ranges or sets.
-    """
-    from kanon_db.spark.estimates_from_files import rewrite_count
-
-    return rewrite_count(session, target, query)
-
-
-@explained()
-def attack(
-    session: SparkSession,
-    target: str,
-    source: str | os.PathLike[str] | DataFrame | PostgresTable,
-    *,
-    on_progress: Watcher | None = None,
-    on_warning: Callable[[str], None] | None = None,
-) -> list[Attack]:
-    """Play known attacks against a publication; the source scores the guesses.
-
-    They are played on the driver, with codes of all records: of more than five million, they are
-    refused. As in PostgreSQL, learners learn from a random sample of large buckets, and a random
-    sample of people is looked up in rows, which ``on_warning`` hears.
-
-    Parameters
-    ----------
-    session : SparkSession
-    target : str
-        The folder of the publication.
-    source : str, PathLike, DataFrame or PostgresTable
-        What it was made from.
-    on_progress, on_warning : callable, optional
-        As of :func:`publish_buckets`.
-
-    Raises
-    ------
-    NotFoundError, SchemaMismatchError
-        When the source has no such columns any more.
-    VerificationError
-        When the files are not those that were published.
-    InfeasibleError
-        When there are too many records.
-    """
-    from kanon_db.spark._spark_kind import attack
-
-    return attack(session, target, source, on_progress=on_progress, on_warning=on_warning)
-
-
-@explained()
-def evaluate_counts(
-    session: SparkSession,
-    target: str,
-    source: str | os.PathLike[str] | DataFrame | PostgresTable,
-    *,
-    on_progress: Watcher | None = None,
-    on_warning: Callable[[str], None] | None = None,
-    **given: Any,
-) -> list[CountAccuracy]:
-    """Compare a publication's answers to random count queries with the source, on the driver.
-
-    Parameters
-    ----------
-    session, target, source, on_progress, on_warning
-        As of :func:`attack`.
-    **given
-        ``queries``, ``dimensionality``, ``selectivity`` and ``seed`` of `evaluate_counts`.
-
-    Raises
-    ------
-    KanonError
-        As :func:`attack`.
-    """
-    from kanon_db.spark._spark_kind import evaluate_counts
-
-    return evaluate_counts(
-        session, target, source, given, on_progress=on_progress, on_warning=on_warning
-    )
-
-
-@explained()
-def weighted_view(session: SparkSession, target: str) -> DataFrame:
-    """Return a bucketization as one table, in which ``sum(weight)`` counts; see :mod:`.buckets`."""
-    from kanon_db.spark.kinds.bucket_kind import weighted_view
-
-    return weighted_view(session, target)
+    def __getattr__(name: str) -> Callable[..., Any]: ...

@@ -32,112 +32,17 @@ from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 
-# The distinct values of a column of a snapshot: few enough to be known on one machine.
+# The distinct values of a column of a snapshot: few enough for each machine to know them.
 
 
 VALUE: Final = "value"
 CODE: Final = "code"
 RECORDS: Final = "records"
 BEFORE: Final = "before"
-
-_MOST_CODES: Final = 2**22
-"""Values whose texts and counts the driver can well keep."""
-
-
-@dataclass(frozen=True, eq=False)
-class NumberedValues:
-    """The values of a column, in order, NULL last.
-
-    Attributes
-    ----------
-    column : str
-        The column of the snapshot.
-    frame : DataFrame
-        ``code`` (from 0), ``value``, ``records``, and ``before`` (records of lower values), from
-        files.
-    type : ColumnType
-    counts : ndarray of int64, shape (n_values,)
-        Records of each.
-    """
-
-    column: str
-    frame: DataFrame
-    type: ColumnType
-    counts: IntArray
-
-    def labels(self) -> list[str | None]:
-        """Return their texts in the order of their codes; None for NULL."""
-        from pyspark.sql import functions as f
-
-        with failures_as_errors("values could not be read"):
-            found = self.frame.select(
-                CODE, text_of_column(f.col(VALUE), self.type).alias("label")
-            ).toArrow()
-        texts: list[str | None] = found.sort_by(CODE).column("label").to_pylist()
-        return texts
-
-    def coded(self, records: DataFrame, name: str = CODE, number: str = CODE) -> DataFrame:
-        """Add the codes of the column, or another number of its values, to the snapshot's records.
-
-        Parameters
-        ----------
-        records : DataFrame
-        name : str
-            Of the column that is added.
-        number : str
-            ``code`` or ``before``.
-        """
-        from pyspark.sql import functions as f
-
-        known = f.broadcast(
-            self.frame.select(f.col(number).alias(name), f.col(VALUE).alias("known"))
-        )
-        same = f.col(self.column).eqNullSafe(f.col("known"))
-        return records.join(known, same).drop("known")
-
-
-def numbered_values(job: SparkJob, name: str) -> NumberedValues:
-    """Count the distinct values of a column, and number them.
-
-    Raises
-    ------
-    InfeasibleError
-        When they are too many.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    job.voice.step("counting values")
-    column = job.snapshot.column(name)
-    folder = job.staging.scratch(f"values-{column}")
-    with failures_as_errors("values could not be counted"):
-        counted = job.snapshot.frame.groupBy(f.col(column).alias(VALUE)).agg(
-            f.count("*").alias(RECORDS)
-        )
-        ordered = Window.orderBy(f.col(VALUE).asc_nulls_last())
-        whole = f.sum(RECORDS).over(ordered.rowsBetween(Window.unboundedPreceding, 0))
-        counted.select(
-            (f.row_number().over(ordered) - 1).alias(CODE), VALUE, RECORDS,
-            (whole - f.col(RECORDS)).alias(BEFORE),
-        ).write.parquet(folder.path)  # fmt: skip
-        frame = job.session.read.parquet(folder.path)
-        found = frame.select(CODE, RECORDS).where(f.col(CODE) <= _MOST_CODES).toArrow()
-    if found.num_rows > _MOST_CODES:
-        raise InfeasibleError(
-            "a column has too many distinct values for one machine",
-            detail=f'column "{name}": more than {_MOST_CODES:,} values',
-            hint="coarsen it, or give it another role",
-        )
-    counts = found.sort_by(CODE).column(RECORDS).to_numpy().astype(np.int64)
-    return NumberedValues(column, frame, job.types[name], counts)
-
-
-# The distinct values of a column of a snapshot: few enough for each machine to know them.
-
 
 _MOST: Final = 2**22
 """Values whose texts and counts each machine can well keep."""
@@ -163,6 +68,18 @@ class ValueList:
     counts: IntArray
     numbers: FloatArray | None
 
+    def frame(self, session: SparkSession, type_: DataType) -> DataFrame:
+        """Return ``code`` (from 0), ``value``, ``records``, and ``before``: of lower values."""
+        import pyarrow as pa
+        from pyspark.sql.types import StructType
+
+        counts = self.counts
+        codes, before = np.arange(counts.size, dtype=np.int32), np.cumsum(counts) - counts
+        table = pa.table({CODE: codes, VALUE: self.array, RECORDS: counts, BEFORE: before})
+        schema = StructType().add(CODE, "integer").add(VALUE, type_)
+        schema.add(RECORDS, "long").add(BEFORE, "long")
+        return session.createDataFrame(table, schema)
+
 
 def number_of_value(value: Column, column: ColumnType) -> Column | None:
     """Return a value as a float, times in seconds; None for types without numbers."""
@@ -178,17 +95,12 @@ def number_of_value(value: Column, column: ColumnType) -> Column | None:
 
 
 def read_values(job: SparkJob, name: str) -> ValueList:
-    """Count the distinct values of a column.
-
-    Raises
-    ------
-    InfeasibleError
-        When they are too many.
-    """
+    """Count the distinct values of a column."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import functions as f
 
+    job.voice.step("counting values")
     value, column = f.col(job.snapshot.column(name)), job.types[name]
     as_number = number_of_value(value, column)
     with failures_as_errors("values could not be counted"):
@@ -221,16 +133,7 @@ def read_values(job: SparkJob, name: str) -> ValueList:
 def with_codes(
     records: DataFrame, codes: Sequence[tuple[str, ValueList, str]], kept: list[str]
 ) -> DataFrame:
-    """Add the codes of columns to records.
-
-    Parameters
-    ----------
-    records : DataFrame
-    codes : sequence of (str, ValueList, str)
-        A column, its values, and the name of the column of codes that is added.
-    kept : list of str
-        The columns that stay.
-    """
+    """Add the codes of columns to records."""
     from pyspark.sql.types import IntegerType, StructType
 
     context: Any = records.sparkSession.sparkContext
@@ -242,15 +145,7 @@ def with_codes(
 
 
 def coding(known: Any, names: list[str]) -> Any:
-    """Return the function that numbers values.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of columns with their values, and of the columns that stay.
-    names : list of str
-        Of the result.
-    """
+    """Return the function that numbers values."""
 
     def code(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -342,21 +237,7 @@ class CodedQuasiIdentifier:
 
 
 def read_quasi_identifiers(job: SparkJob, *, with_ranges: bool) -> tuple[CodedQuasiIdentifier, ...]:
-    """Count the values of all quasi-identifiers.
-
-    Parameters
-    ----------
-    job : SparkJob
-    with_ranges : bool
-        Whether values are published in ranges and sets, rather than as they are.
-
-    Raises
-    ------
-    InfeasibleError
-        When one has too many values.
-    SchemaMismatchError
-        When sets would have texts of inexact numbers.
-    """
+    """Count the values of all quasi-identifiers."""
     found = []
     for name in job.source.quasi_identifiers:
         source, column = job.snapshot.column(name), job.types[name]
@@ -451,13 +332,7 @@ def _finite(values: ValueList) -> FloatArray | None:
 
 
 def _bounds(job: SparkJob, column: CodedQuasiIdentifier) -> list[float]:
-    """Return the registered bounds as numbers; a missing one is NaN.
-
-    Raises
-    ------
-    InvalidParameterError
-        When a bound is no value of the column's type, or they are in another order.
-    """
+    """Return the registered bounds as numbers; a missing one is NaN."""
     from pyspark.sql import functions as f
 
     described = job.source.attributes.get(column.name, {})
@@ -508,22 +383,9 @@ def cut_into_parts(
     *,
     as_mondrian: bool,
 ) -> PartTree:
-    """Cut records until parts are small.
-
-    Parameters
-    ----------
-    job : SparkJob
-    records : DataFrame
-        As :func:`.coded_records` returns them.
-    attributes : sequence of Attribute
-    k : int
-        Each part has at least 2k records.
-    constraint : Constraint or None
-        Has to hold for each part, since classes do not cross them. A cut that would violate it is
-        not made.
-    as_mondrian : bool
-        Whether parts are cut as Mondrian would cut them.
-    """
+    """Cut records until parts are small."""
+    # A part has at least 2k records. Classes do not cross parts, so that a cut that would violate
+    # the constraint in one of them is not made.
     find_cut = median_cut if as_mondrian else gap_cut
     tree = PartTree(job.snapshot.n_records)
     domains = CutDomains.of(attributes)
@@ -580,13 +442,7 @@ Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 def numbering_parts(known: Any) -> Batches:
-    """Return the function that adds the number of its part to each record.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the tree, its leaves, and the columns with codes.
-    """
+    """Return the function that adds the number of its part to each record."""
 
     def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -675,13 +531,7 @@ class _CutParts:
 
 
 def counting_cuts(known: Any) -> Batches:
-    """Return the function that counts the codes of records in parts.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of :class:`_CutParts`.
-    """
+    """Return the function that counts the codes of records in parts."""
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -721,15 +571,7 @@ _HashWords: TypeAlias = npt.NDArray[np.uint64]
 
 
 def groups_of(counts: IntArray, bits: int) -> CodeArray:
-    """Return the group of each value: about as many records in each, in the order of values.
-
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (n_values,)
-        Records of each value.
-    bits : int
-        There are at most 2^bits groups. Those of fewer bits are unions of these.
-    """
+    """Return the group of each value: about as many records in each, in the order of values."""
     before = np.cumsum(counts) - counts
     shares = [(n << bits) // max(1, int(counts.sum())) for n in before.tolist()]
     return np.array(shares, dtype=np.int32)
@@ -738,22 +580,7 @@ def groups_of(counts: IntArray, bits: int) -> CodeArray:
 def count_combinations(
     coded: DataFrame, names: Sequence[str], finest: Sequence[CodeArray]
 ) -> list[float]:
-    """Count, about, the combinations of groups of each of :data:`CHOICES`.
-
-    Parameters
-    ----------
-    coded : DataFrame
-        From files.
-    names : sequence of str
-        Its columns of codes.
-    finest : sequence of ndarray of int32
-        The groups of :data:`MOST_BITS` of each column's values.
-
-    Returns
-    -------
-    list of float
-        Of each choice; exact where they are fewer than 1,024.
-    """
+    """Count, about, the combinations of groups of each of :data:`CHOICES`."""
     from pyspark.sql.types import IntegerType, LongType, StructType
 
     context: Any = coded.sparkSession.sparkContext
@@ -769,13 +596,7 @@ def count_combinations(
 
 
 def sketching(known: Any) -> Batches:
-    """Return the function that finds the smallest hashes of each choice.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the columns, the finest groups of their values, and a random number for each group.
-    """
+    """Return the function that finds the smallest hashes of each choice."""
 
     def sketch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -822,13 +643,7 @@ def estimated(hashes: _HashWords) -> float:
 
 
 def grouping(known: Any) -> Batches:
-    """Return the function that replaces codes by the groups of values.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the columns, and the group of each of their values.
-    """
+    """Return the function that replaces codes by the groups of values."""
 
     def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -29,7 +29,7 @@ from kanon_db.errors import (
     NotFoundError,
     VerificationError,
 )
-from kanon_db.spark.environment import failures_as_errors, quoted_column
+from kanon_db.spark.environment import failures_as_errors, own_session, quoted_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -85,13 +85,7 @@ class Folder:
 
     @property
     def parent(self) -> Folder:
-        """The folder that it is in.
-
-        Raises
-        ------
-        InvalidParameterError
-            When it is the root.
-        """
+        """The folder that it is in."""
         above = self._path.getParent()
         if above is None:
             raise InvalidParameterError("a target must be a folder of its own", detail=self.path)
@@ -300,13 +294,7 @@ class Manifest:
 
     @classmethod
     def find(cls, target: Folder) -> Self | None:
-        """Read the manifest of a target; None if there is none.
-
-        Raises
-        ------
-        VerificationError
-            When it is not one of ours.
-        """
+        """Read the manifest of a target; None if there is none."""
         file = target / MANIFEST
         if not file.exists():
             return None
@@ -335,13 +323,7 @@ class Manifest:
 
     @classmethod
     def of(cls, target: Folder) -> Self:
-        """Read the manifest of a target.
-
-        Raises
-        ------
-        NotFoundError
-            When there is none.
-        """
+        """Read the manifest of a target."""
         found = cls.find(target)
         if found is None:
             raise NotFoundError(
@@ -404,15 +386,7 @@ class StagingFolder:
 
 @contextmanager
 def staging_folder(target: Folder) -> Iterator[StagingFolder]:
-    """Begin a run, and remove all that it has not published.
-
-    Raises
-    ------
-    InUseError
-        When another run is making the same publication.
-    InvalidParameterError
-        When there are other files in the target.
-    """
+    """Begin a run, and remove all that it has not published."""
     staging = _taken(StagingFolder(secrets.token_hex(16), target.parent / f".kanon-{target.name}"))
     ended = threading.Event()
     renewal = threading.Thread(target=_renew, args=(staging, ended), daemon=True)
@@ -574,13 +548,7 @@ class FolderLedger:
 
     @classmethod
     def beside(cls, session: SparkSession, target: Folder) -> Self:
-        """Return the ledger of the folder that a publication is in.
-
-        Raises
-        ------
-        InvalidNameError
-            When the publication would take the ledger's place.
-        """
+        """Return the ledger of the folder that a publication is in."""
         if target.name == LEDGER:
             raise InvalidNameError(
                 f'a publication cannot be called "{LEDGER}"',
@@ -623,6 +591,12 @@ class FolderLedger:
     def of_source(self, source: str) -> list[str]:
         """Name the publications that were made from a source."""
         return [str(one["name"]) for one in self.releases() if one["source"] == source]
+
+
+def releases(session: SparkSession, folder: str) -> list[Mapping[str, Any]]:
+    """Return the ledger of a folder of publications."""
+    own = own_session(session)
+    return FolderLedger(own, Folder(own, folder)).releases()
 
 
 def parameters_text(publication: Publication) -> str:

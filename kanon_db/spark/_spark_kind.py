@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 
@@ -21,10 +22,16 @@ from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source, changed
 from kanon_db.declaration import read_request
-from kanon_db.errors import InfeasibleError, NotFoundError, SchemaMismatchError
+from kanon_db.errors import (
+    InfeasibleError,
+    InvalidParameterError,
+    NotFoundError,
+    SchemaMismatchError,
+)
 from kanon_db.operations import EvaluateRequest
+from kanon_db.publications.count_accuracy import EVALUATING
 from kanon_db.publications.examination import accepted_checks
-from kanon_db.publications.kind import SELECTIVITY, MethodResult, Workload, Written
+from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination, Metric
 from kanon_db.session.progress import Watcher
 from kanon_db.spark._publication_folder import Folder, Manifest, StagingFolder
@@ -105,29 +112,38 @@ class SparkResult:
 
 @dataclass(frozen=True, eq=False)
 class SparkTarget:
-    """A verified publication in files, with what it was made from.
+    """A verified publication in files, with what it was made from: a `MeasuredPublication`.
 
     Attributes
     ----------
-    listener : TableSession
+    session : TableSession
         Its tables are those of the publication.
     publication : Publication
     source : DataFrame
         Scores what attackers guess, and answers what is asked of the publication.
     """
 
-    listener: TableSession
+    session: TableSession
     publication: Publication
     source: DataFrame
 
-    @property
     def pulse(self) -> Pulse:
-        """The driver's heartbeat."""
-        return Pulse(heartbeat=self.listener.heartbeat, on_done=self.listener.done)
+        """Return the driver's heartbeat."""
+        return Pulse(heartbeat=self.session.heartbeat, on_done=self.session.done)
 
     def table(self, suffix: str) -> DataFrame:
         """Return a published table."""
-        return self.listener.tables.frames[self.publication.name + suffix]
+        return self.session.tables.frames[self.publication.name + suffix]
+
+    def published(self, suffix: str, columns: Sequence[str]) -> ReadColumns:
+        """Read a published table."""
+        return read_columns(self.table(suffix), columns, "the published table")
+
+    def original(self, columns: Sequence[str]) -> ReadColumns:
+        """Read the source, whose columns must have the types that they had."""
+        for frame in self.session.tables.frames.values():
+            require_same_types(frame, self.source, columns)
+        return read_columns(self.source, columns, "the source")
 
 
 class SparkKind(ABC):
@@ -139,41 +155,34 @@ class SparkKind(ABC):
     shows_values: bool = False
     """Whether quasi-identifiers are published as they are."""
 
-    def refuse(self, request: Any, source: Source) -> None:  # noqa: B027  # nothing by default
-        """Refuse what must stay on one machine, with the reason and what to do instead.
+    on_one_machine: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Methods that stay on one machine: why, and what to do instead."""
 
-        Raises
-        ------
-        InvalidParameterError
-        """
+    def refuse(self, request: Any, source: Source) -> None:  # noqa: ARG002
+        """Refuse what must stay on one machine, with the reason and what to do instead."""
+        if request.method in self.on_one_machine:
+            reason, hint = self.on_one_machine[request.method]
+            raise InvalidParameterError(
+                f"the method {request.method} is not made on Spark", detail=reason, hint=hint
+            )
 
     @abstractmethod
     def make(self, job: SparkJob) -> SparkResult:
-        """Find what to publish, and write the tables.
-
-        Small things are decided on the driver, from counts; what is done for each record must be
-        the same when a task is run again. Chance comes from the snapshot's own columns, see
-        :mod:`~kanon_db.spark._tables`, or from the operating system on the driver.
-        """
+        """Find what to publish, and write the tables."""
+        # Small things are decided on the driver, from counts; what is done for each record must be
+        # the same when a task is run again. Chance comes from the snapshot's own columns, see
+        # :mod:`~kanon_db.spark._tables`, or from the operating system on the driver.
 
     @abstractmethod
     def examine(self, tables: PublishedTables, publication: Publication, whole: Any) -> Examination:
-        """Check and measure the published tables, using nothing else.
-
-        Parameters
-        ----------
-        tables : PublishedTables
-        publication : Publication
-        whole : Check
-            Whether the files are those that the manifest names.
-        """
+        """Check and measure the published tables, using nothing else."""
 
     @abstractmethod
-    def attack(self, opened: SparkTarget) -> list[Attack]:
+    def attack(self, target: SparkTarget) -> list[Attack]:
         """Play known attacks on the driver, as PostgreSQL plays them."""
 
     @abstractmethod
-    def evaluate(self, opened: SparkTarget, workload: Workload) -> list[CountAccuracy]:
+    def evaluate(self, target: SparkTarget, workload: Workload) -> list[CountAccuracy]:
         """Answer random count queries on the driver, and compare the answers with the source."""
 
 
@@ -190,13 +199,7 @@ KIND_MODULES: Final = {
 
 
 def spark_kind(name: str) -> SparkKind:
-    """Import a kind.
-
-    Raises
-    ------
-    NotFoundError
-        When it is not made on Spark.
-    """
+    """Import a kind."""
     if name not in KIND_MODULES:
         raise NotFoundError(
             "publications of this kind are not made on Spark",
@@ -217,83 +220,96 @@ MOST_RECORDS_ON_DRIVER: Final = 5_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class ReadColumns:
-    """Columns of a table on the driver, as Arrow has them.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-    labels : mapping of str to pyarrow.ChunkedArray
-        The texts of values, where they were asked for.
-    """
-
-    table: Any
-    labels: Mapping[str, Any]
-
-    def numbers(self, name: str) -> IntArray:
-        """Return a column of numbers."""
-        return np.asarray(self.table[name].to_numpy(), dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False)
 class NumberedColumn:
-    """The distinct values of a column, in order.
+    """The distinct values of a column, in order: `ValuesInOrder`.
 
     Attributes
     ----------
-    values : pyarrow.Array
+    column : ColumnType
+    array : pyarrow.Array
     """
 
-    values: Any
-
-    @classmethod
-    def of(cls, column: Any) -> NumberedColumn:
-        """Return the distinct values of a column, in order."""
-        import pyarrow.compute as pc
-
-        distinct = pc.unique(column)
-        return cls(distinct.take(pc.sort_indices(distinct)))  # NULL last
+    column: ColumnType
+    array: Any
+    session: SparkSession
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.array)
+
+    @cached_property
+    def labels(self) -> list[str | None]:
+        """The text of each value."""
+        import pyarrow as pa
+        from pyspark.sql import functions as f
+
+        table = pa.table({"code": np.arange(len(self)), "value": self.array})
+        with failures_as_errors("values could not be read"):
+            label = text_of_column(f.col("value"), self.column).alias("label")
+            found = self.session.createDataFrame(table).select("code", label).toArrow()
+        texts: list[str | None] = found.sort_by("code").column("label").to_pylist()
+        return texts
 
     def codes(self, column: Any) -> CodeArray:
         """Return the code of each value of a column; -1 for one that is not among them."""
         import pyarrow.compute as pc
 
-        found = pc.fill_null(pc.index_in(column, value_set=self.values), -1)
+        found = pc.fill_null(pc.index_in(column, value_set=self.array), -1)
         return np.asarray(found.to_numpy(), dtype=np.int32)
 
-    def labels(self, column: Any, texts: Any) -> list[str | None]:
-        """Return the text of each value, from a column and its texts."""
-        found: list[str | None] = [None] * len(self)
-        codes, first = np.unique(self.codes(column), return_index=True)
-        for code, text in zip(codes.tolist(), texts.take(first).to_pylist(), strict=True):
-            found[code] = text
-        return found
+    def drop(self) -> None:
+        """Leave them to Python's garbage collection."""
 
 
-def read_columns(
-    frame: DataFrame, columns: Sequence[str], what: str, labelled: Sequence[str] = ()
-) -> ReadColumns:
-    """Read columns of a table onto the driver.
+@dataclass(frozen=True, eq=False)
+class ReadColumns:
+    """Columns of a table on the driver, as Arrow has them: `RecordCodes`.
 
-    Parameters
+    Attributes
     ----------
-    frame : DataFrame
-    columns : sequence of str
-    what : str
-        What the table is called.
-    labelled : sequence of str
-        Those whose values' texts are wanted, too.
-
-    Raises
-    ------
-    NotFoundError
-        When it has no such column.
-    InfeasibleError
-        When it has too many records.
+    table : pyarrow.Table
+    types : mapping of str to ColumnType
     """
+
+    table: Any
+    types: Mapping[str, ColumnType]
+    session: SparkSession
+
+    @property
+    def n_records(self) -> int:
+        """How many records there are."""
+        return int(self.table.num_rows)
+
+    def values(self, column: str) -> NumberedColumn:
+        """Return the distinct values of a column, in order."""
+        return self.numbered(column, self.table[column])
+
+    def numbered(self, column: str, values: Any) -> NumberedColumn:
+        """Return some values of the type of a column, in order."""
+        import pyarrow.compute as pc
+
+        found = pc.unique(values)
+        found = found.take(pc.sort_indices(found))  # NULL last
+        return NumberedColumn(self.types[column], found, self.session)
+
+    def codes(self, columns: Sequence[NumberedColumn]) -> CodeArray:
+        """Return the codes of records, by values of these names, shape (n, m)."""
+        found = [one.codes(self.table[one.column.name]) for one in columns]
+        return np.stack(found, axis=1)
+
+    def numbers(self, column: str) -> IntArray:
+        """Return a column of numbers."""
+        return np.asarray(self.table[column].to_numpy(), dtype=np.int64)
+
+    def hold(self, n_bytes: float, what: str) -> None:
+        """Hold anything: how many records there may be was asked before they were read."""
+
+    def drop(self) -> None:
+        """Leave them to Python's garbage collection."""
+
+
+def read_columns(frame: DataFrame, columns: Sequence[str], what: str) -> ReadColumns:
+    """Read columns of a table, which a message calls `what`, onto the driver."""
+    # Raises `NotFoundError` where it has no such column, `InfeasibleError` for too many records.
     types = {field.name: field.dataType for field in frame.schema.fields}
     if missing := [column for column in columns if column not in types]:
         raise NotFoundError(
@@ -308,28 +324,17 @@ def read_columns(
                 f" of which {MOST_RECORDS_ON_DRIVER:,} are allowed",
                 hint="publish a part of the source, such as a region, and try it on that",
             )
-        texts = [
-            text_of_column(frame[quoted_column(name)], column_type(name, types[name])).alias(
-                f"label_{i}"
-            )
-            for i, name in enumerate(labelled)
-        ]
         own = [
             _one_zero(frame[quoted_column(name)], types[name]).alias(f"c{i}")
             for i, name in enumerate(columns)
         ]
-        table = frame.select(*own, *texts).toArrow()
-    found = {name: table[f"label_{i}"] for i, name in enumerate(labelled)}
-    return ReadColumns(table.select(range(len(columns))).rename_columns(list(columns)), found)
+        table = frame.select(*own).toArrow().rename_columns(list(columns))
+    described = {name: column_type(name, types[name]) for name in columns}
+    return ReadColumns(table, described, frame.sparkSession)
 
 
 def require_same_types(published: DataFrame, source: DataFrame, columns: Sequence[str]) -> None:
-    """Refuse a source whose columns have other types than what was published of them.
-
-    Raises
-    ------
-    SchemaMismatchError
-    """
+    """Refuse a source whose columns have other types than what was published of them."""
     from pyspark.sql.types import ArrayType, StructType
 
     shown, own = (
@@ -342,19 +347,11 @@ def require_same_types(published: DataFrame, source: DataFrame, columns: Sequenc
             continue  # a set has texts, whatever the type is
         if isinstance(type_, StructType):
             type_ = type_.fields[0].dataType  # of both ends
-        if column in own and type_ != own[column]:
+        if column in own and type_ not in (None, own[column]):
             raise SchemaMismatchError(
                 "the source's columns have changed since it was published",
                 detail=f'column "{column}" has another type',
             )
-
-
-def codes_of(
-    columns: Sequence[NumberedColumn], read: ReadColumns, names: Sequence[str]
-) -> CodeArray:
-    """Return the codes of the values of some columns, shape (n, m)."""
-    pairs = zip(columns, names, strict=True)
-    return np.stack([column.codes(read.table[name]) for column, name in pairs], axis=1)
 
 
 def _one_zero(value: Column, type_: DataType) -> Column:
@@ -370,27 +367,13 @@ def _one_zero(value: Column, type_: DataType) -> Column:
 
 
 def verify(session: SparkSession, target: str) -> list[Check]:
-    """Check a publication, using only its published files, and all of them.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no publication.
-    """
+    """Check a publication, using only its published files, and all of them."""
     manifest, examined = _examined(session, target)
     return examined.checks + accepted_checks(manifest.publication)
 
 
 def metrics(session: SparkSession, target: str) -> list[Metric]:
-    """Measure a publication from its published files.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no publication.
-    VerificationError
-        When its files are gone, or have been replaced by others.
-    """
+    """Measure a publication from its published files."""
     from kanon_db.catalog.entries import changed
 
     manifest, examined = _examined(session, target)
@@ -442,8 +425,10 @@ def attack(
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> list[Attack]:
-    """Play known attacks; see :func:`kanon_db.spark.attack`."""
-    with _opened_with_source(session, target, source, on_progress, on_warning) as (kind, both):
+    """Play known attacks on the driver; the source scores the guesses."""
+    heard = on_progress, on_warning, ["attacking"]
+    with _opened_with_source(session, target, source, *heard) as (kind, both):
+        both.session.phase("attacking")
         return kind.attack(both)
 
 
@@ -451,21 +436,16 @@ def evaluate_counts(
     session: SparkSession,
     target: str,
     source: Any,
-    given: Mapping[str, Any],
     *,
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
+    **given: Any,
 ) -> list[CountAccuracy]:
-    """Compare random counts with the source; see :func:`kanon_db.spark.evaluate_counts`."""
-    request = read_request(EvaluateRequest, {"name": "", **given})
-    dimensionality = request.dimensionality
-    workload = Workload(
-        request.queries,
-        None if dimensionality is None else tuple(dimensionality),
-        SELECTIVITY if request.selectivity is None else tuple(map(float, request.selectivity)),
-        request.seed,
-    )
-    with _opened_with_source(session, target, source, on_progress, on_warning) as (kind, both):
+    """Compare a publication's answers to random count queries with the source, on the driver."""
+    asked = read_request(EvaluateRequest, {"name": "", **given})
+    workload = Workload.of(asked.queries, asked.dimensionality, asked.selectivity, asked.seed)
+    heard = on_progress, on_warning, EVALUATING
+    with _opened_with_source(session, target, source, *heard) as (kind, both):
         return kind.evaluate(both, workload)
 
 
@@ -476,6 +456,7 @@ def _opened_with_source(
     source: Any,
     on_progress: Watcher | None,
     on_warning: Callable[[str], None] | None,
+    phases: Sequence[str],
 ) -> Iterator[tuple[SparkKind, SparkTarget]]:
     """Verify a publication, and open it with its source."""
     require_spark()
@@ -489,10 +470,9 @@ def _opened_with_source(
         raise changed(publication)
     with open_tables(own, folder, manifest) as tables:
         listener = TableSession(tables, on_progress, on_warning)
-        listener.plan(["verifying", "reading the source", "playing"])
+        listener.plan(["verifying", *phases])
         listener.phase("verifying")
         examined = kind.examine(tables, publication, whole)
         if not all(check.holds for check in examined.checks):
             raise changed(publication)
-        listener.phase("reading the source")
         yield kind, SparkTarget(listener, publication, open_frame(own, source))

@@ -25,7 +25,7 @@ from kanon_db.catalog.entries import Source
 from kanon_db.catalog.source_checks import check_roles, require_fitting
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.operations import RegisterRequest
-from kanon_db.session.progress import Progress, Tracker, Watcher
+from kanon_db.session.progress import Progress, Reporter, Watcher
 from kanon_db.session.protocol import Row, Value
 from kanon_db.spark._publication_folder import Folder, Manifest, TableFiles
 from kanon_db.spark.environment import (
@@ -64,11 +64,9 @@ _KEY_BYTES: Final = 32
 
 
 def with_random_keys(frame: DataFrame) -> DataFrame:
-    """Add two random numbers of 64 bits to records, whose own number is the first column.
-
-    They are two halves of one hash, and independent. Two of n records have the same number with a
-    probability below n**2 / 2**65; which of these comes first is decided by their own number.
-    """
+    """Add two random numbers of 64 bits to records, whose own number is the first column."""
+    # They are two halves of one hash, and independent. Two of n records have the same number with a
+    # probability below n**2 / 2**65; which of these comes first is decided by their own number.
     from pyspark.sql.types import LongType, StructType
 
     schema = StructType([*frame.schema.fields])
@@ -116,12 +114,6 @@ def text_of_column(value: Column, column: ColumnType) -> Column:
 # What is published: Parquet, whatever else Spark can read, or a table of PostgreSQL.
 
 
-ROLES: Final = (
-    "quasi_identifiers", "sensitive", "identifiers", "attributes", "insensitive", "entity",
-)  # fmt: skip
-"""What is said of a source's columns, as to `register_source`: here, with each publication."""
-
-
 class SourcePath(Relation):
     """Where a source is, in place of a schema and a name."""
 
@@ -149,12 +141,7 @@ class SparkSource:
 
 
 def label_of(source: Any, name: str | None) -> str:
-    """Say what a source is, for people and for the ledger.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Say what a source is, for people and for the ledger."""
     if name is not None:
         return name
     if isinstance(source, str | os.PathLike | PostgresTable):
@@ -174,15 +161,7 @@ def label_of(source: Any, name: str | None) -> str:
 def open_source(
     session: SparkSession, source: Any, label: str, roles: RegisterRequest
 ) -> SparkSource:
-    """Open a source, and check the roles of its columns.
-
-    Raises
-    ------
-    NotFoundError, InvalidParameterError
-        As `register_source`.
-    SchemaMismatchError
-        When two columns have the same name.
-    """
+    """Open a source, and check the roles of its columns."""
     frame = open_frame(session, source)
     types = {field.name: column_type(field.name, field.dataType) for field in frame.schema.fields}
     if len(types) < len(frame.schema.fields):
@@ -206,12 +185,7 @@ def open_source(
 
 
 def require_comparable(microdata: SparkSource, columns: Sequence[str]) -> None:
-    """Refuse columns whose values cannot be compared, or do not mean the same in PostgreSQL.
-
-    Raises
-    ------
-    SchemaMismatchError
-    """
+    """Refuse columns whose values cannot be compared, or do not mean the same in PostgreSQL."""
     for name in columns:
         column = microdata.types[name]
         if not column.type_category:
@@ -236,12 +210,7 @@ def require_comparable(microdata: SparkSource, columns: Sequence[str]) -> None:
 
 
 def open_frame(session: SparkSession, source: Any) -> DataFrame:
-    """Open a source, without reading its records.
-
-    Raises
-    ------
-    NotFoundError, ServerError
-    """
+    """Open a source, without reading its records."""
     if isinstance(source, PostgresTable):
         reader = session.read.format("jdbc").options(
             url=source.url, dbtable=source.table, driver="org.postgresql.Driver", fetchsize="10000"
@@ -321,23 +290,7 @@ class SparkSnapshot:
 def take_spark_snapshot(
     session: SparkSession, given: object, microdata: SparkSource, columns: Sequence[str], to: Folder
 ) -> SparkSnapshot:
-    """Read the source once, and write it to a private folder.
-
-    Parameters
-    ----------
-    session : SparkSession
-        Reads what was written.
-    given : object
-        The source as the caller gave it.
-    microdata : SparkSource
-    columns : sequence of str
-    to : Folder
-
-    Raises
-    ------
-    SchemaMismatchError
-        When the source has another number of records when it is counted again.
-    """
+    """Read the source once, and write it to a private folder."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType
 
@@ -560,6 +513,8 @@ def _function(node: exp.Expression) -> exp.Expression:
         return nulls[0] if len(nulls) == 1 else sum(nulls[1:], start=nulls[0])
     if name == "jsonb_build_object":
         return _object(given)
+    if name == "to_jsonb":  # the object's only value is read from it afterwards
+        return _object([exp.Literal.string("k"), *given])
     return node
 
 
@@ -629,20 +584,17 @@ class PublishedTables:
     def __init__(self, session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
         self.session = session
         self.frames = frames
-        self._views = {name: f"kanon_{secrets.token_hex(8)}" for name in frames}
-        for name, view in self._views.items():
-            frames[name].createOrReplaceTempView(view)
+        self._views: dict[str, str] = {}
+        for name, frame in frames.items():
+            self.add(name, frame)
+
+    def add(self, name: str, frame: DataFrame) -> None:
+        """Let statements read another table by its name."""
+        self._views[name] = f"kanon_{secrets.token_hex(8)}"
+        frame.createOrReplaceTempView(self._views[name])
 
     def fetch(self, statement: str, *values: str | Sequence[str | None] | None) -> list[Row]:
-        """Run a statement of PostgreSQL, and return its rows.
-
-        Parameters
-        ----------
-        statement : str
-            It may read these tables only.
-        *values
-            What ``$1 ... $n`` are: texts, or arrays of them, which the statement casts.
-        """
+        """Run a statement of PostgreSQL, and return its rows."""
         with failures_as_errors("a statement could not be run"):
             return [row.asDict() for row in self.select(statement, *values).collect()]
 
@@ -723,46 +675,14 @@ def _ignore(_progress: Progress) -> None:
     """Show nothing."""
 
 
-class SparkProgress:
-    """Passes on what a run says.
-
-    Parameters
-    ----------
-    on_progress : callable, optional
-        Called with a :class:`~kanon_db.session.progress.Progress` for each step.
-    on_warning : callable, optional
-        Called with the text of each warning; without it, Python's own warnings have it.
-    """
+class SparkProgress(Reporter):
+    """Passes on what a run says; without `on_warning`, Python's own warnings have its warnings."""
 
     def __init__(
         self, on_progress: Watcher | None = None, on_warning: Callable[[str], None] | None = None
     ) -> None:
-        self._tracker = Tracker(on_progress or _ignore)
+        super().__init__(on_progress or _ignore)
         self._on_warning = on_warning
-
-    def plan(self, phases: Sequence[str]) -> None:
-        """Say which phases there are, in their order."""
-        self._tracker.plan(phases)
-
-    def phase(self, name: str) -> None:
-        """Begin a phase of the plan."""
-        self._tracker.phase(name)
-
-    def step(self, name: str) -> None:
-        """Begin a step of the phase."""
-        self._tracker.step(name)
-
-    def limit(self, seconds: float) -> None:
-        """Say that the phase has a time limit, from now on."""
-        self._tracker.limit(seconds)
-
-    def done(self, n: int, of: int) -> None:
-        """Say how much of the step is done."""
-        self._tracker.done(n, of)
-
-    def heartbeat(self) -> None:
-        """Show how far the step is, now and then."""
-        self._tracker.beat()
 
     def warn(self, message: str) -> None:
         """Warn of something that does not stop the run."""

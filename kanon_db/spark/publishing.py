@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.catalog.entries import Publication, changed
 from kanon_db.catalog.source_checks import MOST_RECORDS, warn_of_recurring, warn_of_values
-from kanon_db.declaration import parameters_of, read_request, unknown
+from kanon_db.declaration import parameters_of, read_request
 from kanon_db.errors import SchemaMismatchError, ServerError
 from kanon_db.operations import RegisterRequest
 from kanon_db.publications import KINDS
 from kanon_db.publications.entities import entity_statement, require_one_record
-from kanon_db.publications.guarantees import warn_of_gap, warn_of_unused_options
+from kanon_db.publications.guarantees import warn_of_gap
 from kanon_db.publications.lifecycle import (
     ForeignPublication,
     LoadedTable,
@@ -29,10 +30,11 @@ from kanon_db.publications.lifecycle import (
     name_is_taken,
     require_loaded_tables,
 )
-from kanon_db.publications.publish_request import LoadRequest, accepted_risks
+from kanon_db.publications.pipeline import accept_request, described_result, verify_written
+from kanon_db.publications.publish_request import LoadRequest
 from kanon_db.publications.registry import DeclaredKind
 from kanon_db.publications.releases.release_check import RISK as COMBINED
-from kanon_db.publications.results import Examination, Published, require_checks
+from kanon_db.publications.results import Examination, Published
 from kanon_db.query.expressions import type_in_range
 from kanon_db.query.layout import ROWS
 from kanon_db.session.progress import Watcher
@@ -49,9 +51,8 @@ from kanon_db.spark._publication_folder import (
     release_named,
     staging_folder,
 )
-from kanon_db.spark._spark_kind import SparkJob, SparkKind, SparkResult, check_files, spark_kind
+from kanon_db.spark._spark_kind import SparkJob, SparkKind, check_files, spark_kind
 from kanon_db.spark._tables import (
-    ROLES,
     PublishedTables,
     SparkProgress,
     SparkSnapshot,
@@ -91,20 +92,10 @@ _TIMES: Final = "times"
 def warn_of_roles(
     voice: SparkProgress, microdata: SparkSource, snapshot: SparkSnapshot, shown: Sequence[str]
 ) -> None:
-    """Warn of roles that are probably mistakes: by the columns' names, and by their values.
-
-    As many records as `register_source` looks at are looked at, and values are only counted: those
-    that are published in the snapshot, identifiers, which are not in it, in the source. An entity
-    has one record here, so that its records need not be taken together.
-
-    Parameters
-    ----------
-    voice : SparkProgress
-    microdata : SparkSource
-    snapshot : SparkSnapshot
-    shown : sequence of str
-        The quasi-identifiers that are published as they are.
-    """
+    """Warn of roles that are probably mistakes: by the columns' names, and by their values."""
+    # As many records as `register_source` looks at are looked at, and values are only counted:
+    # those that are published in the snapshot, identifiers, which are not in it, in the source. An
+    # entity has one record here, so that its records need not be taken together.
     insensitive = [name for name in microdata.source.insensitive if name in snapshot.names]
     published = dict.fromkeys((*shown, *insensitive))
     if published or microdata.source.identifiers:
@@ -133,11 +124,10 @@ def _warn_of_identifiers(voice: SparkProgress, microdata: SparkSource) -> None:
 
 
 def _shares_of_unique(frame: DataFrame, columns: dict[str, str]) -> dict[str, float]:
-    """Return which share of each column's values occur once; a column of NULLs only has none.
-
-    All columns are counted by one job. Hashes of 64 bits stand for values: that two of a million
-    values have the same one happens once in 37 million times, and would change a share by 0.0002 %.
-    """
+    """Return which share of each column's values occur once; a column of NULLs only has none."""
+    # All columns are counted by one job. Hashes of 64 bits stand for values: that two of a million
+    # values have the same one happens once in 37 million times, and would change a share by 0.0002
+    # %.
     from pyspark.sql import functions as f
 
     if not columns:
@@ -178,42 +168,20 @@ def _hash(value: Column) -> Column:
 
 
 PHASES: Final = ("reading the source", "searching", "verifying", "publishing")
-_OPTIONS_OF_POSTGRESQL: Final = ("source", "publication", "readers")
-"""Here the target names the publication, and the file system knows its readers."""
 
 
 def publish(
     session: SparkSession,
-    kind: str,
     source: Any,
     target: str,
-    given: Mapping[str, Any],
     *,
+    kind: str,
     source_name: str | None = None,
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
+    **given: Any,
 ) -> Published:
-    """Publish a source, verified before anybody sees it; a dry run leaves nothing behind.
-
-    Parameters
-    ----------
-    session : SparkSession
-    kind : str
-    source : str, PathLike, DataFrame or PostgresTable
-    target : str
-        A folder for this publication alone, which its last part names.
-    given : mapping
-        The roles of the source's columns, and the parameters of the kind.
-    source_name : str, optional
-        What the ledger calls the source; by default its path.
-    on_progress, on_warning : callable, optional
-        See :class:`SparkProgress`.
-
-    Raises
-    ------
-    KanonError
-        As in PostgreSQL.
-    """
+    """Publish a source, verified before anybody sees it; a dry run leaves nothing behind."""
     require_spark()
     started = time.perf_counter()
     run = _PublishingRun.of(
@@ -252,15 +220,10 @@ class _PublishingRun:
         kind, declared, own = spark_kind(name), KINDS[name], own_session(session)
         folder = Folder(own, str(target))
         label = label_of(source, source_name)
-        known = [
-            p.name for p in parameters_of(declared.request) if p.name not in _OPTIONS_OF_POSTGRESQL
-        ]
-        for item in given:
-            if item not in (*known, *ROLES):
-                raise unknown("parameter", item, sorted((*known, *ROLES)))
-        described = {item: value for item, value in given.items() if item in ROLES}
+        named = {item.name for item in parameters_of(RegisterRequest)}
+        described = {item: value for item, value in given.items() if item in named}
         roles = read_request(RegisterRequest, {"source": label, **described})
-        asked = {item: value for item, value in given.items() if item not in ROLES}
+        asked = {item: value for item, value in given.items() if item not in named}
         request = read_request(
             declared.request, {"source": label, "publication": folder.name, **asked}
         )
@@ -280,58 +243,31 @@ class _PublishingRun:
             old is None or old.release != release_named(staging.left_by)
         ):
             self.ledger.forget(staging.left_by)
-        accepted = self._accepted()
-        warn_of_unused_options(self.voice, self.request)
-        columns = self._columns()
+        source, kind = self.microdata.source, self.declared.load()
+        self.kind.refuse(self.request, source)
+        others = [COMBINED] if self.ledger.of_source(str(source.relation)) else []
+        accepted = accept_request(self.voice, kind, self.request, source, others)
+        columns = kind.chosen(self.request, source, self.microdata.types)
+        require_comparable(self.microdata, columns)
         snapshot = self._read(staging, columns)
-        source = self.microdata.source
         shown = source.quasi_identifiers if self.kind.shows_values else ()
         warn_of_roles(self.voice, self.microdata, snapshot, shown)
         self.voice.phase("searching")
         job = SparkJob(
-            self.session, self.voice, self.request, self.microdata.source, self.microdata.types,
-            staging, snapshot,
+            self.session, self.voice, self.request, source, self.microdata.types, staging, snapshot
         )  # fmt: skip
         made = self.kind.make(job)
         warn_of_gap(self.voice, self.request.method, made.found.proof)
-        self.voice.phase("verifying")
-        publication = self._described(made, snapshot, accepted, columns)
-        tables = {
-            suffix: _table(self.session, staging.tables / folder_of(suffix))
-            for suffix in self.kind.suffixes
-        }
-        release = release_named(staging.token)
-        manifest = Manifest(publication, release, tables, _now())
-        examined, checksum = self._verified(staging, manifest)
-        require_checks([*examined.checks, *made.written.checks])
+        types = {name: {"type": self.microdata.types[name].type_name} for name in columns}
+        sink = _FileSink(self.session, staging, self.kind, self.target.name, types)
+        publication, examined = verify_written(
+            self.voice, self.request, source, made.found, made.written, sink=sink,
+            n_records=snapshot.n_records, parameters={"accept": accepted},
+        )  # fmt: skip
         if not self.request.dry_run:
             self.voice.phase("publishing")
-            self._enter(staging, manifest, checksum, columns, old)
-        return Published(
-            publication_id=None,
-            name=publication.name,
-            guarantee=publication.guarantee,
-            records=publication.records,
-            metrics={**examined.metrics, **publication.metrics},
-            seconds=time.perf_counter() - started,
-        )
-
-    def _accepted(self) -> dict[str, str]:
-        """Check the source's description, and return the reasons for known risks."""
-        kind, source = self.declared.load(), self.microdata.source
-        kind.require_shown(source)
-        kind.prepare(self.request, source)
-        self.kind.refuse(self.request, source)
-        risks = list(kind.risks(self.request))
-        if self.ledger.of_source(str(source.relation)):
-            risks.append(COMBINED)
-        return accepted_risks(self.request.accept, risks)
-
-    def _columns(self) -> list[str]:
-        microdata = self.microdata
-        found = self.declared.load().chosen(self.request, microdata.source, microdata.types)
-        require_comparable(microdata, found)
-        return list(found)
+            self._enter(staging, sink.manifest(publication), sink.checksum(), columns, old)
+        return described_result(publication, examined.metrics, started)
 
     def _read(self, staging: StagingFolder, columns: list[str]) -> SparkSnapshot:
         source = self.microdata.source
@@ -347,46 +283,6 @@ class _PublishingRun:
             require_one_record(found, source)
             tables.drop()
         return snapshot
-
-    def _described(
-        self,
-        made: SparkResult,
-        snapshot: SparkSnapshot,
-        accepted: Mapping[str, str],
-        columns: list[str],
-    ) -> Publication:
-        found, written, types = made.found, made.written, self.microdata.types
-        proof = {} if found.proof is None else found.proof.metrics
-        return Publication(
-            name=self.request.publication,
-            kind=self.declared.name,
-            method=found.method or self.request.method,
-            source=str(self.microdata.source.relation),
-            parameters={**self.request.recorded, **written.parameters, "accept": dict(accepted)},
-            layout={
-                **written.layout,
-                "types": {name: {"type": types[name].type_name} for name in columns},
-            },
-            records=snapshot.n_records,
-            guarantee=written.guarantee,
-            metrics={**written.metrics, **proof},
-        )
-
-    def _verified(self, staging: StagingFolder, manifest: Manifest) -> tuple[Examination, str]:
-        """Examine what was written, from its files alone."""
-        frames = {
-            manifest.publication.name + suffix: read_table(
-                self.session, staging.tables / folder_of(suffix), table
-            )
-            for suffix, table in manifest.tables.items()
-        }
-        tables = PublishedTables(self.session, frames)
-        try:
-            whole = check_files(staging.tables, manifest)
-            examined = self.kind.examine(tables, manifest.publication, whole)
-            return examined, "" if self.request.dry_run else digest_of_table(list(frames.values()))
-        finally:
-            tables.drop()
 
     def _enter(
         self,
@@ -422,13 +318,50 @@ class _PublishingRun:
             (self.target / old.release).remove()
 
 
-def _table(session: SparkSession, folder: Folder) -> TableFiles:
-    """Describe a table that was written."""
-    return TableFiles(session.read.parquet(folder.path).schema.json(), tuple(folder.files()))
+@dataclass(frozen=True, eq=False)
+class _FileSink:
+    """The files of a folder, not yet published: a `Sink`."""
 
+    session: SparkSession
+    staging: StagingFolder
+    kind: SparkKind
+    name: str
+    types: Mapping[str, Any]
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    @cached_property
+    def tables(self) -> dict[str, TableFiles]:
+        """The tables that were written, with their files, by their suffixes."""
+        found = {}
+        for suffix in self.kind.suffixes:
+            folder = self.staging.tables / folder_of(suffix)
+            schema = self.session.read.parquet(folder.path).schema.json()
+            found[suffix] = TableFiles(schema, tuple(folder.files()))
+        return found
+
+    def manifest(self, publication: Publication) -> Manifest:
+        """Say what was written, and now."""
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        return Manifest(publication, release_named(self.staging.token), self.tables, now)
+
+    def checksum(self) -> str:
+        """Return a checksum of all tables; see :func:`.digest_of_table`."""
+        return digest_of_table(list(self._frames().values()))
+
+    def examine(self, publication: Publication) -> Examination:
+        """Check and measure the files."""
+        frames = {self.name + suffix: frame for suffix, frame in self._frames().items()}
+        tables = PublishedTables(self.session, frames)
+        try:
+            whole = check_files(self.staging.tables, self.manifest(publication))
+            return self.kind.examine(tables, publication, whole)
+        finally:
+            tables.drop()
+
+    def _frames(self) -> dict[str, DataFrame]:
+        return {
+            suffix: read_table(self.session, self.staging.tables / folder_of(suffix), table)
+            for suffix, table in self.tables.items()
+        }
 
 
 # Loading a publication into PostgreSQL, where SQL answers from it.
@@ -442,12 +375,12 @@ def load(
     session: SparkSession,
     target: str,
     connection: str | psycopg.Connection,
-    given: Mapping[str, Any],
     *,
     on_progress: Watcher | None = None,
     on_warning: Callable[[str], None] | None = None,
+    **given: Any,
 ) -> Published:
-    """Load a publication into PostgreSQL; see :func:`kanon_db.spark.load`."""
+    """Load a publication into PostgreSQL, where SQL answers from it."""
     require_spark()
     own = own_session(session)
     folder = Folder(own, str(target))

@@ -262,8 +262,13 @@ def test_the_page_has_the_table(victim: Parties) -> None:
         " JOIN kanon.errand_rules() AS r ON r.rule = f.rule"
         " GROUP BY f.task, r.says ORDER BY min(f.position)",
     )
-    lines = ["| errand | is told | which must be |", "| --- | --- | --- |"]
-    lines += [f"| {task} | {names} | {says} |" for task, names, says in rows]
+    told: dict[str, dict[str, list[str]]] = {}
+    for task, names, says in rows:
+        told.setdefault(says, {}).setdefault(names, []).append(task)
+    lines = ["| an errand is told | which must be |", "| --- | --- |"]
+    for says, by in told.items():
+        fields = "; ".join(f"{names} ({', '.join(tasks)})" for names, tasks in by.items())
+        lines.append(f"| {fields} | {says} |")
     mark, end = "<!-- generated: errands -->\n", "\n<!-- end -->"
     before, _, rest = PAGE.read_text().partition(mark)
     written, _, after = rest.partition(end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import re
 import subprocess
 import tempfile
@@ -204,6 +205,55 @@ def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, stat
     fetch(admin, "DROP TABLE public.people")
     fetch(admin, "DELETE FROM kanon.source")
     assert functions_of(dsn) == functions_of(installed_dsn)
+
+
+EVERY_KIND = Path(__file__).parent / "every_kind"
+"""A database of version 0.1.0 before it had one answering engine: how it was made, and answers."""
+
+
+def test_an_upgrade_answers_as_before(dsn: str, admin: Connection) -> None:
+    """Every kind, by both estimators: all numbers to nine digits, and the same refusals.
+
+    Bounds are not equal in all digits: since then, the ends of sums are rounded outward.
+    """
+    program = _host.find_programs(None).path("psql")
+    text = gzip.decompress((EVERY_KIND / "dump.sql.gz").read_bytes())
+    subprocess.run([program, "-q", dsn], input=text, capture_output=True, check=True)
+    install(dsn)
+    kanon = Functions(admin)
+    answers = json.loads((EVERY_KIND / "answers.json").read_text())
+    assert sorted(answers) == sorted(kanon.publications())
+    for name, by_estimator in answers.items():
+        assert all(holds for *_, holds in kanon.verify(name)), name
+        if name == "model":
+            for age, town, votes in by_estimator:
+                asked = json.dumps({"age": age, "town": town})
+                assert list(*fetch(admin, CLASSIFY, asked)) == votes
+            continue
+        for estimator, questions in by_estimator.items():
+            fetch(admin, f"SET kanon.estimator = '{estimator}'")
+            for question, before in questions.items():
+                now = _answered(admin, question.format(name))
+                assert now == before, (name, estimator, question)
+
+
+CLASSIFY = "SELECT label, agreement FROM kanon.classify('model', $1::jsonb)"
+
+
+def _answered(connection: Connection, question: str) -> object:
+    """Estimates, errors and bounds by their groups and aggregates, or the SQLSTATE of a refusal."""
+    try:
+        rows = fetch(connection, "SELECT * FROM kanon.estimate($1::text)", question)
+    except psycopg.Error as error:
+        return error.sqlstate
+    tolerance = 1e-9 * max(1, *(abs(number or 0) for row in rows for number in row[2:]))
+    return {
+        json.dumps([group, aggregate]): [
+            None if number is None else pytest.approx(number, rel=1e-9, abs=tolerance)
+            for number in numbers
+        ]
+        for group, aggregate, *numbers in rows
+    }
 
 
 def functions_of(dsn: str) -> list[tuple[Any, ...]]:

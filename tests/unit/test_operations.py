@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import inspect
 import runpy
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from kanon_db.declaration import EVERYBODY, PUBLISHERS, Operation
+from kanon_db import spark
+from kanon_db.declaration import EVERYBODY, FLAG, PUBLISHERS, Operation, parameter
+from kanon_db.interfaces.cli.spark_commands import spark_command
 from kanon_db.operations import operations
+from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.registry import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -106,3 +110,56 @@ def test_every_method_has_its_function(kind: object) -> None:
         and list(inspect.signature(item).parameters) == ["data", "request", "pulse"]
     }
     assert functions == declared.keys() - {"auto"}
+
+
+ON_SPARK = {
+    "publish_buckets": "session source target",
+    "publish_generalized": "session source target",
+    "publish_freeform": "session source target",
+    "publish_suppressed": "session source target",
+    "load": "session target connection",
+    "verify": "session target",
+    "metrics": "session target",
+    "releases": "session folder",
+    "estimate": "session target query",
+    "estimate_count": "session target query",
+    "estimate_counts": "session target query",
+    "rewrite_count": "session target query",
+    "attack": "session target source",
+    "evaluate_counts": "session target source",
+    "weighted_view": "session target",
+}
+
+
+def test_spark_keeps_what_is_passed_by_position() -> None:
+    for name, positional in ON_SPARK.items():
+        parameters = inspect.signature(getattr(spark, name)).parameters
+        taken = [item.name for item in parameters.values() if item.kind != item.KEYWORD_ONLY]
+        assert taken == positional.split(), name
+    assert [one.declared.name for one in spark.SPARK_OPERATIONS] == list(ON_SPARK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneMoreRequest(BucketRequest):
+    loud: bool = parameter(FLAG, "Whether it is loud.", default=False)
+
+
+def test_one_more_option_is_on_spark_too() -> None:
+    """An option that is declared once is in the function and in the command of Spark."""
+    operation = spark.SPARK_OPERATIONS[0]
+    more = replace(operation, declared=replace(operation.declared, request=OneMoreRequest))
+    function = more.as_function()
+    assert inspect.signature(function).parameters["loud"].default is False
+    assert "loud\n    Whether it is loud." in str(function.__doc__)
+    assert "--loud" in [name for item in spark_command(more).params for name in item.opts]
+
+
+@pytest.mark.parametrize("operation", spark.SPARK_OPERATIONS, ids=ON_SPARK)
+def test_spark_has_the_function_and_its_parameters(operation: spark.SparkOperation) -> None:
+    module, _, name = operation.function.partition(":")
+    pytest.importorskip("pyarrow")
+    function = getattr(importlib.import_module(f"kanon_db.spark.{module}"), name)
+    parameters = inspect.signature(function).parameters
+    if not any(item.kind == item.VAR_KEYWORD for item in parameters.values()):
+        wanted = ["session", *(item.name for item in operation.parameters), *operation.hears]
+        assert set(wanted) == parameters.keys() - set(operation.fixed)

@@ -204,21 +204,29 @@ def derived_command(operation: Operation, name: str) -> click.Command:
     """Make the command of an operation."""
 
     def run(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> None:
-        known = {key: value for key, value in given.items() if value not in (None, [], ())}
         with connected(dsn, directory, as_json=as_json) as kanon:
-            found = kanon.perform(operation.name, known)
-        word = operation.command[0]
-        if as_json:
-            console.print_json(_DOCUMENTS.get(word, _rows)(given, found))
-        else:
-            _PRINTED.get(word, _print_rows)(given, found)
-        if word == "verify" and not found["holds"].all():
-            click.get_current_context().exit(1)
+            found = kanon.perform(operation.name, passed(given))
+        print_result(operation.command[0], given, found, as_json=as_json)
 
-    run.__doc__ = f"{operation.help[0].upper()}{operation.help[1:]}.\n\n{operation.details}"
+    run.__doc__ = f"{operation.sentence}\n\n{operation.details}"
     command = click.command(name, cls=Command)(database_options(run))
     command.params[:0] = [click_parameter(parameter) for parameter in operation.parameters]
     return command
+
+
+def passed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the options that were not given."""
+    return {key: value for key, value in given.items() if value not in (None, [], ())}
+
+
+def print_result(word: str, given: Mapping[str, Any], found: Any, *, as_json: bool) -> None:
+    """Print what a command has found, by its first word; exit with 1 if a check fails."""
+    if as_json:
+        console.print_json(_DOCUMENTS.get(word, _rows)(given, found))
+    else:
+        _PRINTED.get(word, _print_rows)(given, found)
+    if word == "verify" and not found["holds"].all():
+        click.get_current_context().exit(1)
 
 
 def click_parameter(parameter: Parameter) -> click.Parameter:
@@ -264,6 +272,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "patterns": lambda _given, found: {"patterns": found},
     "unicity": lambda _given, found: {"identifying": found},
     "verify": lambda _given, found: {"checks": found},
+    "releases": lambda _given, found: {"releases": found},
     "metrics": lambda _given, found: {
         "metrics": dict(zip(found["metric"], found["value"], strict=True))
     },
@@ -282,14 +291,17 @@ def _rows(_given: Mapping[str, Any], found: Any) -> Any:
 
 
 def _print_rows(_given: Mapping[str, Any], found: Any) -> None:
-    console.print_frame(found)
+    if found.columns.empty:
+        console.say("There are none.")
+    else:
+        console.print_frame(found)
 
 
 def _print_registered(given: Mapping[str, Any], found: int) -> None:
     console.say(f"Registered {given['source']} as source {found}.")
 
 
-def print_published(given: Mapping[str, Any], found: Any) -> None:
+def _print_published(given: Mapping[str, Any], found: Any) -> None:
     """Print what was published, for people."""
     console.print_fields(
         {
@@ -301,7 +313,7 @@ def print_published(given: Mapping[str, Any], found: Any) -> None:
     )
     if FIGURES in found.metrics:
         _print_figures(found.metrics[FIGURES])
-    done = "Tried and verified, nothing kept," if given["dry_run"] else "Published and verified"
+    done = "Tried and verified, nothing kept," if given.get("dry_run") else "Published and verified"
     console.say(f"{done} in {found.seconds:.2f} seconds.")
 
 
@@ -358,7 +370,7 @@ def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
 
 _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "register": _print_registered,
-    "publish": print_published,
+    "publish": _print_published,
     "refresh": _print_refreshed,
     "classify": _print_classified,
     "grant": _print_granted,

@@ -1,39 +1,31 @@
-"""Defines the commands ``kanon spark``, by the declarations of the same operations."""
+"""Defines the commands ``kanon spark``, by the declarations of Spark's operations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanon_db.declaration import parameters_of
+from kanon_db.declaration import Parameter
 from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.command_base import (
     Command,
     CommandGroup,
+    Function,
     chosen_dsn,
     click_parameter,
     database_options,
     is_quiet,
-    print_published,
+    passed,
+    print_result,
 )
-from kanon_db.operations import EvaluateRequest, RegisterRequest
-from kanon_db.publications import KINDS
+from kanon_db.spark import CONNECTION_TYPE, SOURCE_TYPE, SPARK_OPERATIONS, SparkOperation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_NAMES: Final = ("source", "publication", "readers")
-"""Here the target names the publication, and the file system knows its readers."""
-_ROLES: Final = (
-    "quasi_identifiers", "sensitive", "identifiers", "attributes", "insensitive", "entity",
-)  # fmt: skip
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @click.group("spark", cls=CommandGroup)
@@ -68,19 +60,6 @@ def spark_options(command: Function) -> Function:
     )(command)
 
 
-def source_options(command: Function) -> Function:
-    """Add the options that name the source."""
-    command = click.option(
-        "--table", metavar="RELATION", help="The table, where the source is a JDBC URL."
-    )(command)
-    return click.option(
-        "--source",
-        required=True,
-        metavar="PATH|JDBC",
-        help="Parquet, or jdbc:postgresql://host/database?user=... with --table.",
-    )(command)
-
-
 def _source(source: str, table: str | None) -> Any:
     from kanon_db.spark import PostgresTable
 
@@ -107,206 +86,51 @@ def _opened(
         yield session, {"on_progress": on_progress, "on_warning": console.print_warning}
 
 
-def _print_rows(word: str, rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        console.print_json({word: list(rows)})
-    elif rows:
-        console.print_table(list(rows[0]), [list(row.values()) for row in rows])
-    else:
-        console.say("There are none.")
-
-
-def publish_command(kind: str) -> click.Command:
-    """Make the command that publishes a kind."""
-    declared = KINDS[kind]
+def spark_command(operation: SparkOperation) -> click.Command:
+    """Make the command of an operation of Spark."""
 
     @spark_options
-    @source_options
-    def run(
-        source: str,
-        table: str | None,
-        target: str,
-        source_name: str | None,
-        master: str,
-        conf: Sequence[str],
-        as_json: bool,
-        **given: Any,
-    ) -> None:
-        from kanon_db.spark.publishing import publish
+    def run(master: str, conf: Sequence[str], as_json: bool, **given: Any) -> None:
+        asked = dict(given)
+        if "table" in asked:
+            asked["source"] = _source(asked["source"], asked.pop("table"))
+        if "dsn" in asked:
+            asked["connection"] = chosen_dsn(asked.pop("dsn"), asked.pop("directory"))
+        with _opened(master, conf, as_json=as_json) as (session, listeners):
+            heard = {name: listeners[name] for name in operation.hears}
+            found = operation.perform(session, **passed(asked), **heard)
+        if isinstance(found, list):
+            found = _frame(found)
+        word = (*operation.declared.command, "")[0]
+        print_result(word, given, found, as_json=as_json)
 
-        known = {key: value for key, value in given.items() if value not in (None, [], ())}
-        people = _source(source, table)
-        with _opened(master, conf, as_json=as_json) as (session, heard):
-            found = publish(session, kind, people, target, known, source_name=source_name, **heard)
-        if as_json:
-            console.print_json(found)
-        else:
-            print_published(given, found)
-
-    run.__doc__ = f"{declared.help[0].upper()}{declared.help[1:]}.\n\n{declared.details}"
-    command = click.command(kind, cls=Command)(run)
-    roles = [item for item in parameters_of(RegisterRequest) if item.name in _ROLES]
-    own = [item for item in parameters_of(declared.request) if item.name not in _NAMES]
-    command.params += [
-        click.Option(["--target"], required=True, metavar="PATH", help="Where to publish it."),
-        click.Option(
-            ["--source-name"], metavar="NAME", help="What the ledger calls the source."
-        ),
-        *(click_parameter(item) for item in (*roles, *own)),
-    ]  # fmt: skip
+    run.__doc__ = f"{operation.declared.sentence}\n\n{operation.declared.details}"
+    command = click.command(operation.command[-1], cls=Command)(run)
+    for item in reversed(operation.parameters):
+        command.params[:0] = _click_parameters(item)
     return command
 
 
-for _name, _kind in KINDS.items():
-    if _kind.shape != "model":
-        publish.add_command(publish_command(_name))
+def _click_parameters(parameter: Parameter) -> list[click.Parameter]:
+    """Make what stands for a parameter: of a source its table, too; of a connection its options."""
+    if parameter.type is CONNECTION_TYPE:
+        return click.command()(database_options(lambda: None)).params
+    found = [click_parameter(parameter)]
+    if parameter.type is SOURCE_TYPE:
+        text = "The table, where the source is jdbc:postgresql://host/database?user=..."
+        found.append(click.Option(["--table"], metavar="RELATION", help=text))
+    return found
 
 
-@spark.command("verify", cls=Command)
-@click.argument("target")
-@spark_options
-def verify(target: str, master: str, conf: Sequence[str], as_json: bool) -> None:
-    """Check a publication, using only its published files; exit with 1 if a check fails."""
-    from kanon_db import spark as on_spark
+def _frame(rows: Sequence[Any]) -> Any:
+    """Put rows into a data frame, as they are."""
+    import pandas as pd
 
-    with _opened(master, conf, as_json=as_json) as (session, _):
-        checks = on_spark.verify(session, target)
-    _print_rows("checks", [asdict(check) for check in checks], as_json=as_json)
-    if not all(check.holds for check in checks):
-        click.get_current_context().exit(1)
+    described = [asdict(row) if is_dataclass(row) else dict(row) for row in rows]  # type: ignore[arg-type]
+    return pd.DataFrame(described, dtype=object)
 
 
-@spark.command("metrics", cls=Command)
-@click.argument("target")
-@spark_options
-def metrics(target: str, master: str, conf: Sequence[str], as_json: bool) -> None:
-    """Measure a publication from its published files."""
-    from kanon_db import spark as on_spark
-
-    with _opened(master, conf, as_json=as_json) as (session, _):
-        found = on_spark.metrics(session, target)
-    if as_json:
-        console.print_json({"metrics": {one.metric: one.value for one in found}})
-    else:
-        console.print_fields({one.metric: one.value for one in found})
-
-
-@spark.command("releases", cls=Command)
-@click.argument("folder")
-@spark_options
-def releases(folder: str, master: str, conf: Sequence[str], as_json: bool) -> None:
-    """List what was released in a folder of publications."""
-    from kanon_db import spark as on_spark
-
-    with _opened(master, conf, as_json=as_json) as (session, _):
-        found = on_spark.releases(session, folder)
-    _print_rows("releases", [dict(one) for one in found], as_json=as_json)
-
-
-@spark.command("estimate", cls=Command)
-@click.argument("target")
-@click.argument("statement", metavar="QUERY")
-@click.option("--estimator", default="published", show_default=True, metavar="NAME",
-              help="One of published, paper.")  # fmt: skip
-@spark_options
-def estimate(
-    target: str, statement: str, estimator: str, master: str, conf: Sequence[str], as_json: bool
-) -> None:
-    """Answer a query for counts, sums and the like from a publication, with errors and bounds."""
-    from kanon_db import spark as on_spark
-
-    with _opened(master, conf, as_json=as_json) as (session, heard):
-        found = on_spark.estimate(
-            session, target, statement, estimator=estimator, on_warning=heard["on_warning"]
-        )
-    _print_rows("rows", [asdict(row) for row in found], as_json=as_json)
-
-
-def load_command() -> click.Command:
-    """Make the command that loads a publication into PostgreSQL."""
-    from kanon_db.publications.publish_request import LoadRequest
-
-    @click.argument("target")
-    @spark_options
-    @database_options
-    def run(
-        target: str,
-        dsn: str | None,
-        directory: Path,
-        master: str,
-        conf: Sequence[str],
-        as_json: bool,
-        **given: Any,
-    ) -> None:
-        """Load a publication into PostgreSQL, where SQL answers from it."""
-        from kanon_db import spark as on_spark
-
-        known = {key: value for key, value in given.items() if value not in (None, [], ())}
-        chosen = chosen_dsn(dsn, directory)
-        with _opened(master, conf, as_json=as_json) as (session, heard):
-            found = on_spark.load(session, target, chosen, **known, **heard)
-        if as_json:
-            console.print_json(found)
-        else:
-            print_published({"dry_run": False}, found)
-
-    command = click.command("load", cls=Command)(run)
-    command.params += [click_parameter(item) for item in parameters_of(LoadRequest)]
-    return command
-
-
-spark.add_command(load_command())
-
-
-@spark.command("attack", cls=Command)
-@click.argument("target")
-@source_options
-@spark_options
-def attack(
-    target: str,
-    source: str,
-    table: str | None,
-    master: str,
-    conf: Sequence[str],
-    as_json: bool,
-) -> None:
-    """Play known attacks against a publication; the source scores them."""
-    from kanon_db import spark as on_spark
-
-    people = _source(source, table)
-    with _opened(master, conf, as_json=as_json) as (session, heard):
-        found = on_spark.attack(session, target, people, **heard)
-    _print_rows("attacks", [asdict(one) for one in found], as_json=as_json)
-
-
-def evaluate_command() -> click.Command:
-    """Make the command that compares random counts with the source."""
-
-    @click.argument("target")
-    @source_options
-    @spark_options
-    def run(
-        target: str,
-        source: str,
-        table: str | None,
-        master: str,
-        conf: Sequence[str],
-        as_json: bool,
-        **given: Any,
-    ) -> None:
-        """Compare answers of a publication to random count queries with the source."""
-        from kanon_db import spark as on_spark
-
-        known = {key: value for key, value in given.items() if value not in (None, [], ())}
-        people = _source(source, table)
-        with _opened(master, conf, as_json=as_json) as (session, heard):
-            found = on_spark.evaluate_counts(session, target, people, **known, **heard)
-        _print_rows("accuracy", [asdict(one) for one in found], as_json=as_json)
-
-    command = click.command("evaluate-counts", cls=Command)(run)
-    own = [item for item in parameters_of(EvaluateRequest) if item.name != "name"]
-    command.params += [click_parameter(item) for item in own]
-    return command
-
-
-spark.add_command(evaluate_command())
+for _operation in SPARK_OPERATIONS:
+    if _operation.command:
+        group = publish if _operation.command[0] == "publish" else spark
+        group.add_command(spark_command(_operation))

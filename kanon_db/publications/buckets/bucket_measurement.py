@@ -43,21 +43,18 @@ from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication
 from kanon_db.metrics.count_queries import CountQuery, estimated_counts, exact_counts
 from kanon_db.publications.examination import AttackSession
-from kanon_db.publications.kind import AttackTarget, ComparedCounts, Workload, compare_counts
+from kanon_db.publications.kind import (
+    AttackTarget,
+    ComparedCounts,
+    MeasuredPublication,
+    ValuesInOrder,
+    Workload,
+    compare_counts,
+)
 from kanon_db.publications.results import Attack, CountAccuracy
 from kanon_db.query.formulas import MOST_CORRECTED, between, regress
-from kanon_db.query.layout import QIT, SUFFIXES, BucketTables, Spectrum
-from kanon_db.session import Session, fetch_one
-from kanon_db.transfer.columns import Relation
-from kanon_db.transfer.snapshot import Snapshot, take_snapshot
-from kanon_db.transfer.values import (
-    DistinctValues,
-    coalesced_codes,
-    distinct_values,
-    read_codes,
-    read_integers,
-    read_known_codes,
-)
+from kanon_db.query.layout import QIT, SAT, Spectrum
+from kanon_db.transfer.values import DistinctValues
 
 
 def published_thresholds(
@@ -79,7 +76,7 @@ def published_thresholds(
     return [min(one, least) for one in privacy.thresholds(labels, counts).thresholds]
 
 
-def evaluate_buckets(target: AttackTarget, workload: Workload) -> list[CountAccuracy]:
+def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[CountAccuracy]:
     """Answer random count queries from a bucketization and from its source, and compare them.
 
     Returns
@@ -93,34 +90,32 @@ def evaluate_buckets(target: AttackTarget, workload: Workload) -> list[CountAccu
     :func:`~kanon_db.metrics.count_queries.random_queries`. The estimates are the paper's, computed
     from QIT and SAT. Those of `estimate_count` are these, corrected where buckets are random.
     """
-    session, layout, types = target.session, target.publication.layout, target.types
-    sensitive_column, columns = layout["sensitive"], layout["quasi_identifiers"]
-    session.phase("reading the source")
-    snapshot = take_snapshot(
-        session, target.source.relation, [*columns, sensitive_column], target.room
-    )
-    values = [distinct_values(snapshot, types[column]) for column in columns]
-    sensitive = distinct_values(snapshot, types[sensitive_column])
+    layout = target.publication.layout
+    target.session.phase("reading the source")
+    source = target.original([*layout["quasi_identifiers"], layout["sensitive"]])
+    values = [source.values(name) for name in layout["quasi_identifiers"]]
+    sensitive = source.values(layout["sensitive"])
 
     def count(chosen: Sequence[CountQuery]) -> IntArray:
-        codes = read_codes(snapshot, values), read_codes(snapshot, [sensitive])[:, 0]
+        codes = source.codes(values), source.codes([sensitive])[:, 0]
         found = exact_counts(*codes, chosen, pulse=target.pulse())
-        snapshot.drop()
+        source.drop()
         return found
 
     def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
-        found = estimate_bucket_counts(
-            read_buckets(target, values, sensitive), chosen, target.pulse()
-        )
+        read, pulse = read_buckets(target, values, sensitive), target.pulse()
         for column in (*values, sensitive):
             column.drop()
-        return found
+        return estimated_counts(
+            read.bucket_of_record, read.codes, read.buckets, read.values, read.counts,
+            [with_unknown(query, pulse) for query in chosen], pulse=pulse,
+        )  # fmt: skip
 
     return compare_counts(
         workload,
         [len(column.labels) for column in values],
         len(sensitive.labels),
-        ComparedCounts(session.phase, snapshot.hold, count, estimate),
+        ComparedCounts(target.session.phase, source.hold, count, estimate),
         target.pulse(),
     )
 
@@ -145,39 +140,27 @@ class CodedBuckets:
 
 
 def read_buckets(
-    target: AttackTarget, values: Sequence[DistinctValues], sensitive: DistinctValues
+    target: MeasuredPublication, values: Sequence[ValuesInOrder], sensitive: ValuesInOrder
 ) -> CodedBuckets:
     """Read QIT and SAT; a value that the source no longer has gets the code after the last one."""
-    session, publication = target.session, target.publication
-    tables = BucketTables.of(session, target.schema, publication.name, publication.layout)
-    columns = [*publication.layout["quasi_identifiers"], publication.layout["bucket_id"]]
-    qit = take_snapshot(
-        session, Relation(target.schema, publication.name + QIT), columns, target.room
-    )
-    bucket_of_record = read_integers(qit, f"s.{tables.bucket_id}") - np.int32(1)
-    codes = _known(read_known_codes(qit, values), values)
+    layout = target.publication.layout
+    qit = target.published(QIT, [*layout["quasi_identifiers"], layout["bucket_id"]])
+    bucket_of_record = _numbered_from_0(qit.numbers(layout["bucket_id"]))
+    codes = _known(qit.codes(values), values)
     qit.drop()
-    sat_buckets, sat_codes, sat_counts = _read_sat(session, tables, sensitive)
-    its_values = _known(sat_codes[:, np.newaxis], [sensitive])[:, 0]
-    return CodedBuckets(bucket_of_record, codes, sat_buckets - np.int32(1), its_values, sat_counts)
+    sat = target.published(SAT, [layout["bucket_id"], layout["sensitive"], layout["count"]])
+    buckets = _numbered_from_0(sat.numbers(layout["bucket_id"]))
+    its_values = _known(sat.codes([sensitive]), [sensitive])[:, 0]
+    counts = sat.numbers(layout["count"]).astype(np.int32)
+    sat.drop()
+    return CodedBuckets(bucket_of_record, codes, buckets, its_values, counts)
 
 
-def estimate_bucket_counts(
-    read: CodedBuckets, queries: Sequence[CountQuery], pulse: Pulse
-) -> FloatArray:
-    """Estimate from QIT and SAT, whose values have the same codes as in the source."""
-    return estimated_counts(
-        read.bucket_of_record,
-        read.codes,
-        read.buckets,
-        read.values,
-        read.counts,
-        [with_unknown(query, pulse) for query in queries],
-        pulse=pulse,
-    )
+def _numbered_from_0(buckets: IntArray) -> CodeArray:
+    return (buckets - 1).astype(np.int32)
 
 
-def _known(codes: CodeArray, columns: Sequence[DistinctValues]) -> CodeArray:
+def _known(codes: CodeArray, columns: Sequence[ValuesInOrder]) -> CodeArray:
     """Give values that the source no longer has a code of their own, which no query asks for."""
     n_values = np.array([len(values.labels) for values in columns], dtype=np.int32)
     return np.where(codes < 0, n_values, codes)
@@ -191,21 +174,6 @@ def with_unknown(query: CountQuery, pulse: Pulse) -> CountQuery:
         np.append(query.sensitive, False),
         query.selectivity,
     )
-
-
-def _read_sat(
-    session: Session, tables: BucketTables, sensitive: DistinctValues
-) -> tuple[CodeArray, CodeArray, CodeArray]:
-    code = coalesced_codes(f"s.{tables.sensitive}", sensitive, "v")
-    row = fetch_one(
-        session,
-        f"SELECT string_agg(int4send(s.{tables.bucket_id}) || int4send({code})"
-        f" || int4send(s.{tables.count}), ''::bytea) AS numbers FROM {tables.sat} AS s"
-        f" LEFT JOIN {sensitive.table} AS v"
-        f" ON s.{tables.sensitive} {sensitive.column.operator(session, '=')} v.value",
-    )
-    numbers = np.frombuffer(row["numbers"], dtype=">i4").reshape(-1, 3).astype(np.int32)
-    return numbers[:, 0], numbers[:, 1], numbers[:, 2]
 
 
 def answer_from_buckets(
@@ -312,7 +280,7 @@ class ScoringSource:
         return cls(codes, values, tuples[:n_published], truth)
 
 
-def attack_buckets(target: AttackTarget) -> list[Attack]:
+def attack_buckets(target: MeasuredPublication) -> list[Attack]:
     """Play all attacks on a bucketization.
 
     Returns
@@ -321,16 +289,9 @@ def attack_buckets(target: AttackTarget) -> list[Attack]:
         See ``docs/understand/attacks.md``. The learners play against a random sample of the buckets
         if all of them would be too many.
     """
-    return attack_read_buckets(target.session, target.pulse(), *_read(target))
-
-
-def attack_read_buckets(
-    listener: AttackSession, pulse: Pulse, published: AttackedBuckets, source: ScoringSource
-) -> list[Attack]:
-    """Play all attacks with what was read; see :func:`attack_buckets`."""
     return [
         Attack(name, found.bound, found.base_rate, found.rate, found.people)
-        for name, found in _play(listener, pulse, published, source)
+        for name, found in _play(target.session, target.pulse(), *_read(target))
     ]
 
 
@@ -441,42 +402,33 @@ def _numbered(buckets: IntArray) -> IntArray:
     return numbers
 
 
-def _read(target: AttackTarget) -> tuple[AttackedBuckets, ScoringSource]:
+def _read(target: MeasuredPublication) -> tuple[AttackedBuckets, ScoringSource]:
     """Read the publication, and the source by the codes of the published values."""
-    session, layout, types = target.session, target.publication.layout, target.types
-    names, bucket_id = layout["quasi_identifiers"], layout["bucket_id"]
-    qit = _snapshot(target, SUFFIXES[1], [*names, bucket_id])
-    columns = [distinct_values(qit, types[name]) for name in names]
-    codes = read_codes(qit, columns)
-    buckets = read_integers(qit, f"s.{session.identifier(bucket_id)}").astype(np.int64) - 1
+    layout = target.publication.layout
+    names, bucket_id, its_name = (
+        layout[n] for n in ("quasi_identifiers", "bucket_id", "sensitive")
+    )
+    qit = target.published(QIT, [*names, bucket_id])
+    columns = [qit.values(name) for name in names]
+    codes, buckets = qit.codes(columns), qit.numbers(bucket_id) - 1
     qit.drop()
-
-    sat = _snapshot(target, SUFFIXES[2], [bucket_id, layout["sensitive"], layout["count"]])
-    sensitive = distinct_values(sat, types[layout["sensitive"]])
-    sat_codes = read_codes(sat, [sensitive])[:, 0].astype(np.int64)
-    sat_buckets, counts = (
-        read_integers(sat, f"s.{session.identifier(name)}").astype(np.int64)
-        for name in (bucket_id, layout["count"])
+    sat = target.published(SAT, [bucket_id, its_name, layout["count"]])
+    sensitive = sat.values(its_name)
+    values = _values_of(
+        sat.numbers(bucket_id) - 1,
+        sat.codes([sensitive])[:, 0].astype(np.int64),
+        sat.numbers(layout["count"]),
     )
     sat.drop()
-    values = values_of(sat_buckets - 1, sat_codes, counts)
-    bounds = bounds_of(target.publication, sensitive.labels, values)
-
-    source = take_snapshot(
-        session, target.source.relation, [*names, layout["sensitive"]], target.room
-    )
-    source_codes = read_known_codes(source, columns)
-    its_values = read_known_codes(source, [sensitive])[:, 0].astype(np.int64)
+    bounds = _bounds_of(target.publication, sensitive.labels, values)
+    source = target.original([*names, its_name])
+    source_codes = source.codes(columns)
+    its_values = source.codes([sensitive])[:, 0].astype(np.int64)
     source.drop()
     for column in (*columns, sensitive):
         column.drop()
     published = AttackedBuckets(codes, buckets, values, bounds)
     return published, ScoringSource.of(published, source_codes, its_values)
-
-
-def _snapshot(target: AttackTarget, suffix: str, columns: list[str]) -> Snapshot:
-    relation = Relation(target.schema, target.publication.name + suffix)
-    return take_snapshot(target.session, relation, columns, target.room)
 
 
 def _tuples(codes: CodeArray) -> tuple[IntArray, int]:
@@ -486,13 +438,13 @@ def _tuples(codes: CodeArray) -> tuple[IntArray, int]:
     return numbers.astype(np.int64), distinct.size
 
 
-def values_of(buckets: IntArray, codes: IntArray, counts: IntArray) -> BucketValues:
+def _values_of(buckets: IntArray, codes: IntArray, counts: IntArray) -> BucketValues:
     """Put the rows of the SAT in order; buckets count from 0."""
     order = np.lexsort((codes, buckets))
     return BucketValues(buckets[order], codes[order], counts[order])
 
 
-def bounds_of(
+def _bounds_of(
     publication: Publication, labels: list[str | None], values: BucketValues
 ) -> FloatArray:
     """Return the threshold of each value, as verified from the published relations."""

@@ -37,11 +37,12 @@ from kanon_db.spark._coded_records import (
     CODE,
     MOST_BITS,
     RECORDS,
-    NumberedValues,
+    ValueList,
     count_combinations,
     grouping,
     groups_of,
-    numbered_values,
+    read_values,
+    with_codes,
 )
 from kanon_db.spark._spark_kind import SparkJob
 from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD
@@ -103,15 +104,19 @@ class HistogramColumns:
 
     Attributes
     ----------
-    values : list of NumberedValues
+    columns : list of str
+        What the snapshot calls them.
+    values : list of ValueList
     """
 
-    values: Sequence[NumberedValues]
+    columns: Sequence[str]
+    values: Sequence[ValueList]
 
     @classmethod
     def of(cls, job: SparkJob) -> HistogramColumns:
         """Count and number the values of each."""
-        return cls([numbered_values(job, name) for name in job.source.quasi_identifiers])
+        names = job.source.quasi_identifiers
+        return cls(list(map(job.snapshot.column, names)), [read_values(job, one) for one in names])
 
     @property
     def names(self) -> list[str]:
@@ -121,24 +126,15 @@ class HistogramColumns:
     def coded(self, job: SparkJob, records: DataFrame) -> DataFrame:
         """Add the codes of all quasi-identifiers, and keep the records in files."""
         job.voice.step("numbering quasi-identifiers")
-        for name, values in zip(self.names, self.values, strict=True):
-            records = values.coded(records, name)
+        codes = list(zip(self.columns, self.values, self.names, strict=True))
+        records = with_codes(records, codes, records.columns)
         folder = job.staging.scratch("numbered")
         with failures_as_errors("quasi-identifiers could not be numbered"):
             records.write.parquet(folder.path)
             return job.session.read.parquet(folder.path)
 
     def histogram(self, job: SparkJob, coded: DataFrame, n_values: int) -> QuasiIdentifierHistogram:
-        """Count the records with their codes and that of their value.
-
-        Parameters
-        ----------
-        job : SparkJob
-        coded : DataFrame
-            With ``code``, and the codes of all quasi-identifiers.
-        n_values : int
-            Of the sensitive attribute.
-        """
+        """Count the records with their codes and that of their value."""
         from pyspark.sql import functions as f
 
         job.voice.step("counting combinations of quasi-identifiers")
@@ -165,10 +161,8 @@ class HistogramColumns:
         )
 
     def _bits(self, n_records: int, coded: DataFrame, n_values: int) -> int | None:
-        """Choose how fine groups are; None if values need not be taken together.
-
-        It follows from the quasi-identifiers, and from how many sensitive values there are.
-        """
+        """Choose how fine groups are; None if values need not be taken together."""
+        # It follows from the quasi-identifiers, and from how many sensitive values there are.
 
         def fits(combinations: float) -> bool:
             rows = min(n_records, combinations * n_values)
@@ -277,19 +271,8 @@ class Slices:
 def deal_records(
     records: DataFrame, slices: Slices, n_values: int, allotment: Allotment, numbers: AnyIntArray
 ) -> DataFrame:
-    """Add to each record the number of its bucket.
-
-    Parameters
-    ----------
-    records : DataFrame
-        With ``record``, ``rank_key``, ``code`` (of the value), ``slice`` and ``part``, from files.
-    slices : Slices
-    n_values : int
-    allotment : Allotment
-        Its values are ``cell * n_values + code``.
-    numbers : ndarray of int32, shape (n_buckets,)
-        The published number of each bucket.
-    """
+    """Add to each record the number of its bucket."""
+    # The values of the allotment are ``cell * n_values + code``.
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, StructType
 
@@ -311,14 +294,9 @@ def deal_records(
 
 
 def _records_before(records: DataFrame, slices: Slices, n_values: int) -> tuple[IntArray, IntArray]:
-    """Count how many records of each value come before each slice in its cell.
-
-    Returns
-    -------
-    row : ndarray of int64, shape (n_slices,)
-        Where the counts of a slice are; those of a cell's only slice are in row 0.
-    before : ndarray of int64, shape (n_rows, n_values)
-    """
+    """Count how many records of each value come before each slice in its cell."""
+    # Returned are the row in which the counts of a slice are, row 0 for the only slice of a cell,
+    # and these counts, of shape (n_rows, n_values).
     from pyspark.sql import functions as f
 
     nothing = np.zeros(0, dtype=np.int64)
@@ -333,15 +311,8 @@ def _records_before(records: DataFrame, slices: Slices, n_values: int) -> tuple[
 def begun(
     slices: Slices, n_values: int, of: AnyIntArray, code: AnyIntArray, n: AnyIntArray
 ) -> tuple[IntArray, IntArray]:
-    """Work out how many records of each value come before each slice; see above.
-
-    Parameters
-    ----------
-    slices : Slices
-    n_values : int
-    of, code, n : ndarray of int
-        How many records of which value are in which slice; of divided cells at least.
-    """
+    """Work out how many records of each value come before each slice; see above."""
+    # `n` records of value `code` are in slice `of`, of divided cells at least.
     row = np.zeros(slices.part.size, dtype=np.int64)
     divided = np.flatnonzero((slices.n_slices > 1)[slices.cell])
     row[divided] = np.arange(1, divided.size + 1)
@@ -356,14 +327,7 @@ def begun(
 
 
 def dealing_function(known: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that finds the buckets of sorted records.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the cells of slices, the number of values, how many records come before each slice, the
-        allotment, and the numbers.
-    """
+    """Return the function that finds the buckets of sorted records."""
 
     def deal(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -429,10 +393,8 @@ class CutRecords:
     tree: CutTree
 
     def placed(self, job: SparkJob, slices: Slices) -> DataFrame:
-        """Put the slice and the part of each record in place of quasi-identifiers' codes.
-
-        Records are read more than once afterwards, and kept in files.
-        """
+        """Put the slice and the part of each record in place of quasi-identifiers' codes."""
+        # Records are read more than once afterwards, and kept in files.
         folder = job.staging.scratch("placed")
         with failures_as_errors("records could not be put into cells"):
             self._located(slices).drop(*self.names).write.parquet(folder.path)
@@ -463,16 +425,7 @@ def cut_records(
     *,
     least: int = 50,
 ) -> CutRecords:
-    """Cut the records into cells, as :func:`.assign_in_cells` does.
-
-    Parameters
-    ----------
-    job : SparkJob
-    coded : DataFrame
-        The snapshot with ``code``; at least one record.
-    n_values, tightened, max_bucket_size, pulse, least
-        As there.
-    """
+    """Cut the records into cells, as :func:`.assign_in_cells` does."""
     from kanon_db.algorithms.bucketization.cell_assignment import CellCutter, fewest_records_of_cell
 
     quasi_identifiers = HistogramColumns.of(job)
@@ -496,15 +449,7 @@ Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 def locating_function(known: Any, names: Sequence[str]) -> Batches:
-    """Return the function that finds the cells of records, or their slices and parts.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the tree of cuts, and the slices, if these are wanted.
-    names : sequence of str
-        The columns of the quasi-identifiers' codes.
-    """
+    """Return the function that finds the cells of records, or their slices and parts."""
 
     def locate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -541,33 +486,9 @@ _OWN: Final = "own"
 def gather_similar(
     job: SparkJob, parts: CutRecords, privacy: FPrimePrivacy, max_bucket_size: int
 ) -> tuple[BucketSetting, DataFrame]:
-    """Put similar records into the same bucket, in each part as on one machine.
-
-    Parameters
-    ----------
-    job : SparkJob
-    parts : CutRecords
-        For each there are buckets.
-    privacy : FPrimePrivacy
-    max_bucket_size : int
-
-    Returns
-    -------
-    setting : BucketSetting
-        Of all parts.
-    frame : DataFrame
-        See :class:`~kanon_db.spark.kinds._bucket_dealing.DealtRecords`.
-
-    Raises
-    ------
-    InfeasibleError
-        When a part has too many records for a worker.
-
-    Notes
-    -----
-    What is drawn is drawn by the workers, from the operating system. It is written to files before
-    anything depends on it: a task that is run again writes all of its records anew.
-    """
+    """Put similar records into the same bucket, in each part as on one machine."""
+    # What is drawn is drawn by the workers, from the operating system. It is written to files
+    # before anything depends on it: a task that is run again writes all of its records anew.
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, StructType
 
@@ -604,15 +525,9 @@ def gather_similar(
 
 
 def _places(cell: Any, size: Any, n: Any) -> tuple[Any, Any]:
-    """Find the places of buckets in the whole table, by size, from their places in parts.
-
-    Returns
-    -------
-    first_of_part : ndarray of int64, shape (n_parts,)
-        What the buckets of a part are numbered from, one part after the other.
-    steps : tuple of ndarray of int64
-        These numbers, of the first bucket of each size in each part, and its place in the whole.
-    """
+    """Find the places of buckets in the whole table, by size, from their places in parts."""
+    # Returned is what the buckets of a part are numbered from, one part after the other; then, of
+    # the first bucket of each size in each part, this number and its place in the whole.
     first = np.cumsum(n) - n
     by_size = np.lexsort((cell, size))
     place = np.empty(n.size, dtype=np.int64)
@@ -622,15 +537,7 @@ def _places(cell: Any, size: Any, n: Any) -> tuple[Any, Any]:
 
 
 def gathering_function(known: Any, names: Sequence[str]) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that finds the buckets of a part.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the thresholds, and the most records in a bucket.
-    names : sequence of str
-        The columns of the quasi-identifiers' codes.
-    """
+    """Return the function that finds the buckets of a part."""
 
     def gather(part: pa.Table) -> pa.Table:
         import pyarrow as pa
@@ -654,13 +561,7 @@ def gathering_function(known: Any, names: Sequence[str]) -> Callable[[pa.Table],
 def renumbering_function(
     known: Any,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that finds the published numbers of buckets.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the places of buckets, and their published numbers.
-    """
+    """Return the function that finds the published numbers of buckets."""
 
     def renumber(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -701,7 +602,7 @@ class DealtRecords:
     cells: int | None = None
 
 
-def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+def random(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
     """Draw records into buckets, from the whole table."""
     job.voice.step("searching the bucket setting")
     found = run_method(methods, job, data)
@@ -716,7 +617,7 @@ def random(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Meth
     return MethodResult(DealtRecords(plan.setting, frame), found.proof)
 
 
-def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+def cells(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
     """Draw records into buckets, inside cells of similar records."""
     from kanon_db.algorithms.bucketization.cell_assignment import allot_cells  # a compiler
 
@@ -736,7 +637,7 @@ def cells(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Metho
     return MethodResult(DealtRecords(setting, frame, len(found.cells)), search.proof)
 
 
-def local(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> MethodResult:
+def local(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
     """Put records with similar quasi-identifiers into the same bucket, within parts of the table.
 
     Parts are cut like cells, but large: of at least 262,144 records, so that where
@@ -760,7 +661,8 @@ def local(job: SparkJob, data: SensitiveValues, values: NumberedValues) -> Metho
     return MethodResult(DealtRecords(setting, frame), method="local")
 
 
-def _coded(job: SparkJob, values: NumberedValues) -> DataFrame:
+def _coded(job: SparkJob, values: ValueList) -> DataFrame:
     """Return what is needed of records, with the codes of their sensitive values."""
     shown = [job.snapshot.column(name) for name in job.source.quasi_identifiers]
-    return values.coded(job.snapshot.frame).select(RECORD, RANK_KEY, ORDER_KEY, *shown, CODE)
+    coded = (job.snapshot.column(str(job.source.sensitive)), values, CODE)
+    return with_codes(job.snapshot.frame, [coded], [RECORD, RANK_KEY, ORDER_KEY, *shown])

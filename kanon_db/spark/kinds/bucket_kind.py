@@ -7,27 +7,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kanon_db.algorithms.bucketization.buckets import Composition, decomposed
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-from kanon_db.metrics.count_queries import CountQuery, exact_counts
-from kanon_db.publications.buckets.bucket_measurement import (
-    AttackedBuckets,
-    CodedBuckets,
-    ScoringSource,
-    attack_read_buckets,
-    bounds_of,
-    estimate_bucket_counts,
-    values_of,
-)
+from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets
 from kanon_db.publications.buckets.bucket_relations import (
     bucket_layout,
     composition_layout,
@@ -39,13 +29,7 @@ from kanon_db.publications.buckets.kind import BucketFindings, CountedBuckets, V
 from kanon_db.publications.buckets.methods import SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import exposure_statement
-from kanon_db.publications.kind import (
-    ComparedCounts,
-    MethodResult,
-    Workload,
-    Written,
-    compare_counts,
-)
+from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.query.layout import QIT, SAT, SHARES, BucketTables
 from kanon_db.spark._coded_records import (
@@ -53,21 +37,12 @@ from kanon_db.spark._coded_records import (
     CODE,
     RECORDS,
     VALUE,
-    NumberedValues,
-    numbered_values,
+    ValueList,
+    read_values,
+    with_codes,
 )
 from kanon_db.spark._publication_folder import Folder, Manifest
-from kanon_db.spark._spark_kind import (
-    NumberedColumn,
-    ReadColumns,
-    SparkJob,
-    SparkKind,
-    SparkResult,
-    SparkTarget,
-    codes_of,
-    read_columns,
-    require_same_types,
-)
+from kanon_db.spark._spark_kind import SparkJob, SparkKind, SparkResult, SparkTarget
 from kanon_db.spark._tables import (
     ORDER_KEY,
     SCHEMA,
@@ -86,21 +61,14 @@ from kanon_db.transfer.columns import ColumnType
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 
 # A bucketization as one table, in which ``sum(weight)`` counts: QIT joined with SAT.
 
 
 def weighted_view(session: SparkSession, target: str) -> DataFrame:
-    """Join QIT and SAT, as the view of this name does in PostgreSQL.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no publication.
-    InvalidParameterError
-        When it is of another kind.
-    """
+    """Join QIT and SAT, as the view of this name does in PostgreSQL."""
     own = own_session(session)
     folder = Folder(own, target)
     manifest = Manifest.of(folder)
@@ -156,7 +124,7 @@ def write_qit(job: SparkJob, assigned: DataFrame, layout: Mapping[str, Any]) -> 
 def write_sat(
     job: SparkJob,
     assigned: DataFrame,
-    values: NumberedValues,
+    values: ValueList,
     layout: Mapping[str, Any],
     n_buckets: int,
 ) -> DataFrame:
@@ -164,7 +132,7 @@ def write_sat(
     from pyspark.sql import functions as f
 
     folder = job.staging.tables / folder_of(SAT)
-    known = f.broadcast(values.frame.withColumnRenamed(CODE, "place"))
+    known = values.frame(job.session, _type_of_values(job)).withColumnRenamed(CODE, "place")
     # Files ascend with value and bucket, and have about as many rows each.
     parts = n_parts(job.snapshot.n_records)
     share = f.col(RECORDS) * (f.col(BUCKET) - 1).cast("double") / n_buckets
@@ -173,7 +141,7 @@ def write_sat(
     with failures_as_errors("the sensitive table could not be written"):
         counted = assigned.groupBy(BUCKET, CODE).agg(f.count("*").cast("int").alias("n"))
         rows = (
-            counted.join(known, counted[CODE] == f.col("place"))
+            counted.join(f.broadcast(known), counted[CODE] == f.col("place"))
             .repartitionById(parts, file)
             .sortWithinPartitions(in_turn)
             .select(
@@ -184,6 +152,11 @@ def write_sat(
         )
         write_table(rows, folder)
         return job.session.read.parquet(folder.path)
+
+
+def _type_of_values(job: SparkJob) -> DataType:
+    column = job.snapshot.column(str(job.source.sensitive))
+    return job.snapshot.frame.schema[column].dataType
 
 
 # What buckets tell of how values go together, from the SAT; see the same in PostgreSQL.
@@ -203,27 +176,12 @@ def write_composition(
     job: SparkJob,
     tables: PublishedTables,
     names: BucketTables,
-    values: NumberedValues,
+    values: ValueList,
     *,
     is_random: bool,
 ) -> dict[str, list[float]] | None:
-    """Write the directions in which buckets differ, a row for each sensitive value.
-
-    Parameters
-    ----------
-    job : SparkJob
-    tables : PublishedTables
-        With the SAT.
-    names : BucketTables
-    values : NumberedValues
-    is_random : bool
-        Whether records of the whole table were drawn into each bucket.
-
-    Returns
-    -------
-    dict or None
-        The spectrum, as the manifest keeps it; None if there is none. The table then has no rows.
-    """
+    """Write the directions in which buckets differ, a row for each sensitive value."""
+    # Returned is the spectrum, as the manifest keeps it; where there is none, the table is empty.
     spectrum, found, n_values = None, None, len(values.counts)
     if is_composed(n_values, is_random=is_random):
         job.voice.step("finding how the values of buckets go together")
@@ -233,15 +191,16 @@ def write_composition(
     arrays = job.session.createDataFrame(
         lines, "code int, directions array<double>, hidden array<double>"
     )
-    frame = values.frame.join(arrays, values.frame[CODE] == arrays["code"])
+    known = values.frame(job.session, _type_of_values(job))
+    frame = known.join(arrays, known[CODE] == arrays["code"])
     directions, hidden, sensitive = (
         _unquoted(name) for name in (names.directions, names.hidden, names.sensitive)
     )
     with failures_as_errors("the composition of buckets could not be written"):
         rows = frame.select(
-            frame[VALUE].alias(sensitive),
-            frame["directions"].alias(directions),
-            frame["hidden"].alias(hidden),
+            known[VALUE].alias(sensitive),
+            arrays["directions"].alias(directions),
+            arrays["hidden"].alias(hidden),
         )
         write_table(rows.coalesce(1), job.staging.tables / folder_of(SHARES))
     return spectrum
@@ -252,11 +211,9 @@ def _lines(found: Composition) -> list[Any]:
     return [(code, directions, hidden) for code, (directions, hidden) in enumerate(pairs)]
 
 
-def _together(tables: PublishedTables, names: BucketTables, values: NumberedValues) -> FloatArray:
-    """Add up, over the buckets, n_g n_g' / |g| of each pair of values.
-
-    Whole numbers of the buckets of each size are added up, so that no order rounds anything.
-    """
+def _together(tables: PublishedTables, names: BucketTables, values: ValueList) -> FloatArray:
+    """Add up, over the buckets, n_g n_g' / |g| of each pair of values."""
+    # Whole numbers of the buckets of each size are added up, so that no order rounds anything.
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, LongType, StructType
 
@@ -266,12 +223,8 @@ def _together(tables: PublishedTables, names: BucketTables, values: NumberedValu
         f" {names.size(f's.{names.bucket_id}')}::int8 AS {_SIZE}, s.{names.count}::int8 AS {_N}"
         f" FROM {names.sat} AS s"
     )
-    sent = (
-        replace(values, column="v")
-        .coded(shown)
-        .repartition(n_parts(int(values.counts.sum())), _ID)
-        .select(_ID, _SIZE, CODE, _N)
-    )
+    coded = with_codes(shown, [("v", values, CODE)], [_ID, _SIZE, _N])
+    sent = coded.repartition(n_parts(int(values.counts.sum())), _ID).select(_ID, _SIZE, CODE, _N)
     schema = StructType().add(_SIZE, LongType()).add(_PAIR, IntegerType()).add(_N, LongType())
     with failures_as_errors("the values of buckets could not be compared"):
         pairs = through_arrow(sent, multiplying(n_values), schema)
@@ -285,13 +238,7 @@ def _together(tables: PublishedTables, names: BucketTables, values: NumberedValu
 
 
 def multiplying(n_values: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that adds up the products of counts, of whole buckets.
-
-    Parameters
-    ----------
-    n_values : int
-        m; a pair of values is ``m * one + other``.
-    """
+    """Return the function that adds up the products of counts, of whole buckets."""
 
     def multiply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -340,16 +287,7 @@ def _unquoted(name: str) -> str:
 def examine_spark_buckets(
     tables: PublishedTables, publication: Publication, whole: Check
 ) -> Examination:
-    """Check everything that a bucketization promises, and measure it.
-
-    Parameters
-    ----------
-    tables : PublishedTables
-        QIT and SAT by their names.
-    publication : Publication
-    whole : Check
-        Whether the files are those that were published.
-    """
+    """Check everything that a bucketization promises, and measure it."""
     layout, parameters = publication.layout, publication.parameters
     names = BucketTables.of(tables, SCHEMA, publication.name, layout)
     qit = _counted(tables, names, f"SELECT q.{names.bucket_id} AS id, 1 AS n FROM {names.qit} AS q")
@@ -436,102 +374,6 @@ def _exposure(tables: PublishedTables, publication: Publication, names: BucketTa
         labelled.drop()
 
 
-# QIT, SAT and the source as codes on the driver: attacked, and asked for counts.
-
-
-@dataclass(frozen=True, eq=False)
-class _CodedTables:
-    """QIT, SAT and the source, as they were read."""
-
-    names: list[str]
-    sensitive: str
-    bucket_id: str
-    count: str
-    qit: ReadColumns
-    sat: ReadColumns
-    source: ReadColumns
-
-    @classmethod
-    def of(cls, opened: SparkTarget) -> Self:
-        """Read all columns that are needed."""
-        layout = opened.publication.layout
-        names = [str(name) for name in layout["quasi_identifiers"]]
-        sensitive, bucket, count = (str(layout[n]) for n in ("sensitive", "bucket_id", "count"))
-        qit, sat = opened.table(QIT), opened.table(SAT)
-        require_same_types(qit, opened.source, names)
-        require_same_types(sat, opened.source, [sensitive])
-        return cls(
-            names, sensitive, bucket, count,
-            read_columns(qit, [*names, bucket], "the quasi-identifier table"),
-            read_columns(sat, [bucket, sensitive, count], "the sensitive table", [sensitive]),
-            read_columns(opened.source, [*names, sensitive], "the source"),
-        )  # fmt: skip
-
-    def buckets(self, table: ReadColumns) -> IntArray:
-        """Return numbers of buckets, from 0."""
-        found: IntArray = table.numbers(self.bucket_id) - 1
-        return found
-
-
-def attack_spark_buckets(opened: SparkTarget) -> list[Attack]:
-    """Play all attacks; see :func:`bucket_measurement.attack_buckets`."""
-    read = _CodedTables.of(opened)
-    opened.listener.phase("playing")
-    columns = [NumberedColumn.of(read.qit.table[name]) for name in read.names]
-    its = read.sat.table[read.sensitive]
-    sensitive = NumberedColumn.of(its)
-    values = values_of(
-        read.buckets(read.sat), sensitive.codes(its).astype(np.int64), read.sat.numbers(read.count)
-    )
-    labels = sensitive.labels(its, read.sat.labels[read.sensitive])
-    published = AttackedBuckets(
-        codes_of(columns, read.qit, read.names),
-        read.buckets(read.qit),
-        values,
-        bounds_of(opened.publication, labels, values),
-    )
-    known = ScoringSource.of(
-        published,
-        codes_of(columns, read.source, read.names),
-        sensitive.codes(read.source.table[read.sensitive]).astype(np.int64),
-    )
-    return attack_read_buckets(opened.listener, opened.pulse, published, known)
-
-
-def evaluate_spark_buckets(opened: SparkTarget, workload: Workload) -> list[CountAccuracy]:
-    """Compare counts; see :func:`bucket_measurement.evaluate_buckets`."""
-    read = _CodedTables.of(opened)
-    opened.listener.phase("playing")
-    columns = [NumberedColumn.of(read.source.table[column]) for column in read.names]
-    sensitive = NumberedColumn.of(read.source.table[read.sensitive])
-
-    def count(chosen: Sequence[CountQuery]) -> IntArray:
-        codes = codes_of(columns, read.source, read.names)
-        its = sensitive.codes(read.source.table[read.sensitive])
-        return exact_counts(codes, its, chosen, pulse=opened.pulse)
-
-    def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
-        codes = codes_of(columns, read.qit, read.names)
-        sizes = np.array([len(column) for column in columns], dtype=np.int32)
-        its = sensitive.codes(read.sat.table[read.sensitive])
-        coded = CodedBuckets(
-            read.buckets(read.qit).astype(np.int32),
-            np.where(codes < 0, sizes, codes),  # values that the source no longer has
-            read.buckets(read.sat).astype(np.int32),
-            np.where(its < 0, np.int32(len(sensitive)), its),
-            read.sat.numbers(read.count).astype(np.int32),
-        )
-        return estimate_bucket_counts(coded, chosen, opened.pulse)
-
-    return compare_counts(
-        workload,
-        [len(column) for column in columns],
-        len(sensitive),
-        ComparedCounts(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
-        opened.pulse,
-    )
-
-
 # Publishing a bucketization from records on many machines; see the kind in PostgreSQL.
 
 
@@ -561,10 +403,9 @@ class SparkBuckets(SparkKind):
 
     def make(self, job: SparkJob) -> SparkResult:
         """Find a bucket setting, and the bucket of each record; write QIT and SAT."""
-        values = numbered_values(job, str(job.source.sensitive))
-        labels = values.labels()
-        protection = ValueProtection.of(job.request, labels, values.counts)
-        data = SensitiveValues(values.counts, protection.privacy, labels)
+        values = read_values(job, str(job.source.sensitive))
+        protection = ValueProtection.of(job.request, values.labels, values.counts)
+        data = SensitiveValues(values.counts, protection.privacy, values.labels)
         found: MethodResult = getattr(_bucket_dealing, job.request.assignment)(job, data, values)
         return SparkResult(found, self._write(job, found.result, values, protection))
 
@@ -572,7 +413,7 @@ class SparkBuckets(SparkKind):
         self,
         job: SparkJob,
         assigned: DealtRecords,
-        values: NumberedValues,
+        values: ValueList,
         protection: ValueProtection,
     ) -> Written:
         setting = assigned.setting
@@ -616,13 +457,13 @@ class SparkBuckets(SparkKind):
         """See :func:`examine_spark_buckets`."""
         return examine_spark_buckets(tables, publication, whole)
 
-    def attack(self, opened: SparkTarget) -> list[Attack]:
-        """See :func:`.playing.attack`."""
-        return attack_spark_buckets(opened)
+    def attack(self, target: SparkTarget) -> list[Attack]:
+        """See :func:`attack_buckets`."""
+        return attack_buckets(target)
 
-    def evaluate(self, opened: SparkTarget, workload: Workload) -> list[CountAccuracy]:
-        """See :func:`.playing.evaluate`."""
-        return evaluate_spark_buckets(opened, workload)
+    def evaluate(self, target: SparkTarget, workload: Workload) -> list[CountAccuracy]:
+        """See :func:`evaluate_buckets`."""
+        return evaluate_buckets(target, workload)
 
 
 KIND: Final[Any] = SparkBuckets()

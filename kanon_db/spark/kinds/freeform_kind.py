@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from kanon_db.publications.freeform.kind import (
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.kind import MethodResult, Written
 from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.row_kind import loss_metrics, require_k, weights_of
 from kanon_db.publications.rows.row_relations import same_digest
 from kanon_db.randomness import SecureRandom
@@ -47,19 +48,15 @@ from kanon_db.spark.kinds.row_files import (
     SparkRows,
     all_covered,
     cell_array,
-    check_columns,
     compare_with_source,
     copied_columns,
-    count_classes,
     keep_recoded,
     measure_rows,
     recoded_layout,
     recoded_schema,
     refuse_coarsened,
-    refuse_method,
     require_room,
     rows_of,
-    view_of,
     write_rows,
 )
 
@@ -90,17 +87,7 @@ COUNTED: Final = (ORIGINALS, PUBLISHED, OUTSIDE)
 def in_segments(
     job: SparkJob, records: DataFrame, attributes: Sequence[Attribute], partition_size: int
 ) -> tuple[DataFrame, int]:
-    """Sort records, and send the segments to partitions, in order; return how many there are.
-
-    Parameters
-    ----------
-    job : SparkJob
-    records : DataFrame
-        As :func:`.coded_records` returns them.
-    attributes : sequence of Attribute
-    partition_size : int
-        Least number of records of a segment.
-    """
+    """Sort records, and send the segments to partitions, in order; return how many there are."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import IntegerType, LongType, StructType
 
@@ -150,13 +137,7 @@ def placing_function(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def numbering_segments(known: Any) -> Batches:
-    """Return the function that adds the number of its segment to each record.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of how many records come before each chunk, and of where segments start.
-    """
+    """Return the function that adds the number of its segment to each record."""
 
     def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -196,11 +177,9 @@ class SegmentSearch:
     names: list[str]
 
     def run(self, segment: pa.Table) -> pa.RecordBatch:
-        """Match the records of a segment; give each the cells of one of its matches.
-
-        Which one is drawn from the operating system's source, where the work is done. A task that
-        runs again draws again; only what one attempt has drawn is kept.
-        """
+        """Match the records of a segment; give each the cells of one of its matches."""
+        # Which one is drawn from the operating system's source, where the work is done. A task that
+        # runs again draws again; only what one attempt has drawn is kept.
         import pyarrow as pa
 
         codes = codes_in(segment, [code_column(place) for place in range(len(self.attributes))])
@@ -223,13 +202,7 @@ class SegmentSearch:
 
 
 def match_search_function(known: Any) -> Batches:
-    """Return the function that searches one segment after the other.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of :class:`SegmentSearch`.
-    """
+    """Return the function that searches one segment after the other."""
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for segment in runs(batches, _SEGMENT):
@@ -265,20 +238,18 @@ def runs(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.Table]:
 
 _OTHERS: Final = "use sort_greedy, which searches segments, or publish in PostgreSQL"
 
-_REFUSED: Final = {
-    "optimal": ("the optimum is sought among all records at once", _OTHERS),
-    "k_concealment": ("each record is compared with all others", _OTHERS),
-}
-"""Methods that stay on one machine: why, and what to do instead."""
-
 
 class SparkFreeform(SparkRows):
     """The kind ``freeform``."""
 
+    on_one_machine: ClassVar = {
+        "optimal": ("the optimum is sought among all records at once", _OTHERS),
+        "k_concealment": ("each record is compared with all others", _OTHERS),
+    }
+
     def refuse(self, request: FreeformRequest, source: Source) -> None:
         """Refuse methods that stay on one machine, and coarsened columns."""
-        if request.method in _REFUSED:
-            raise refuse_method(request.method, *_REFUSED[request.method])
+        super().refuse(request, source)
         check_partition_size(methods.partition_size(request), request.k)
         refuse_coarsened(source)
 
@@ -327,18 +298,13 @@ class SparkFreeform(SparkRows):
             ),
         )
 
-    def examine(
-        self, tables: PublishedTables, publication: Publication, whole: Check
+    def judge(
+        self, tables: PublishedTables, publication: Publication, counted: ClassSizes
     ) -> Examination:
-        """Check that the rows are those whose matches were checked, and measure them."""
-        rows = rows_of(tables, publication)
-        columns = check_columns(rows, publication)
-        if not columns.holds:
-            return Examination([whole, columns], {})
-        same = same_digest(SAME_ROWS, same=digest_of_table([rows]) == publication.layout["digest"])
-        counted = count_classes(tables, view_of(tables, publication))
-        examined = judge_freeform(publication, counted, same)
-        return Examination([whole, columns, *examined.checks], examined.metrics)
+        """Check that the rows are those whose matches were checked."""
+        digest = digest_of_table([rows_of(tables, publication)])
+        same = same_digest(SAME_ROWS, same=digest == publication.layout["digest"])
+        return judge_freeform(publication, counted, same)
 
 
 KIND: Final[Any] = SparkFreeform()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -37,7 +37,8 @@ from kanon_db.publications.generalized.kind import (
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.guarantees import exposure_statement
 from kanon_db.publications.kind import MethodResult, Written
-from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.results import Examination
+from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.row_kind import loss_metrics, require_k, weights_of
 from kanon_db.session.protocol import Row
 from kanon_db.spark import _coded_records
@@ -60,19 +61,15 @@ from kanon_db.spark.kinds.row_files import (
     SparkRows,
     all_covered,
     cell_array,
-    check_columns,
     compare_with_source,
     copied_columns,
-    count_classes,
     keep_recoded,
     measure_rows,
     recoded_layout,
     recoded_schema,
     refuse_coarsened,
-    refuse_method,
     require_room,
     rows_of,
-    view_of,
     write_rows,
 )
 from kanon_db.transfer.columns import ColumnType
@@ -168,13 +165,7 @@ def _first_records(classes: IntArray, records: IntArray) -> IntArray:
 
 
 def class_search_function(known: Any) -> Batches:
-    """Return the function that searches the part of a partition.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of something that can ``run``, such as :class:`PartSearch`.
-    """
+    """Return the function that searches the part of a partition."""
 
     def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -193,25 +184,9 @@ def class_search_function(known: Any) -> Batches:
 
 
 def improve_worst_classes(job: SparkJob, recoded: DataFrame, search: PartSearch) -> DataFrame:
-    """Search again for the classes that lose most, as many as have the records of one part.
-
-    Parameters
-    ----------
-    job : SparkJob
-    recoded : DataFrame
-        From files, as :class:`.PartSearch` returns the records of each part, with their codes.
-    search : PartSearch
-
-    Returns
-    -------
-    DataFrame
-        From files: with the new classes, if these lose less than the old ones.
-
-    Notes
-    -----
-    Constraints that hold in each class of some records hold for all of these together, so the
-    classes that replace them can be enforced, too. Records that were left out stay left out.
-    """
+    """Search again for the classes that lose most, as many as have the records of one part."""
+    # Constraints that hold in each class of some records hold for all of these together, so the
+    # classes that replace them can be enforced, too. Records that were left out stay left out.
     from pyspark.sql import functions as f
 
     job.voice.step("searching again for the classes that lose most")
@@ -303,22 +278,20 @@ def measure_thresholds(tables: PublishedTables, constraints: ClassConstraints) -
 
 _OTHERS: Final = "use greedy_search or mondrian, or publish in PostgreSQL"
 
-_REFUSED: Final = {
-    "optimal": ("the optimum is sought among all records at once", _OTHERS),
-    "split_carry": ("each search carries records over to the next one, in sorted order", _OTHERS),
-    "k_member": ("each class begins at the record that is furthest from the last one", _OTHERS),
-    "initial": ("groups follow each other in the sorted order of all records", _OTHERS),
-}
-"""Methods that stay on one machine: why, and what to do instead."""
-
 
 class SparkGeneralized(SparkRows):
     """The kind ``generalized``."""
 
+    on_one_machine: ClassVar = {
+        "optimal": ("the optimum is sought among all records at once", _OTHERS),
+        "split_carry": ("each search carries records over to the next one, as sorted", _OTHERS),
+        "k_member": ("each class begins at the record that is furthest from the last one", _OTHERS),
+        "initial": ("groups follow each other in the sorted order of all records", _OTHERS),
+    }
+
     def refuse(self, request: GeneralizedRequest, source: Source) -> None:
         """Refuse methods that stay on one machine, and coarsened columns."""
-        if request.method in _REFUSED:
-            raise refuse_method(request.method, *_REFUSED[request.method])
+        super().refuse(request, source)
         refuse_coarsened(source)
 
     def make(self, job: SparkJob) -> SparkResult:
@@ -361,27 +334,21 @@ class SparkGeneralized(SparkRows):
             ),
         )  # fmt: skip
 
-    def examine(
-        self, tables: PublishedTables, publication: Publication, whole: Check
+    def judge(
+        self, tables: PublishedTables, publication: Publication, counted: ClassSizes
     ) -> Examination:
-        """Check what is promised of the rows, and measure them, with the files alone."""
-        rows = rows_of(tables, publication)
-        columns = check_columns(rows, publication)
-        if not columns.holds:
-            return Examination([whole, columns], {})
+        """Check k and the constraints in each class."""
         constraints, found = published_constraints(publication), []
         if constraints is not None:
             layout = publication.layout
             names = [str(cell["name"]) for cell in layout["quasi_identifiers"]]
             name = str(layout["sensitive"])
             sensitive = ColumnType(name, str(layout["types"][name]["type"]), "", None, True)
+            rows = rows_of(tables, publication)
             with classed_values(tables.session, rows, names, sensitive) as values:
                 exposure = measure_thresholds(values, constraints)
                 found = check_constraints(values, VALUES, constraints, exposure)
-        examined = judge_classes(
-            publication, count_classes(tables, view_of(tables, publication)), found
-        )
-        return Examination([whole, columns, *examined.checks], examined.metrics)
+        return judge_classes(publication, counted, found)
 
 
 KIND: Final[Any] = SparkGeneralized()
@@ -423,13 +390,7 @@ def _recoded(
 
 
 def _constraint(job: SparkJob, sensitive: ValueList | None) -> Constraint | None:
-    """Apply the constraints to the table, without its records.
-
-    Raises
-    ------
-    IneligibleError
-        When no classes at all can satisfy them.
-    """
+    """Apply the constraints to the table, without its records."""
     if sensitive is None:
         return None
     found: Constraint = job.request.constraints.of(sensitive, np.empty(0, dtype=np.int32))
@@ -447,7 +408,8 @@ def _chosen(job: SparkJob, n_records: int) -> tuple[GeneralizedRequest, str]:
     advice = recommend(
         n_records, len(job.source.quasi_identifiers), request.k, refined=request.refine
     )
-    method = "greedy_search" if advice.method in _REFUSED else advice.method
+    is_refused = advice.method in SparkGeneralized.on_one_machine
+    method = "greedy_search" if is_refused else advice.method
     block_size = request.options.block_size or advice.block_size
     return replace(request, options=replace(request.options, block_size=block_size)), method
 

@@ -7,6 +7,7 @@ compared with the source before they are written, in an order that tells nothing
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,7 +24,7 @@ from kanon_db.errors import InfeasibleError, InvalidParameterError
 from kanon_db.metrics.count_queries import CountQuery, exact_counts
 from kanon_db.publications import KINDS
 from kanon_db.publications.kind import ComparedCounts, Workload, compare_counts
-from kanon_db.publications.results import Attack, Check, CountAccuracy
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.published_rows import (
     AttackedRows,
@@ -42,9 +43,7 @@ from kanon_db.spark._spark_kind import (
     SparkJob,
     SparkKind,
     SparkTarget,
-    codes_of,
     read_columns,
-    require_same_types,
 )
 from kanon_db.spark._tables import (
     ORDER_KEY,
@@ -92,18 +91,8 @@ def cell_type(column: CodedQuasiIdentifier) -> DataType:
 def cell_array(
     cells: Ranges | Sets, numbers: FloatArray | None, ends: pa.Array, of_record: AnyIntArray
 ) -> pa.Array:
-    """Return the cell of each record.
-
-    Parameters
-    ----------
-    cells : Ranges or Sets
-    numbers : ndarray of float64, shape (n_values,), or None
-        As of :class:`.Attribute`.
-    ends : pa.Array, shape (n_values,)
-        What the cells are made of.
-    of_record : ndarray of int, shape (n_records,)
-        The number of each record's cell; -1 for none, which is NULL.
-    """
+    """Return the cell of each record."""
+    # `of_record` has the number of a record's cell; -1 for none, which is NULL.
     import pyarrow as pa
 
     of_record = pa.array(of_record, mask=of_record < 0)
@@ -140,20 +129,8 @@ def cell_covers(column: CodedQuasiIdentifier, cell: Column, value: Column) -> Co
 
 
 def cell_losses(column: CodedQuasiIdentifier, cell: Column, extent: float) -> tuple[Column, Column]:
-    """Return what a cell loses: its NCP by [FF], and by [OB].
-
-    Parameters
-    ----------
-    column : CodedQuasiIdentifier
-    cell : Column
-        Of published rows.
-    extent : float
-        How far a numeric attribute's domain extends.
-
-    Notes
-    -----
-    As :func:`kanon_db.metrics.information_loss.class_ncp`, from the published cells alone.
-    """
+    """Return what a cell loses: its NCP by [FF], and by [OB]."""
+    # As :func:`kanon_db.metrics.information_loss.class_ncp`, from the published cells alone.
     from pyspark.sql import functions as f
 
     if column.range_type is None:
@@ -175,12 +152,7 @@ _MOST_BYTES = 2**28
 
 
 def refuse_coarsened(source: Source) -> None:
-    """Refuse bins and hierarchies, whose cells PostgreSQL makes.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Refuse bins and hierarchies, whose cells PostgreSQL makes."""
     if source.coarsened:
         raise InvalidParameterError(
             "quasi-identifiers are not coarsened on Spark",
@@ -190,26 +162,8 @@ def refuse_coarsened(source: Source) -> None:
         )
 
 
-def refuse_method(method: str, reason: str, hint: str) -> InvalidParameterError:
-    """Return the error for a method that stays on one machine."""
-    return InvalidParameterError(
-        f"the method {method} is not made on Spark", detail=reason, hint=hint
-    )
-
-
 def require_room(columns: Sequence[CodedQuasiIdentifier], n_sets: int) -> None:
-    """Refuse sets of so many values that a machine could not keep those of its records.
-
-    Parameters
-    ----------
-    columns : sequence of CodedQuasiIdentifier
-    n_sets : int
-        At a time; each has a bit for every value.
-
-    Raises
-    ------
-    InfeasibleError
-    """
+    """Refuse sets of so many values that a machine could not keep those of its records."""
     n_values = sum(len(c.values.labels) for c in columns if c.range_type is None)
     if n_sets * n_values / 8 > _MOST_BYTES:
         raise InfeasibleError(
@@ -253,19 +207,8 @@ def measure_rows(
     n_records: int,
     left_out: int = 0,
 ) -> RowLoss:
-    """Measure published rows.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        With cells under the names of the quasi-identifiers.
-    columns : sequence of CodedQuasiIdentifier
-    attributes : sequence of Attribute
-    n_records : int
-        Of the source.
-    left_out : int
-        Records without a row, each of whose cells loses 1.
-    """
+    """Measure published rows."""
+    # Each cell of a record that is left out loses 1.
     from pyspark.sql import functions as f
 
     sums = []
@@ -305,24 +248,9 @@ def keep_recoded(job: SparkJob, recoded: DataFrame, name: str = "recoded") -> Da
 def compare_with_source(
     job: SparkJob, recoded: DataFrame, inside: Column, promise: str
 ) -> tuple[list[Check], int]:
-    """Compare recoded records with the snapshot, one by one.
-
-    Parameters
-    ----------
-    job : SparkJob
-    recoded : DataFrame
-        From files: ``record``, ``left_out``, the other columns, and cells by :func:`.cell_of`.
-    inside : Column
-        Whether a record's own values, under the snapshot's names, are in its cells.
-    promise : str
-        What the check of this is called.
-
-    Returns
-    -------
-    checks : list of Check
-    left_out : int
-        How many records have no row.
-    """
+    """Compare recoded records with the snapshot, one by one."""
+    # `inside` says whether a record's own values, under the snapshot's names, are in its cells.
+    # Returned are the checks, and how many records have no row.
     from pyspark.sql import functions as f
 
     job.voice.step("comparing rows with the source")
@@ -367,25 +295,8 @@ def compare_with_source(
 def write_rows(
     job: SparkJob, recoded: DataFrame, layout: Mapping[str, Any]
 ) -> tuple[Check, DataFrame, str]:
-    """Write the published rows, in the order of a random key of their own.
-
-    Parameters
-    ----------
-    job : SparkJob
-    recoded : DataFrame
-        From files, as :func:`compare_with_source` has checked them.
-    layout : mapping
-        Of the publication.
-
-    Returns
-    -------
-    check : Check
-        That the files have just these rows.
-    rows : DataFrame
-        Read from them.
-    checksum : str
-        Of the rows.
-    """
+    """Write the published rows, in the order of a random key of their own."""
+    # Returned are a check that the files have just these rows, the rows as read, and a checksum.
     from pyspark.sql import functions as f
 
     job.voice.step("writing the published rows")
@@ -519,33 +430,15 @@ class CodedRows:
 
     @classmethod
     def of(cls, opened: SparkTarget) -> Self:
-        """Read the columns that are needed.
-
-        Raises
-        ------
-        NotFoundError, SchemaMismatchError
-            When the source no longer has such columns.
-        InfeasibleError
-            When there are too many records.
-        """
+        """Read the columns that are needed."""
         layout, rows = opened.publication.layout, opened.table("")
         cells, sensitive = layout["quasi_identifiers"], layout["sensitive"]
         names = [str(cell["name"]) for cell in cells]
         its_column = [] if sensitive is None else [str(sensitive)]
-        require_same_types(rows, opened.source, [*names, *its_column])
-        flat, shown = _flat(rows, layout)
-        in_sets = [str(cell["name"]) for cell in cells if cell["cell"] == "set"]
-        read = read_columns(
-            flat, shown, "the published rows", [] if sensitive is None else [_SENSITIVE]
-        )
-        source = read_columns(opened.source, [*names, *its_column], "the source", in_sets)
-        columns = [NumberedColumn.of(source.table[name]) for name in names]
+        source = opened.original([*names, *its_column])
+        read = read_columns(*_flat(rows, layout), "the published rows")
+        columns = [source.values(name) for name in names]
         return cls(cells, None if sensitive is None else str(sensitive), read, source, columns)
-
-    @property
-    def names(self) -> list[str]:
-        """The quasi-identifiers."""
-        return [str(cell["name"]) for cell in self.cells]
 
     @property
     def n_codes(self) -> list[int]:
@@ -554,7 +447,7 @@ class CodedRows:
 
     def codes(self) -> CodeArray:
         """Return the codes of the source's records, shape (n_people, n_qi)."""
-        return codes_of(self.columns, self.source, self.names)
+        return self.source.codes(self.columns)
 
     def its_values(self, sensitive: NumberedColumn | None) -> IntArray:
         """Return the codes of the source's sensitive values; 0 of all where there are none."""
@@ -564,11 +457,7 @@ class CodedRows:
 
     def numbered(self) -> NumberedColumn | None:
         """Return the sensitive values of the rows."""
-        return None if self.sensitive is None else NumberedColumn.of(self.rows.table[_SENSITIVE])
-
-    def labels(self, sensitive: NumberedColumn) -> list[str | None]:
-        """Return the texts of the rows' sensitive values."""
-        return sensitive.labels(self.rows.table[_SENSITIVE], self.rows.labels[_SENSITIVE])
+        return None if self.sensitive is None else self.rows.values(_SENSITIVE)
 
     def coded(self, sensitive: NumberedColumn | None) -> RowCodes:
         """Return the cells of the rows, and their values by the codes of some."""
@@ -596,8 +485,10 @@ class CodedRows:
         lower, upper, is_null = (
             self.rows.table[_part(place, what)] for what in (LOWER_END, UPPER_END, "null")
         )
-        known = column.values.drop_null()
-        ends = NumberedColumn.of(pa.chunked_array([known, *lower.chunks, *upper.chunks]))
+        known = column.array.drop_null()
+        ends = self.rows.numbered(
+            _part(place, LOWER_END), pa.chunked_array([known, *lower.chunks, *upper.chunks])
+        )
         is_anything = np.asarray(lower.is_null()) & np.asarray(upper.is_null())
         kind = np.where(np.asarray(is_null), _NULL, np.where(is_anything, _ANYTHING, _VALUE))
         of_row = np.stack([kind.astype(np.int32), ends.codes(lower), ends.codes(upper)], axis=1)
@@ -615,18 +506,15 @@ class CodedRows:
 
     def _sets(self, place: int, column: NumberedColumn) -> tuple[Sets, CodeArray]:
         """Find the codes of the texts in sets."""
-        name = str(self.cells[place]["name"])
-        labels = column.labels(self.source.table[name], self.source.labels[name])
-        code_of = {text: code for code, text in enumerate(labels)}
-        written = self.rows.table[_part(place, "set")]
-        distinct = NumberedColumn.of(written)
+        code_of = {text: code for code, text in enumerate(column.labels)}
+        distinct = self.rows.values(_part(place, "set"))
         codes, ends = list[int](), list[int]()
-        for text in distinct.values.to_pylist():
+        for text in distinct.array.to_pylist():
             members = [] if text is None else json.loads(text)
             codes += sorted({code_of[member] for member in members if member in code_of})
             ends.append(len(codes))
         sets = Sets(np.array(codes, dtype=np.int32), np.array(ends, dtype=np.int64))
-        return sets, distinct.codes(written)
+        return sets, distinct.codes(self.rows.table[_part(place, "set")])
 
     def _values(self, place: int, column: NumberedColumn) -> tuple[Ranges, CodeArray]:
         """Find the codes of values, and which of them are suppressed."""
@@ -635,8 +523,8 @@ class CodedRows:
         codes = np.where(codes < 0, np.int32(len(column) + 1), codes)
         if _PATTERN in self.rows.table.column_names:
             marks = self.rows.table[_PATTERN]
-            patterns = NumberedColumn.of(marks)
-            is_star = np.array([text[place] == "*" for text in patterns.values.to_pylist()])
+            patterns = self.rows.values(_PATTERN)
+            is_star = np.array([text[place] == "*" for text in patterns.array.to_pylist()])
             codes[is_star[patterns.codes(marks)]] = len(column)
         return single_values(len(column)), codes
 
@@ -684,48 +572,62 @@ class SparkRows(SparkKind):
 
     suffixes = ("",)
 
-    def attack(self, opened: SparkTarget) -> list[Attack]:
+    @abstractmethod
+    def judge(
+        self, tables: PublishedTables, publication: Publication, counted: ClassSizes
+    ) -> Examination:
+        """Check what the kind promises of its rows, and measure them."""
+
+    def examine(
+        self, tables: PublishedTables, publication: Publication, whole: Check
+    ) -> Examination:
+        """Check what is promised of the rows, and measure them, with the files alone."""
+        columns = check_columns(rows_of(tables, publication), publication)
+        if not columns.holds:
+            return Examination([whole, columns], {})
+        counted = count_classes(tables, view_of(tables, publication))
+        examined = self.judge(tables, publication, counted)
+        return Examination([whole, columns, *examined.checks], examined.metrics)
+
+    def attack(self, target: SparkTarget) -> list[Attack]:
         """Play all attacks; see :func:`published_rows.attack_read_rows`."""
-        read = CodedRows.of(opened)
-        opened.listener.phase("playing")
+        read = CodedRows.of(target)
         sensitive, counted = read.numbered(), None
         rows = read.coded(sensitive)
         if sensitive is not None:
             counts = np.bincount(rows.values, minlength=len(sensitive)).astype(np.int64)
-            counted = _CountedQueries(read.labels(sensitive), counts)
+            counted = _CountedQueries(sensitive.labels, counts)
         attacked = AttackedRows.of(
             rows, read.codes(), read.its_values(sensitive), read.n_codes, counted
         )
-        kind = _in_postgresql(opened)
-        return kind.play(opened.listener, opened.pulse, opened.publication, attacked)
+        kind = _in_postgresql(target)
+        return kind.play(target.session, target.pulse(), target.publication, attacked)
 
-    def evaluate(self, opened: SparkTarget, workload: Workload) -> list[CountAccuracy]:
+    def evaluate(self, target: SparkTarget, workload: Workload) -> list[CountAccuracy]:
         """Compare the answers of :mod:`rows.published_rows` with the source."""
-        read = CodedRows.of(opened)
-        opened.listener.phase("playing")
-        sensitive = None
-        if read.sensitive is not None:
-            sensitive = NumberedColumn.of(read.source.table[read.sensitive])
+        target.session.phase("reading the source")
+        read = CodedRows.of(target)
+        sensitive = None if read.sensitive is None else read.source.values(read.sensitive)
 
         def count(chosen: Sequence[CountQuery]) -> IntArray:
             its = read.its_values(sensitive).astype(np.int32)
-            return exact_counts(read.codes(), its, chosen, pulse=opened.pulse)
+            return exact_counts(read.codes(), its, chosen, pulse=target.pulse())
 
         def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
             return estimate_row_counts(
-                opened.publication, read.coded(sensitive), chosen, opened.pulse,
-                shares_cells=_in_postgresql(opened).shares_cells,
+                target.publication, read.coded(sensitive), chosen, target.pulse(),
+                shares_cells=_in_postgresql(target).shares_cells,
             )  # fmt: skip
 
         return compare_counts(
             workload,
             read.n_codes,
             1 if sensitive is None else len(sensitive),
-            ComparedCounts(opened.listener.phase, lambda _bytes, _what: None, count, estimate),
-            opened.pulse,
+            ComparedCounts(target.session.phase, read.source.hold, count, estimate),
+            target.pulse(),
         )
 
 
-def _in_postgresql(opened: SparkTarget) -> RowKind:
+def _in_postgresql(target: SparkTarget) -> RowKind:
     """Return the kind that plays the same there."""
-    return cast("RowKind", KINDS[opened.publication.kind].load())
+    return cast("RowKind", KINDS[target.publication.kind].load())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -24,10 +24,11 @@ from kanon_db.algorithms.suppression import (
     greedy_on_types,
     join_left_over,
 )
-from kanon_db.catalog.entries import Publication, Source
+from kanon_db.catalog.entries import Publication
 from kanon_db.errors import InfeasibleError
 from kanon_db.publications.kind import MethodResult, Written
-from kanon_db.publications.results import Check, Examination
+from kanon_db.publications.results import Examination
+from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.row_kind import require_k, row_layout
 from kanon_db.publications.suppressed.kind import examine_suppressed, suppressed_guarantee
 from kanon_db.publications.suppressed.methods import allowed_patterns, recorded_patterns
@@ -51,12 +52,8 @@ from kanon_db.spark.kinds.row_files import (
     PATTERN_NUMBER,
     SparkRows,
     cell_of,
-    check_columns,
     compare_with_source,
-    count_classes,
     keep_recoded,
-    refuse_method,
-    rows_of,
     view_of,
     write_rows,
 )
@@ -109,20 +106,7 @@ class ChosenPatterns:
 
 
 def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> ChosenPatterns:
-    """Choose a pattern for each row type; see :func:`greedy_suppression`.
-
-    Parameters
-    ----------
-    job : SparkJob
-    records : DataFrame
-        As :func:`.coded_records` returns them.
-    patterns : PatternSet
-
-    Raises
-    ------
-    InfeasibleError
-        When some records fit none of the patterns, or are too many to join others.
-    """
+    """Choose a pattern for each row type; see :func:`greedy_suppression`."""
     from pyspark.sql import functions as f
 
     request: SuppressedRequest = job.request
@@ -186,10 +170,8 @@ def _tried(
 def _joined(
     job: SparkJob, codes: IntArray, counts: IntArray, suppression: Suppression
 ) -> tuple[IntArray, IntArray, int]:
-    """Let the left-over records join others; return patterns, who gives how many, and to which.
-
-    The records of a type are alike, so that it does not matter here which of them are drawn.
-    """
+    """Let the left-over records join others; return patterns, who gives how many, and to which."""
+    # The records of a type are alike, so that it does not matter here which of them are drawn.
     type_of_record = np.repeat(np.arange(counts.size), counts)
     before = suppression.pattern_of_record
     found = join_left_over(
@@ -219,13 +201,7 @@ def _with_numbers(
 
 
 def pattern_lookup_function(known: Any) -> Batches:
-    """Return the function that adds to types what was chosen for them.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the types, in order, their patterns, how many records they give, and all patterns' texts.
-    """
+    """Return the function that adds to types what was chosen for them."""
 
     def look_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -261,13 +237,12 @@ def pattern_lookup_function(known: Any) -> Batches:
 class SparkSuppressed(SparkRows):
     """The kind ``suppressed``."""
 
-    def refuse(self, request: SuppressedRequest, source: Source) -> None:  # noqa: ARG002
-        """Refuse the optimum."""
-        if request.method == "optimal":
-            raise refuse_method(
-                "optimal", "its integer program has a variable for each cell of all records",
-                "use greedy, or publish in PostgreSQL",
-            )  # fmt: skip
+    on_one_machine: ClassVar = {
+        "optimal": (
+            "its integer program has a variable for each cell of all records",
+            "use greedy, or publish in PostgreSQL",
+        )
+    }
 
     def make(self, job: SparkJob) -> SparkResult:
         """Choose a pattern for each record, and write the rows."""
@@ -298,16 +273,11 @@ class SparkSuppressed(SparkRows):
             ),
         )
 
-    def examine(
-        self, tables: PublishedTables, publication: Publication, whole: Check
+    def judge(
+        self, tables: PublishedTables, publication: Publication, counted: ClassSizes
     ) -> Examination:
-        """Check what is promised of the rows, and measure them, with the files alone."""
-        columns = check_columns(rows_of(tables, publication), publication)
-        if not columns.holds:
-            return Examination([whole, columns], {})
-        view = view_of(tables, publication)
-        examined = examine_suppressed(tables, view, publication, count_classes(tables, view))
-        return Examination([whole, columns, *examined.checks], examined.metrics)
+        """See :func:`examine_suppressed`."""
+        return examine_suppressed(tables, view_of(tables, publication), publication, counted)
 
 
 KIND: Final[Any] = SparkSuppressed()
@@ -361,17 +331,7 @@ def _recoded(
 
 
 def hiding_function(known: Any, codes: list[str], names: list[str]) -> Any:
-    """Return the function that shows the cells which a pattern keeps.
-
-    Parameters
-    ----------
-    known : Broadcast
-        Of the values of each quasi-identifier. A cell is one of these: otherwise 0.0 and -0.0,
-        which are equal, would tell two records of a class apart.
-    codes : list of str
-    names : list of str
-        Of the result.
-    """
+    """Return the function that shows the cells which a pattern keeps."""
 
     def hide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
