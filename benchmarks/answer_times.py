@@ -7,7 +7,7 @@ import statistics
 
 import psycopg
 
-from benchmarks.harness import private_server, seconds, table
+from benchmarks.harness import REST, private_server, seconds, table
 
 N_RECORDS = int(os.environ.get("KANON_ANSWERED", "1000000"))
 COLUMNS = ("age", "hours", "country", "born", "education", "race", "sex")
@@ -92,7 +92,8 @@ def main() -> str:
         " exact query on the source, which the server runs on all cores"
         f" ({_ms(min(exact))} to {_ms(max(exact))}). Target: 2, and 1 s.\n\n"
         + table(heading, rows)
-        + "\nThe slowest of each:\n\n"
+        + REST
+        + "The slowest of each:\n\n"
         + table(["published as", "question", "time", "exact"], slowest)
     )
 

@@ -1,7 +1,7 @@
 """Answering queries: speed against plain SQL, many analysts at once, and the truth of the errors.
 
-``python -m benchmarks.counting [--write]``; the latter updates docs/understand/estimation.md. Takes
-some 15 minutes on two cores.
+``python -m benchmarks counting`` takes some 15 minutes on two cores; docs/understand/estimation.md
+sums it up.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
 from kanon_db.declaration import parameters_of
 from kanon_db.publications.buckets.request import BucketRequest
 
-PAGE = Path(__file__).parents[1] / "docs" / "understand" / "estimation.md"
-MARK = "<!-- results: python -m benchmarks.counting --write -->\n"
-NEXT = "<!-- python -m benchmarks"
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 PRIVACY = '{"theta": 8, "base": 0.02}'
@@ -316,7 +313,3 @@ if __name__ == "__main__":
     results = main()
     print(results)
     print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
-    if "--write" in sys.argv[1:]:
-        before, _, rest = PAGE.read_text().partition(MARK)
-        others = "".join(rest.partition(NEXT)[1:])
-        PAGE.write_text(f"{before}{MARK}\n{results}\n{others}")

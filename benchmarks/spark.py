@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from benchmarks.harness import table
+from benchmarks.harness import REST, table
 from benchmarks.spark_cluster import (
     QUASI_IDENTIFIERS,
     SENSITIVE,
@@ -99,7 +99,8 @@ def main() -> str:
                 for run, of_workers in found.items() for workers, one in of_workers.items()
             ],
         )
-        + "\nWhere the time of the largest run of each case goes; steps that take less than"
+        + REST
+        + "Where the time of the largest run of each case goes; steps that take less than"
         f" {_LEAST_SHARE:.0%} are in the last line of each:\n\n"
         + table(
             ["case", "rows", "workers", "step", "seconds", "share"],

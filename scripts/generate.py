@@ -10,7 +10,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -111,8 +111,11 @@ def _returned(operation: Operation) -> str:
 def with_tables(text: str, declared: Iterable[Operation]) -> str:
     """Put the tables into the page, each of them between its two comments."""
     declared = list(declared)
-    tables = {"functions": _functions(declared), "commands": _commands(declared)}
-    tables |= {operation.name: _parameters(operation) for operation in declared}
+    shared = _of_every_publication(declared)
+    tabled = {item.name for item in declared if f"<!-- generated: {item.name} -->" in text}
+    tables = {"functions": _functions(declared, tabled), "commands": _commands(declared)}
+    tables |= {operation.name: _parameters(operation, shared) for operation in declared}
+    tables["every publication"] = _table(shared, shared)
     for name, table in tables.items():
         mark, end = f"<!-- generated: {name} -->", "<!-- end -->"
         pattern = re.compile(f"{re.escape(mark)}.*?{re.escape(end)}", re.DOTALL)
@@ -120,30 +123,52 @@ def with_tables(text: str, declared: Iterable[Operation]) -> str:
     return text
 
 
-def _functions(declared: list[Operation]) -> str:
-    lines = ["| function | may be called by | |", "| --- | --- | --- |"]
+def _functions(declared: list[Operation], tabled: Set[str]) -> str:
+    """List all functions; the parameters of those that are tabled stand in tables of their own."""
+    audiences = ("publishers and analysts", "publishers")
+    return "\n\n".join(
+        f"For {audience}:\n\n" + _functions_for(audience, declared, tabled)
+        for audience in audiences
+    )
+
+
+def _functions_for(audience: str, declared: list[Operation], tabled: Set[str]) -> str:
+    lines = ["| function | |", "| --- | --- |"]
     for operation in declared:
+        roles = " and ".join(role.removeprefix("kanon_") + "s" for role in operation.audience)
+        if roles != audience:
+            continue
         names = ", ".join(item.name for item in operation.parameters)
-        audience = " and ".join(role.removeprefix("kanon_") + "s" for role in operation.audience)
+        names = "…" if operation.name in tabled else names
         columns = ", ".join(f"`{column.name}`" for column in operation.result if column.name)
         returns = f"; returns {columns}" if columns else ""
-        lines.append(
-            f"| `{operation.name}({names})` | {audience} | {_cell(operation.help)}{returns} |"
-        )
+        lines.append(f"| `{operation.name}({names})` | {_cell(operation.help)}{returns} |")
     return "\n".join(lines)
 
 
-def _parameters(operation: Operation) -> str:
-    declared = operation.parameters
-    lines = ["| parameter | type | default | |", "| --- | --- | --- | --- |"]
-    for item in declared:
+def _of_every_publication(declared: list[Operation]) -> list[Parameter]:
+    """Return the parameters that all kinds have, with one meaning, which is written once."""
+    first, *others = (o.parameters for o in declared if o.name.startswith("publish_"))
+    return [item for item in first if all(item in other for other in others)]
+
+
+def _parameters(operation: Operation, shared: list[Parameter]) -> str:
+    is_publishing = operation.name.startswith("publish_")
+    shown = [item for item in operation.parameters if not (is_publishing and item in shared)]
+    return _table(shown, operation.parameters)
+
+
+def _table(shown: Iterable[Parameter], declared: Sequence[Parameter]) -> str:
+    lines = ["| parameter | type, default | |", "| --- | --- | --- |"]
+    shown = list(shown)
+    for item in shown:
         default = sql.sql_default(declared, item)
-        shown = "" if default is None or item.is_required else f"`{default}`"
-        lines.append(f"| `{item.name}` | `{item.type.sql}` | {shown} | {_meaning(item)} |")
-    for item in declared:
+        value = "" if default is None or item.is_required else f", `{default}`"
+        lines.append(f"| `{item.name}` | `{item.type.sql}`{value} | {_meaning(item)} |")
+    for item in shown:
         for option in parameters_of(item.type.options) if item.type.options else []:
-            shown = "" if option.default is None else f"`{json.dumps(option.default)}`"
-            lines.append(f"| `{item.name}`: `{option.name}` | | {shown} | {_meaning(option)} |")
+            value = "" if option.default is None else f"`{json.dumps(option.default)}`"
+            lines.append(f"| `{item.name}.{option.name}` | {value} | {_meaning(option)} |")
     return "\n".join(lines)
 
 
@@ -155,7 +180,7 @@ def _meaning(parameter: Parameter) -> str:
 
 
 def _commands(declared: list[Operation]) -> str:
-    lines = ["| command | SQL function |", "| --- | --- |"]
+    lines = []
     for operation in declared:
         if operation.command:
             given = [item for item in operation.parameters if item.is_required]
@@ -166,7 +191,8 @@ def _commands(declared: list[Operation]) -> str:
                 for item in sorted(given, key=lambda item: not item.is_positional)
             ]
             command = " ".join(["kanon", *operation.command, *words])
-            lines.append(f"| `{command}` | `{operation.name}` |")
+            is_called_so = operation.name == "_".join(operation.command).replace("-", "_")
+            lines.append(f"* `{command}`" + ("" if is_called_so else f" (`{operation.name}`)"))
     return "\n".join(lines)
 
 

@@ -18,10 +18,8 @@ _INTRODUCTION: Final = """\
 # Security tests
 
 Written by `make generate` from the tests: each attack, and the tests that try it (paths are below \
-`tests/`). The attacks are known ones: on other software like this, in published advisories and \
-papers, and some that we found in kanon_db itself. What is promised, and what is not, is in \
-[privacy](../understand/privacy.md); whose rights code has is in \
-[operation](../howto/operation.md#whose-rights-code-has).
+`tests/`). The attacks are known ones, from advisories and papers on other software like this, and \
+some that we found in kanon_db itself.
 
 `.venv/bin/pytest -m pitfall` runs these tests. **Not covered** says what none of them shows.
 """

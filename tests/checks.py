@@ -393,12 +393,12 @@ OF_METHODS: Final[tuple[Callable[[Parties, Case], None], ...]] = (
     check_entities,
     check_found_for_fewer,
     check_one_record_short,
-    check_row_order_tells_nothing,
-    check_both_ways,
 )
 """What depends on how something is found."""
 
 OF_KINDS: Final[tuple[Callable[[Parties, Case], None], ...]] = (
+    check_row_order_tells_nothing,
+    check_both_ways,
     check_replaced,
     check_dry_run,
     check_readers,

@@ -11,14 +11,17 @@ and no test sees what another worker does.
     PostgreSQL clones only databases that nobody uses.
 ``new_database`` (session)
     Factory: ``new_database()`` gives the connection string of a fresh clone of the template,
-    ``new_database(installed=False)`` of an empty database. All are dropped after the run.
+    ``new_database(installed=False)`` of an empty database. All are dropped after the run,
+    or go with the private cluster.
 ``database`` (test), ``module_database`` (module)
     Connection string of a fresh clone, dropped afterwards, for one test or one module.
 ``new_role`` (session)
     Factory: ``new_role("kanon_analyst")`` makes a role that may log in, a member of the roles
-    named; returns its name. All are dropped after the run.
+    named; returns its name. All are dropped after the run, or go with the private cluster.
 ``connect_as`` (session)
     Function: ``connect_as(dsn, role)`` opens a psycopg connection, in autocommit mode, as a role.
+``gathering`` (session)
+    What gives each module its ``parties`` (`tests/integration/parties.py`).
 ``shared`` (session)
     The folder with papers and golden results; tests that need it are skipped if it is absent.
 """
@@ -50,6 +53,9 @@ collect_ignore = ["toy_kind"]
 """Not to be imported when tests are collected: that registers it."""
 
 PACKAGE = Path(__file__).parents[1] / "kanon_db"
+
+_IS_PRIVATE = "KANON_TEST_DSN" not in os.environ
+"""Whether the cluster goes after the run, and with it all databases and roles."""
 
 SERVER_SETTINGS = {
     # The data need not survive a crash of the machine.
@@ -85,9 +91,12 @@ LONG = (
     "tests/docs/test_examples.py",
     "tests/integration/test_interrupted.py",
     "tests/integration/test_local.py",
+    "tests/unit/test_model_attacks.py",
+    "tests/unit/test_noisy_counts.py",
 )
 """What `make test` leaves to `make test-all`, but for their tests of attacks: servers that are
-killed and started again and again, and the examples of all pages. No promise names them."""
+killed and started again and again, the examples of all pages, and what only benchmarks use. No
+promise names them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -201,7 +210,8 @@ def installed_dsn(cluster_dsn: str) -> Iterator[str]:
         )
         yield dsn
     finally:
-        _drop(cluster_dsn, dsn)
+        if not _IS_PRIVATE:
+            _drop(cluster_dsn, dsn)
 
 
 @pytest.fixture(scope="session")
@@ -212,7 +222,8 @@ def new_role(cluster_dsn: str) -> Iterator[Callable[..., str]]:
             name = f"kanon_test_{uuid.uuid4().hex[:12]}"
             role = sql.Identifier(name)
             _execute(cluster_dsn, sql.SQL("CREATE ROLE {} LOGIN").format(role))
-            cleanup.callback(_execute, cluster_dsn, sql.SQL("DROP ROLE {}").format(role))
+            if not _IS_PRIVATE:
+                cleanup.callback(_execute, cluster_dsn, sql.SQL("DROP ROLE {}").format(role))
             for group in memberships:
                 _execute(cluster_dsn, sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), role))
             return name
@@ -233,7 +244,8 @@ def new_database(
                 source = request.getfixturevalue("installed_dsn")
                 template = str(psycopg.conninfo.conninfo_to_dict(source)["dbname"])
             dsn = _create(cluster_dsn, template)
-            cleanup.callback(_drop, cluster_dsn, dsn)
+            if not _IS_PRIVATE:
+                cleanup.callback(_drop, cluster_dsn, dsn)
             return dsn
 
         yield make
@@ -259,6 +271,19 @@ def connect_as() -> Callable[[str, str], psycopg.Connection[Any]]:
         return psycopg.connect(make_conninfo(dsn, user=role), autocommit=True)
 
     return connect
+
+
+@pytest.fixture(scope="session")
+def gathering(
+    new_database: Callable[..., str],
+    connect_as: Callable[[str, str], psycopg.Connection[Any]],
+    new_role: Callable[..., str],
+) -> Iterator[Any]:
+    from tests.integration.parties import Gathering, gathered
+
+    found = Gathering(lambda: gathered(new_database(), connect_as, new_role))
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, combinations
 
 import numpy as np
 
@@ -18,14 +18,16 @@ Classes = list[list[int]]
 
 
 def numeric_table(
-    rows: list[list[int]], weights: list[float] | None = None, bounds: list[list[int]] | None = None
+    rows: Sequence[Sequence[int]],
+    weights: Sequence[float | str] | None = None,
+    bounds: Sequence[Sequence[int]] | None = None,
 ) -> Microdata:
     """Numeric attributes, bounded by the data unless told."""
     columns, attributes = [], []
     for j, column in enumerate(np.array(rows).T):
         numbers, codes = np.unique(column, return_inverse=True)
         low, high = bounds[j] if bounds else (numbers[0], numbers[-1])
-        weight = weights[j] if weights else 1.0
+        weight = float(Fraction(weights[j])) if weights else 1.0
         columns.append(codes)
         attributes.append(
             Attribute(numbers.size, numbers.astype(np.float64), float(low), float(high), weight)
@@ -33,15 +35,34 @@ def numeric_table(
     return Microdata(np.column_stack(columns).astype(np.int32), tuple(attributes))
 
 
-def ncp(table: Microdata, members: Iterable[int]) -> Fraction:
-    """Weighted NCP by [FF] of one record of a class."""
+def random_table(
+    random: np.random.Generator, n_records: int, kinds: str, n_values: int, weights: str = ""
+) -> Microdata:
+    """Random records: "n" is a numeric attribute, "0" one with a NULL, "c" a categorical one."""
+    attributes = []
+    for j, kind in enumerate(kinds):
+        weight = float(weights.split()[j]) if weights else 1.0
+        numbers = np.arange(n_values, dtype=np.float64) * 1.5 + 2
+        if kind == "0":
+            numbers[-1] = np.nan
+        if kind == "c":
+            attributes.append(Attribute(n_values + 1, weight=weight))
+        else:
+            attributes.append(Attribute(n_values, numbers, 1, 2 + 2 * n_values, weight))
+    codes = random.integers(0, n_values, size=(n_records, len(kinds)))
+    return Microdata(codes, tuple(attributes))
+
+
+def ncp(table: Microdata, members: Iterable[int], measure: str = "ncp") -> Fraction:
+    """Weighted NCP by [FF] of one record of a class, or its binary loss by [OB]."""
     total = Fraction(0)
     rows = table.codes[list(members)]
     for attribute, column in zip(table.attributes, rows.T.tolist(), strict=True):
         weight = simplest_fraction(attribute.weight)
         if attribute.numbers is None:
-            if attribute.n_values > 1:
-                total += weight * Fraction(len(set(column)) - 1, attribute.n_values - 1)
+            n, of = len(set(column)), attribute.n_values
+            if n > 1:
+                total += weight * (Fraction(n - 1, of - 1) if measure == "ncp" else Fraction(n, of))
             continue
         numbers = [float(attribute.numbers[code]) for code in column]
         known = [simplest_fraction(number) for number in numbers if number == number]
@@ -53,8 +74,48 @@ def ncp(table: Microdata, members: Iterable[int]) -> Fraction:
     return total
 
 
-def loss(table: Microdata, classes: Classes) -> Fraction:
-    return sum((len(members) * ncp(table, members) for members in classes), Fraction(0))
+def loss(table: Microdata, classes: Classes, measure: str = "ncp") -> Fraction:
+    return sum((len(members) * ncp(table, members, measure) for members in classes), Fraction(0))
+
+
+def total_loss(table: Microdata, class_of_record: np.ndarray, measure: str = "ncp") -> Fraction:
+    """Loss of all records."""
+    return loss(table, as_classes(class_of_record), measure)
+
+
+def optimal_loss(table: Microdata, k: int, measure: str = "ncp") -> Fraction:
+    """Least loss of any classes of at least k records, however large: all partitions count."""
+    n = table.n_records
+    losses: dict[int, Fraction] = {}
+    for size in range(k, n + 1):
+        for members in combinations(range(n), size):
+            losses[sum(1 << i for i in members)] = loss(table, [list(members)], measure)
+    best: dict[int, Fraction] = {0: Fraction(0)}
+
+    def least(left: int) -> Fraction | None:
+        if left not in best:
+            lowest = left & -left
+            found = [
+                losses[one] + rest
+                for one in losses
+                if one & lowest and one & ~left == 0 and (rest := least(left & ~one)) is not None
+            ]
+            if not found:
+                return None
+            best[left] = min(found)
+        return best[left]
+
+    optimum = least(2**n - 1)
+    assert optimum is not None
+    return optimum
+
+
+def assert_valid(class_of_record: np.ndarray, n_records: int, k: int) -> None:
+    """Check that every record has a class, that numbers leave no gaps, and the sizes."""
+    assert class_of_record.shape == (n_records,)
+    assert class_of_record.dtype == np.int64
+    sizes = np.bincount(class_of_record)
+    assert sizes.size == 0 or (sizes.min() >= k and sizes.max() <= 2 * k - 1)
 
 
 def distance(table: Microdata, a: int, b: int) -> Fraction:

@@ -139,12 +139,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     23: Pitfall(
         "Answers in the middle of a replacement",
         "An estimate waits for the replacement, and then counts tables whose rows it cannot see.",
-        "What reads QIT, SAT or the bitmaps by their own names gets no rows"
-        " and no error where PostgreSQL took the snapshot before the replacement ended: in a"
-        " transaction with one snapshot, and for `COPY`, `EXECUTE` and functions that are `STABLE`"
-        " ([replacing](../howto/operation.md#replacing)). The view of a publication fails"
-        " there, as the"
-        " functions do.",
+        "QIT, SAT and the bitmaps, read by their own names, may look empty without an error to a"
+        " snapshot from before ([replacing](../howto/operation.md#replacing)).",
     ),
     24: Pitfall(
         "Columns that changed since they were described",
@@ -173,10 +169,7 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Locks that anybody may take",
         "A role that can only connect keeps everybody from publishing.",
         "Who keeps a publication in use delays its replacement, which is refused after a minute"
-        " ([replacing](../howto/operation.md#replacing)): readers, and any role that may use"
-        " the schema,"
-        " with a statement that it prepares. `pg_locks` shows who it is. Withdrawal does not wait"
-        " for them; a transaction that has read the publication may go on until it ends"
+        " ([replacing](../howto/operation.md#replacing)); a withdrawal does not wait"
         " ([withdrawing](../howto/operation.md#withdrawing)).",
     ),
     30: Pitfall(
@@ -198,9 +191,7 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A reader undoes that a question was asked",
         "With ROLLBACK, a savepoint, an error or a crash, an answer is told and not counted, and a"
         " budget never ends.",
-        "A copy of the database, a restored dump and a standby that is behind when it takes over"
-        " know only of the questions until then. Superusers, members of `pg_write_all_data` and"
-        " whoever publishes can ask without being counted, or turn the counter back"
+        "Copies of the database, and who may ask without being counted"
         " ([models](../howto/models.md#who-asks-and-who-pays)).",
     ),
     34: Pitfall(
@@ -242,10 +233,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "The best of several drafts",
         "A publisher draws again until a draft suits them; who knows that infers more from it than"
         " any bound allows.",
-        "A superuser, who can read or change the key of the draws. Other parameters, names, types"
-        " and collations of columns, and records that were changed, are another request, with"
-        " another draw; so is the same request of another role. Methods with a time limit may find"
-        " something else on a slower day. Spark draws anew each time.",
+        "Superusers, other requests, methods that the clock ends, and Spark"
+        " ([drafts](../understand/privacy.md#what-is-promised)).",
     ),
     42: Pitfall(
         "What every role sees of somebody's work",

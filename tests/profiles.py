@@ -10,7 +10,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-FACTORS = {"fast": 0.5, "full": 10.0}
+FACTORS = {"fast": 0.25, "full": 10.0}
 """Examples of each profile, as a multiple of the number that a test asks for."""
 
 

@@ -35,7 +35,6 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "another release of the same people for the same readers, until the risk is accepted": (
         "attacks/test_several_releases.py",
-        "attacks/test_releases_of_rows.py",
         "attacks/test_release_history.py",
     ),
     "a model without a budget, until the risk is accepted": ("attacks/test_model.py",),

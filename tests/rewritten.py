@@ -48,7 +48,7 @@ def compared(connection: Connection, query: str) -> str:
         return "no statement" if error.sqlstate == "0A000" else f"{query}: {error}"
     try:
         with connection.transaction():
-            connection.execute("SET LOCAL statement_timeout = '4s'")
+            connection.execute("SET LOCAL statement_timeout = '1s'")
             found = connection.execute(statement.encode()).fetchall()
     except psycopg.Error as error:
         if error.sqlstate == TOO_LONG:

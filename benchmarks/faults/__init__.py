@@ -16,7 +16,7 @@ from benchmarks.faults.injections import FAULTS, Fault
 from benchmarks.faults.server import Server, breakable_server
 from benchmarks.faults.trial import Bench, Trial
 from benchmarks.faults.ways import WAYS
-from benchmarks.harness import table
+from benchmarks.harness import REST, table
 
 SEED = 14
 MODES = (False, True)
@@ -69,15 +69,17 @@ def report(trials: Sequence[Trial]) -> str:
     )
     parts = [
         summary,
-        _by_fault(trials),
-        "How often nothing was published, and how often the new publication was:",
-        _by_way(trials),
     ]
     if skipped:
         parts.insert(1, f"Not injected, since only root may mount disks: {', '.join(skipped)}.")
     if findings:
         parts += ["Findings:", "\n".join(findings) + "\n"]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+    return (
+        "\n\n".join(part.rstrip() for part in parts)
+        + f"\n{REST}{_by_fault(trials)}\n"
+        + "How often nothing was published, and how often the new publication was:\n\n"
+        + _by_way(trials)
+    )
 
 
 def _by_fault(trials: Sequence[Trial]) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from itertools import chain, islice
 from math import prod
 from operator import or_
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from kanon_db.answers._bitmap_sums import (
     Classes,
@@ -21,6 +22,7 @@ from kanon_db.answers._bitmap_sums import (
     by_sides,
     can_meet,
     count_exactly,
+    count_joined,
     count_pairs,
     divided,
     evaluate,
@@ -30,11 +32,13 @@ from kanon_db.answers._bitmap_sums import (
     leaves_of,
     match,
     numbered,
+    sum_joined,
     sum_pairs,
     unpacked,
     weigh,
 )
-from kanon_db.answers.scope import OpenQuery
+from kanon_db.answers.scope import GroupValues, OpenQuery
+from kanon_db.answers.statements import joined_pairs
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.expressions import (
     DERIVED,
@@ -55,6 +59,7 @@ from kanon_db.query.formulas import (
     Estimated,
     Group,
     MatchedPairs,
+    ValueTotals,
     Weighed,
     all_but,
     between,
@@ -62,6 +67,7 @@ from kanon_db.query.formulas import (
     count_buckets,
     regress,
     sum_buckets,
+    summed,
     trust,
     weights,
 )
@@ -69,6 +75,7 @@ from kanon_db.query.layout import (
     BucketLayout,
     BucketTables,
     Side,
+    Sides,
     by_side,
     chosen_by,
     condition_of,
@@ -77,8 +84,15 @@ from kanon_db.query.layout import (
     parts_of,
     side_of,
 )
-from kanon_db.query.sql import Constants, Statement, joined_relations, same_value, speller, write
-from kanon_db.query.sql import joined_relations as lookups_joined
+from kanon_db.query.sql import (
+    Constants,
+    Statement,
+    counted_in_buckets,
+    joined_relations,
+    same_value,
+    speller,
+    write,
+)
 from kanon_db.session.protocol import Row
 
 if TYPE_CHECKING:
@@ -97,7 +111,7 @@ _MOST_SPARSE: Final = 10
 class Slice(NamedTuple):
     """A group's part of the records or values, with the values of its keys so far."""
 
-    values: tuple[tuple[int, str, int], ...]  # number of the key, JSON, rank
+    values: GroupValues
     bits: int
 
 
@@ -125,11 +139,9 @@ class GroupSlices:
                 yield from self._divided(Slice(part.values + other.values, both), depth + 1)
 
     def count(self, most: int) -> int:
-        """Return the number of parts, or more than `most` if there are more.
-
-        Where most combinations do not occur, finding those that do takes long: their number is not
-        looked for, and taken as more.
-        """
+        """Return the number of parts, or more than `most` if there are more."""
+        # Where most combinations do not occur, finding those that do takes long: their number is
+        # not looked for, and taken as more.
         if prod(map(len, self.divisions)) > _MOST_SPARSE * most:
             return most + 1
         return sum(1 for _ in islice(self, most + 1))
@@ -137,52 +149,34 @@ class GroupSlices:
 
 @dataclass(frozen=True, eq=False)
 class CountedSlice:
-    """A group's part of the records, as numbers of the buckets that have some of it.
+    """A group's part of the records, or values, as numbers of the buckets that have some of it."""
 
-    Attributes
-    ----------
-    values : tuple of (int, str, int)
-        As those of :class:`Slice`.
-    places : list of ndarray of int64
-        Where these buckets stand among those of each size.
-    counts : list of ndarray of uint16
-        How many records of the part each of them has.
-    weighed : list of Weighed
-        What is summed of these records; empty if nothing is.
-    """
-
-    values: tuple[tuple[int, str, int], ...]
-    places: list[IntArray]
-    counts: Counts
-    weighed: list[Weighed]
+    values: GroupValues
+    places: list[IntArray]  # where these buckets stand among those of each size
+    counts: Counts  # how much of the part each of them has
+    weighed: list[Weighed]  # what is summed of it; empty if nothing is
 
     @classmethod
-    def of(
-        cls, values: tuple[tuple[int, str, int], ...], numbers: FloatArray, tables: BucketTables
-    ) -> Self:
-        """Divide numbers by the sizes of their buckets.
-
-        Parameters
-        ----------
-        values : tuple
-        numbers : ndarray, shape (n_columns, n)
-            The bucket, from 0; the number of its records; the columns of Weighed, if there are any.
-        tables : BucketTables
-        """
+    def of(cls, values: GroupValues, numbers: AnyArray, tables: BucketTables) -> Self:
+        """Divide numbers, as :func:`.counted_in_buckets` names them, by the sizes of buckets."""
         import numpy as np
 
-        numbers = numbers[:, np.argsort(numbers[0], kind="stable")]
+        numbers = numbers[np.argsort(numbers["bucket"], kind="stable")]
         firsts = np.array(tables.first_bucket_ids) - 1
-        by_size = np.split(numbers, np.searchsorted(numbers[0], firsts[1:]), axis=1)
+        by_size = np.split(numbers, np.searchsorted(numbers["bucket"], firsts[1:]))
         return cls(
             values,
-            [own[0].astype(np.int64) - first for own, first in zip(by_size, firsts, strict=True)],
-            [own[1].astype(np.uint16) for own in by_size],
-            [Weighed(*own[2:]) for own in by_size if len(own) > 2],
+            [own["bucket"] - first for own, first in zip(by_size, firsts, strict=True)],
+            [own["n"].astype(np.uint16) for own in by_size],
+            [
+                Weighed(*(own[name].astype(np.float64) for name in _WEIGHED))
+                for own in by_size
+                if "n_x" in (numbers.dtype.names or ())
+            ],
         )
 
     def in_buckets(self, tables: BucketTables) -> Counts:
-        """Return how many records each bucket has, for each size."""
+        """Return how many of the part each bucket has, for each size."""
         import numpy as np
 
         found: Counts = []
@@ -193,31 +187,27 @@ class CountedSlice:
         return found
 
 
-@dataclass(frozen=True)
-class CountedSlices:
-    """The parts of the records that the keys of their side make, counted by a statement."""
+_WEIGHED: Final = ("n_x", *weights("", ""))
 
-    parts: Sequence[CountedSlice]
 
-    def __iter__(self) -> Iterator[CountedSlice]:
-        return iter(self.parts)
+Slices: TypeAlias = GroupSlices | list[CountedSlice]
 
-    def count(self, most: int) -> int:
-        """Return the number of parts, or more than `most` if there are more."""
-        return min(len(self.parts), most + 1)
+
+def _number_of(parts: Slices, most: int) -> int:
+    return len(parts) if isinstance(parts, list) else parts.count(most)
 
 
 # Reading a publication's bitmaps, a few megabytes at a time, for one query.
 
 
 MOST_WORK: Final = 500_000_000
-"""Groups times buckets; above this, one statement over QIT and SAT is faster."""
+"""Groups times buckets; above this, a statement counts the records of each bucket faster."""
 
 SUM_WORK: Final = 10
 """How much more work it is to sum than to count."""
 
-_GROUPS_AT_ONCE: Final = 16
-"""Of groups that a statement counts, how many are read at a time."""
+_TRIED: Final = 16
+"""Pairs of groups that are looked at, for each answer: many have no bucket in common."""
 
 _ARRAY_BYTES: Final = 300
 """What two arrays take beside their numbers, rounded up."""
@@ -249,12 +239,7 @@ class BitmapReader:
         return max(0, self._room // self.bitmap_bytes)
 
     def keep(self, n_bitmaps: int = 1) -> None:
-        """Account for bitmaps that are kept.
-
-        Raises
-        ------
-        NoRoomError
-        """
+        """Account for bitmaps that are kept; NoRoomError where they are too many."""
         self._room -= n_bitmaps * self.bitmap_bytes
         if self._room < 0:
             raise NoRoomError
@@ -306,86 +291,66 @@ class BitmapReader:
         divisions = [self._divide(attribute, own) for attribute, own in by_attribute.items()]
         return GroupSlices(bits, divisions, self.heartbeat)
 
-    def counted(self, condition: Expression | None, weighed: Expression | None) -> CountedSlices:
-        """Count the records of each bucket that meet a condition on their side, by its keys.
-
-        Parameters
-        ----------
-        condition : Expression or None
-        weighed : Expression, optional
-            What is summed of them.
-
-        Raises
-        ------
-        NoRoomError
-        """
-        import numpy as np
-
-        keys = {
-            number: key.expression
-            for number, key in enumerate(self.keys)
-            if side_of(key.expression, self.layout) == 0
-        }
-        dtype = ">i4" if weighed is None else ">f8"
-        written, n_columns = self._counting_statement(condition, weighed, keys)
+    def counted(
+        self, side: Side, condition: Expression | None, weighed: Expression | None
+    ) -> list[CountedSlice]:
+        """Count the records, or values, of each bucket that meet a condition, by their keys."""
         parts: list[CountedSlice] = []
-        with self.opened.frugal():
-            for row in self.opened.stream(_GROUPS_AT_ONCE, written.text, *written.bound):
-                self.heartbeat()
-                packed = row["numbers"] or b""
-                self._room -= 2 * len(packed) + _ARRAY_BYTES * len(self.tables.sizes)
-                if self._room < 0 or len(parts) >= self.limits.n_answers:
-                    raise NoRoomError
-                values = tuple(
-                    (i, "null" if row[f"j{i}"] is None else row[f"j{i}"], row[f"r{i}"])
-                    for i in keys
-                )
-                numbers = np.frombuffer(packed, dtype=dtype).reshape(-1, n_columns)
-                part = CountedSlice.of(values, numbers.T.astype(np.float64), self.tables)
-                parts.append(part)
-        return CountedSlices(parts)
+        for values, numbers in self._counted(side, condition, weighed, is_by_bucket=True):
+            self.heartbeat()
+            self._room -= 2 * numbers.nbytes + _ARRAY_BYTES * len(self.tables.sizes)
+            if self._room < 0 or len(parts) >= self.limits.n_answers:
+                raise NoRoomError
+            parts.append(CountedSlice.of(values, numbers, self.tables))
+        return parts
 
-    def _counting_statement(
-        self, condition: Expression | None, weighed: Expression | None, keys: dict[int, Expression]
-    ) -> tuple[Statement, int]:
-        """Write what counts records by buckets and keys, and say how many numbers a bucket has."""
-        constants, spell = Constants(), speller("q")
-        of_keys = {f"k{i}": write(key, spell, constants) for i, key in keys.items()}
-        numbers = {"bucket": f"q.{self.tables.bucket_id} - 1", "n": "count(*)"}
-        if weighed is not None:
-            x = f"({write(weighed, spell, constants)})::float8"
-            numbers |= {"n_x": f"count({x})", **weights(x, "")}
-        source = joined_relations(
-            self.tables.qit, "q", [condition, weighed, *keys.values()], self.opened.lookups
-        )
-        where = " AND ".join(write(part, spell, constants) for part in parts_of(condition))
-        by = ", ".join(str(i + 1) for i in range(1 + len(keys)))
-        columns = {"bucket": numbers["bucket"], **of_keys, **numbers}
-        of_buckets = (
-            f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in columns.items())}"
-            f" FROM {' '.join(source)} WHERE {where or 'true'} GROUP BY {by}"
-        )
-        send, type_ = ("int4send", "int4") if weighed is None else ("float8send", "float8")
-        packed = " || ".join(f"{send}(coalesce({name}, 0)::{type_})" for name in numbers)
-        shown = [f"string_agg({packed}, ''::bytea) AS numbers"]
-        shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]
-        shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
-        grouped = f" GROUP BY {', '.join(of_keys)}" if of_keys else ""
-        text = f"SELECT {', '.join(shown)} FROM ({of_buckets}) AS b{grouped}"
-        return Statement(text, constants.bound), len(numbers)
+    def exact(
+        self, side: Side, condition: Expression | None, weighed: Expression | None
+    ) -> list[Group]:
+        """Answer what is on one side: it is published as it is."""
+        groups: list[Group] = []
+        is_average = self.opened.query.measures[0].aggregate.function == "avg"
+        for values, numbers in self._counted(side, condition, weighed, is_by_bucket=False):
+            if len(groups) == self.limits.n_answers:
+                raise self.limits.too_many()
+            found = {name: numbers[name].sum().item() for name in numbers.dtype.names or ()}
+            answer = Estimated(float(found["n"]), 0.0, found["n"], found["n"])
+            if weighed is not None:
+                x = found["sx"] / (found["n_x"] or 1) if is_average else found["sx"]
+                answer = Estimated(x, 0.0, x, x) if found["n_x"] else NOTHING
+            groups.append(self.group(values, answer))
+        return groups
 
-    def group(self, values: tuple[tuple[int, str, int], ...], counted: Estimated) -> Group:
-        """Name a group by the values of its keys."""
-        ordered = sorted(values)
-        named = [
-            (json.dumps(self.keys[number].name, ensure_ascii=False), text)
-            for number, text, _ in ordered
+    def _counted(
+        self,
+        side: Side,
+        condition: Expression | None,
+        weighed: Expression | None,
+        *,
+        is_by_bucket: bool,
+    ) -> Iterator[tuple[GroupValues, AnyArray]]:
+        """Run the statement that counts one side by its keys."""
+        keys = [
+            n for n, key in enumerate(self.keys) if side_of(key.expression, self.layout) == side
         ]
-        key = ", ".join(f"{name}: {text}" for name, text in named)
+        parts, constants = {f"k{n}": self.keys[n].expression for n in keys}, Constants()
+        counted = counted_in_buckets(
+            self.tables, side, parts, condition, weighed, self.opened.lookups, constants,
+            is_by_bucket=is_by_bucket,
+        )  # fmt: skip
+        whole = {"bucket": "int4", "n": "int4"} if is_by_bucket else {"n": "int8"}
+        numbers = whole | dict.fromkeys([] if weighed is None else _WEIGHED, "float8")
+        written = Statement(counted.write(), constants.bound)
+        return self.opened.packed(written, keys, numbers)
+
+    def group(self, values: GroupValues, counted: Estimated) -> Group:
+        """Name a group by the values of its keys."""
+        ordered = tuple(sorted(values))
+        key = self.opened.key(ordered)
         self._key_room -= len(key.encode())
         if self._key_room < 0:
             raise self.limits.too_many()
-        return Group(f"{{{key}}}", tuple(rank for _, _, rank in ordered), (counted,))
+        return Group(key, tuple(rank for _, _, rank in ordered), (counted,))
 
     @property
     def counts_bytes(self) -> int:
@@ -394,30 +359,25 @@ class BitmapReader:
 
     def are_few(
         self,
-        own: GroupSlices | CountedSlices,
-        others: GroupSlices | CountedSlices,
+        own: Slices,
+        others: Slices,
         *,
         times: int = 1,
         kept: int | None = None,
     ) -> bool:
-        """Whether the groups are few enough to count each, keeping what is counted of the others.
-
-        Parameters
-        ----------
-        own, others : GroupSlices or CountedSlices
-        times : int
-            How often each bucket is looked at for a group.
-        kept : int, optional
-            Bytes for each of the others; by default, those of counts.
-        """
+        """Whether groups are few enough to count each, keeping what is counted of the others."""
         if not self.keys:
             return True
-        most = min(MOST_WORK // (self.tables.n_buckets * times), self.limits.n_answers)
-        n_others = others.count(most)
+        most = self.limits.n_answers
+        if isinstance(own, list):  # of each, only its own buckets are looked at
+            most *= _TRIED
+        else:
+            most = min(MOST_WORK // (self.tables.n_buckets * times), most)
+        n_others = _number_of(others, most)
         n_bytes = n_others * (self.counts_bytes if kept is None else kept)
         return (
             n_bytes <= self.limits.bitmaps
-            and own.count(most // max(1, n_others)) * n_others <= most
+            and _number_of(own, most // max(1, n_others)) * n_others <= most
         )
 
     def rows(
@@ -477,7 +437,8 @@ class BitmapReader:
 
 _MOST_CLASSES: Final = 256
 _MOST_PAIRS: Final = 1 << 14
-"""Classes of records, or of values, and their pairs, before alike ones are put together."""
+"""Classes of records, or of values, and their pairs, before alike ones are put together: above
+this, the server joins the records of each bucket with its values faster."""
 
 _TRUTHS: Final = (True, None, False)
 """What the number of a condition's part says of it."""
@@ -490,13 +451,7 @@ def count_with_pairs(
     *,
     is_average: bool,
 ) -> list[Group] | None:
-    """Answer a count, sum or average of what meets a condition on both sides; None if too much.
-
-    Raises
-    ------
-    NoRoomError
-        When the bitmaps would need more memory than a query may.
-    """
+    """Answer a count, sum or average of what meets a condition on both sides; None if too much."""
     matching = _matching(reader, condition)
     if matching is None:
         return None
@@ -529,13 +484,7 @@ def _classes(
     leaves: Sequence[Expression],
     divisions: Sequence[Sequence[int]],
 ) -> Classes | None:
-    """Divide what meets some conditions by the truth of others, and then into parts.
-
-    Returns
-    -------
-    Classes or None
-        None if there would be too many.
-    """
+    """Divide what meets some conditions by the truth of others, and into parts; None if many."""
     most = min(_MOST_CLASSES, reader.room // 2)  # the old ones and the new ones are kept
     found: Classes = [(reader.truth(joined(And, chosen)).true, ())]
     for parts in chain(_parts(reader, leaves), divisions):
@@ -583,7 +532,7 @@ def _compared(reader: BitmapReader, condition: Expression) -> _Compared:
 
     sql = write(condition, spell, constants)
     own = {name: f"b.{reader.layout.quasi_identifiers[name].sql}"}
-    source = lookups_joined(tables.bit, "v", [condition], reader.opened.lookups, own)
+    source = joined_relations(tables.bit, "v", [condition], reader.opened.lookups, own)
     truths = (
         f"(SELECT array_agg({sql} ORDER BY v.ctid) FROM {' '.join(source)}"
         f" WHERE v.{tables.attribute} = {constants.write(Constant(sensitive, TEXT))}) AS truths"
@@ -685,29 +634,18 @@ if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
     from kanon_db.query.formulas import Counts
 
-    _Levels = Callable[[], FloatArray]
-    """Finds what is hidden of the values of one group, once for all groups of the other side."""
-
-    _Find = Callable[[Counts, _Levels], Estimated]
+    _Find = Callable[[Counts, "_Other"], Estimated]
 
 
 def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
-    """Answer a count, sum or average, also with groups, from bitmaps; None if that is not possible.
-
-    It is possible if each condition, each key of the groups and what is summed depends on one
-    attribute with bitmaps, and if the bitmaps of the groups fit into the query's memory. Where
-    only the sensitive attribute has them, a statement counts the records of each bucket, if the
-    condition is a conjunction (or, for a count without groups, a disjunction) of its two sides.
-
-    Notes
-    -----
-    Bounds are those of the statement over QIT and SAT, and so are estimates under
-    ``kanon.estimator = 'paper'``, up to rounding.
-    """
+    """Answer a count, sum or average over buckets, also with groups; None for anything else."""
+    # If each condition, each key of the groups and what is summed depends on one attribute with
+    # bitmaps, bitmaps count, if those of the groups fit into the query's memory. Otherwise a
+    # statement counts the records, and the values, of each bucket, if the condition is a
+    # conjunction (or, for a count without groups, a disjunction) of its two sides. For all else,
+    # the server joins the records of each bucket with its values, a run of buckets at a time.
     layout, query = opened.layout, opened.query
-    if not isinstance(layout, BucketLayout) or not layout.tables.with_bitmaps:
-        return None
-    if len(query.measures) > 1:
+    if not isinstance(layout, BucketLayout) or len(query.measures) > 1:
         return None
     aggregate = query.measures[0].aggregate
     if aggregate.function in DERIVED:
@@ -715,27 +653,20 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
     is_count = aggregate.function == "count"
     if query.keys and (aggregate.condition or (is_count and aggregate.operand)):
         return _in_all_groups(opened)
-    with_bitmaps = frozenset(layout.tables.with_bitmaps)
     weighed = None if is_count else aggregate.operand
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
     choose = condition_of if weighed is None else chosen_by
     condition = choose(query, aggregate)
-    apart = [key.expression for key in query.keys]
-    apart = apart if weighed is None else [*apart, weighed]
-    is_read = condition is None or is_readable(condition, with_bitmaps, layout.sensitive.name)
-    for expression in apart:
-        mentioned = attributes(expression)
-        is_read &= len(mentioned) == 1 and mentioned <= with_bitmaps
-    reader = BitmapReader(opened, layout)
-    try:
-        if is_read:
-            return _answered(reader, condition, weighed)
-        is_apart = all(attributes(one) and side_of(one, layout) is not None for one in apart)
-        if is_apart and layout.sensitive.name in with_bitmaps:
-            return _with_counted_records(reader, condition, weighed)
-    except NoRoomError:
-        pass
-    return None
+    with suppress(NoRoomError):
+        groups = _from_bitmaps(BitmapReader(opened, layout), condition, weighed)
+        if groups is not None:
+            return groups
+    with opened.frugal():
+        with suppress(NoRoomError):
+            groups = _from_counts(BitmapReader(opened, layout), condition, weighed)
+            if groups is not None:
+                return groups
+        return _from_pairs(BitmapReader(opened, layout), condition, weighed)
 
 
 def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
@@ -764,61 +695,172 @@ def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
     return [group._replace(estimates=estimates.get(group.key, (nothing,))) for group in listed]
 
 
-def _answered(
+def _from_bitmaps(
     reader: BitmapReader, condition: Expression | None, weighed: Expression | None
 ) -> list[Group] | None:
-    """Answer in the way that fits the condition."""
+    """Answer from bitmaps in the way that fits the condition."""
     layout, query = reader.layout, reader.opened.query
+    with_bitmaps = frozenset(layout.tables.with_bitmaps)
+    apart = [*(key.expression for key in query.keys), *([] if weighed is None else [weighed])]
+    mentioned = [attributes(expression) for expression in apart]
+    is_read = condition is None or is_readable(condition, with_bitmaps, layout.sensitive.name)
+    if not is_read or not all(len(one) == 1 and one <= with_bitmaps for one in mentioned):
+        return None
     aggregate = query.measures[0].aggregate
-    is_average = aggregate.function == "avg"
     split = factors(condition, layout)
     if split is None:
         sides = disjoint_sides(query, aggregate, layout)
         if sides is not None:
-            return _Counter(reader).either(sides)
+            neither = [reader.truth(side).true for side in _neither(sides)]
+            return _Counter(reader).all_but(
+                reader.slices(neither[0], 0), reader.slices(neither[1], 1)
+            )
         try:
             with reader.opened.session.savepoint():
-                return count_with_pairs(reader, condition, weighed, is_average=is_average)
+                return count_with_pairs(
+                    reader, condition, weighed, is_average=aggregate.function == "avg"
+                )
         except UnsupportedQueryError:  # arithmetic, on values that the rest of it excludes
             return None
-    records, values = (reader.truth(part).true for part in split)
-    if weighed is not None:
-        return _Counter(reader).summed(records, values, weighed, is_average=is_average)
-    is_two_sided = {side_of(key.expression, layout) for key in query.keys} | {
-        side for side, part in enumerate(split) if part is not None
-    } == {0, 1}
-    return _Counter(reader).grouped(records, values, is_two_sided=is_two_sided)
+    true = [reader.truth(part).true for part in split]
+    slices = [reader.slices(bits, side) for bits, side in zip(true, _SIDES, strict=True)]
+    if weighed is None and len(_mentioned(reader, split, None)) < 2:
+        side = int(any(side_of(key.expression, layout) for key in query.keys))
+        if not query.keys:
+            side = int(true[0] == reader.everything)
+        if not reader.are_few(slices[0], slices[1]):
+            return None
+        return [reader.group(part.values, count_exactly(part.bits)) for part in slices[side]]
+    return _Counter(reader).met(slices[0], slices[1], weighed)
 
 
-def _with_counted_records(
+_SIDES: Final[tuple[Side, Side]] = (0, 1)
+
+
+def _neither(sides: tuple[Expression, Expression]) -> list[Expression]:
+    return [TruthTest(side, "true", negated=True) for side in sides]
+
+
+def _mentioned(reader: BitmapReader, split: Sides, weighed: Expression | None) -> set[Side]:
+    """Return the sides on which there is a condition, a key or a sum."""
+    apart = [key.expression for key in reader.keys] + ([] if weighed is None else [weighed])
+    found = {side_of(one, reader.layout) or 0 for one in apart}
+    return found | {side for side in _SIDES if split[side] is not None}
+
+
+def _from_counts(
     reader: BitmapReader, condition: Expression | None, weighed: Expression | None
 ) -> list[Group] | None:
-    """Answer from the bitmaps of sensitive values, and records that a statement counts.
-
-    Only what the composition of buckets corrects: of anything else, the statement over QIT and SAT
-    gives the same numbers.
-    """
+    """Answer from counts of each bucket, where both sides are apart."""
     layout, query = reader.layout, reader.opened.query
-    aggregate = query.measures[0].aggregate
-    if not _Counter(reader).is_corrected:
+    apart = [*(key.expression for key in query.keys), *([] if weighed is None else [weighed])]
+    if any(side_of(one, layout) is None for one in apart):
         return None
-    sides: set[int | None] = {side_of(key.expression, layout) for key in query.keys}
     split = factors(condition, layout)
     if split is None:
-        apart = disjoint_sides(query, aggregate, layout)
-        if apart is None:
+        sides = disjoint_sides(query, query.measures[0].aggregate, layout)
+        if sides is None:
             return None
-        records, values = (TruthTest(side, "true", negated=True) for side in apart)
-        neither = _Counter(reader).with_counted(records, values, None)
-        if neither is None:
-            return None
-        found = neither[0].estimates[0]
-        return [Group("{}", (), (all_but(layout.tables.n_records, found),))]
-    sides |= {side for side, part in enumerate(split) if part is not None}
-    sides |= set() if weighed is None else {side_of(weighed, layout)}
-    if sides != {0, 1}:  # it is exact, as a statement over one relation
-        return None
-    return _Counter(reader).with_counted(*split, weighed, is_average=aggregate.function == "avg")
+        records, values = _neither(sides)
+        return _Counter(reader).all_but(
+            reader.counted(0, records, None), _values(reader, values, None)
+        )
+    mentioned = _mentioned(reader, split, weighed)
+    if len(mentioned) < 2:
+        return reader.exact(1 if 1 in mentioned else 0, condition, weighed)
+    side = None if weighed is None else side_of(weighed, layout)
+    return _Counter(reader).met(
+        reader.counted(0, split[0], weighed if side == 0 else None),
+        _values(reader, split[1], weighed if side == 1 else None),
+        weighed,
+    )
+
+
+def _values(
+    reader: BitmapReader, condition: Expression | None, weighed: Expression | None
+) -> Slices:
+    """Divide sensitive values by their keys; by bitmaps, if they have them."""
+    if reader.layout.sensitive.name in reader.tables.with_bitmaps:
+        return reader.slices(reader.truth(condition).true, 1)
+    return reader.counted(1, condition, weighed)
+
+
+def _from_pairs(
+    reader: BitmapReader, condition: Expression | None, weighed: Expression | None
+) -> list[Group]:
+    """Answer from the pairs of a record and a value that the server finds in each bucket."""
+    import numpy as np
+
+    tables, limits, opened = reader.tables, reader.limits, reader.opened
+    keys = {f"k{i}": key.expression for i, key in enumerate(reader.keys)}
+    written = joined_pairs(condition, keys, weighed, reader.layout, opened.lookups)
+    numbers = dict.fromkeys(("bucket", "record", "n_records", "value", "n_values"), "int4")
+    if weighed is not None:
+        numbers |= {"has": "int4", "x": "float8"}
+    run = max(1, limits.batch // (_PAIR_BYTES * tables.sizes[-1] ** 2))
+    firsts, all_sizes = np.array(tables.first_bucket_ids) - 1, np.array(tables.sizes, dtype=float)
+
+    def sizes(buckets: IntArray) -> FloatArray:
+        found: FloatArray = all_sizes[np.searchsorted(firsts, buckets, side="right") - 1]
+        return found
+
+    totals = np.zeros(4 if weighed is None else 9)
+    found: dict[tuple[int, ...], tuple[GroupValues, FloatArray, tuple[float, float]]] = {}
+    if not keys:
+        found[()] = (), totals, _NO_VALUE
+    for values, pairs in opened.packed(written, range(len(keys)), numbers, run):
+        reader.heartbeat()
+        ranks = tuple(rank for *_, rank in values)
+        _, sums, (least, most) = found.get(ranks, (values, totals, _NO_VALUE))
+        chosen = pairs if weighed is None else pairs[pairs["has"] > 0]
+        if chosen.size and weighed is None:
+            sums = sums + count_joined(chosen, sizes)
+        elif chosen.size:
+            more, ends = sum_joined(chosen, sizes)
+            sums, least, most = sums + more, min(least, ends[0]), max(most, ends[1])
+        found[ranks] = values, sums, (least, most)
+        if len(found) > limits.n_answers:
+            raise limits.too_many()
+    known = trust(reader.layout.assignment, is_paper=True, is_composed=False)
+    is_average = opened.query.measures[0].aggregate.function == "avg"
+    groups = []
+    for values, sums, extremes in found.values():
+        matched: MatchedPairs | None
+        if weighed is None:
+            estimate, variance, low, high = sums.tolist()
+            matched = MatchedPairs(estimate, variance, int(low), int(high))
+        else:
+            matched = summed(sums.tolist(), extremes, is_average=is_average)
+        answer = NOTHING if matched is None else corrected(matched, (0.0, 0.0), known)
+        groups.append(reader.group(values, answer))
+    return groups
+
+
+_NO_VALUE: Final = math.inf, -math.inf
+"""The least and the greatest of no value."""
+
+_PAIR_BYTES: Final = 32
+"""What a pair takes, and where there are as many records and values as places, its bucket."""
+
+
+class _Other:
+    """A part of the other side, which the parts of one side meet."""
+
+    def __init__(self, counter: _Counter, part: Slice | CountedSlice) -> None:
+        self._counter, self._part = counter, part
+        self.values, self.counts = part.values, counter.everywhere(part)
+
+    @cached_property
+    def levels(self) -> FloatArray:
+        """What is hidden of the sensitive values of the part."""
+        if not isinstance(self._part, Slice) or self._counter.composed is None:
+            raise TypeError("nothing is known of these buckets")
+        return self._counter.composed.levels([(1, self._part.bits)])
+
+    @cached_property
+    def totals(self) -> ValueTotals:
+        """Sums over all buckets."""
+        return ValueTotals.of(self.counts, self._counter.sizes)
 
 
 class _Counter:
@@ -827,149 +869,104 @@ class _Counter:
     def __init__(self, reader: BitmapReader) -> None:
         self._reader = reader
         self._layout = reader.layout
-        self._keys = reader.keys
         self._tables = reader.tables
-        self._sizes = reader.tables.sizes
+        self.sizes = reader.tables.sizes
 
-    def either(self, sides: tuple[Expression, Expression]) -> list[Group]:
+    def all_but(self, records: Slices, values: Slices) -> list[Group] | None:
         """Count what meets the condition of either side: all records except those of neither."""
-        records, values = (
-            self._reader.truth(TruthTest(side, "true", negated=True)).true for side in sides
-        )
-        in_records, in_values = map(self._reader.in_buckets, (records, values))
-        neither = self._counted(in_records)(in_values, self._levels(values))
-        return [Group("{}", (), (all_but(self._tables.n_records, neither),))]
-
-    def grouped(self, records: int, values: int, *, is_two_sided: bool) -> list[Group] | None:
-        """Count for each group that can have records."""
-        slices = self._reader.slices(records, 0), self._reader.slices(values, 1)
-        if not self._reader.are_few(*slices):
+        neither = self.met(records, values, None)
+        if neither is None:
             return None
-        if not is_two_sided:
-            side = int(any(side_of(key.expression, self._layout) for key in self._keys))
-            if not self._keys:
-                side = int(records == self._reader.everything)
-            return [
-                self._reader.group(part.values, count_exactly(part.bits)) for part in slices[side]
-            ]
+        return [Group("{}", (), (all_but(self._tables.n_records, neither[0].estimates[0]),))]
 
-        return self._meeting(*slices, lambda _part, in_records: self._counted(in_records))
-
-    def with_counted(
-        self,
-        on_records: Expression | None,
-        on_values: Expression | None,
-        weighed: Expression | None,
-        *,
-        is_average: bool = False,
+    def met(
+        self, records: Slices, values: Slices, weighed: Expression | None
     ) -> list[Group] | None:
-        """Count, or sum, for each group, where a statement counts the records of each bucket."""
-        reader = self._reader
-        side = None if weighed is None else side_of(weighed, self._layout)
-        records = reader.counted(on_records, weighed if side == 0 else None)
-        values = reader.slices(reader.truth(on_values).true, 1)
-        if weighed is not None and side == 1:
-            if not self._are_few_sums(values, records):
+        """Count, or sum, for each pair of parts, one from each side, with a bucket in common."""
+        reader, layout = self._reader, self._layout
+        side = 0 if weighed is None else side_of(weighed, layout) or 0
+        own, others = (values, records) if side else (records, values)
+        if weighed is not None and isinstance(own, GroupSlices):
+            most = MOST_WORK // (SUM_WORK * self._tables.n_records)
+            if own.count(most) > max(1, most):
                 return None
-            return self._meeting(values, records, self._weighing(weighed, 1, is_average=is_average))
-        n_values = values.count(reader.limits.n_answers)
-        if n_values * len(records.parts) > reader.limits.n_answers:
+        if not reader.are_few(own, others):
             return None
-        if n_values * reader.counts_bytes > reader.limits.bitmaps:
-            return None
-        counted = [
-            (one.values, reader.in_buckets(one.bits), self._levels(one.bits)) for one in values
-        ]
-        groups = []
-        for part in records.parts:
-            find = (
-                self._counted(part.counts, part.places)
-                if weighed is None
-                else self._summed(0, part.weighed, (), 0, is_average=is_average, places=part.places)
-            )
-            for named, counts, levels in counted:
+        kept = [_Other(self, part) for part in others]
+        find_in = self._counted if weighed is None else self._summed(weighed, side, own)
+        groups: list[Group] = []
+        for part in own:
+            places = part.places if isinstance(part, CountedSlice) else None
+            in_own = part.counts if isinstance(part, CountedSlice) else reader.in_buckets(part.bits)
+            find = find_in(part, in_own, places)
+            for other in kept:
                 reader.heartbeat()
-                here = [own[at] for own, at in zip(counts, part.places, strict=True)]
-                if not self._keys or can_meet(part.counts, here):
-                    groups.append(reader.group(part.values + named, find(here, levels)))
+                here = other.counts
+                if places is not None:
+                    here = [counts[at] for counts, at in zip(here, places, strict=True)]
+                if not reader.keys or can_meet(in_own, here):
+                    if len(groups) == reader.limits.n_answers:
+                        raise reader.limits.too_many()
+                    groups.append(reader.group(part.values + other.values, find(here, other)))
         return groups
 
-    def summed(
-        self, records: int, values: int, operand: Expression, *, is_average: bool
-    ) -> list[Group] | None:
-        """Sum, or average, for each group that can have records."""
-        side = side_of(operand, self._layout) or 0
-        slices = self._reader.slices(records, 0), self._reader.slices(values, 1)
-        own, others = slices[side], slices[1 - side]
-        if not self._are_few_sums(own, others):
-            return None
-        return self._meeting(own, others, self._weighing(operand, side, is_average=is_average))
-
-    def _are_few_sums(self, own: GroupSlices, others: GroupSlices | CountedSlices) -> bool:
-        most = MOST_WORK // (SUM_WORK * self._tables.n_records)
-        return own.count(most) <= max(1, most) and self._reader.are_few(own, others)
-
-    def _weighing(
-        self, operand: Expression, side: Side, *, is_average: bool
-    ) -> Callable[[Slice, Counts], _Find]:
-        """Sum, or average, what bitmaps tell of an operand on one side."""
-        parts = self._reader.values(operand)
-        numbers, x_of = self._reader.valued(parts)
-
-        def total(part: Slice, _own: Counts) -> _Find:
-            chosen = numbers * unpacked(part.bits, self._tables.n_records)
-            weighed = weigh(chosen, x_of, *self._reader.shape)
-            return self._summed(part.bits, weighed, parts, side, is_average=is_average)
-
-        return total
-
-    def _counted(self, in_records: Counts, places: list[IntArray] | None = None) -> _Find:
+    def _counted(
+        self, _part: Slice | CountedSlice, in_records: Counts, places: list[IntArray] | None
+    ) -> _Find:
         """Count for these records what any values give; of all buckets, or of some."""
-        layout, composed = self._layout, self._composed
-        direction = None
+        layout, composed, direction = self._layout, self.composed, None
         if composed is not None:
             direction = composed.along(in_records, *self._reader.shape, places)
 
-        def find(in_values: Counts, levels: _Levels) -> Estimated:
-            found, doubt = count_buckets(in_records, in_values, self._sizes)
-            if composed is not None and direction is not None:
-                return self._corrected(found, direction, levels())
-            known = trust(
-                layout.assignment, is_paper=True, is_composed=layout.assignment == "random"
-            )
+        def find(in_values: Counts, other: _Other) -> Estimated:
+            totals = None if places is None or direction is not None else other.totals
+            found, doubt = count_buckets(in_records, in_values, self.sizes, totals)
+            if direction is not None:
+                return self._corrected(found, direction, other.levels)
+            is_composed = layout.assignment == "random"
+            known = trust(layout.assignment, is_paper=True, is_composed=is_composed)
             return corrected(found, (0.0, doubt), known)
 
         return find
 
     def _summed(
-        self,
-        bits: int,
-        weighed: list[Weighed],
-        values: Sequence[tuple[float, int]],
-        side: Side,
-        *,
-        is_average: bool,
-        places: list[IntArray] | None = None,
-    ) -> _Find:
-        """Sum, or average, for these records (or values) what those of the other side give."""
-        composed = self._composed
+        self, operand: Expression, side: Side, own: Slices
+    ) -> Callable[[Slice | CountedSlice, Counts, list[IntArray] | None], _Find]:
+        """Sum, or average, an operand on one side, as bitmaps or a statement tell it."""
+        reader, composed = self._reader, self.composed
+        is_average = reader.opened.query.measures[0].aggregate.function == "avg"
+        parts = reader.values(operand) if isinstance(own, GroupSlices) else []
+        numbers, x_of = reader.valued(parts)
 
-        def find(counts: Counts, levels: _Levels) -> Estimated:
-            found = sum_buckets(weighed, counts, self._sizes, is_average=is_average)
-            if found is None:
-                return NOTHING
-            if composed is None:
-                known = trust(self._layout.assignment, is_paper=True, is_composed=False)
-                return corrected(found, (0.0, 0.0), known)
-            mean = found.estimate if is_average else 0.0
-            if side == 0:
-                rest = [w.x - mean * w.n for w in weighed]
-                direction = composed.along(rest, *self._reader.shape, places)
-                return self._corrected(found, direction, levels())
-            hidden = composed.levels((x - mean, bits & own) for x, own in values)
-            return self._corrected(found, composed.along(counts, *self._reader.shape), hidden)
+        def total(
+            part: Slice | CountedSlice, _in_own: Counts, places: list[IntArray] | None
+        ) -> _Find:
+            if isinstance(part, CountedSlice):
+                weighed = part.weighed
+            else:
+                chosen = numbers * unpacked(part.bits, self._tables.n_records)
+                weighed = weigh(chosen, x_of, *reader.shape)
 
-        return find
+            def find(counts: Counts, other: _Other) -> Estimated:
+                found = sum_buckets(weighed, counts, self.sizes, is_average=is_average)
+                if found is None:
+                    return NOTHING
+                if composed is None:
+                    known = trust(self._layout.assignment, is_paper=True, is_composed=False)
+                    return corrected(found, (0.0, 0.0), known)
+                mean = found.estimate if is_average else 0.0
+                if side == 0:
+                    rest = [w.x - mean * w.n for w in weighed]
+                    direction = composed.along(rest, *reader.shape, places)
+                    return self._corrected(found, direction, other.levels)
+                if not isinstance(part, Slice):
+                    raise TypeError("nothing is known of these buckets")
+                hidden = composed.levels((x - mean, part.bits & bits) for x, bits in parts)
+                return self._corrected(found, composed.along(counts, *reader.shape), hidden)
+
+            return find
+
+        return total
 
     def _corrected(
         self, found: MatchedPairs, direction: tuple[FloatArray, float, float], levels: FloatArray
@@ -983,29 +980,15 @@ class _Counter:
         correction = regress(along, total, b, levels, tables.spectrum)
         return corrected(found, correction, trust(layout.assignment, is_paper=layout.is_paper))
 
-    def _levels(self, values: int) -> _Levels:
-        """Return what finds what is hidden of some values, when it is first asked for."""
-
-        @cache
-        def found() -> FloatArray:
-            if self._composed is None:
-                raise TypeError("nothing is known of these buckets")
-            return self._composed.levels([(1, values)])
-
-        return found
-
-    @property
-    def is_corrected(self) -> bool:
-        """Whether it is known how values of buckets go together with the records of each group."""
-        of_records = [key for key in self._keys if side_of(key.expression, self._layout) == 0]
-        return self._tables.spectrum is not None and len(of_records) <= 1
-
     @cached_property
-    def _composed(self) -> Composed | None:
+    def composed(self) -> Composed | None:
         """How values of buckets go together; None where it is not known, or not asked for."""
-        tables, layout = self._tables, self._layout
-        sensitive = layout.sensitive
-        if not self.is_corrected:
+        # It is known how they go together with the records of each group, if these are made by one
+        # attribute.
+        tables, sensitive = self._tables, self._layout.sensitive
+        of_records = [k for k in self._reader.keys if side_of(k.expression, self._layout) == 0]
+        is_known = tables.spectrum is not None and sensitive.name in tables.with_bitmaps
+        if not is_known or len(of_records) > 1:
             return None
         equal = same_value(sensitive, f"b.{sensitive.sql}", f"c.{sensitive.sql}")
         rows = self._reader.opened.stream(
@@ -1019,32 +1002,8 @@ class _Counter:
             ((row["bits"], row["directions"], row["hidden"]) for row in rows), tables.n_records
         )
 
-    def _meeting(
-        self,
-        own: GroupSlices,
-        others: GroupSlices | CountedSlices,
-        finder: Callable[[Slice, Counts], _Find],
-    ) -> list[Group]:
-        """Answer for each pair of parts, one from each side, that have a bucket in common."""
-        counted = [
-            (
-                other.values,
-                self._in_buckets(other),
-                self._levels(other.bits if isinstance(other, Slice) else 0),
-            )
-            for other in others
-        ]
-        groups = []
-        for part in own:
-            in_own = self._reader.in_buckets(part.bits)
-            find = finder(part, in_own)
-            for values, counts, levels in counted:
-                self._reader.heartbeat()
-                if not self._keys or can_meet(in_own, counts):
-                    groups.append(self._reader.group(part.values + values, find(counts, levels)))
-        return groups
-
-    def _in_buckets(self, part: Slice | CountedSlice) -> Counts:
+    def everywhere(self, part: Slice | CountedSlice) -> Counts:
+        """Return how much of a part each bucket has."""
         if isinstance(part, Slice):
             return self._reader.in_buckets(part.bits)
         return part.in_buckets(self._tables)

@@ -52,15 +52,7 @@ class TruthBitmaps(NamedTuple):
 def is_readable(
     condition: ex.Expression, with_bitmaps: frozenset[str], sensitive: str | None = None
 ) -> bool:
-    """Whether a condition is a combination of conditions on one attribute with bitmaps each.
-
-    Parameters
-    ----------
-    condition : Expression
-    with_bitmaps : frozenset of str
-    sensitive : str, optional
-        Conditions may also compare this attribute with one other.
-    """
+    """Whether a condition is a combination of conditions on one attribute with bitmaps each."""
     mentioned = ex.attributes(condition)
     if len(mentioned) <= 1:
         return bool(with_bitmaps) and mentioned <= with_bitmaps
@@ -91,19 +83,7 @@ def evaluate(
     everything: int,
     is_read: Callable[[ex.Expression], bool] = is_on_one_attribute,
 ) -> TruthBitmaps:
-    """Evaluate a readable condition in SQL's three-valued logic.
-
-    Parameters
-    ----------
-    condition : Expression or None
-        None is true for every record.
-    read : callable
-        Finds the truth of a condition as a whole.
-    everything : int
-        The bitmap of all records.
-    is_read : callable, optional
-        Which conditions are read; the others are evaluated from their parts.
-    """
+    """Evaluate a readable condition in SQL's three-valued logic."""
     if condition is None:
         return TruthBitmaps(everything, 0)
     if is_read(condition):
@@ -155,12 +135,6 @@ def count_exactly(true: int) -> Estimated:
 def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> Counts:
     """Count the bits of each bucket.
 
-    Parameters
-    ----------
-    bitmap : int
-    sizes, n_buckets : sequence of int
-        Each bucket size, ascending, with its number of buckets.
-
     Examples
     --------
     >>> [counts.tolist() for counts in in_buckets(0b1101_1, [1, 2], [1, 2])]
@@ -201,16 +175,7 @@ def numbered(bitmaps: Iterable[int], n_bitmaps: int, n_records: int) -> AnyArray
 def weigh(
     numbers: AnyArray, values: FloatArray, sizes: Sequence[int], n_buckets: Sequence[int]
 ) -> list[Weighed]:
-    """Add up what is known of values, for the buckets of each size.
-
-    Parameters
-    ----------
-    numbers : ndarray of unsigned int, shape (n_records,)
-        Which of the values each record has, from 1; 0 for none.
-    values : ndarray of float64
-    sizes, n_buckets : sequence of int
-        Each bucket size, ascending, with its number of buckets.
-    """
+    """Add up values for the buckets of each size; `numbers` says which each record has, from 1."""
     import numpy as np
 
     found = []
@@ -261,18 +226,11 @@ def can_meet(records: Counts, values: Counts) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Composed:
-    """How the sensitive values of buckets go together; see `kanon_db.query.formulas`.
+    """How the sensitive values of buckets go together; see `kanon_db.query.formulas`."""
 
-    Attributes
-    ----------
-    values : ndarray of uint8, shape (n_records,)
-        The number of the sensitive value at each place of a bitmap.
-    directions, hidden : ndarray of float64, shape (n_values, n_directions)
-    """
-
-    values: NDArray[np.uint8]
-    directions: FloatArray
-    hidden: FloatArray
+    values: NDArray[np.uint8]  # the number of the sensitive value at each place of a bitmap
+    directions: FloatArray  # shape (n_values, n_directions)
+    hidden: FloatArray  # likewise
 
     @classmethod
     def of(
@@ -299,19 +257,7 @@ class Composed:
     ) -> tuple[FloatArray, float, float]:
         """Estimate how often each value goes with a match, along the directions.
 
-        Parameters
-        ----------
-        matching : sequence of ndarray, shape (n_buckets,)
-            What matches in each bucket, for each bucket size.
-        sizes, n_buckets : sequence of int
-        places : sequence of ndarray of int64, optional
-            Where the buckets with a match stand, if there are not numbers of all.
-
-        Returns
-        -------
-        along : ndarray of float64, shape (n_directions,)
-        total, packed : float
-            The sum of what matches; that of its square over the size.
+        Returns these, the sum of what matches, and that of its square over the size.
         """
         import numpy as np
 
@@ -331,13 +277,7 @@ class Composed:
         return expected @ self.directions, total, packed
 
     def levels(self, parts: Iterable[tuple[float, int]]) -> FloatArray:
-        """Return what is hidden of values, along the directions.
-
-        Parameters
-        ----------
-        parts : iterable of (float, int)
-            What some values add, with the bitmap of these values.
-        """
+        """Return what is hidden of values, along the directions."""
         import numpy as np
 
         n_records = self.values.size
@@ -416,18 +356,10 @@ def divided(classes: Classes, parts: Sequence[int], most: int) -> Classes | None
 
 @dataclass(frozen=True)
 class Matching:
-    """Which classes of records and of values match; each of them matches one at least.
+    """Which classes of records and of values match; each of them matches one at least."""
 
-    Attributes
-    ----------
-    sides : tuple of list of int
-        The bitmaps of the classes of records, and of values.
-    matches : list of tuple of bool
-        For each class of records, whether it matches each class of values.
-    """
-
-    sides: tuple[list[int], list[int]]
-    matches: list[tuple[bool, ...]]
+    sides: tuple[list[int], list[int]]  # the bitmaps of the classes of records, and of values
+    matches: list[tuple[bool, ...]]  # of each class of records with each class of values
 
     def along(self, side: Side) -> list[tuple[bool, ...]]:
         """Return the matches of each class of one side."""
@@ -437,16 +369,7 @@ class Matching:
 def match(
     condition: ex.Expression, truths: Mapping[ex.Expression, Pairs], sides: tuple[Classes, Classes]
 ) -> Matching:
-    """Evaluate a condition for each pair of classes, and put alike ones together.
-
-    Parameters
-    ----------
-    condition : Expression
-    truths : mapping
-        The truth of each of its leaves.
-    sides : tuple of Classes
-        Of records and of values.
-    """
+    """Evaluate a condition for each pair of classes, and put alike ones together."""
     records, values = sides
     pairs = [(record, value) for _, record in records for _, value in values]
 
@@ -485,8 +408,8 @@ def _alike(classes: Classes, rows: Sequence[Sequence[bool]]) -> dict[tuple[bool,
 # gives follows from how many records and values of each class it has or, where there are many
 # classes, from its records and values one by one.
 #
-# `kanon_db.answers.statements` has the same formulas in SQL; tests hold the two to the same
-# numbers.
+# Where classes are not known from bitmaps, the server joins the records of each bucket with its
+# values (`kanon_db.answers.statements`); alike ones are then a line, as a class is.
 
 
 _FEW_CODES: Final = 1 << 18
@@ -495,20 +418,7 @@ _MOST_CODES: Final = 1 << 62
 
 
 class Divided:
-    """How the records, or values, of each bucket are divided into classes.
-
-    What is not asked for is not worked out; what is, is kept.
-
-    Parameters
-    ----------
-    bits : int
-        The bitmap of the records, or values.
-    classes : sequence of int
-        The bitmaps of all classes, which have nothing in common.
-    shape : tuple of sequence of int
-        Each bucket size, ascending; its number of buckets.
-    heartbeat : callable
-    """
+    """How the records, or values, of each bucket are divided into classes; found when asked for."""
 
     def __init__(
         self,
@@ -548,20 +458,11 @@ def is_one_by_one(size: int, n_pairs: int) -> bool:
 def count_pairs(
     records: Divided, values: Divided, matches: Sequence[Sequence[bool]]
 ) -> MatchedPairs:
-    """Count over all buckets what records and values of each class allow.
-
-    Parameters
-    ----------
-    records, values : Divided
-    matches : sequence of sequence of bool
-        For each class of records, whether it matches each class of values.
-
-    Notes
-    -----
-    A bucket has t pairs that match, and t / size of them are expected to be real. The variance is
-    that of Hoeffding 1951. Every cover of the pairs by records and values (König) bounds their
-    number from above, and a cover of the other pairs from below. See docs/understand/estimation.md.
-    """
+    """Count over all buckets what records and values of each class allow."""
+    # A bucket has t pairs that match, and t / size of them are expected to be real. The variance is
+    # that of Hoeffding 1951. Every cover of the pairs by records and values (König) bounds their
+    # number from above, and a cover of the other pairs from below. See
+    # docs/understand/estimation.md.
     import numpy as np
 
     estimate = variance = 0.0
@@ -577,23 +478,149 @@ def count_pairs(
             found = _by_classes(in_records, in_values, m, size, n_buckets)
         for n, q, of_q, s, of_s in found:
             records.heartbeat()
-            q_any, s_any = (q * (of_q > 0)).sum(axis=0), (s * (of_s > 0)).sum(axis=0)
-            q_full, s_full = (q * (of_q == size)).sum(axis=0), (s * (of_s == size)).sum(axis=0)
-            q_all = (q * ((of_q == s_any) & (of_q > 0))).sum(axis=0)
-            s_all = (s * ((of_s == q_any) & (of_s > 0))).sum(axis=0)
-            q_rest = (q * (of_q > s_full)).sum(axis=0)
-            s_rest = (s * (of_s > q_full)).sum(axis=0)
-            t = (q * of_q).sum(axis=0)
-            squares = (q * of_q * of_q).sum(axis=0) + (s * of_s * of_s).sum(axis=0)
+            t, spread, least, most = _covered(_Alike(q, of_q), _Alike(s, of_s), size)
             estimate += float((n * t).sum()) / size
-            variance += float((n * _spread(t, squares, t * t, size)).sum())
-            least = np.maximum.reduce(
-                [q_full, s_full, q_any + s_all - size, q_all + s_any - size, np.zeros(t.shape)]
-            )
-            most = np.minimum.reduce([q_any, s_any, q_full + s_rest, s_full + q_rest])
+            variance += float((n * spread).sum())
             lower += int((n * least).sum())
             upper += int((n * most).sum())
     return MatchedPairs(estimate, variance, lower, upper)
+
+
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """Records, or values, that are alike, in some buckets."""
+
+    n: FloatArray  # how many a line stands for
+    of: FloatArray  # with how many of the other side each of them matches
+    bucket: IntArray | None = (
+        None  # of each line, from 0; without it, rows are lines of all buckets
+    )
+    n_buckets: int = 0
+
+    def sum(self, numbers: FloatArray) -> FloatArray:
+        """Add up numbers of lines in each bucket."""
+        import numpy as np
+
+        if self.bucket is None:
+            found: FloatArray = numbers.sum(axis=0)
+            return found
+        return np.bincount(self.bucket, numbers, self.n_buckets).astype(np.float64, copy=False)
+
+    def at(self, numbers: FloatArray | int) -> FloatArray | int:
+        """Give each line the number of its bucket."""
+        if self.bucket is None or isinstance(numbers, int):
+            return numbers
+        found: FloatArray = numbers[self.bucket]
+        return found
+
+
+def _covered(
+    records: _Alike, values: _Alike, size: FloatArray | int
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return the pairs of each bucket, the variance of their number, and its bounds."""
+    import numpy as np
+
+    q, of_q, s, of_s = records.n, records.of, values.n, values.of
+    q_any, s_any = records.sum(q * (of_q > 0)), values.sum(s * (of_s > 0))
+    q_full = records.sum(q * (of_q == records.at(size)))
+    s_full = values.sum(s * (of_s == values.at(size)))
+    q_all = records.sum(q * ((of_q == records.at(s_any)) & (of_q > 0)))
+    s_all = values.sum(s * ((of_s == values.at(q_any)) & (of_s > 0)))
+    q_rest = records.sum(q * (of_q > records.at(s_full)))
+    s_rest = values.sum(s * (of_s > values.at(q_full)))
+    t = records.sum(q * of_q)
+    squares = records.sum(q * of_q * of_q) + values.sum(s * of_s * of_s)
+    least = np.maximum.reduce(
+        [q_full, s_full, q_any + s_all - size, q_all + s_any - size, np.zeros(t.shape)]
+    )
+    most = np.minimum.reduce([q_any, s_any, q_full + s_rest, s_full + q_rest])
+    return t, _spread(t, squares, t * t, size), least, most
+
+
+def _joined_lines(pairs: AnyArray, side: Side, size: FloatArray, bucket: IntArray) -> _Joined:
+    """Put the pairs of each record, or of each value, together."""
+    import numpy as np
+
+    own, other = ("record", "value") if side == 0 else ("value", "record")
+    _, first, line = np.unique(pairs[own], return_index=True, return_inverse=True)
+    n, times = (pairs[f"n_{name}s"].astype(np.float64) for name in (own, other))
+    of = np.bincount(line, times).astype(np.float64, copy=False)
+    return _Joined(_Alike(n[first], of, bucket[first], size.size), line, times)
+
+
+class _Joined(NamedTuple):
+    """The lines of one side, the line of each pair, and how many of the other side it has."""
+
+    lines: _Alike
+    line: IntArray
+    times: FloatArray
+
+
+def _sides(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[_Joined, _Joined, FloatArray]:
+    """Return the lines of both sides, and the size of each bucket that has pairs."""
+    import numpy as np
+
+    buckets, place = np.unique(pairs["bucket"], return_inverse=True)
+    size = sizes(buckets)
+    return _joined_lines(pairs, 0, size, place), _joined_lines(pairs, 1, size, place), size
+
+
+SizesOfBuckets: TypeAlias = "Callable[[IntArray], FloatArray]"
+"""Returns the size of each of some buckets, by their numbers from 0."""
+
+
+def count_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> FloatArray:
+    """Return what the pairs of whole buckets add to an estimate, its variance and its bounds."""
+    import numpy as np
+
+    records, values, size = _sides(pairs, sizes)
+    t, *others = _covered(records.lines, values.lines, size)
+    return np.array([one.sum() for one in (t / size, *others)])
+
+
+def sum_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[FloatArray, tuple[float, float]]:
+    """Return what the pairs of whole buckets add to the totals of a sum, and their extremes."""
+    import numpy as np
+
+    x = pairs["x"]
+    records, values, size = _sides(pairs, sizes)
+    sums: list[list[FloatArray]] = []
+    for own in (records, values):
+        lines, n, tc = own.lines, own.lines.n, own.lines.of
+        tx, txx = (np.bincount(own.line, own.times * one, n.size) for one in (x, x * x))
+        least, most = np.full(n.size, np.inf), np.full(n.size, -np.inf)
+        np.minimum.at(least, own.line, x)
+        np.maximum.at(most, own.line, x)
+        is_full = tc == lines.at(size)
+        low = np.where(is_full, least, np.minimum(least, 0))
+        high = np.where(is_full, most, np.maximum(most, 0))
+        parts = (tx, tc, txx, tx * tx, tc * tc, tx * tc, low, high, is_full, np.ones(n.size))
+        sums.append([lines.sum(n * part) for part in parts])
+    (sx, sc, sxx, *one), other = sums[0], sums[1][3:]
+    lxx, lcc, lxc = (a + b for a, b in zip(one[:3], other[:3], strict=True))
+    (t_low, c_low), (t_high, c_high) = (
+        (choose(one[at], other[at]), choose(one[at + 2], other[at + 2]))
+        for at, choose in ((3, np.maximum), (4, np.minimum))
+    )
+    totals = _totals(size, (sx, sc, sxx), (lxx, lcc, lxc), (t_low, t_high, c_low, c_high))
+    return totals, (float(x.min()), float(x.max()))
+
+
+def _totals(
+    size: FloatArray | int,
+    of_pairs: Sequence[FloatArray],
+    of_lines: Sequence[FloatArray],
+    bounds: Sequence[FloatArray],
+) -> FloatArray:
+    """Add up the sums of some buckets as :func:`~kanon_db.query.formulas.summed` takes them."""
+    import numpy as np
+
+    (sx, sc, sxx), (lxx, lcc, lxc) = of_pairs, of_lines
+    parts = (
+        sx / size, sc / size, _spread(sxx, lxx, sx * sx, size), _spread(sc, lcc, sc * sc, size),
+        _spread(sx, lxc, sx * sc, size), *bounds,
+    )  # fmt: skip
+    return np.array([part.sum() for part in parts])
 
 
 def _by_classes(
@@ -654,31 +681,17 @@ def _hits(records: AnyArray, values: AnyArray, m: FloatArray) -> BoolArray:
     return found
 
 
+# A line is a class, or one place. Arrays have the shape (n_lines, n_buckets).
 @dataclass(frozen=True)
 class _Lines:
-    """What each line of a side weighs, in some buckets, and each of the other side's.
-
-    A line is a class, or one place. Arrays have the shape (n_lines, n_buckets).
-
-    Attributes
-    ----------
-    own : Weighed
-    others : ndarray of float64
-        How many of the other side a line stands for.
-    of_own, of_others : ndarray of float64
-        How many of the other side match.
-    x : ndarray of float64
-        For lines of the other side, the sum over what matches.
-    least, most : ndarray of float64
-        The extremes of what matches; infinite where there is none.
-    """
+    """What each line of a side weighs, in some buckets, and each of the other side's."""
 
     own: Weighed
-    others: FloatArray
-    of_own: FloatArray
+    others: FloatArray  # how many of the other side a line stands for
+    of_own: FloatArray  # how many of the other side match
     of_others: FloatArray
-    x: FloatArray
-    least: FloatArray
+    x: FloatArray  # for lines of the other side, the sum over what matches
+    least: FloatArray  # the extremes of what matches; infinite where there is none
     most: FloatArray
 
 
@@ -690,27 +703,9 @@ def sum_pairs(
     *,
     is_average: bool,
 ) -> MatchedPairs | None:
-    """Sum, or average, what the records, or the values, of each class have over their matches.
-
-    Parameters
-    ----------
-    own, others : Divided
-        The side that has what is summed, and the other one.
-    numbers : tuple of ndarray
-        Which of the numbers each place of this side has, from 1 (0 for none), and the numbers.
-    matches : sequence of sequence of bool
-        For each class of this side, whether it matches each class of the other one.
-
-    Returns
-    -------
-    MatchedPairs or None
-        None where there is nothing to sum.
-
-    Notes
-    -----
-    A bound of a bucket's sum is what each place of this side can add at most, or what each place of
-    the other side can; the tighter one is taken.
-    """
+    """Sum, or average, what the records, or the values, of each class have over their matches."""
+    # A bound of a bucket's sum is what each place of this side can add at most, or what each place
+    # of the other side can; the tighter one is taken.
     import numpy as np
 
     m = np.array(matches, dtype=np.float64)
@@ -768,7 +763,7 @@ def _places(
 
 
 def _sums(lines: _Lines, size: int) -> tuple[FloatArray, tuple[float, float]]:
-    """Add up some buckets' sums as :data:`~kanon_db.query.formulas.TOTALS` names them."""
+    """Add up the sums of some buckets; the least and the greatest value."""
     import numpy as np
 
     own, of_own, q_of, x_of = lines.own, lines.of_own, lines.of_others, lines.x
@@ -791,15 +786,17 @@ def _sums(lines: _Lines, size: int) -> tuple[FloatArray, tuple[float, float]]:
     t_low = np.maximum(own_low, (s * lowest).sum(axis=0))
     c_high = np.minimum((q * has).sum(axis=0), (s * (q_of > 0)).sum(axis=0))
     c_low = np.maximum((q * full).sum(axis=0), (s * is_full).sum(axis=0))
-    parts = (
-        sx / size, sc / size, _spread(sxx, lxx, sx * sx, size), _spread(sc, lcc, sc * sc, size),
-        _spread(sx, lxc, sx * sc, size), t_low, t_high, c_low, c_high,
-    )  # fmt: skip
+    totals = _totals(size, (sx, sc, sxx), (lxx, lcc, lxc), (t_low, t_high, c_low, c_high))
     least, most = np.where(has, own.least, np.inf), np.where(has, own.most, -np.inf)
-    return np.array([part.sum() for part in parts]), (float(least.min()), float(most.max()))
+    return totals, (float(least.min()), float(most.max()))
 
 
-def _spread(pairs: FloatArray, lines: FloatArray, product: FloatArray, size: int) -> FloatArray:
+def _spread(
+    pairs: FloatArray, lines: FloatArray, product: FloatArray, size: FloatArray | int
+) -> FloatArray:
     """Return a variance, or the covariance, over random matchings."""
-    found: FloatArray = (pairs - lines / size + product / (size * size)) / max(size - 1, 1)
+    import numpy as np
+
+    found: FloatArray = pairs - lines / size + product / (size * size)
+    found /= np.maximum(size - 1, 1)
     return found

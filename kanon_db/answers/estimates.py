@@ -9,7 +9,6 @@ from typing import Final, NamedTuple, Self
 
 from kanon_db.answers.scope import (
     BY_BITMAPS,
-    BY_STATEMENT,
     OpenQuery,
     describe_estimator,
     open_query,
@@ -22,8 +21,8 @@ from kanon_db.session.protocol import Session
 
 
 def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
-    """Answer from the bitmaps of buckets; None if that is not possible."""
-    if not isinstance(opened.layout, BucketLayout) or not opened.layout.tables.with_bitmaps:
+    """Answer from the counts of buckets; None if that is not possible."""
+    if not isinstance(opened.layout, BucketLayout):
         return None
     from kanon_db.answers._bitmap_counts import count_with_bitmaps
 
@@ -187,8 +186,8 @@ def estimate_count(session: Session, query: str) -> Estimated:
 
     Notes
     -----
-    If every attribute of the query has bitmaps, it counts with these, which takes some milliseconds
-    for a million records; joining QIT and SAT takes hundreds. Both give the same numbers.
+    Buckets count with bitmaps if every attribute of the query has them, which takes some
+    milliseconds for a million records; joining QIT and SAT takes hundreds, for the same numbers.
     """
     return one_count(open_query(session, query))
 
@@ -363,8 +362,7 @@ def explain_count(session: Session, query: str) -> list[Explained]:
         if publication.left_out and not is_exact:
             accuracy += f"; {publication.left_out} records are left out"
         lines.append(Explained("aggregate", measure.label, accuracy, expected))
-    estimator = describe_estimator(opened.layout, is_statement=method == BY_STATEMENT)
-    lines.append(Explained("method", f"{method}; {estimator}"))
+    lines.append(Explained("method", f"{method}; {describe_estimator(opened.layout)}"))
     return [*lines, Explained("statement", _statement(opened))]
 
 

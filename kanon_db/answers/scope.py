@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
 from typing import Literal as OneOf
 
 from kanon_db.answers.evidence_sql import (
@@ -73,11 +74,13 @@ from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting
 from kanon_db.transfer.columns import ColumnType, Relation, column_types
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from kanon_db.answers.evidence import KnownColumn, KnownTypes
     from kanon_db.answers.evidence_sql import Pieces
     from kanon_db.query import expressions as ex
     from kanon_db.query.expressions import Aggregate
-    from kanon_db.query.sql import Request
+    from kanon_db.query.sql import Request, Statement
 
 
 # How much one query may need; see "What one query may need" in docs/howto/operation.md.
@@ -154,22 +157,15 @@ BY_STATEMENT: Final = "the statement"
 """How an aggregate was counted, as `explain_count` says it."""
 
 
-def describe_estimator(layout: BucketLayout | CellLayout, *, is_statement: bool = False) -> str:
-    """Say how a publication is answered from, where answers are not exact.
-
-    Parameters
-    ----------
-    layout : BucketLayout or CellLayout
-    is_statement : bool
-        Whether a statement answers. Over buckets, its estimates are those of the paper.
-    """
+def describe_estimator(layout: BucketLayout | CellLayout) -> str:
+    """Say how a publication is answered from, where answers are not exact."""
     if isinstance(layout, CellLayout):
         vague = [cell for cell in layout.cells.values() if cell.kind != "value"]
         is_paper = vague and not any(cell.shares for cell in vague)
         own = "as often as all cells together imply"
         return f"values of a cell {'equally often' if is_paper else own}"
     is_corrected = layout.assignment == "random" and layout.tables.spectrum is not None
-    if layout.is_paper or is_statement or not is_corrected:
+    if layout.is_paper or not is_corrected:
         return "the paper's estimator: every matching inside a bucket is equally likely"
     return "the paper's estimator, corrected by what random buckets tell of records and values"
 
@@ -363,6 +359,13 @@ def plain_column(session: Session, column: ColumnType) -> Column:
 # A query with everything that its names refer to, and how it is run.
 
 
+_GROUPS_AT_ONCE: Final = 16
+"""Of groups that a statement counts, how many are read at a time."""
+
+GroupValues: TypeAlias = tuple[tuple[int, str, int], ...]
+"""Of the keys that make a group: the number of the key, its value as JSON, and its rank."""
+
+
 @dataclass(frozen=True)
 class OpenQuery:
     """A query that can be answered, with everything that its names refer to."""
@@ -397,6 +400,38 @@ class OpenQuery:
         """Run a statement as :meth:`fetch`, and keep only `n` of its rows at a time."""
         with self._own_words():
             yield from self.session.stream(n, statement, *values)
+
+    def packed(
+        self, counted: Statement, keys: Sequence[int], numbers: Mapping[str, str], run: int = 0
+    ) -> Iterator[tuple[GroupValues, NDArray[Any]]]:
+        """Run a statement that counts, and pack its rows by the group that they are in."""
+        # The statement has the columns ``k0 …`` of some keys, and numbers of these types; NULL is
+        # 0. With a `run`, so many whole buckets come at a time: a group may come several times.
+        import numpy as np
+
+        packed = " || ".join(
+            f"{type_}send(coalesce({name}, 0)::{type_})" for name, type_ in numbers.items()
+        )
+        # What is ordered is sorted: the server would keep all of what it hashes.
+        order = " ORDER BY bucket" if run else ""
+        shown = [f"string_agg({packed}, ''::bytea{order}) AS numbers"]
+        shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]
+        shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
+        by = [*([f"bucket / {run}"] if run else []), *(f"k{i}" for i in keys)]
+        grouped = f" GROUP BY {', '.join(by)}" if by else ""
+        text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b{grouped}"
+        dtype = [(name, f">{of[0]}{of[-1]}") for name, of in numbers.items()]
+        for row in self.stream(_GROUPS_AT_ONCE, text, *counted.bound):
+            values = tuple(
+                (i, "null" if row[f"j{i}"] is None else row[f"j{i}"], row[f"r{i}"]) for i in keys
+            )
+            yield values, np.frombuffer(row["numbers"] or b"", dtype=dtype)
+
+    def key(self, values: GroupValues) -> str:
+        """Write a group's key, a JSON object."""
+        names = (json.dumps(self.query.keys[i].name, ensure_ascii=False) for i, _, _ in values)
+        named = zip(names, values, strict=True)
+        return f"{{{', '.join(f'{name}: {text}' for name, (_, text, _) in named)}}}"
 
     def frugal(self) -> AbstractContextManager[None]:
         """Keep what the statements of the block need within the limits."""

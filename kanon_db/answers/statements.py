@@ -1,38 +1,22 @@
-"""Writes the statement that estimates an aggregate, over buckets or over cells."""
+"""Writes the statements that estimate an aggregate over cells, and that join buckets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import is_endless, is_vague, values_of
-from kanon_db.query.expressions import DERIVED, TEXT, Expression, Query, TruthTest, refusal
-from kanon_db.query.formulas import (
-    BUCKET_SUMS,
-    COUNTS,
-    EXTREMES,
-    REACHED,
-    SLOPE_DOUBT,
-    all_but_answer,
-    answer_sql,
-    count_correlation,
-    count_measures,
-    sum_answer,
-    trust,
-    weights,
-)
+from kanon_db.query.expressions import DERIVED, TEXT, Expression, Query, refusal
+from kanon_db.query.formulas import sum_answer
 from kanon_db.query.layout import (
     BucketLayout,
     CellLayout,
+    Lookup,
     Side,
-    Sides,
     by_side,
-    disjoint_sides,
-    factors,
     parts_of,
     side_of,
-    sides_of,
 )
 from kanon_db.query.likelihoods import (
     SUPPRESSED,
@@ -48,354 +32,98 @@ from kanon_db.query.likelihoods import (
     sum_totals,
 )
 from kanon_db.query.sql import (
-    ANSWER,
+    Constants,
     Nested,
     Request,
     Select,
-    SideWriter,
     Statement,
-    numbered,
-    over,
+    Steps,
+    counted_in_buckets,
     same,
     speller,
     write,
 )
 
-# Answers from QIT and SAT where each condition, group and sum is on one side.
-#
-# **Source:** estimate, [GB] section 3.2; bounds and variances, docs/understand/estimation.md.
+# The pairs of a record and a sensitive value of one bucket, alike ones together, where a condition,
+# a group or a sum mentions both sides.
 
 
-_SIDES = ("records", "values")
-_WEIGHTS = same(*weights("x", ""))
-
-
-class FactoredWriter(SideWriter):
-    """Combines sums over each bucket's records with sums over its values."""
-
-    def one_sided(self, side: Side) -> None:
-        """Aggregate QIT or SAT as they are: exact."""
-        value = f"coalesce({self.number(side)}, 0)"
-        if self.weighed is not None:
-            x = self.write(self.weighed, side)
-            value = f"sum(({x})::float8{self.times(side)})"
-            if self.function == "avg":
-                value = f"{value} / {self.number(side)}"
-        self.steps.add(
-            "counted",
-            "All of it is on one side, which is published as it is: the answer is exact.",
-            Select(
-                {**{name: self.write(key, side) for name, key in self.keys.items()}, "n": value},
-                self.source(side, self.condition, self.weighed, *self.keys.values()),
-                self.where(self.condition, side),
-                numbered(len(self.keys)),
-            ),
-        )
-        error = "CASE WHEN n IS NOT NULL THEN 0::float8 END"
-        answer = dict(zip(ANSWER, ("n::float8", error, "n", "n"), strict=True))
-        self.step("answers", "An exact number is its own bounds.", answer)
-
-    def factored(self) -> None:
-        """Estimate where the condition is a conjunction of its two sides."""
-        split = factors(self.condition, self.layout)
-        if split is None:
-            raise TypeError("the condition does not split by side")
-        if self.weighed is None:
-            self._count(split)
-        else:
-            self._sum(split, self.weighed)
-
-    def either(self, sides: tuple[Expression, Expression]) -> None:
-        """Count what meets one condition or the other: all records but those that meet neither."""
-        records, values = (TruthTest(side, "true", negated=True) for side in sides)
-        self._count((records, values))
-        answer = all_but_answer(self.tables.n_records)
-        self.step("all_but_these", "All other records meet one of the conditions.", answer)
-
-    # -- steps --------------------------------------------------------------------------------
-
-    def _count(self, sides: Sides) -> None:
-        side: Side
-        for side in (0, 1):
-            self._matching(side, sides[side])
-            self._sized(side)
-            self._in_all(side)
-        columns = {
-            "q": "r.n", "s": "v.n", "size": "r.size", "n_q": "r.total", "packed_q": "r.packed",
-            "n_s": "v.total", "packed_s": "v.packed",
-        }  # fmt: skip
-        self.step(
-            "buckets",
-            "Each bucket with q matching records and s matching values.",
-            columns,
-            "records_in_all AS r",
-            "JOIN values_in_all AS v USING (bucket_id)",
-        )
-        alike = {**same(*columns), "n": "count(*)"}
-        self.step("alike", "Buckets with the same numbers together.", alike, group=list(columns))
-        self.step("counts", "The number that a random matching gives.", COUNTS, group=())
-        is_random = self.layout.assignment == "random"
-        if is_random:
-            n_records, n_buckets = self.tables.n_records, self.tables.n_buckets
-            measures = count_measures(n_records)
-            self.step("measures", "How unevenly s is spread over buckets.", measures)
-            correlation = count_correlation(n_records, n_buckets)
-            self.step("correlation", "How q follows s from bucket to bucket.", correlation)
-            self.step("doubted", "The same may be so inside the buckets.", SLOPE_DOUBT)
-        else:
-            known = {"*": "*", "doubt": "0::float8"}
-            self.step("doubted", "Gathered records tell nothing of others.", known)
-        known_error = trust(self.layout.assignment, is_paper=True, is_composed=is_random)
-        comment = "The error is that of a matching that is not random."
-        self.step("answers", comment, answer_sql(known_error))
-
-    def _sum(self, sides: Sides, weighed: Expression) -> None:
-        side: Side = side_of(weighed, self.layout) or 0
-        other: Side = 0 if side else 1
-        self._matching(side, sides[side], weighed)
-        self._matching(other, sides[other])
-        size = f"{self.tables.size()}::float8"
-        self.step(
-            "buckets",
-            "Each bucket with q records (or values) to sum, and s that match on the other side.",
-            {"q": "x.n::float8", "s": "y.n::float8", "size": size, **_WEIGHTS},
-            f"{_SIDES[side]}_matching AS x",
-            f"JOIN {_SIDES[other]}_matching AS y USING (bucket_id)",
-        )
-        self.step("reached", "Between lo and hi of the q have one of the s.", REACHED)
-        self.step("sums", "Each bucket's expected sum t and count c, with bounds.", BUCKET_SUMS)
-        self.sum_totals()
-
-    # -- parts --------------------------------------------------------------------------------
-
-    def _matching(
-        self, side: Side, condition: Expression | None, weighed: Expression | None = None
-    ) -> None:
-        """Count, in each bucket, what matches on one side; or also sum x."""
-        comment = f"The {'sensitive values' if side else 'records'} of each bucket that match."
-        name, keys = f"{_SIDES[side]}_matching", self.keys_of(side)
-        self.count_in_buckets(name, comment, side, keys, condition, weighed)
-
-    def _sized(self, side: Side) -> None:
-        name, size = _SIDES[side], {"*": "*", "size": self.tables.size()}
-        self.step(f"{name}_sized", "A bucket's size follows from its number.", size)
-
-    def _in_all(self, side: Side) -> None:
-        window = over(self.keys_of(side))
-        total, packed = (f"(sum({x}) {window})::float8" for x in ("n", "n * n / size::float8"))
-        sums = {"*": "*", "total": total, "packed": packed}
-        comment = "The group's sums of n and n^2 / size over all buckets."
-        self.step(f"{_SIDES[side]}_in_all", comment, sums)
-
-
-# Answers from QIT and SAT where a condition, a group or a sum mentions both sides.
-#
-# Every pair of a record and a sensitive value of one bucket is looked at, alike ones together;
-# bounds and variances are in docs/understand/estimation.md.
-
-
-_PAIR_SIDES = ("record", "value")
-_ALIASES = ("r", "v")
-_OF_RECORDS, _OF_VALUES = "NOT is_value", "is_value"
+_ALIASES: Final = ("r", "v")
 
 Features = dict[ex.Expression, str]
 """Expressions on one side, with the names of their columns."""
 
 
-class PairWriter(SideWriter):
-    """Looks at the pairs of a record and a value."""
+def joined_pairs(
+    condition: Expression | None,
+    keys: Mapping[str, Expression],
+    weighed: Expression | None,
+    layout: BucketLayout,
+    lookups: Sequence[Lookup],
+) -> Statement:
+    """Write the statement that joins the records of each bucket with its values."""
+    # It returns the `keys`, ``bucket`` from 0, ``record`` and ``value`` (the numbers of what is
+    # alike in all that both sides need), how many of each there are, and what is summed: ``x``,
+    # where it ``has`` one.
+    *on_sides, both = by_side(parts_of(condition), layout)
+    constants, steps = Constants(), Steps()
+    features: tuple[Features, Features] = ({}, {})
+    for expression in (*both, *keys.values(), *([] if weighed is None else [weighed])):
+        _collect(expression, layout, features)
+    names: Features = {}
+    side: Side
+    for side in (0, 1):
+        what, alias = ("record", "value")[side], _ALIASES[side]
+        parts = {column: feature for feature, column in features[side].items()}
+        where = ex.joined(ex.And, on_sides[side])
+        alike = counted_in_buckets(layout.tables, side, parts, where, None, lookups, constants)
+        comment = f"The {what}s of each bucket; those alike in all that both sides need, together."
+        steps.add(f"alike_{what}s", comment, alike)
+        numbered_ = Select({"*": "*", "id": "row_number() OVER ()"}, [f"alike_{what}s"])
+        steps.add(f"{what}_classes", "Each with a number.", numbered_)
+        names |= {feature: f"{alias}.{column}" for feature, column in features[side].items()}
 
-    def paired(self) -> None:
-        """Estimate whatever the condition."""
-        on_records, on_values, both = by_side(parts_of(self.condition), self.layout)
-        weighed = [] if self.weighed is None else [self.weighed]
-        features: tuple[Features, Features] = ({}, {})
-        for expression in (*both, *self.keys.values(), *weighed):
-            self._collect(expression, features)
-        self._classes(0, ex.joined(ex.And, on_records), features[0])
-        self._classes(1, ex.joined(ex.And, on_values), features[1])
-        self._pairs(both, features)
-        if self.weighed is None:
-            self._count()
-        else:
-            self._sum()
-            self.sum_totals()
+    def over(expression: Expression) -> str:
+        return _over(expression, names, constants)
 
-    def _collect(self, expression: ex.Expression, found: tuple[Features, Features]) -> None:
-        """Name the largest parts of an expression that are on one side."""
-        if not ex.attributes(expression):
-            return
-        side = side_of(expression, self.layout)
-        if side is None:
-            for inner in ex.children(expression):
-                self._collect(inner, found)
-        else:
-            found[side].setdefault(expression, f"f{len(found[side])}")
-
-    def _classes(self, side: Side, condition: ex.Expression | None, features: Features) -> None:
-        name = _PAIR_SIDES[side]
-        comment = f"The {name}s of each bucket; those alike in all that both sides need, together."
-        parts = {column: feature for feature, column in features.items()}
-        self.count_in_buckets(f"alike_{name}s", comment, side, parts, condition)
-        numbers = {"*": "*", "size": self.tables.size(), "id": "row_number() OVER ()"}
-        self.step(f"{name}_classes", "A bucket's size follows from its number.", numbers)
-
-    def _pairs(self, both: list[ex.Expression], features: tuple[Features, Features]) -> None:
-        names = {
-            feature: f"{alias}.{column}"
-            for alias, on_side in zip(_ALIASES, features, strict=True)
-            for feature, column in on_side.items()
-        }
-        columns = {key: self._over(part, names) for key, part in self.keys.items()}
-        columns |= {"bucket_id": "r.bucket_id", "size": "r.size"}
-        columns |= {"record": "r.id", "n_records": "r.n", "value": "v.id", "n_values": "v.n"}
-        if self.weighed is not None:
-            columns["x"] = f"({self._over(self.weighed, names)})::float8"
-        self.step(
-            "pairs",
-            "Each pair of a record and a value of one bucket that counts, if it is a real one.",
-            columns,
-            "record_classes AS r",
-            "JOIN value_classes AS v ON v.bucket_id = r.bucket_id",
-            where=[f"({self._over(part, names)})" for part in both],
-        )
-
-    def _over(self, expression: ex.Expression, names: dict[ex.Expression, str]) -> str:
-        """Write an expression of which some parts are columns already."""
-
-        def change(part: ex.Expression) -> ex.Expression | None:
-            if part not in names:
-                return None
-            # A column's type decides on the operators; conditions and results need none.
-            type_ = part.type if isinstance(part, ex.Column) else TEXT
-            return ex.Column(names[part], names[part], type_)
-
-        return write(ex.replaced(expression, change), lambda column: column.sql, self.constants)
-
-    def _lines(self, sums: dict[str, str]) -> None:
-        """Sum the pairs of each record and of each value; `{n}` is how many of the other side."""
-        keys = list(self.keys)
-        lines = []
-        for side in (0, 1):
-            one, other = _PAIR_SIDES[side], _PAIR_SIDES[1 - side]
-            columns = same(*keys, "bucket_id", "size")
-            columns |= {"is_value": str(bool(side)).lower(), "n": f"n_{one}s"}
-            columns |= {name: sql.format(n=f"n_{other}s") for name, sql in sums.items()}
-            lines.append(
-                Select(columns, ["pairs"], group=[*keys, "bucket_id", "size", one, f"n_{one}s"])
-            )
-        self.steps.add("lines", "The pairs of each record, then those of each value.", *lines)
-
-    def _count(self) -> None:
-        """Count with bounds on a matching: each cover of the pairs by records and values is one.
-
-        A record is full that goes with every value of its bucket. Of the pairs, the matching's
-        size is at most that of a cover; of the pairs that do not count, too.
-        """
-        self._lines({"total": "sum({n})::int8"})
-        window = over([*self.keys, "bucket_id"])
-
-        def number(which: str) -> str:
-            return f"sum(n) FILTER (WHERE {which})"
-
-        full = "AND total = size"
-        self.step(
-            "marked",
-            "With how many of the bucket's records (q) and values (s) are in any pair, or in all.",
-            {
-                "*": "*",
-                "q_any": f"{number(_OF_RECORDS)} {window}",
-                "s_any": f"{number(_OF_VALUES)} {window}",
-                "q_full": f"coalesce({number(f'{_OF_RECORDS} {full}')} {window}, 0)",
-                "s_full": f"coalesce({number(f'{_OF_VALUES} {full}')} {window}, 0)",
-            },
-        )
-        whole = same("size", "q_any", "s_any", "q_full", "s_full")
-        rest = {
-            "q_all": f"{_OF_RECORDS} AND total = s_any",
-            "s_all": f"{_OF_VALUES} AND total = q_any",
-            "q_rest": f"{_OF_RECORDS} AND total > s_full",
-            "s_rest": f"{_OF_VALUES} AND total > q_full",
-        }
-        self.step(
-            "buckets",
-            "Each bucket: t pairs, and the records and values by which they can be covered.",
-            {
-                **whole,
-                "size": "size::float8",
-                "t": f"sum(n * total) FILTER (WHERE {_OF_RECORDS})::float8",
-                "squares": "sum(n * total * total)::float8",
-                **{name: f"coalesce({number(which)}, 0)" for name, which in rest.items()},
-            },
-            group=["bucket_id", *whole],
-        )
-        self.step(
-            "matched",
-            "Of a random matching: the expected number of pairs, its error and its bounds.",
-            {
-                "estimate": "coalesce(sum(t / size), 0)::float8",
-                "std_error": f"sqrt(greatest(coalesce(sum({_spread('t', 'squares', 't * t')}), 0),"
-                " 0))::float8",
-                "lower_bound": "coalesce(sum(greatest(q_full, s_full, q_any + s_all - size,"
-                " q_all + s_any - size, 0)), 0)::int8",
-                "upper_bound": "coalesce(sum(least(q_any, s_any, q_full + s_rest,"
-                " s_full + q_rest)), 0)::int8",
-            },
-            group=(),
-        )
-        self.calibrated()
-
-    def _sum(self) -> None:
-        """Sum with bounds: what every record, or else every value, can add at least and at most."""
-        self._lines(
-            {
-                "tx": "sum({n} * x)", "tc": "sum({n})::int8", "txx": "sum({n} * x * x)",
-                "may_miss": "sum({n}) < size", "least_x": "min(x)", "most_x": "max(x)",
-            }
-        )  # fmt: skip
-        records, values = (f"FILTER (WHERE {which})" for which in (_OF_RECORDS, _OF_VALUES))
-        high = "sum(n * CASE WHEN may_miss THEN greatest(most_x, 0) ELSE most_x END)"
-        low = "sum(n * CASE WHEN may_miss THEN least(least_x, 0) ELSE least_x END)"
-        certain = [
-            f"coalesce(sum(n) FILTER (WHERE {which} AND NOT may_miss), 0)"
-            for which in (_OF_RECORDS, _OF_VALUES)
-        ]
-        self.step(
-            "buckets",
-            "Each bucket's sums over its pairs, over the lines' squares, and their bounds.",
-            {
-                "size": "size::float8",
-                "sx": f"sum(n * tx) {records}",
-                "sc": f"(sum(n * tc) {records})::float8",
-                "sxx": f"sum(n * txx) {records}",
-                "lxx": "sum(n * tx * tx)",
-                "lcc": "sum(n * tc * tc)::float8",
-                "lxc": "sum(n * tx * tc)",
-                "t_high": f"least({high} {records}, {high} {values})",
-                "t_low": f"greatest({low} {records}, {low} {values})",
-                "c_high": f"least(sum(n) {records}, sum(n) {values})::float8",
-                "c_low": f"greatest({', '.join(certain)})::float8",
-                **EXTREMES,
-            },
-            group=["bucket_id", "size"],
-        )
-        self.step(
-            "sums",
-            "Each bucket's expected sum t and count c, with variances, covariance and bounds.",
-            {
-                "t": "sx / size",
-                "c": "sc / size",
-                "tt": _spread("sxx", "lxx", "sx * sx"),
-                "cc": _spread("sc", "lcc", "sc * sc"),
-                "tc": _spread("sx", "lxc", "sx * sc"),
-                **same("t_low", "t_high", "c_low", "c_high", "least_x", "most_x"),
-            },
-        )
+    columns = {name: over(key) for name, key in keys.items()}
+    columns |= {"bucket": "r.bucket", "record": "r.id", "n_records": "r.n"}
+    columns |= {"value": "v.id", "n_values": "v.n"}
+    if weighed is not None:
+        x = over(weighed)
+        columns |= {"has": f"(({x}) IS NOT NULL)::int4", "x": f"({x})::float8"}
+    source = ["record_classes AS r", "JOIN value_classes AS v ON v.bucket = r.bucket"]
+    where_both = [f"({over(part)})" for part in both]
+    steps.add("pairs", "Each pair that counts, if it is a real one.",
+              Select(columns, source, where_both))  # fmt: skip
+    return Statement(steps.write(), constants.bound)
 
 
-def _spread(pairs: str, lines: str, product: str) -> str:
-    """Write a variance, or the covariance, over random matchings."""
-    return f"({pairs} - {lines} / size + {product} / (size * size)) / greatest(size - 1, 1)"
+def _collect(
+    expression: Expression, layout: BucketLayout, found: tuple[Features, Features]
+) -> None:
+    """Name the largest parts of an expression that are on one side."""
+    if not ex.attributes(expression):
+        return
+    side = side_of(expression, layout)
+    if side is None:
+        for inner in ex.children(expression):
+            _collect(inner, layout, found)
+    else:
+        found[side].setdefault(expression, f"f{len(found[side])}")
+
+
+def _over(expression: Expression, names: Features, constants: Constants) -> str:
+    """Write an expression of which some parts are columns already."""
+
+    def change(part: Expression) -> Expression | None:
+        if part not in names:
+            return None
+        # A column's type decides on the operators; conditions and results need none.
+        type_ = part.type if isinstance(part, ex.Column) else TEXT
+        return ex.Column(names[part], names[part], type_)
+
+    return write(ex.replaced(expression, change), lambda column: column.sql, constants)
 
 
 # From a checked query to SQL over a generalized, freeform or suppressed publication.
@@ -605,13 +333,7 @@ class CellWriter(LikelihoodWriter):
 _EACH: Final = "CROSS JOIN LATERAL"
 
 
-# The statement that estimates an aggregate, in the form that fits it.
-#
-# Each aggregate of a query is a statement of its own. Over QIT and SAT it has one of three forms.
-# On one side only it is counted exactly. Where the condition is a conjunction of its two sides,
-# each bucket's answer follows from sums over its records and sums over its values (`factored`).
-# Anything else goes through the pairs of a record and a value of the same bucket (`pairs`). Over
-# cells there is one form (`cells`).
+# The statement that estimates an aggregate over cells, or that reads one relation as it is.
 
 
 def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:
@@ -632,7 +354,7 @@ def statement(request: Request, layout: BucketLayout | CellLayout) -> Statement:
         exact.exact()
         return exact.statement()
     if isinstance(layout, BucketLayout):
-        return _over_buckets(request, layout)
+        raise TypeError("buckets are counted, whatever is asked")
     refuse_continuous_groups(request.query, layout)
     writer = CellWriter(request, layout)
     writer.estimated()
@@ -653,21 +375,3 @@ def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
                 hint="ask for each interval in a query of its own, with WHERE",
                 detail=f'column "{cell.column.name}"',
             )
-
-
-def _over_buckets(request: Request, layout: BucketLayout) -> Statement:
-    query, aggregate = request.query, request.aggregate
-    sides = sides_of(query, aggregate, layout)
-    either = disjoint_sides(query, aggregate, layout)
-    if None in sides and either is None:
-        pairs = PairWriter(request, layout)
-        pairs.paired()
-        return pairs.statement()
-    writer = FactoredWriter(request, layout)
-    if None in sides and either is not None:
-        writer.either(either)
-    elif len(sides) < 2:
-        writer.one_sided(1 if sides == {1} else 0)
-    else:
-        writer.factored()
-    return writer.statement()

@@ -1,4 +1,4 @@
-"""Descends the gradients of several networks at once; nothing else imports JAX and optax."""
+"""Trains several networks at once by gradient descent; no other module imports JAX and optax."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def forward(
     parameters : list of jax.Array
     inputs : jax.Array, shape (n_rows, *shape)
     key : jax.Array, optional
-        Randomness of the dropout; without it there is none.
+        Randomness of the dropout; without a key nothing is left out.
     dropout : float
         Share of the outputs of an image's first dense layer that are left out.
 

@@ -1,4 +1,4 @@
-"""Encodes rows as inputs of small networks, and calculates what networks answer, in numpy."""
+"""Encodes rows as inputs of small networks, and calculates the networks' outputs, in numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kanon_db.errors import InvalidParameterError
 
-# Small networks: what they are made of, how they are kept, and what they answer, in numpy.
+# Small networks: their layers, the bytes that they are kept as, and their outputs, in numpy.
 
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -23,7 +23,7 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 _MAGIC = b"kanon-net-1\n"
 _LARGEST_PADDED = 16
-"""Images with a side below this get padding; otherwise nothing would be left after two poolings."""
+"""Images with a shorter side get padding; nothing would be left of them after two poolings."""
 _VALUES_AT_ONCE = 4_000_000  # of one layer's patches: 16 MB
 
 
@@ -64,7 +64,7 @@ class Architecture:
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return self.layers[-1].units
 
     def parameter_shapes(self) -> list[tuple[int, ...]]:
@@ -82,7 +82,7 @@ class Architecture:
         return found
 
     def sizes(self) -> list[int]:
-        """Return how many outputs each layer has for one row."""
+        """Return the number of outputs of each layer for one row."""
         found, shape = [], self.shape
         for layer in self.layers:
             shape = self._after(layer, shape)
@@ -90,7 +90,7 @@ class Architecture:
         return found
 
     def patches(self) -> list[int]:
-        """Return how many numbers the patches of each convolution have for one row."""
+        """Return the number of values in the patches of each convolution for one row."""
         found, shape = [], self.shape
         for layer in self.layers:
             after = self._after(layer, shape)
@@ -100,7 +100,7 @@ class Architecture:
         return found
 
     def multiplications(self) -> int:
-        """Return how many multiplications the answer for one row takes."""
+        """Return the number of multiplications that one row takes."""
         n, shape = 0, self.shape
         for layer in self.layers:
             n_inputs = 9 * shape[-1] if layer.kind == "convolution" else prod(shape)
@@ -123,7 +123,7 @@ def network_for(shape: Sequence[int], classes: int) -> Architecture:
     Parameters
     ----------
     shape : sequence of int
-        Of one input: its length, or height, width and channels of an image.
+        Shape of one input: its length, or the height, width and channels of an image.
     classes : int
         At least two.
 
@@ -140,9 +140,9 @@ def network_for(shape: Sequence[int], classes: int) -> Architecture:
     -----
     **Source:** [TH] Table 4.1 for images: 32 filters and 200 units for one channel (MNIST), 64 and
     256 for several (CIFAR10), without padding, as in N. Carlini, D. Wagner, *Towards evaluating
-    the robustness of neural networks*, S&P 2017. Of an image with a side below 16, nothing would
-    be left: its convolutions keep the size, and have a quarter of the filters and half of the
-    units. Rows get a perceptron of two layers of 64 and 32 units, which the thesis has not.
+    the robustness of neural networks*, S&P 2017. Two deviations: nothing would be left of an image
+    with a side below 16, so its convolutions keep the size, with a quarter of the filters and half
+    of the units; and rows get a perceptron of two layers of 64 and 32 units.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class Member:
     parameters : tuple of ndarray of float32
         In the order and of the shapes of :meth:`Architecture.parameter_shapes`.
     temperature : float
-        Of the softmax in training.
+        Temperature of the softmax in training.
     part : int
         The part of the source that it was trained on; -1 if on all of it.
     """
@@ -199,7 +199,7 @@ class Member:
     part: int = -1
 
     def to_bytes(self) -> bytes:
-        """Return everything about the member as bytes, the same in every run and on any machine."""
+        """Return the whole member as bytes, which are the same in every run and on any machine."""
         header = {
             "shape": self.architecture.shape,
             "layers": [asdict(layer) for layer in self.architecture.layers],
@@ -218,7 +218,7 @@ class Member:
         ----------
         content : bytes
         digest : str, optional
-            What :func:`digest` said of it.
+            The digest that the content must have.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class Member:
         Raises
         ------
         InvalidParameterError
-            If it is something else, or its digest differs.
+            If the content is no member, or its digest differs.
         """
         if digest is not None and digest != digest_of(content):
             raise InvalidParameterError(
@@ -278,7 +278,7 @@ def logits(member: Member, inputs: Float32Array) -> Float32Array:
 
     Notes
     -----
-    Goes through a few rows at a time, so that memory stays small.
+    Rows are taken a few at a time, so that memory stays small.
     """
     most = max(*member.architecture.sizes(), *member.architecture.patches())
     step = max(1, _VALUES_AT_ONCE // most)
@@ -299,7 +299,7 @@ def layer_outputs(member: Member, inputs: Float32Array) -> list[Float32Array]:
     Returns
     -------
     list of ndarray of float32, shape (n_rows, *shape of the layer)
-        Nothing here is noisy: whoever answers questions gives noisy inputs
+        They have no noise of their own: the inputs of questions are noisy
         (:func:`kanon_db.models._votes.noisy_inputs`).
     """
     return list(_forward(member, inputs))
@@ -363,7 +363,7 @@ def _pooled_images(images: Float32Array) -> Float32Array:
 FeatureKind: TypeAlias = Literal["numeric", "categorical", "array"]
 
 FeatureColumns: TypeAlias = Mapping[str, Sequence[Any] | npt.NDArray[Any]]
-"""Values of each column, None where they are missing."""
+"""The values of each column; None for a missing value."""
 
 MOST_CATEGORIES = 100
 _SPREADS = 3.0  # a fitted range is the mean and three standard deviations to each side
@@ -372,22 +372,22 @@ _FEATURE_KINDS = ("numeric", "categorical", "array")
 
 @dataclass(frozen=True)
 class Feature:
-    """How the values of one column become inputs.
+    """Encodes the values of one column as inputs.
 
     Parameters
     ----------
     name : str
     kind : {'numeric', 'categorical', 'array'}
     low, high : float
-        Of numbers: values beyond are taken for these. Columns of numbers become -1 to 1, arrays
+        Range of numbers; values beyond it are cut off. Columns of numbers become -1 to 1, arrays
         0 to 1.
     categories : tuple of str
-        Those with an input of their own.
+        Categories with an input of their own.
     shape : tuple of int
-        Of an array: its length, or height, width and channels.
+        Shape of an array: its length, or height, width and channels.
     is_declared : bool
-        Whether the publisher declared range or categories; otherwise they were learned from
-        people's values.
+        Whether the publisher declared the range or the categories; otherwise people's values
+        decided them.
     """
 
     name: str
@@ -400,7 +400,7 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """How many inputs the column becomes."""
+        """The number of inputs of the column."""
         if self.kind == "numeric":
             return 2
         return len(self.categories) + 2 if self.kind == "categorical" else int(np.prod(self.shape))
@@ -424,7 +424,7 @@ class Feature:
         return found
 
     def _scaled(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Map low and high to 0 and 1, and cut off what lies beyond."""
+        """Map the range to 0 to 1, and cut off numbers beyond it."""
         scaled: npt.NDArray[np.float64] = (numbers - self.low) / ((self.high - self.low) or 1.0)
         return np.clip(scaled, 0.0, 1.0)
 
@@ -442,7 +442,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How rows become inputs of a model.
+    """Encodes rows as inputs of a model.
 
     Parameters
     ----------
@@ -451,10 +451,10 @@ class Encoding:
 
     Notes
     -----
-    Means, ranges and categories that are fitted are themselves information about people: a range
-    can show the one highest income, a category that somebody has it. All members share the
-    encoding, so that a budget for votes promises nothing about what is fitted. Declare ranges and
-    categories, as one would tell them to anybody; :attr:`is_declared` says whether all are.
+    Fitted ranges and categories tell about people: a range can show the highest income, a category
+    that somebody has it. All members share the encoding, so a budget for votes does not cover what
+    is fitted. Declare ranges and categories that anybody may know; :attr:`is_declared` says whether
+    all are declared.
     """
 
     features: tuple[Feature, ...]
@@ -469,7 +469,7 @@ class Encoding:
         categories: Mapping[str, Sequence[str]] | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> Encoding:
-        """Decide how columns become inputs.
+        """Make the encoding of columns, and fit what is not declared.
 
         Parameters
         ----------
@@ -478,13 +478,14 @@ class Encoding:
         kinds : mapping
             'numeric', 'categorical' or 'array' for each column to use, in this order.
         ranges : mapping, optional
-            Lowest and highest number of columns; otherwise, of numeric ones, the mean and three
-            standard deviations to each side (cut at the lowest and highest), and the lowest and
-            highest number of arrays.
+            Lowest and highest number of a column. By default, a numeric column has the mean and
+            three standard deviations to each side (cut at the lowest and highest number), an array
+            its lowest and highest number.
         categories : mapping, optional
-            Of columns; otherwise the 100 most frequent ones.
+            Categories of a column; by default the 100 most frequent ones.
         shapes : mapping, optional
-            Of arrays: a length, or height, width and channels; otherwise the first array's length.
+            Shape of an array: a length, or height, width and channels; by default the length of
+            the first array.
 
         Returns
         -------
@@ -532,12 +533,12 @@ class Encoding:
 
     @property
     def is_declared(self) -> bool:
-        """Whether all ranges, categories and shapes were declared, and none learned."""
+        """Whether all ranges, categories and shapes were declared."""
         return all(feature.is_declared for feature in self.features)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one input: of an image if that is the only feature, else a length."""
+        """The shape of one input: that of an image if it is the only feature, else a length."""
         if len(self.features) == 1 and len(self.features[0].shape) == 3:
             return self.features[0].shape
         return (sum(feature.width for feature in self.features),)
@@ -548,7 +549,7 @@ class Encoding:
         Parameters
         ----------
         columns : mapping
-            Values of every feature, as many of each.
+            Values of every feature, all of the same length.
 
         Returns
         -------
@@ -557,7 +558,7 @@ class Encoding:
         Raises
         ------
         InvalidParameterError
-            If a column is missing, or has values of another kind; no value is repeated.
+            If a column is missing, or has values of another kind; the error repeats no value.
         """
         missing = [feature.name for feature in self.features if feature.name not in columns]
         if missing:
@@ -593,7 +594,7 @@ class Encoding:
 
 
 def _text(value: Any) -> str:
-    """Name a category: as it is, or as JSON writes it, so that true is the same everywhere."""
+    """Return the text of a category; values other than texts are written as JSON."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     return str(value)
@@ -638,7 +639,7 @@ def _fitted_range(
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How members are trained.
+    """Settings of the training of members.
 
     Parameters
     ----------
@@ -646,17 +647,16 @@ class TrainingSettings:
         Batches that each member sees.
     batch : int
     learning_rate, decay, momentum : float
-        Of Adam; the rate of step i is learning_rate / (1 + decay * i).
+        Parameters of Adam; the rate of step i is learning_rate / (1 + decay * i).
     dropout : float
-        Share of the outputs of an image's first dense layer that a step leaves out; rows keep all.
+        Share of the outputs of an image's first dense layer that a step leaves out; 0 for rows.
 
     Notes
     -----
     Batch, decay, momentum and dropout are those of [TH] Table 4.2, with Adam in place of plain
-    gradient descent: a temperature T divides the gradient by T. With the rate 0.01 of the table,
-    members with T from 100 on were no better than a guess after 500 steps on the digits, where all
-    learned with Adam, which is indifferent to the gradient's scale. The table's 3,000 epochs are
-    27,000 steps for each member.
+    gradient descent: a temperature T divides the gradient by T, and Adam is indifferent to the
+    gradient's scale. With the table's rate of 0.01, members with T from 100 on were no better than
+    a guess after 500 steps on the digits. The table's 3,000 epochs are 27,000 steps a member.
     """
 
     steps: int = 1500

@@ -1,7 +1,8 @@
-"""Counts the votes of members, adds noise to votes and inputs, and says what answers cost.
+"""Counts the votes of members, adds noise to votes and inputs, and calculates what answers cost.
 
-The noise on votes is a discrete Gaussian, drawn in whole numbers: differential privacy rests on it.
-The Laplace noise on inputs only hides the networks. Membership inference measures what is left.
+Differential privacy rests on the noise on votes, a discrete Gaussian that is drawn in whole
+numbers. The Laplace noise on inputs only hides the networks. Membership inference measures how
+often somebody's presence can be guessed all the same.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BYTES_AT_ONCE = 4096
 
 
 class VoteRandomness(Protocol):
-    """Uniformly random bytes: :class:`kanon_db.randomness.SecureRandom` has them."""
+    """Yields uniformly random bytes, as :class:`kanon_db.randomness.SecureRandom` does."""
 
     def bytes(self, length: int) -> bytes:
         """Return uniformly random bytes."""
@@ -52,9 +53,9 @@ def discrete_gaussian(variance: Fraction, n: int, random: VoteRandomness) -> Int
     Notes
     -----
     **Source:** Canonne, Kamath, Steinke, *The discrete Gaussian for differential privacy*, NeurIPS
-    2020, Algorithms 1 to 3. All arithmetic is on whole numbers; no probability is rounded. A number
-    takes some microseconds, more or less depending on what is drawn: who can time single draws
-    learns something of them.
+    2020, Algorithms 1 to 3. All arithmetic is on whole numbers; no probability is rounded. How many
+    microseconds a draw takes depends on the number drawn, so whoever can time single draws learns
+    something of them.
     """
     sampler = _DiscreteGaussianSampler(random)
     return np.fromiter((sampler.gaussian(variance) for _ in range(n)), dtype=np.int64, count=n)
@@ -124,14 +125,14 @@ class _DiscreteGaussianSampler:
 
 @dataclass(frozen=True)
 class Votes:
-    """What an ensemble says of some rows.
+    """Answers of an ensemble about some rows.
 
     Parameters
     ----------
     winner : ndarray of int64, shape (n_rows,)
-        The class with most votes; of several, the one with the lowest number.
+        The class with most votes; among several, the lowest number.
     share : ndarray of float64, shape (n_rows,)
-        Share of the members that voted for it; an estimate between 0 and 1 if there is noise.
+        Share of the members that voted for the winner; with noise, an estimate from 0 to 1.
     """
 
     winner: IntArray
@@ -171,8 +172,7 @@ def vote(labels: AnyIntArray, classes: int) -> Votes:
     Notes
     -----
     **Source:** [TH] 4.2.3, equation 4.2.5: the answer is that of the largest set of members that
-    agree. The thesis says nothing of ties; the lowest number of a class wins, so that the same
-    votes always give the same answer.
+    agree. The thesis does not mention ties; here the class with the lowest number wins them.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def noisy_vote(
     Parameters
     ----------
     labels : ndarray of int, shape (n_members, n_rows)
-        Of members that were trained on disjoint parts, or nothing is promised.
+        The members must be trained on disjoint parts; otherwise nothing is promised.
     classes : int
         Declared, not learned from the records.
     sigma : int
@@ -240,7 +240,7 @@ def noisy_vote(
     return Votes(counts.argmax(axis=1), np.clip(share, 0.0, 1.0))
 
 
-# Noisy Logit: Laplace noise on the input of a question, from the operating system.
+# Noisy Logit: Laplace noise on the inputs of a question.
 
 
 def noisy_inputs(
@@ -252,8 +252,8 @@ def noisy_inputs(
     ----------
     inputs : ndarray of float32
     scale : float
-        b of the Laplace distribution, in units of the encoded input; its standard deviation is
-        sqrt(2) b. With 0, inputs come back as they are.
+        Parameter b of the Laplace distribution, in units of the encoded input; the standard
+        deviation is sqrt(2) b. With 0, inputs stay as they are.
     random : VoteRandomness, optional
         The operating system's generator by default.
 
@@ -263,10 +263,9 @@ def noisy_inputs(
 
     Notes
     -----
-    **Source:** [TH] 4.2.2, equations 4.2.3 and 4.2.4. Each member of an ensemble gets noise of its
-    own, as each network has its own Noisy Logit there. Noise on the input at question time, rather
-    than on the logits, cannot be averaged away exactly, since the mean of a network's answers is
-    not its answer to the mean; how close averages get is measured in
+    **Source:** [TH] 4.2.2, equations 4.2.3 and 4.2.4; as there, each member of an ensemble gets
+    noise of its own. Unlike noise on logits, noise on inputs cannot be averaged away exactly: the
+    mean of a network's answers is not its answer to the mean. How close averages get is measured in
     docs/understand/model-robustness.md.
 
     This is no differential privacy: nothing about the people in the source rests on it, so that
@@ -289,19 +288,19 @@ def noisy_inputs(
     return (inputs + signed).astype(np.float32)
 
 
-# What noisy votes cost of a budget, by the library dp-accounting.
+# The cost of noisy votes, by the library dp-accounting.
 
 
 MOST_VOTES = 10**9
 
 
 def epsilon_after(votes: int, delta: float, noise: int) -> float:
-    """Return the epsilon that a number of noisy votes has cost.
+    """Return the epsilon that a number of noisy votes costs.
 
     Parameters
     ----------
     votes : int
-        Rows that were classified, by all questions together.
+        Rows classified by all questions together.
     delta : float
     noise : int
         The sigma of :func:`kanon_db.models._votes.noisy_vote`.
@@ -338,7 +337,7 @@ def epsilon_after(votes: int, delta: float, noise: int) -> float:
 
 
 def votes_within(epsilon: float, delta: float, noise: int) -> int:
-    """Return how many noisy votes a budget allows.
+    """Return the number of noisy votes that a budget pays for.
 
     Parameters
     ----------
@@ -398,14 +397,14 @@ def _dp_accounting() -> Any:
 
 @dataclass(frozen=True)
 class PaidAnswers:
-    """A budget, and how many answers it pays for.
+    """A budget, with the number of answers that it pays for.
 
     Attributes
     ----------
     epsilon, delta, noise
         As in :class:`~kanon_db.models.request.Budget`.
     answers : int
-        How many rows each reader role may have classified.
+        Rows that each reader role may have classified.
     """
 
     epsilon: float
@@ -415,20 +414,20 @@ class PaidAnswers:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """Plain JSON, for the catalog."""
+        """Return the budget as JSON for the catalog."""
         return asdict(self)
 
 
 @lru_cache(maxsize=1)  # asked for before the training, and again after it
 def answers_of_budget(budget: Budget | None) -> PaidAnswers | None:
-    """Find out how many answers a budget pays for.
+    """Calculate how many answers a budget pays for.
 
     Raises
     ------
     InfeasibleError
-        When it does not even pay for one.
+        When the budget does not pay for a single answer.
     ServerError
-        When the library that knows is not installed.
+        When dp-accounting is not installed.
     """
     if budget is None:
         return None
@@ -447,7 +446,7 @@ _ORDERS: Final = [1 + 1.002**power / 1000 for power in range(10_000)]
 
 
 def epsilon_of_answers(answers: int, delta: float, noise: int) -> float:
-    """Return what answers cost, by a formula of its own: for verifying, without any library.
+    """Return the epsilon of answers, by a formula that needs no library, for verification.
 
     Notes
     -----
@@ -462,23 +461,23 @@ def epsilon_of_answers(answers: int, delta: float, noise: int) -> float:
     return max(0.0, min(costs, default=inf))
 
 
-# Membership inference: how often someone tells from answers who was in the source.
+# Membership inference: guessing from answers who was in the source.
 
 
 def best_threshold(inside: FloatArray, outside: FloatArray) -> float:
-    """Learn from which score on to guess that someone was in the source.
+    """Learn the score from which to guess that someone was in the source.
 
     Parameters
     ----------
     inside, outside : ndarray of float64
-        Scores of people in the source and of others: of a half that is not guessed about, or of a
-        shadow model, which the attacker trained on people of their own.
+        Scores of people in the source and of others, none of whom is guessed about: one half of the
+        people, or those of a shadow model, which the attacker trained.
 
     Returns
     -------
     float
-        With the highest balanced accuracy: guess *inside* at or above it. Infinity if to guess
-        *outside* of everybody is best.
+        The threshold with the highest balanced accuracy: guess *inside* at or above it. Infinity if
+        it is best to guess *outside* for everybody.
     """
     _check_scores(inside, outside)
     candidates = np.unique(np.concatenate([inside, outside]))
@@ -490,7 +489,7 @@ def best_threshold(inside: FloatArray, outside: FloatArray) -> float:
 
 
 def membership_rate(inside: FloatArray, outside: FloatArray, threshold: float) -> float:
-    """Return how often guesses by a threshold are right, if half of the people are in the source.
+    """Return the rate of right guesses by a threshold, if half of the people are in the source.
 
     Parameters
     ----------
@@ -521,7 +520,7 @@ def membership_rate(inside: FloatArray, outside: FloatArray, threshold: float) -
 
 
 def calibrated_scores(own: FloatArray, others: FloatArray) -> FloatArray:
-    """Compare what a model says of people with what models without them say.
+    """Compare a model's outputs for people with those of models that were not trained on them.
 
     Parameters
     ----------
@@ -547,12 +546,12 @@ def calibrated_scores(own: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def highest_rate(epsilon: float, delta: float = 0.0) -> float:
-    """Return the most that any attack can reach under a budget.
+    """Return the highest rate that any attack can reach under a budget.
 
     Parameters
     ----------
     epsilon, delta : float
-        Of all answers that the attacker sees, for one person's records.
+        Cost of all answers that the attacker sees, for one person's records.
 
     Returns
     -------
@@ -563,8 +562,8 @@ def highest_rate(epsilon: float, delta: float = 0.0) -> float:
     -----
     (epsilon, delta)-differential privacy is a region of error rates: true positives minus false
     positives are at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (P. Kairouz, S. Oh, P.
-    Viswanath, *The composition theorem for differential privacy*, ICML 2015). Of a person's
-    presence, as of any other two cases that the neighbors of the guarantee are.
+    Viswanath, *The composition theorem for differential privacy*, ICML 2015). This holds for a
+    person's presence as for any other pair of neighbors of the guarantee.
 
     Examples
     --------

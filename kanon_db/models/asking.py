@@ -1,8 +1,7 @@
-"""Asks a model: rows are encoded with the caller's rights, and members vote with their owner's.
+"""Answers questions to a model: rows are encoded with the caller's rights, votes need the owner's.
 
-`classify` runs in the caller's session and inserts encoded rows into `kanon.question`. The trigger
-there (``sql/26_questions.sql``) calls `answer_question` as the owner of publications: whatever can
-be refused is refused before it is paid for, and what was paid survives a crash.
+`classify` runs in the caller's session and inserts encoded rows into `kanon.question`. A trigger of
+that view (``sql/26_questions.sql``) calls `answer_question` as the owner of publications.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kanon_db.session import Session, fetch_one
 from kanon_db.session.plpy_session import flush
 from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting, size_text
 
-# What the catalog keeps of a model, and the names of its relations.
+# A model in the catalog: its encoding, and the names of its relations.
 
 
 FEATURE_TABLE: Final = ""
@@ -35,11 +34,11 @@ MODEL_SUFFIXES: Final = (FEATURE_TABLE, MEMBER_TABLE)
 
 
 def encoding_of(layout: Mapping[str, Any]) -> Encoding:
-    """Return how rows become inputs, from a model's layout."""
+    """Read the encoding from a model's layout."""
     return Encoding.from_json(json.dumps(layout["encoding"]))
 
 
-# The members of a model: kept, read, and asked.
+# Reading the members of a model.
 
 
 def digest_of_members(networks: Sequence[bytes]) -> str:
@@ -54,16 +53,16 @@ def read_members(session: Session, relation: str, number: int) -> Iterator[Membe
     Parameters
     ----------
     session : Session
-        Of a role that may read them: the owner of publications, or the publisher.
+        Session of a role that may read them: the owner of publications, or the publisher.
     relation : str
-        Quoted.
+        The quoted name of their table.
     number : int
-        How many there are.
+        The number of members.
 
     Raises
     ------
     ReplacedError
-        When there are fewer, since the statement's snapshot is from before they were written.
+        When fewer are found, since the statement's snapshot is older than the members.
     """
     found = 0
     for row in session.stream(1, f"SELECT network FROM {relation} ORDER BY member"):
@@ -77,27 +76,27 @@ def read_members(session: Session, relation: str, number: int) -> Iterator[Membe
         )
 
 
-# Asking a model, with the caller's rights: rows are encoded here, members vote in the server.
+# Asking with the caller's rights: rows are encoded here, members vote in the server.
 
 
 _BYTES_OF_NUMBER: Final = 40
-"""What Python takes for a number of a row, as it was given and encoded."""
+"""Bytes that Python takes for a number of a row, both as given and as encoded."""
 
 
 @dataclass(frozen=True)
 class Classified(ShownResult):
-    """What a model tells of a row.
+    """A model's answer about a row.
 
     Attributes
     ----------
     label : str
-        What most members say.
+        The label that most members say.
     agreement : float
-        The share of members that say so; with a budget, of noisy votes, an estimate.
+        The share of members that say this label; with a budget, an estimate from noisy votes.
     logits : dict of str to float, or None
-        The mean of the members' outputs for each label, of noisy inputs; None if they are not told.
+        The mean of the members' outputs for each label, from noisy inputs; None if not allowed.
     answers_left : int or None
-        How many more rows the reader role may have classified; None if nobody counts.
+        Rows that the reader role may still have classified; None without a budget.
     """
 
     label: str
@@ -108,7 +107,7 @@ class Classified(ShownResult):
 
 @dataclass(frozen=True)
 class ClassifiedRow(Classified):
-    """What a model tells of one of several rows, by its position from 1."""
+    """A model's answer about one of several rows, with its position from 1."""
 
     position: int
 
@@ -129,7 +128,7 @@ def classify(session: Session, publication: str, features: Mapping[str, Any]) ->
     NotFoundError
         When there is no such publication, or the role may not read it.
     InvalidParameterError
-        When it is no model, or the row does not fit it.
+        When the publication is no model, or the row does not fit it.
     BudgetError
         When the budget of the reader role does not pay for the answer.
     """
@@ -213,13 +212,13 @@ def _feature_columns(
     return {name: [row[name] for row in rows] for name in names}
 
 
-# Votes of a model's members, counted in the server with the rights of their owner.
+# Voting in the server, with the rights of the members' owner.
 #
-# Readers get here by inserting into `kanon.question` only; `sql/26_questions.sql` says how.
+# Readers reach this only by inserting into `kanon.question` (`sql/26_questions.sql`).
 
 
 _SHARE_OF_MEMORY: Final = 8
-"""Inputs may take this part of a query's memory: they are there again with noise, and as layers."""
+"""Part of a query's memory for inputs, which also exist with noise and as outputs of layers."""
 
 _WORK_AT_ONCE: Final = 1_000_000_000
 """Multiplications between two heartbeats: a few tenths of a second at the most."""
@@ -227,19 +226,19 @@ _WORK_AT_ONCE: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class _Question:
-    """What `kanon.owner_classify` found out about a question.
+    """A question with its model and its budget, from `kanon.owner_classify`.
 
     Attributes
     ----------
     members : str or None
-        The relation of the members, quoted; None if it is gone.
+        The quoted name of the members' table; None if it is gone.
     layout : dict
     is_counted : bool
         Whether answers are paid from a budget.
     budget : int or None
-        Which one; None if none of the caller's roles has one.
+        The number of the budget; None if none of the caller's roles has one.
     role : str or None
-        Whose budget it is.
+        The role that has the budget.
     """
 
     members: str | None
@@ -250,25 +249,25 @@ class _Question:
 
 
 def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | None) -> Any:
-    """Let the members vote, and pay for it.
+    """Let the members vote, and pay for the answers.
 
-    Everything that can be refused is refused before it is paid for, and what was paid survives a
-    crash before anything is answered.
+    Whatever can be refused is refused before it is paid for, and the payment is on disk before
+    anything is answered, so that a crash does not undo it.
 
     Parameters
     ----------
     session : Session
-        In the server, with the rights of the owner of publications.
+        Session in the server, with the rights of the owner of publications.
     given : mapping
-        From `kanon.owner_classify`.
+        Result of `kanon.owner_classify`.
     inputs : bytes
-        Rows, encoded: float32 in the machine's order.
+        Encoded rows: float32 in the machine's byte order.
 
     Returns
     -------
     dict
-        ``winners`` (numbers of labels), ``shares``, ``logits`` or None, and ``left``: how many
-        answers the role has left, or None if they are not counted.
+        ``winners`` (numbers of labels), ``shares``, ``logits`` or None, and ``left``: the answers
+        that the role has left, or None if they are not counted.
 
     Raises
     ------
@@ -312,7 +311,7 @@ def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | 
 
 
 def _encoded_rows(session: Session, encoding: Encoding, inputs: bytes | None) -> Float32Array:
-    """Read the encoded rows, which a caller may have written otherwise than we do."""
+    """Read the encoded rows, and check them, since any caller may have written them."""
     most = size_setting(session, "query_memory", QUERY_MEMORY) // _SHARE_OF_MEMORY
     if inputs is None or len(inputs) > most:
         raise InvalidParameterError(
@@ -338,13 +337,13 @@ def _encoded_rows(session: Session, encoding: Encoding, inputs: bytes | None) ->
 def _ask_members(
     session: Session, members: str, layout: Mapping[str, Any], rows: Float32Array
 ) -> tuple[IntArray, Float32Array | None]:
-    """Ask each member about all rows, with noise of its own on the inputs.
+    """Ask each member about all rows, with separate noise on its inputs.
 
     Returns
     -------
     labels : ndarray of int64, shape (n_members, n_rows)
     outputs : ndarray of float32, shape (n_rows, n_labels), or None
-        The mean of the members' logits, if the publisher allows to tell them.
+        The mean of the members' logits, if the publisher allows them.
     """
     random = SecureRandom()
     chosen: list[IntArray] = []
@@ -372,14 +371,14 @@ def _rows_at_once(session: Session, member: Member, rows: Float32Array) -> Itera
 
 
 def _pay(session: Session, asked: _Question, name: str, n: int) -> int:
-    """Take answers from a budget for good; return how many are left.
+    """Take answers from a budget for good; return the number left.
 
     Raises
     ------
     BudgetError
-        When there are fewer; then nothing is taken.
+        When fewer are left; then none is taken.
     ServerError
-        When nobody can count.
+        When answers cannot be counted.
     """
     left = fetch_one(
         session, "SELECT kanon.owner_draw($1::int8, $2::int8) AS n", str(asked.budget), str(n)

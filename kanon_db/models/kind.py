@@ -1,7 +1,7 @@
 """Publishes, verifies and attacks models that vote on what readers ask [TH].
 
-Features and the label are read from the snapshot, the members are trained and written to a table
-that no reader may read, and a table of the features says what may be asked.
+Features and the label are read from the snapshot. The trained members go to a table that no reader
+may read; a table of the features tells readers what they may ask.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from kanon_db.transfer.columns import ColumnType, Relation
 from kanon_db.transfer.snapshot import Size, Snapshot, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
 
-# Reading a snapshot's columns as what a model is trained on.
+# Reading a snapshot's columns for the training.
 
 
 _ARRAYS: Final = tuple(
@@ -62,7 +62,7 @@ _ARRAYS: Final = tuple(
     for element in ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 )
 _MOST_BYTES: Final = 1 << 26
-"""What is fetched at once."""
+"""The most that is fetched at once."""
 
 
 def is_array(column: ColumnType) -> bool:
@@ -146,7 +146,7 @@ def _refused_column(column: ColumnType, what: str) -> SchemaMismatchError:
     )
 
 
-# What a model is trained on and asked about: features and labels.
+# Features and labels.
 
 
 _MOST_LABELS: Final = 1000
@@ -155,7 +155,7 @@ _CATEGORICAL: Final = "SBE"
 """`pg_type.typcategory` of texts, booleans and enumerations."""
 
 _BOOLEANS: Final = {"t": "true", "f": "false"}
-"""As JSON writes what the server writes."""
+"""JSON's texts of booleans, by the server's."""
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ class LabelValues:
     Attributes
     ----------
     texts : list of str
-        In the order of the classes.
+        Values in the order of the classes.
     is_declared : bool
-        Whether the publisher listed them.
+        Whether the publisher listed the values.
     """
 
     texts: list[str]
@@ -177,12 +177,12 @@ class LabelValues:
 def chosen_columns(
     request: ModelRequest, source: Source, types: Mapping[str, ColumnType]
 ) -> list[str]:
-    """Name the features, and then the label.
+    """Return the names of the features, then that of the label.
 
     Raises
     ------
     SchemaMismatchError
-        When a column has a type that nothing is learned from.
+        When nothing can be learned from a column's type.
     """
     features = request.features
     names = list(features) if features is not None else _default_features(request, source)
@@ -197,7 +197,7 @@ def _default_features(request: ModelRequest, source: Source) -> list[str]:
 
 
 def check_columns(request: ModelRequest, source: Source) -> None:
-    """Refuse columns that no publication shows, and a model without a feature.
+    """Refuse columns that are not published, and a model without features.
 
     Raises
     ------
@@ -240,12 +240,12 @@ _DESCRIBED_BY: Final[Mapping[FeatureKind, tuple[str, ...]]] = {
     "categorical": ("values",),
     "array": ("lower", "upper", "shape"),
 }
-"""What may be said of a feature."""
+"""The keys of a feature's description."""
 
 
 @dataclass(frozen=True)
 class _DeclaredFeatures:
-    """What the publisher said of the features, as the encoding takes it."""
+    """The publisher's descriptions of features, as arguments of `Encoding.fit`."""
 
     kinds: dict[str, FeatureKind]
     ranges: dict[str, tuple[float, float]]
@@ -311,14 +311,14 @@ def _shape(name: str, given: Any) -> list[int]:
 
 
 def read_inputs(job: Job[ModelRequest]) -> tuple[Float32Array, Encoding]:
-    """Read the features, and decide how their values become inputs.
+    """Read the features, and make their encoding.
 
     Raises
     ------
     InvalidParameterError, SchemaMismatchError
-        When a feature does not fit its column, or there is nothing to learn from one.
+        When a feature does not fit its column, or nothing can be learned from it.
     InfeasibleError
-        When there is no memory for the inputs.
+        When the inputs need more memory than there is.
     """
     *names, _ = chosen_columns(job.request, job.source, job.types)
     declared = _declared_features(job, names)
@@ -346,7 +346,7 @@ def read_inputs(job: Job[ModelRequest]) -> tuple[Float32Array, Encoding]:
 
 
 def read_column(snapshot: Snapshot, column: ColumnType, kind: FeatureKind) -> Any:
-    """Return the value of each record, as encodings take them."""
+    """Return the value of each record, as encodings expect it."""
     if kind == "array":
         return read_arrays(snapshot, column)
     if kind == "numeric":
@@ -355,7 +355,7 @@ def read_column(snapshot: Snapshot, column: ColumnType, kind: FeatureKind) -> An
 
 
 def read_texts(snapshot: Snapshot, column: ColumnType) -> npt.NDArray[Any]:
-    """Return the text of each record's value, as JSON has it; None for NULL."""
+    """Return JSON's text of each record's value; None for NULL."""
     values = distinct_values(snapshot, column)
     codes = read_codes(snapshot, [values])[:, 0]
     texts = np.array([_text(column, label) for label in values.labels], dtype=object)
@@ -364,21 +364,21 @@ def read_texts(snapshot: Snapshot, column: ColumnType) -> npt.NDArray[Any]:
 
 
 def _text(column: ColumnType, label: str | None) -> str | None:
-    """Return a value as JSON has it."""
+    """Return JSON's text of a value."""
     if column.type_name == "boolean" and label is not None:
         return _BOOLEANS[label]
     return label
 
 
 def read_labels(job: Job[ModelRequest]) -> tuple[LabelValues, AnyIntArray]:
-    """Read what the model is to tell of each record, as numbers of classes.
+    """Read the label of each record, as the number of its class.
 
     Raises
     ------
     InvalidParameterError
-        When some records have no label, or one that is not listed.
+        When some records have no label, or a label that is not listed.
     InfeasibleError
-        When there are too many labels, or one only.
+        When there are too many labels, or a single one.
     """
     column = job.types[job.request.label]
     values = distinct_values(job.snapshot, column)
@@ -409,7 +409,7 @@ def read_labels(job: Job[ModelRequest]) -> tuple[LabelValues, AnyIntArray]:
 
 
 def write_features(job: Job[ModelRequest], encoding: Encoding, labels: LabelValues) -> None:
-    """Write the table that says what may be asked, and what is answered."""
+    """Write the table that tells readers the features and the labels."""
     rows = [_described(feature) for feature in encoding.features]
     rows.append((job.request.label, "label", "categorical", None, None, None, labels.texts))
     columns = ("column_name text", "role text", "kind text", "lower float8", "upper float8",
@@ -444,7 +444,7 @@ def _described(feature: Feature) -> tuple[Any, ...]:
     )
 
 
-# Some records of a source, as a model that was made of it is asked about them.
+# Reading a sample of the source, to attack a model with it.
 
 
 def read_sample(target: AttackTarget, encoding: Encoding) -> tuple[Float32Array, AnyIntArray]:
@@ -454,12 +454,12 @@ def read_sample(target: AttackTarget, encoding: Encoding) -> tuple[Float32Array,
     -------
     inputs : ndarray of float32, shape (n, *shape)
     labels : ndarray of int64, shape (n,)
-        Numbers of classes; records with other labels by now are left out.
+        Numbers of classes; records whose labels are new since the publication are left out.
 
     Raises
     ------
     InfeasibleError
-        When none is left.
+        When no record is left.
     """
     layout = target.publication.layout
     names = [feature.name for feature in encoding.features]
@@ -484,13 +484,13 @@ def read_sample(target: AttackTarget, encoding: Encoding) -> tuple[Float32Array,
     return encoding.encode(columns)[labels >= 0], labels[labels >= 0]
 
 
-# What a model may tell about people: its budget, and its guarantee in words.
+# The guarantee of a model, in words.
 
 
 def guarantee_of(
     job: Job[ModelRequest], budget: PaidAnswers | None, encoding: Encoding, labels: LabelValues
 ) -> str:
-    """Say what is promised, and what is not."""
+    """Write the guarantee: what is promised, and what is not covered."""
     if budget is None:
         return (
             "nothing is promised about the people in the source: there is no limit on questions,"
@@ -523,7 +523,7 @@ def _listed_columns(names: list[str]) -> str:
     return listed if more <= 0 else f"{listed} and {more} more columns"
 
 
-# How to use the relations of a model, as their comments say it.
+# Comments on a model's relations, which say how to use them.
 
 
 def model_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
@@ -553,7 +553,7 @@ def model_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
 
 
 _ROUNDING: Final = 1e-5
-"""Orders of the divergence are tried one by one, so that the least cost is met nearly."""
+"""Tolerance of the cost, since only some orders of the divergence are tried."""
 
 
 def examine_model(session: Session, publication: Publication, *, is_new: bool) -> Examination:
@@ -562,16 +562,16 @@ def examine_model(session: Session, publication: Publication, *, is_new: bool) -
     Parameters
     ----------
     session : Session
-        Of any role that may read the publication.
+        Session of a role that may read the publication.
     publication : Publication
     is_new : bool
-        Whether the role may read the members itself; otherwise their owner is asked about them.
+        Whether the role may read the members; otherwise it asks their owner about them.
 
     Returns
     -------
     Examination
-        Metrics: ``records`` that it was trained on, ``members``, ``labels``, ``features`` and, with
-        a budget, the ``answers`` that each reader role may get.
+        Metrics: ``records`` of the training, ``members``, ``labels``, ``features`` and, with a
+        budget, the ``answers`` that each reader role may get.
     """
     layout = publication.layout
     found = (
@@ -595,7 +595,7 @@ def examine_model(session: Session, publication: Publication, *, is_new: bool) -
 
 
 def _read_staged(session: Session, publication: Publication) -> Mapping[str, Any]:
-    """Look at the members themselves, by other means than the owner's."""
+    """Read counts and digest of the members, without the owner's function."""
     relation = session.identifier(published_schema(session), publication.name + MEMBER_TABLE)
     digest, members, records = hashlib.sha256(), 0, 0
     rows = session.stream(1, f"SELECT network, records FROM {relation} ORDER BY member")
@@ -646,7 +646,7 @@ def _check_noise(layout: Mapping[str, Any]) -> list[Check]:
 
 
 def _check_cost(budget: Mapping[str, Any]) -> Check:
-    """Check the number of answers by a formula that shares nothing with how it was found."""
+    """Check the number of answers by a formula that shares nothing with dp-accounting."""
     cost = epsilon_of_answers(budget["answers"], budget["delta"], budget["noise"])
     return Check(
         "the answers that a reader role may get, with the noise on votes, keep its budget",
@@ -670,15 +670,15 @@ def _check_spent(budgets: list[Mapping[str, Any]]) -> list[Check]:
     ]
 
 
-# Attacks against a model, played by its publisher.
+# Attacks against a model.
 
 
 def attack_model(target: AttackTarget) -> Sequence[Attack]:
-    """Guess values, and who was in the source.
+    """Guess labels of people in the source, and repeat how well their presence was guessed.
 
-    Values are guessed by asking, of records of the source as it is today. Who was in it can only be
-    scored while it is known which member was trained on whom, so that this was measured when the
-    model was published (:mod:`.figures`).
+    Labels are guessed by asking, for records of the source as it is today. Guesses of presence can
+    only be scored while it is known which member was trained on whom: they were measured during the
+    training (:func:`kanon_db.models.methods.measure_members`).
     """
     publication = target.publication
     layout, metrics = publication.layout, publication.metrics
@@ -711,12 +711,12 @@ def attack_model(target: AttackTarget) -> Sequence[Attack]:
     return found
 
 
-# Publishing a model: networks that vote on what readers ask, and that nobody may read [TH].
+# The kind of publication.
 
 
 @dataclass(frozen=True, eq=False)
 class _TrainedModel:
-    """What was learned."""
+    """A trained model: its members, with encoding and labels."""
 
     encoding: Encoding
     labels: LabelValues
@@ -729,8 +729,7 @@ class Model(Kind):
     Notes
     -----
     **Source:** [TH] Section 4.2, with noise on votes as in N. Papernot et al., *Scalable private
-    learning with PATE*, ICLR 2018. Where several records are about the same entity, all of them
-    are in the same part.
+    learning with PATE*, ICLR 2018. All records of one entity are in the same part.
     """
 
     suffixes = MODEL_SUFFIXES
@@ -739,31 +738,31 @@ class Model(Kind):
     not_compared = "what a model tells comes on top of all else, and budgets add up"
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
-        """Name both relations."""
+        """Return both relations."""
         return MODEL_SUFFIXES
 
     def prepare(self, request: ModelRequest, source: Source) -> None:
-        """Refuse what would only fail after the training: packages, columns, and the budget."""
+        """Check packages, columns and budget, which would otherwise fail after the training."""
         require_training_packages(with_budget=request.budget is not None)
         check_columns(request, source)
         answers_of_budget(request.budget)
 
     def risks(self, request: ModelRequest) -> Sequence[str]:
-        """Without a budget, nothing bounds what a model tells."""
+        """Return the risk of a model without a budget."""
         return ["model_without_budget"] if request.budget is None else []
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
-        """Read all published columns, unless a request chooses among them."""
+        """Return all published columns; a request may choose among them."""
         return source.published
 
     def chosen(
         self, request: ModelRequest, source: Source, types: Mapping[str, ColumnType]
     ) -> list[str]:
-        """Read the features and the label."""
+        """Return the features and the label."""
         return chosen_columns(request, source, types)
 
     def comparable(self, source: Source) -> Sequence[str]:  # noqa: ARG002
-        """Name none: that features have values to learn from is looked at when they are read."""
+        """Return none: features are checked when they are read."""
         return ()
 
     def needs(
@@ -773,7 +772,7 @@ class Model(Kind):
         types: Mapping[str, ColumnType],
         size: Size,
     ) -> Needs:
-        """See :meth:`Kind.needs`; JAX takes most of it, and images the outputs of their layers."""
+        """See :meth:`Kind.needs`; JAX takes most memory, for images the outputs of layers."""
         n, width = size.n_records, size.width
         columns = chosen_columns(request, source, types)
         of_layers = 600e6 if any(is_array(types[column]) for column in columns) else 0.0
@@ -822,11 +821,11 @@ class Model(Kind):
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False
     ) -> Examination:
-        """See :func:`examine_model`; only the publisher of a new one may read its members."""
+        """See :func:`examine_model`; only the publisher may read members, while they are new."""
         return examine_model(session, publication, is_new=is_new)
 
     def frozen(self, session: Session, publication: Publication, request: Any) -> Any:  # noqa: ARG002
-        """Refuse a refresh: new people would need members of their own."""
+        """Refuse a refresh, since new people would need new members."""
         raise InvalidParameterError(
             "publications of this kind cannot be refreshed",
             detail=f'publication "{publication.name}"',

@@ -1,4 +1,7 @@
-"""Trains models by each method, and measures them while it is known who was in which part."""
+"""Trains the members of a model by each method, and measures them.
+
+Membership is measured here, since which member was trained on whom is forgotten afterwards.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,11 @@ from kanon_db.publications.kind import MethodResult
 from kanon_db.publications.results import Check
 from kanon_db.randomness import SecureRandom
 
-# What a model is right about, and what it tells of who was in the source, measured in training.
-#
-# Which member was trained on whom is known then, and forgotten afterwards.
+# Measuring accuracy, and how often somebody's presence in the source is guessed.
 
 
 MOST_MEASURED = 2000
-"""Records that are looked at, drawn at random."""
+"""Size of the random sample that is measured."""
 
 
 def measure_members(
@@ -53,7 +54,7 @@ def measure_members(
     inputs : ndarray of float32, shape (n_records, *shape)
     labels : ndarray of int, shape (n_records,)
     parts : ndarray of int64, shape (n_records,), or None
-        Which member was trained on each record; None if all were on all.
+        The member that was trained on each record; None if all members were.
     budget : Budget or None
     random : SecureRandom
     pulse : Pulse
@@ -61,11 +62,11 @@ def measure_members(
     Returns
     -------
     dict of str to float
-        ``vote_accuracy`` and ``member_accuracy`` (of members that were not trained on the record,
-        where there are such). Of disjoint parts also how often somebody's presence is guessed, in
-        ``membership_rate_of_votes`` and ``membership_rate_of_a_member``: of two ensembles, one has
-        the member that was trained on the person, and in the other a member that was not stands in
-        its place.
+        ``vote_accuracy`` and ``member_accuracy`` (if possible, of members that were not trained on
+        the record). With disjoint parts also ``membership_rate_of_votes`` and
+        ``membership_rate_of_a_member``, the rates of right guesses of somebody's presence: one of
+        two ensembles has the member that was trained on the person, the other has a member that was
+        not in its place.
     """
     n = len(labels)
     drawn = random.generator().choice(n, min(n, MOST_MEASURED), replace=False)
@@ -101,7 +102,7 @@ def _membership(
 ) -> dict[str, float]:
     n_members, n = right.shape
     people = np.arange(n)
-    # A member that was not trained on the person, each with the same probability.
+    # One of the members that were not trained on the person, each with the same probability.
     stand_in = (part + random.generator().integers(1, n_members, n)) % n_members
     agreeing = right.sum(axis=0).astype(np.float64)
     inside = agreeing
@@ -126,7 +127,7 @@ def _rate(inside: FloatArray, outside: FloatArray) -> float:
     return membership_rate(inside[half:], outside[half:], threshold)
 
 
-# The methods of training the members of a model, both with the same signature.
+# The methods, which have the same signature.
 
 
 _EXTRA: Final = ("jax", "optax")
@@ -135,7 +136,7 @@ _ACCOUNTING: Final = "dp_accounting"
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What members are trained on.
+    """The data of the training.
 
     Attributes
     ----------
@@ -143,9 +144,9 @@ class TrainingData:
     labels : ndarray of int, shape (n_records,)
     classes : int
     groups : ndarray of int, shape (n_records,), or None
-        Whose record each is, where several can be about the same person.
+        Number of each record's person, where a person may have several records.
     random : SecureRandom
-        For parts, training, and figures.
+        Randomness of parts, training and measures.
     """
 
     inputs: Float32Array
@@ -157,18 +158,18 @@ class TrainingData:
 
 @dataclass(frozen=True, eq=False)
 class TrainedMembers:
-    """The members, as they are kept.
+    """The trained members, as bytes.
 
     Attributes
     ----------
     networks : list of bytes
     records : list of int
-        On how many records each was trained.
+        The number of records that each member was trained on.
     temperatures : list of float
     checks : list of Check
-        Those that need the source.
+        Checks that need the source.
     metrics : dict of str to float
-        Those that need the source.
+        Metrics that need the source.
     """
 
     networks: list[bytes]
@@ -179,7 +180,7 @@ class TrainedMembers:
 
 
 def require_training_packages(*, with_budget: bool) -> None:
-    """Refuse to train where the libraries for it are not installed.
+    """Refuse to train if the libraries of the training are not installed.
 
     Raises
     ------
@@ -197,7 +198,7 @@ def require_training_packages(*, with_budget: bool) -> None:
 
 
 def disjoint(data: TrainingData, request: ModelRequest, pulse: Pulse) -> MethodResult:
-    """Train each member on people of its own."""
+    """Train each member on its own part of the people."""
     parts = parts_of(len(data.labels), request.members, data.random.generator(), data.groups)
     return MethodResult(_trained(data, request, pulse, parts))
 

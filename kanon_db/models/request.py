@@ -1,6 +1,6 @@
 """Declares the parameters of publishing a model, and of asking one.
 
-SQL, Python and the command line read this module, so it imports nothing heavy.
+SQL, Python and the command line import this module, so it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _MOST_STEPS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Budget:
-    """What each reader role may be told about the people in the source.
+    """The differential privacy of all answers to a reader role.
 
     Attributes
     ----------
     epsilon, delta : float
-        Of differential privacy, for all answers that the role gets.
+        Parameters of differential privacy, for all answers together.
     noise : int
         Standard deviation, in votes, of the noise that is added to the votes for each label.
     """
@@ -52,7 +52,7 @@ class Budget:
 
 
 _BUDGET: Final[Mapping[str, float]] = {"epsilon": 100.0, "delta": 0.01, "noise": 1e6}
-"""The most of each: more would promise nothing, or drown every vote."""
+"""Upper limits; larger values would promise nothing, or drown every vote."""
 
 
 def read_budget(given: Mapping[str, Any]) -> Budget:
@@ -80,7 +80,7 @@ def read_budget(given: Mapping[str, Any]) -> Budget:
 
 
 def _read_features(given: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Take what describes each feature; what fits its column is looked at later."""
+    """Read the descriptions of features, which are compared with their columns later."""
     if not given:
         raise InvalidParameterError("a model needs a feature")
     for described in given.values():

@@ -1,10 +1,10 @@
 """Turns an analyst's query into a typed query, and that into SQL over what is published.
 
 `_lexer` splits the text by PostgreSQL's rules, `_syntax` and `parse` read it along sqlglot's tree,
-`_bind` and `check` find columns and give types (`expressions`), and `sql`, `cell_conditions` and
-`likelihoods` write it as SQL over what is published. `layout` describes a publication, and
-`formulas` has estimates, errors and bounds, as SQL and in numpy.
+`_bind` and `check` find each column and give each expression its type (`expressions`), and `sql`,
+`cell_conditions` and `likelihoods` write SQL over the published relations. `layout` describes a
+publication, and `formulas` has estimates, errors and bounds.
 
-Nothing here knows a database, and nothing imports numpy before it is needed: the first estimate
-of a session does not wait for it.
+Nothing here knows a database. numpy is imported only where it is needed, since the first estimate
+of a session waits for every import.
 """

@@ -1,4 +1,4 @@
-"""Binds expressions: finds every column, and gives everything its type, from the leaves up."""
+"""Binds expressions: finds each column, and gives each expression its type, from the leaves up."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from kanon_db.query.expressions import (
     result_type,
 )
 
-# Which column a name of the query means.
+# Names: each means one column of the query's relations.
 
 
 class Scope(NamedTuple):
-    """A relation of the query's FROM with the columns that it offers.
+    """A relation of the query's FROM, with its columns.
 
     Attributes
     ----------
     relation : RelationText
     columns : mapping of str to Column
     hidden : str or None
-        Column that USING merges into the publication's.
+        Column that USING merges into the publication's column.
     """
 
     relation: RelationText
@@ -55,16 +55,16 @@ class Scopes:
         self._scopes = scopes
 
     def has(self, name: str) -> bool:
-        """Whether some relation has a column of this name."""
+        """Whether any relation has a column of this name."""
         return any(name in scope.columns for scope in self._scopes)
 
     def column(self, name: Name) -> Column:
-        """Find the one column that a name means.
+        """Find the column of a name.
 
         Raises
         ------
         UnsupportedQueryError
-            When there is none, or there are several.
+            When no column, or more than one, has the name.
         """
         *qualifier, column = name.parts
         found = [
@@ -96,9 +96,9 @@ class Scopes:
         return scopes
 
 
-# Which casts are answered: those that cannot fail on a value, nor depend on a setting.
+# Casts: answered are those that depend on no setting, and fail on no value.
 #
-# A cast of a number to one that is too small fails as arithmetic does.
+# Only a number that is too large for its new type fails, as in arithmetic.
 
 
 _TARGETS: Final = {
@@ -130,7 +130,7 @@ _NEVER: Final[dict[tuple[str, str], tuple[str, str]]] = {
         "compare numbers with numbers, or cast to integer first",
     ),
 }
-"""Why there is no cast from one category to another, and what to write."""
+"""Reasons for refusing a cast from one category to another, with what to write instead."""
 
 
 def target_of(to: str) -> ex.Type:
@@ -144,7 +144,7 @@ def cast_type(type_: ex.Type, to: str) -> ex.Type:
     Raises
     ------
     UnsupportedQueryError
-        It says why the cast is not answered, and what to write.
+        When the cast is not answered; the error says why, and what to write instead.
     """
     target = _TARGETS[to]
     kinds = type_.category, target.category
@@ -167,7 +167,7 @@ def cast_type(type_: ex.Type, to: str) -> ex.Type:
     raise refusal(what, hint=hint)
 
 
-# Binding expressions: every column is found, and everything gets its type, from the leaves up.
+# Binding expressions, from the leaves up.
 
 
 _LITERALS: Final = {"boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP}
@@ -178,7 +178,7 @@ _TIMES: Final = frozenset({"hour", "minute", "second"})
 
 
 class Binder:
-    """Gives types to expressions over the columns of some relations."""
+    """Binds expressions over the columns of a query's relations."""
 
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
@@ -186,12 +186,12 @@ class Binder:
     # -- values -------------------------------------------------------------------------------
 
     def value(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type]:
-        """Bind an expression that stands alone: a plain string is a text there."""
+        """Bind an expression that stands alone, where a plain string is a text."""
         bound, type_ = self.bind(expression)
         return (bound, type_) if type_ is not None else (self._given(bound, TEXT), TEXT)
 
     def bind(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type | None]:
-        """Bind an expression; a plain string and NULL come back as they are, without a type."""
+        """Bind an expression; a plain string and NULL stay without a type."""
         match expression:
             case ex.Literal("number", text):
                 of_number = number_type(text)
@@ -267,7 +267,7 @@ class Binder:
         known = [type_ for _, type_ in found if type_ is not None]
         if not known or any(type_.category != "moment" for type_ in known):
             raise refusal("AGE is only supported for dates and timestamps", hint=_WRITE_AGE)
-        # PostgreSQL prefers timestamps with time zone, unless one is without.
+        # PostgreSQL prefers timestamps with time zone, unless one of the two has none.
         given = TIMESTAMP if TIMESTAMP in known else TIMESTAMPTZ
         later, earlier = (self._given(operand, given) for operand, _ in found)
         result = NUMERIC if part.function == "extract" else DOUBLE
@@ -286,7 +286,7 @@ class Binder:
     def _results(
         self, written: Sequence[ex.Expression], of: str
     ) -> tuple[tuple[ex.Expression, ...], ex.Type]:
-        """Bind expressions one of which is the result, and bring them to one type."""
+        """Bind the alternatives of a result, and bring them to one type."""
         results = [self.bind(result) for result in written]
         known = [type_ for _, type_ in results if type_ is not None]
         type_ = common_type(known) if known else TEXT
@@ -314,14 +314,14 @@ class Binder:
                 hint="write CASE WHEN ... = ... THEN NULL ELSE ... END",
             )
         kinds = {one_type.category, other_type.category}
-        # The result is what `=` compares: a whole number stays one only beside another.
+        # The result has the type that `=` compares: whole only if both numbers are.
         type_ = result_type(one_type, other_type) if kinds <= ex.NUMBERS else one_type
         if len(kinds) == 1:
             type_ = one_type
         return ex.NullIf(one, other), type_
 
     def _given(self, expression: ex.Expression, type_: ex.Type) -> ex.Expression:
-        """Give a plain string or NULL a type; all else has one."""
+        """Give a plain string or NULL a type; other expressions have one."""
         match expression:
             case ex.Literal("null"):
                 return ex.Constant(None, type_)
@@ -338,7 +338,7 @@ class Binder:
     # -- conditions ---------------------------------------------------------------------------
 
     def condition(self, expression: ex.Expression) -> ex.Expression:
-        """Bind an expression that stands where a condition is needed."""
+        """Bind an expression that must be a condition."""
         match expression:
             case ex.And() | ex.Or() | ex.Not() | ex.TruthTest():
                 return ex.rebuilt(expression, self.condition)
@@ -422,7 +422,7 @@ class Binder:
 
 
 def _require_equality(*compared: ex.Expression) -> None:
-    """Refuse values whose own types are not published: other texts may be equal to theirs."""
+    """Refuse values whose own type is not published: different texts may be equal for it."""
     for one in compared:
         for column in ex.columns(one):
             type_ = column.type
@@ -436,7 +436,7 @@ def _require_equality(*compared: ex.Expression) -> None:
 
 
 def _ordered(bound: ex.Expression, type_: ex.Type) -> ex.Expression:
-    """Bring a value into a form that ``<`` and ``>`` compare as on the source."""
+    """Write a value so that ``<`` and ``>`` order it as on the source."""
     if type_.is_ordered and not type_.labels:
         return bound
     if not type_.is_ordered:

@@ -1,4 +1,4 @@
-"""Splits a query into lexemes by PostgreSQL's rules, and refuses what a query cannot have."""
+"""Splits a query into lexemes by PostgreSQL's rules, and refuses what a count query cannot have."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.expressions import ALLOWED, refusal
 
-# PostgreSQL's lexical rules, narrowed to what a count query needs.
+# PostgreSQL's lexical rules, narrowed to those that a count query needs.
 #
-# Whatever dialects read differently is refused here, before any parser sees it: comments, other
-# ways to quote, escapes, binary and hexadecimal constants, parameters, operators in one piece.
+# Dialects read some texts differently. These are refused before a parser sees them: comments, other
+# quotes, escapes, binary and hexadecimal constants, parameters, operators in one piece.
 
 
 MAX_LENGTH: Final = 100_000
@@ -28,7 +28,7 @@ Kind = OneOf["word", "name", "number", "string", "symbol", "type", "end"]
 
 
 class Lexeme(NamedTuple):
-    """A smallest meaningful piece of the query.
+    """A word, name, constant or symbol of the query.
 
     Attributes
     ----------
@@ -46,11 +46,11 @@ class Lexeme(NamedTuple):
     position: int
 
     def is_word(self, *texts: str) -> bool:
-        """Whether it is one of these words, unquoted."""
+        """Whether this is one of these words, unquoted."""
         return self.kind == "word" and self.text in texts
 
     def is_symbol(self, *texts: str) -> bool:
-        """Whether it is one of these symbols."""
+        """Whether this is one of these symbols."""
         return self.kind == "symbol" and self.text in texts
 
     def reads(self, text: str) -> bool:
@@ -58,8 +58,8 @@ class Lexeme(NamedTuple):
         return self.kind in ("word", "symbol") and self.text == text
 
 
-# Letters of words: A-Z, a-z, _, and every character above 127, whatever it means. They are written
-# as all others of ASCII, since re compiles a set of 1,114,000 characters for milliseconds.
+# Letters of words: A-Z, a-z, _, and every character above 127. The set is written by what is not
+# in it, since re takes milliseconds to compile a set of 1,114,000 characters.
 _LETTER: Final = r"[^\x00-@\[-^`{-\x7F]"
 _IN_WORD: Final = rf"(?: {_LETTER} | [0-9$] )"
 
@@ -153,7 +153,7 @@ def scan(query: str) -> list[Lexeme]:
             case "operator":
                 lexemes += _operators(text, position)
             case "word" if any(map(str.isspace, text)):
-                # To PostgreSQL these are letters, to people they are space.
+                # PostgreSQL takes these for letters, people for space.
                 raise refusal(
                     "spaces other than ASCII spaces are not supported",
                     position,
@@ -186,7 +186,7 @@ def scan(query: str) -> list[Lexeme]:
 
 
 def fold(name: str) -> str:
-    """Fold an unquoted name to lower case, in ASCII only, as PostgreSQL."""
+    """Fold an unquoted name to lower case; like PostgreSQL, in ASCII only."""
     return name.translate(_TO_LOWER)
 
 
@@ -206,7 +206,7 @@ def _check_characters(query: str) -> None:
 
 
 def _operators(run: str, position: int) -> list[Lexeme]:
-    """Take a run of operator characters apart."""
+    """Split a run of operator characters into operators."""
     match = _OPERATORS.fullmatch(run)
     if match is None:
         if run == "?":
@@ -229,7 +229,7 @@ def _operators(run: str, position: int) -> list[Lexeme]:
 
 
 def _unreadable(character: str, position: int) -> UnsupportedQueryError:
-    """Say why no lexeme starts with this character."""
+    """Make the error for a character that begins no lexeme."""
     if character.isdecimal():
         return refusal(
             "a number is not in decimal notation",
@@ -240,7 +240,7 @@ def _unreadable(character: str, position: int) -> UnsupportedQueryError:
     return refusal(what, position, hint)
 
 
-# What to write instead of a word, or a function, that a count query cannot have.
+# Hints: what to write instead of a word, or a function, that is refused.
 
 
 _EXTRACT: Final = "write EXTRACT(YEAR FROM <column>), or date_trunc('month', <column>)"
@@ -323,27 +323,25 @@ HINTS: Final = {
 }  # fmt: skip
 
 
-# What SQL allows and a count query does not, recognized by the words and symbols it begins with.
-#
-# Runs before the parser: what is refused here has a reason of its own, and the parser never sees
-# it.
+# Refusing constructs of SQL that a count query cannot have, by the words and symbols that begin
+# them, with a reason for each. The parser never sees them.
 
 
 MAX_NESTING: Final = 40
-"""How deep parentheses, NOTs and CASEs may nest: reading and rewriting recurse with them."""
+"""How deep parentheses, NOTs and CASEs may nest, since reading and writing recurse."""
 
 KEYWORDS: Final = frozenset(
     "and as asc between by case desc distinct else end false from group having ilike in inner is"
     " join left like limit not null offset on or order outer select then true using when"
     " where with".split()
 )
-"""The words that a count query is made of and that cannot be names where a name belongs."""
+"""The keywords of a count query, which are no names."""
 
 FUNCTIONS: Final = frozenset(
     "age avg cast coalesce count date_part date_trunc extract max min nullif percentile_cont"
     " percentile_disc round sum".split()
 )
-"""The functions of a count query; these words are names unless a parenthesis follows."""
+"""The functions of a count query; without a parenthesis, these words are names."""
 
 LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
 
@@ -376,10 +374,10 @@ _CONSTRUCTS: Final = {
         "function calls are not supported",
     ),
 }
-"""Words that PostgreSQL reserves (and EXISTS, hardly ever a column's name): what each begins."""
+"""Words that PostgreSQL reserves (and EXISTS), each with the construct that it begins."""
 
 _ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
-"""Those of them that are names anywhere else."""
+"""Those of the preceding words that may be names elsewhere."""
 
 _BEFORE_PARENTHESIS: Final = {
     "mode": "mode() is not supported",
@@ -392,20 +390,20 @@ _BEFORE_PARENTHESIS: Final = {
         ("rollup", "cube", "grouping", "sets"), "GROUP BY only accepts columns and expressions"
     ),
 }
-"""Words that PostgreSQL does not reserve, but that begin something other than a function call."""
+"""Words that PostgreSQL does not reserve, but that begin no function call."""
 
 _OTHER_RESERVED: Final = frozenset(
     "analyse analyze authorization binary both cast check collation column concurrently constraint"
     " create default deferrable do foreign freeze grant initially leading placing"
     " primary references returning table to trailing unique variadic verbose".split()
 )
-"""The rest of what PostgreSQL 15 to 18 reserve: as a name, each of them must be quoted."""
+"""All other words that PostgreSQL 15 to 18 reserve; as names, they must be quoted."""
 
 _NEEDS_AS: Final = frozenset(
     "char character day filter hour minute month over precision second varying within without"
     " year".split()
 )
-"""Names that an item of the select list can only have after AS."""
+"""Words that need AS before them to be an alias in the select list."""
 
 _TESTED: Final = frozenset("distinct false not null true unknown".split())
 _VALUES: Final = frozenset("end false null true".split())
@@ -419,7 +417,7 @@ _TYPE_HINT: Final = (
 
 
 def is_name(lexeme: Lexeme) -> bool:
-    """Whether PostgreSQL takes it for a name, quoted or not, where a name belongs."""
+    """Whether PostgreSQL takes a lexeme for a name, where a name may stand."""
     if lexeme.kind == "name":
         return True
     word = lexeme.text
@@ -430,7 +428,7 @@ def is_name(lexeme: Lexeme) -> bool:
 
 
 def is_bare_alias(lexeme: Lexeme) -> bool:
-    """Whether it names an item of the select list without AS."""
+    """Whether a lexeme is an alias in the select list without AS."""
     return is_name(lexeme) and not (lexeme.kind == "word" and lexeme.text in _NEEDS_AS)
 
 
@@ -445,7 +443,7 @@ class LexemePlace:
         self.after = self.neighbor(1)
 
     def neighbor(self, offset: int) -> Lexeme:
-        """Return the lexeme so far ahead, past either end one of the kind ``end``."""
+        """Return the lexeme at an offset; past either end, one of the kind ``end``."""
         index = self._index + offset
         if 0 <= index < len(self._lexemes):
             return self._lexemes[index]
@@ -453,13 +451,13 @@ class LexemePlace:
 
     @property
     def is_tested(self) -> bool:
-        """Whether it comes after IS or IS NOT."""
+        """Whether the lexeme follows IS or IS NOT."""
         before = self.neighbor(-2) if self.before.is_word("not") else self.before
         return before.is_word("is")
 
     @property
     def is_called(self) -> bool:
-        """Whether it is a function of a count query, not qualified, with its parenthesis."""
+        """Whether the lexeme is an unqualified function of a count query, being called."""
         return (
             self.lexeme.is_word(*FUNCTIONS)
             and self.after.is_symbol("(")
@@ -468,12 +466,12 @@ class LexemePlace:
 
     @property
     def is_type(self) -> bool:
-        """Whether it is the type before a quoted constant."""
+        """Whether the lexeme is the type before a quoted constant."""
         return self.lexeme.is_word(*LITERAL_TYPES) and self.after.kind == "string"
 
     @property
     def is_keyword(self) -> bool:
-        """Whether it is a word that is no name here, to PostgreSQL."""
+        """Whether PostgreSQL takes the lexeme for a keyword here, not for a name."""
         if self.lexeme.kind != "word":
             return False
         match self.lexeme.text:
@@ -494,7 +492,7 @@ class LexemePlace:
 
     @property
     def is_negation(self) -> bool:
-        """Whether it negates a test, as in IS NOT NULL and NOT IN."""
+        """Whether the lexeme is the NOT of a test, as in IS NOT NULL and NOT IN."""
         return self.lexeme.is_word("not") and (
             self.before.is_word("is") or self.after.is_word("between", "ilike", "in", "like")
         )
@@ -505,7 +503,7 @@ class LexemePlace:
 
     @property
     def begins_select(self) -> bool:
-        """Whether a SELECT may stand here: the query's own, one in FROM, one of WITH."""
+        """Whether a SELECT may stand here: the query's own, or one in FROM or WITH."""
         if self.before.is_symbol("("):
             return self.neighbor(-2).is_word("from", "as")
         return self.before.kind == "end" or (
@@ -513,7 +511,7 @@ class LexemePlace:
         )
 
     def refusal(self, what: str, hint: str = ALLOWED) -> UnsupportedQueryError:
-        """Make the refusal of the lexeme."""
+        """Make the error for the lexeme."""
         return refusal(what, self.lexeme.position, hint)
 
 
@@ -545,7 +543,7 @@ def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
 
 
 def unexpected(lexeme: Lexeme) -> UnsupportedQueryError:
-    """Make the refusal of a lexeme that does not belong where it stands."""
+    """Make the error for a lexeme that does not belong where it stands."""
     if lexeme.kind == "end":
         return refusal("the query ends too early", lexeme.position)
     return refusal("the query cannot be read as a SELECT", lexeme.position)
@@ -553,7 +551,7 @@ def unexpected(lexeme: Lexeme) -> UnsupportedQueryError:
 
 def _refuse_deep_nesting(lexemes: Sequence[Lexeme]) -> None:
     opened: list[tuple[Lexeme, int]] = []
-    depth = signs = 0  # the signs and NOTs in a row, which nest what comes after them
+    depth = signs = 0  # signs and NOTs in a row nest what follows
     for lexeme in lexemes:
         if lexeme.is_symbol("(") or lexeme.is_word("case"):
             opened.append((lexeme, 1 + signs))
@@ -690,7 +688,7 @@ def _ends_operand(lexeme: Lexeme) -> bool:
     return lexeme.kind in ("name", "number", "string", "type") or lexeme.is_symbol(")")
 
 
-# Recognizing the types that a query casts to, before it is parsed.
+# Types of casts, which are recognized before the query is parsed.
 
 
 TYPES: Final = {
@@ -706,7 +704,7 @@ TYPES: Final = {
     **dict.fromkeys(("timestamp without time zone", "timestamp"), "timestamp without time zone"),
     **dict.fromkeys(("boolean", "bool"), "boolean"),
 }
-"""What the types that may be cast to are called, and their SQL names."""
+"""The names of the types that a query may cast to, each with its SQL name."""
 
 _LONGEST: Final = 4  # words of a type
 _HINT: Final = (
@@ -748,7 +746,7 @@ def with_types(lexemes: Sequence[Lexeme]) -> list[Lexeme]:
 
 
 def _type_at(lexemes: Sequence[Lexeme]) -> tuple[int, Lexeme]:
-    """Return of how many words the type consists that begins here, and its lexeme."""
+    """Return the number of words of the type that begins here, and the type's lexeme."""
     first = lexemes[0]
     for n_words in range(len(lexemes), 0, -1):
         spelled = " ".join(lexeme.text for lexeme in lexemes[:n_words])

@@ -1,4 +1,4 @@
-"""Reads the expressions of sqlglot's tree as typed ones, accounting for every lexeme."""
+"""Reads expressions from sqlglot's tree, and accounts for every lexeme of the query."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kanon_db.query.expressions import MOST_DIGITS, Rounded, refusal
 from kanon_db.query.sqlglot_library import exp
 from kanon_db.query.sqlglot_library import exp as parsed
 
-# What sqlglot's tree of a count query may hold: node types, *and* the arguments of each.
+# The allow-list: the nodes that a query's tree may have, *and* the arguments of each node.
 #
-# Whatever a later release of sqlglot adds to a node is refused until it is allowed here.
+# An argument that a later release of sqlglot adds to a node is refused until it is listed here.
 
 
 _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
@@ -51,7 +51,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this quoted": (exp.Identifier,),
     "this is_string": (exp.Literal,),
 }  # fmt: skip
-"""The arguments that a node may have, with the nodes."""
+"""The nodes that are allowed, each with its allowed arguments."""
 
 ALLOWED: Final = {
     kind: frozenset(arguments.split()) for arguments, kinds in _NODES.items() for kind in kinds
@@ -63,11 +63,11 @@ _REASONS: Final[dict[tuple[type[exp.Expr], str], str]] = {
     (exp.Column, "catalog"): "a column has too many qualifiers",
     (exp.Table, "catalog"): "a relation of another database is not supported",
 }
-"""Reasons for nodes and arguments of which there is more to say than that they cannot be read."""
+"""Reasons for refusing some nodes and arguments; others are refused as unreadable."""
 
 
 def refuse_unlisted(tree: exp.Expr) -> None:
-    """Refuse a tree with a node, or an argument of a node, that is not allowed.
+    """Refuse a tree with a node, or an argument of a node, that is not listed.
 
     Parameters
     ----------
@@ -87,18 +87,18 @@ def refuse_unlisted(tree: exp.Expr) -> None:
 
 
 def _filled(node: exp.Expr) -> set[str]:
-    """Return the names of the arguments that say something."""
+    """Return the names of a node's arguments that are set."""
     return {name for name, value in node.args.items() if value not in (None, False, [])}
 
 
-# A place among a query's lexemes, from which a reader of its tree accounts for them in order.
+# Moving along the query's lexemes.
 
 
 Item = TypeVar("Item")
 
 
 class LexemeCursor:
-    """Passes over lexemes from left to right; their parentheses are balanced."""
+    """Passes over lexemes from left to right; parentheses must be balanced."""
 
     def __init__(self, lexemes: Sequence[Lexeme]) -> None:
         self._lexemes = lexemes
@@ -113,11 +113,11 @@ class LexemeCursor:
 
     @property
     def here(self) -> Lexeme:
-        """The lexeme that comes next."""
+        """The next lexeme."""
         return self.ahead(0)
 
     def ahead(self, offset: int) -> Lexeme:
-        """Return the lexeme so far ahead, past the end one of the kind ``end``."""
+        """Return the lexeme at an offset from the next; past the end, one of the kind ``end``."""
         return self.lexeme(self._at + offset)
 
     def lexeme(self, index: int) -> Lexeme:
@@ -127,7 +127,7 @@ class LexemeCursor:
         return Lexeme("end", "", self._lexemes[-1].position + 1)
 
     def step(self) -> Lexeme:
-        """Pass over the lexeme that comes next."""
+        """Pass over the next lexeme."""
         lexeme = self.here
         self._at += 1
         return lexeme
@@ -140,13 +140,13 @@ class LexemeCursor:
         return False
 
     def require(self, *texts: str) -> None:
-        """Pass over these words and symbols; refuse the query at the first that does not come."""
+        """Pass over these words and symbols; refuse the query if another lexeme comes."""
         for text in texts:
             if not self.takes(text):
                 raise unexpected(self.here)
 
     def leaf(self, node: exp.Expr | None, *kinds: str) -> Lexeme:
-        """Pass over the lexeme that a leaf of the tree stands for, by its number: the next one."""
+        """Pass over the lexeme of a leaf of the tree, which must be the next one."""
         if node is None or self.here.kind not in kinds or node.name != str(self._at):
             raise unexpected(self.here)
         return self.step()
@@ -154,7 +154,7 @@ class LexemeCursor:
     def listed(
         self, nodes: Sequence[exp.Expr] | None, read: Callable[[exp.Expr], Item]
     ) -> tuple[Item, ...]:
-        """Read one or more, separated by commas."""
+        """Read one or more items, separated by commas."""
         if not nodes:
             raise unexpected(self.here)
         found: list[Item] = []
@@ -165,13 +165,13 @@ class LexemeCursor:
         return tuple(found)
 
     def within(self, start: int) -> int:
-        """Return the number of the first lexeme inside the parentheses that open at `start`."""
+        """Return the number of the first lexeme inside parentheses that open at `start`."""
         while start < len(self._lexemes) and self._lexemes[start].is_symbol("("):
             start += 1
         return start
 
     def closes(self, start: int) -> bool:
-        """Pass over the parentheses that close here and opened at `start`, if any."""
+        """Pass over closing parentheses that were opened at `start`; tell whether there are any."""
         inside = self.within(start)
         closed = False
         while self.here.is_symbol(")") and start <= self._openings[self._at] < inside:
@@ -180,7 +180,7 @@ class LexemeCursor:
         return closed
 
 
-# Reading what is called: aggregates, parts of dates, typed constants.
+# Reading calls: aggregates, parts of dates, typed constants.
 
 
 _AGGREGATES: Final[dict[type[parsed.Expr], ex.AggregateFunction]] = {
@@ -208,11 +208,11 @@ _TRUNCATED: Final = frozenset(
 
 
 class CallReader(LexemeCursor):
-    """Walks calls along the lexemes, each method over one construct."""
+    """Reads calls along the lexemes; each method reads one construct."""
 
     @abstractmethod
     def expression(self, node: parsed.Expr | None) -> ex.Expression:
-        """Read what is inside."""
+        """Read an argument."""
 
     def string(self, node: parsed.Expr | None) -> ex.Literal:
         """Read a quoted constant."""
@@ -245,7 +245,7 @@ class CallReader(LexemeCursor):
         return found
 
     def cast_to(self, node: parsed.Cast, operand: ex.Expression) -> ex.Expression:
-        """Read the type that an operand is cast to; a date in quotes is one from the start."""
+        """Read the type of a cast; a quoted constant that is cast to a date is read as a date."""
         to = _type_of(node)
         if self.here.kind != "type" or _TYPES.get(to) != self.here.text:
             raise unexpected(self.here)
@@ -422,12 +422,12 @@ def _type_of(node: parsed.Cast) -> parsed.DType:
     return to.this if isinstance(to, parsed.DataType) else parsed.DType.UNKNOWN
 
 
-# From the expressions of sqlglot's tree to typed ones, accounting for every lexeme.
+# Reading expressions.
 #
-# The tree says what belongs to what. It is walked along the lexemes: each node must find there, in
-# order, the words that spell it, and what is in it must bind as PostgreSQL binds it or stand in
-# parentheses. PostgreSQL's grammar being unambiguous, a tree that passes is PostgreSQL's own
-# reading, however sqlglot came by it. `parsed` are sqlglot's nodes, `ex` the typed ones.
+# sqlglot's tree says which operand belongs to which operator. It is read along the lexemes: each
+# node must find there, in order, the words that spell it, and its operands must bind as PostgreSQL
+# binds them or stand in parentheses. PostgreSQL's grammar is unambiguous, so a tree that passes is
+# PostgreSQL's own reading. `parsed` has sqlglot's nodes, `ex` the expressions.
 
 
 # PostgreSQL's precedence, ascending.
@@ -454,14 +454,14 @@ MAX_PATTERN: Final = 1_000
 """The most characters of a pattern of LIKE."""
 
 MAX_REPEATED: Final = 4_000
-"""The most parts of what CASE compares, times the number of its WHENs."""
+"""The most parts of the operand of a CASE, times its number of WHENs."""
 
 
 class ExpressionReader(CallReader):
-    """Walks expressions along the lexemes, each method over one construct."""
+    """Reads expressions along the lexemes; each method reads one construct."""
 
     def name(self, node: parsed.Expr | None) -> str:
-        """Read one name, of a relation or a column, or of what is qualified with it."""
+        """Read one name: of a relation or a column, or a qualifier."""
         if not isinstance(node, parsed.Identifier) or not is_name(self.here):
             raise unexpected(self.here)
         return self.leaf(node, "word", "name").text
@@ -469,14 +469,14 @@ class ExpressionReader(CallReader):
     def expression(
         self, node: parsed.Expr | None, level: int = _OR, start: int | None = None
     ) -> ex.Expression:
-        """Read a node where operators must bind at least as tightly as `level`.
+        """Read a node whose operator must bind at least as tightly as `level`.
 
         Parameters
         ----------
         start : int, optional
-            Number of the lexeme with which the node begins, parentheses included; by default, the
-            next one. Parentheses that open there enclose this node, or another one that begins
-            there too: which, is told by where they close.
+            Number of the node's first lexeme, parentheses included; by default, the next one. Where
+            parentheses that open there close decides whether they enclose this node, or another
+            one that begins at the same lexeme.
         """
         if node is None:
             raise unexpected(self.here)
@@ -494,7 +494,7 @@ class ExpressionReader(CallReader):
         return found
 
     def unclosed(self, node: parsed.Expr, start: int) -> tuple[ex.Expression, int]:
-        """Read a node up to the parentheses that close after it; and tell how tightly it binds."""
+        """Read a node without the parentheses around it; return it with its precedence."""
         kind = type(node)
         if kind in _CHAINS:
             return self.chain(node, start), _CHAINS[kind]
@@ -515,7 +515,7 @@ class ExpressionReader(CallReader):
         return self.operand(node), _OPERAND
 
     def chain(self, node: parsed.Expr, start: int) -> ex.Expression:
-        """Read operators that bind alike, without recursing along them; AND and OR flat."""
+        """Read a chain of operators of one precedence, in a loop; AND and OR become flat."""
         binding = _CHAINS[type(node)]
         links, first = [node], _unwrapped(node.this)
         while _CHAINS.get(type(first)) == binding:
@@ -591,7 +591,7 @@ class ExpressionReader(CallReader):
         return ex.Pattern(left, pattern, character, is_case_sensitive, negated)
 
     def tested(self, node: parsed.Expr, left: ex.Expression) -> ex.Expression:
-        """Read what follows the operand of IS."""
+        """Read the test after IS."""
         self.require("is")
         negated = self.takes("not")
         if isinstance(node, parsed.NullSafeNEQ):
@@ -629,7 +629,7 @@ class ExpressionReader(CallReader):
                 return ex.Negative(operand)
 
     def operand(self, node: parsed.Expr) -> ex.Expression:
-        """Read what is no operator: a constant, a column, CASE or a call."""
+        """Read an operand: a constant, a column, CASE or a call."""
         match node:
             case parsed.Literal(is_string=True):
                 return self.string(node)
@@ -668,7 +668,7 @@ class ExpressionReader(CallReader):
         raise unexpected(self.here)
 
     def column(self, node: parsed.Column) -> ex.Name:
-        """Read a column with what qualifies it."""
+        """Read a column with its qualifiers."""
         parts: list[str] = []
         for part in ("db", "table", "this"):
             if node.args.get(part) is not None:

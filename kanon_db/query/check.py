@@ -29,21 +29,21 @@ from kanon_db.query.expressions import (
 )
 from kanon_db.query.layout import Lookup
 
-# Checking joins: which columns they compare, and what they ask of a record.
+# Joins: the columns that they compare, and their conditions on records.
 
 
 MOST_LOOKUPS: Final = 8
 
 
 class LookupTable(NamedTuple):
-    """A lookup table as it was found: quoted, with its columns of ordinary types."""
+    """A lookup table: its quoted name, and its columns of ordinary types."""
 
     relation: str
     columns: Mapping[str, Column]
 
 
 class Joined(NamedTuple):
-    """The relations of a query.
+    """The relations of a query, joined.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Joined(NamedTuple):
         The publication, then the lookup tables.
     lookups : tuple of Lookup
     matches : tuple of Matched
-        What the joins that are not outer ask of a record.
+        Conditions of inner joins: a record must have a row in the lookup table.
     """
 
     scopes: tuple[Scope, ...]
@@ -60,7 +60,7 @@ class Joined(NamedTuple):
 
 
 def check_relations(text: QueryText) -> None:
-    """Refuse more lookup tables than are supported, and two relations of one name.
+    """Refuse too many lookup tables, and two relations with the same name.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def check_relations(text: QueryText) -> None:
 
 
 def join(text: QueryText, columns: Mapping[str, Column], tables: Sequence[LookupTable]) -> Joined:
-    """Check the joins of a query against the relations that they name.
+    """Check the joins of a query, and find the columns that they compare.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ def join(text: QueryText, columns: Mapping[str, Column], tables: Sequence[Lookup
     Raises
     ------
     UnsupportedQueryError
-        When a join compares anything but a column of the publication with one of its lookup
-        table, or columns whose types do not go together.
+        When a join compares anything but a column of the publication with a column of its lookup
+        table, or types that do not compare.
     """
     publication = Scope(text.publication, columns)
     scopes, lookups, matches = [publication], [], []
@@ -148,7 +148,7 @@ def _find(
     return columns.get(name)
 
 
-# Checking aggregates: in the select list, in HAVING and in ORDER BY.
+# Aggregates in the select list, in HAVING and in ORDER BY.
 
 
 _MOST_DIGITS: Final = 131_072
@@ -159,7 +159,7 @@ MOST_MEASURES: Final = 50
 
 
 class Measures:
-    """Collects the aggregates of a query: those that it shows, and others that it depends on."""
+    """Collects the aggregates that a query shows, and those that HAVING and ORDER BY need."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
@@ -169,15 +169,15 @@ class Measures:
 
     @property
     def listed(self) -> tuple[int, ...]:
-        """The places of what the select list shows; formulas come after all measures."""
+        """The numbers of the select list's measures and formulas; formulas come after measures."""
         return tuple(map(self.settled, self._listed))
 
     def settled(self, place: int) -> int:
-        """Return the final place of a formula, which has a negative one before."""
+        """Return a final number: a formula has a negative one until all measures are known."""
         return len(self.found) - 1 - place if place < 0 else place
 
     def show(self, expression: ex.Expression, alias: str | None) -> None:
-        """Add an item of the select list: an aggregate, or what is calculated from some."""
+        """Add an item of the select list: an aggregate, or a calculation with aggregates."""
         if not isinstance(expression, ex.Aggregate):
             bound, _ = self._calculated(expression)
             self.formulas.append(Formula(self._label(alias, bound), bound))
@@ -194,7 +194,7 @@ class Measures:
         self._listed.append(len(self.found) - 1)
 
     def place(self, expression: ex.Expression) -> int:
-        """Return the place of what ORDER BY mentions, to be settled."""
+        """Return the number of an item of ORDER BY, which `settled` makes final."""
         if isinstance(expression, ex.Aggregate):
             return self._place(self._bound(expression))
         bound, _ = self._calculated(expression)
@@ -205,7 +205,7 @@ class Measures:
         return -len(self.formulas)
 
     def _calculated(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
-        """Bind arithmetic of aggregates and numbers; tell what kind of number it is."""
+        """Bind arithmetic with aggregates and numbers; return it with its kind of number."""
         match expression:
             case ex.Aggregate():
                 bound = self._bound(expression)
@@ -252,7 +252,7 @@ class Measures:
         )
 
     def _kind(self, aggregate: ex.Aggregate) -> ex.Category:
-        """Tell what kind of number an aggregate is."""
+        """Return the kind of number that an aggregate is."""
         if aggregate.operand is None or aggregate.function in ("count", "distinct"):
             return "integer"
         _, type_ = self._binder.value(aggregate.operand)
@@ -264,7 +264,7 @@ class Measures:
         return "integer" if is_whole else "numeric"
 
     def having(self, expression: ex.Expression | None) -> ex.Expression | None:
-        """Check HAVING, and add the aggregates in it."""
+        """Check HAVING, and add its aggregates."""
         if expression is None:
             return None
         bound = self._condition(expression)
@@ -274,7 +274,7 @@ class Measures:
         return bound
 
     def _label(self, alias: str | None, bound: ex.Expression) -> str:
-        """Name a result as the query does, or by function and column; never two alike."""
+        """Name a result by its alias, or by function and column; each name is unique."""
         match bound:
             case ex.Aggregate(function, operand, condition):
                 inside = operand.name if isinstance(operand, ex.Column) else "..."
@@ -341,7 +341,7 @@ class Measures:
         return ex.Aggregate(aggregate.function, operand, condition, type=type_)
 
     def _condition(self, expression: ex.Expression) -> ex.Expression:
-        """Bind a condition of HAVING: comparisons of aggregates and numbers, joined."""
+        """Bind a condition of HAVING, which combines comparisons of aggregates and numbers."""
         match expression:
             case ex.And() | ex.Or() | ex.Not():
                 return ex.rebuilt(expression, self._condition)
@@ -381,7 +381,7 @@ def _names(expression: ex.Expression) -> bool:
 
 
 def _answered_type(type_: ex.Type | None) -> ex.Type:
-    """Return the type of what MIN, MAX or a percentile is of; an answer is a number."""
+    """Return the type of the operand of MIN, MAX or a percentile; only numbers are answered."""
     if type_ is not None and type_.category in ex.NUMBERS:
         return type_
     if type_ is not None and type_.category == "moment":
@@ -411,10 +411,10 @@ def _beyond_having() -> UnsupportedQueryError:
     )
 
 
-# May this query be answered? Columns, types, groups; what passes is typed throughout.
+# Whole queries: clause after clause is checked, and gets its types.
 #
-# A constant gets the type that PostgreSQL gives it in the same place, so that the statements
-# written from a checked query mean what the query means on the original table.
+# A constant gets the type that PostgreSQL would give it, so that statements written from a checked
+# query mean what the query means on the original table.
 
 
 def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.Matched] = ()) -> Query:
@@ -426,12 +426,12 @@ def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.Matched
     scopes : sequence of Scope
         The publication, then the lookup tables.
     matches : sequence of Matched
-        What the joins that are not outer ask of a record.
+        Conditions of inner joins: a record must have a row in the lookup table.
 
     Raises
     ------
     UnsupportedQueryError
-        When a column is unknown, types do not fit, or the select list needs another GROUP BY.
+        When a column is unknown, types do not fit, or the select list does not fit GROUP BY.
     """
     return _Checker(text, Scopes(scopes)).query(matches)
 
@@ -446,7 +446,7 @@ class _Checker:
         self._measures = Measures(self._binder)
 
     def query(self, matches: Sequence[ex.Matched]) -> Query:
-        """Check clause after clause."""
+        """Check one clause after the other."""
         text = self._text
         conditions: list[ex.Expression] = list(matches)
         if text.where is not None:
@@ -468,7 +468,7 @@ class _Checker:
         )  # fmt: skip
 
     def _keys(self) -> tuple[Key, ...]:
-        """Check what GROUP BY names."""
+        """Check the expressions of GROUP BY."""
         keys: list[Key] = []
         where = "SELECT DISTINCT" if self._text.is_distinct else "GROUP BY"
         for expression in self._grouped():
@@ -488,7 +488,7 @@ class _Checker:
         return tuple(keys)
 
     def _grouped(self) -> list[ex.Expression]:
-        """Return what GROUP BY names; of SELECT DISTINCT, what it lists."""
+        """Return the expressions of GROUP BY, or the select list of SELECT DISTINCT."""
         if not self._text.is_distinct:
             return [self._meant(written) for written in self._text.group]
         written = [item.expression for item in self._text.items]
@@ -511,9 +511,9 @@ class _Checker:
         return _default_name(bound)
 
     def _select_list(self, keys: Sequence[Key]) -> None:
-        """Check that the select list holds aggregates, and otherwise what GROUP BY names."""
+        """Check that each item of the select list is an aggregate or grouped by."""
         if self._text.is_distinct:
-            # How many records have the values says whether, and how certainly, they are there.
+            # The count of each combination says whether it occurs, and how certainly.
             self._measures.show(ex.Aggregate("count", None), None)
             return
         for item in self._text.items:
@@ -550,7 +550,7 @@ class _Checker:
         return Order(key, measure, ordered.is_descending, ordered.nulls_first)
 
     def _meant(self, expression: ex.Expression, *, by_alias: bool = False) -> ex.Expression:
-        """Follow a number or an alias to the select list; `by_alias`: before any column."""
+        """Look up a number or an alias in the select list; `by_alias` prefers it to a column."""
         items = self._text.items
         match expression:
             case ex.Literal("number", digits) if digits.isdecimal():
@@ -579,11 +579,11 @@ _TYPE_NAMES: Final = {
     "double precision": "float8", "character varying": "varchar", "boolean": "bool",
     "timestamp without time zone": "timestamp",
 }  # fmt: skip
-"""What PostgreSQL calls types itself."""
+"""PostgreSQL's internal names of types."""
 
 
 def _default_name(expression: ex.Expression) -> str:
-    """Name a column of a result as PostgreSQL does."""
+    """Return PostgreSQL's default name for a column of a result."""
     match expression:
         case ex.Column(name=name):
             return name

@@ -1,6 +1,7 @@
 """Defines the typed structure of a query: its types, expressions and clauses.
 
-It is all that remains of the analyst's text. `refusal` says why a query is not answered.
+Only this structure remains of the analyst's text. `refusal` makes the error for a query that is
+not answered.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal as OneOf
 
 from kanon_db.errors import UnsupportedQueryError
 
-# How a count query is refused: what, where, and what is allowed instead.
+# Refusing a query: what is refused, where it stands, and what to write instead.
 
 
 ALLOWED: Final = (
@@ -35,32 +36,32 @@ def refusal(
     Parameters
     ----------
     what : str
-        The construct, in words of ours: text of the query may hold values.
+        The construct, never in the query's own text, which may hold values.
     position : int, optional
         Where it starts in the query, counted in characters from 1.
     hint : str
         What to write instead.
     detail : str
-        What there is to say beside the position.
+        Further explanation, after the position.
     """
     if position is not None:
         detail = f"at character {position} of the query"
     return UnsupportedQueryError(what, detail=detail, hint=hint)
 
 
-# A type as statements need it, and what can be done with it.
+# Types: how statements name them, and which operations they allow.
 
 
 Category = OneOf["integer", "numeric", "float", "text", "boolean", "moment", "label", "other"]
-"""What can be done with a type; a ``moment`` is a date or a timestamp, a ``label`` the text of a
-value whose own type is not published."""
+"""Kinds of types, which decide the operations they allow; a ``moment`` is a date or a timestamp, a
+``label`` the text of a value whose own type is not published."""
 
 NUMBERS: Final[frozenset[Category]] = frozenset({"integer", "numeric", "float"})
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type as statements need it.
+    """A PostgreSQL type, as far as statements depend on it.
 
     Attributes
     ----------
@@ -70,13 +71,13 @@ class Type:
     operator_schema : str or None
         Quoted schema of the type's own comparison operators; None for PostgreSQL's.
     has_constant_input : bool
-        Whether reading a text as this type depends on nothing else (on no setting, say).
+        Whether a text is read as this type in the same way under all settings.
     labels : tuple of str
-        All values of an enumeration, in their order.
+        The values of an enumeration, in its order.
     is_ordered : bool
-        Whether ``<`` and ``>`` mean on the publication what they mean on the source.
+        Whether ``<`` and ``>`` order published values as they order the source's.
     has_equality : bool
-        Whether values are equal on the publication where they are on the source, and only there.
+        Whether published values are equal exactly where the source's are.
     """
 
     name: str
@@ -106,21 +107,21 @@ _RANGES: Final[Mapping[str, tuple[str, ...]]] = {
     "tsrange": ("timestamp without time zone",),
     "tstzrange": ("timestamp with time zone",),
 }
-"""The types of values whose cells are such ranges; the first one if nothing is described."""
+"""The types of values that each type of range may cover; the first by default."""
 
 DISCRETE_RANGES: Final = ("int4range", "int8range", "daterange")
 """The types of ranges whose values can be counted."""
 
 
 def type_in_range(range_type: str, described: object) -> Type | None:
-    """Return the type of the values that ranges stand for; None where these are no such ranges.
+    """Return the type of the values in a range; None if the two types do not go together.
 
     Parameters
     ----------
     range_type : str
-        Of the published cells.
+        Type of the published cells.
     described : object
-        The name of the source's type, if the catalog has one.
+        Name of the source's type, if the catalog has one.
     """
     allowed = _RANGES.get(range_type)
     if allowed is None:
@@ -129,13 +130,11 @@ def type_in_range(range_type: str, described: object) -> Type | None:
     return Type(name, CATEGORIES[name], has_constant_input=CATEGORIES[name] != "moment")
 
 
-# The typed structure of a count query's expressions: all that remains of the analyst's text.
+# Expressions of a query.
 #
-# The parser leaves :class:`Literal` and :class:`Name` at the leaves; the check puts
-# :class:`Constant` and :class:`Column` there, which know their types.
-#
-# What an expression is made of follows from its fields: those that hold an expression, or a tuple
-# of them.
+# The parser puts :class:`Literal` and :class:`Name` at the leaves of an expression; the check
+# replaces them by :class:`Constant` and :class:`Column`, which have types. The parts of an
+# expression are those of its fields that hold an expression, or a tuple of expressions.
 
 
 LiteralKind = OneOf["number", "string", "boolean", "null", "date", "timestamp"]
@@ -150,15 +149,15 @@ Part = TypeVar("Part", bound="Expression")
 
 @dataclass_transform(frozen_default=True)
 class Expression:
-    """What every class below is; each of them is a frozen dataclass.
+    """The base of all expressions, each of which is a frozen dataclass.
 
-    Expressions are equal if they are of the same class and made of the same. What compares them is
-    written once, here: a first estimate would wait until it is compiled for each class.
+    Expressions are equal if their classes and fields are. Comparison is written once, here, since a
+    first estimate would wait while it is compiled for each class.
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
     _content: ClassVar[attrgetter[object]]
-    """Reads all fields: a tuple, or the only one."""
+    """Reads all fields: a tuple, or the only field."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, eq=False, repr=False)(cls)
@@ -195,13 +194,13 @@ class Literal(Expression):
 
 
 class Name(Expression):
-    """A column as written: its name, after the names that qualify it."""
+    """A column as written, after the names that qualify it."""
 
     parts: tuple[str, ...]
 
 
 class Constant(Expression):
-    """A constant and the type that PostgreSQL gives it; None is NULL."""
+    """A constant with the type that PostgreSQL gives it; None stands for NULL."""
 
     text: str | None
     type: Type
@@ -213,14 +212,15 @@ class Column(Expression):
     Attributes
     ----------
     name : str
-        As the analyst may write it.
+        The name as an analyst writes it.
     sql : str
-        The same, quoted for a statement.
+        The name quoted for a statement.
     type : Type
     lookup : int or None
         Number of the lookup table; None for the publication's own columns.
     via : str
-        The publication's column that decides the value: itself, or what its lookup is joined on.
+        The publication's column that decides the value: this one, or the one that the lookup table
+        is joined on.
     """
 
     name: str
@@ -231,7 +231,7 @@ class Column(Expression):
 
     @property
     def attribute(self) -> str:
-        """The publication's column on which the value depends."""
+        """The publication's column that the value depends on."""
         return self.via or self.name
 
 
@@ -288,7 +288,7 @@ class Case(Expression):
 
 
 class Cast(Expression):
-    """``CAST(operand AS to)``; `to` is the SQL name of one of `reading.casts.TYPES`."""
+    """``CAST(operand AS to)``; `to` is the SQL name of a type."""
 
     operand: Expression
     to: str
@@ -316,11 +316,11 @@ class Aggregate(Expression):
         ``disc`` and ``cont`` are ``percentile_disc`` and ``percentile_cont``.
     operand : Expression or None
     condition : Expression or None
-        What ``FILTER (WHERE condition)`` asks of a record.
+        The condition of ``FILTER (WHERE condition)``.
     share : float or None
-        Of a percentile; 0 and 1 of MIN and MAX.
+        The share of a percentile; 0 for MIN, 1 for MAX.
     type : Type or None
-        That of the operand of these, of SUM and of AVG, once it is checked.
+        Type of the operand of MIN, MAX, percentiles, SUM and AVG, once it is checked.
     """
 
     function: AggregateFunction
@@ -353,7 +353,7 @@ class Distinct(Expression):
 
 
 class Membership(Expression):
-    """``operand [NOT] IN (items)``; checked, with the type that all of it is compared as."""
+    """``operand [NOT] IN (items)``; the check adds the type that all are compared as."""
 
     operand: Expression
     items: tuple[Expression, ...]
@@ -413,11 +413,11 @@ class Not(Expression):
     part: Expression
 
 
-# -- what all of them have in common --------------------------------------------------------
+# -- walking and rebuilding expressions -----------------------------------------------------
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
-    """Return what an expression is made of, from left to right."""
+    """Return the parts of an expression, from left to right."""
     return tuple(_inside([getattr(expression, name) for name in expression.__match_args__]))
 
 
@@ -430,7 +430,7 @@ def _inside(fields: Sequence[object]) -> Iterator[Expression]:
 
 
 def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Part:
-    """Make an expression of the same kind, with everything that it is made of changed.
+    """Rebuild an expression with each of its parts changed.
 
     Examples
     --------
@@ -450,12 +450,12 @@ def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Par
 def replaced(
     expression: Expression, change: Callable[[Expression], Expression | None]
 ) -> Expression:
-    """Rebuild an expression; where `change` returns something other than None, that is put there.
+    """Rebuild an expression with those parts replaced for which `change` returns an expression.
 
     Parameters
     ----------
     change : callable
-        Is asked from the outside in, and not about what is inside a part that it replaced.
+        Called from the outside in, and not for the parts of what it replaced; None keeps a part.
     """
     other = change(expression)
     return rebuilt(expression, lambda part: replaced(part, change)) if other is None else other
@@ -478,7 +478,7 @@ def walk(expression: Expression | None) -> Iterator[Expression]:
 
 
 def spelled_out(test: Range | Membership) -> Expression:
-    """Write BETWEEN as two comparisons, IN as one for each item: joined, and maybe negated."""
+    """Write BETWEEN as two comparisons and IN as one for each item, negated under NOT."""
     found: Expression
     if isinstance(test, Range):
         operand, low, high = test.operand, test.low, test.high
@@ -494,19 +494,19 @@ def columns(expression: Expression | None) -> frozenset[Column]:
 
 
 def attributes(expression: Expression | None) -> frozenset[str]:
-    """Return the publication's columns on which an expression depends."""
+    """Return the publication's columns that an expression depends on."""
     return frozenset(column.attribute for column in columns(expression))
 
 
 def flat(kind: type[And] | type[Or], parts: Sequence[Expression]) -> tuple[Expression, ...]:
-    """Put the parts of a part that is itself a chain of this kind in its place."""
+    """Flatten nested chains of AND, or of OR."""
     return tuple(
         inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,))
     )
 
 
 def joined(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expression | None:
-    """Join parts by AND or OR, flat; None for no part at all."""
+    """Join parts by AND or OR into one flat chain; None if there are none."""
     pieces = flat(kind, parts)
     return kind(pieces) if len(pieces) > 1 else next(iter(pieces), None)
 
@@ -515,7 +515,7 @@ def joined(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expressio
 
 
 def by_attribute(condition: Expression) -> Expression:
-    """Bring the parts of a chain that depend on one attribute together, so as to read it once."""
+    """Group the parts of a chain by attribute, so that each attribute is read once."""
     if not isinstance(condition, And | Or):
         return condition
     grouped: dict[object, list[Expression]] = {}
@@ -527,16 +527,16 @@ def by_attribute(condition: Expression) -> Expression:
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
-# ROUND of what is calculated from aggregates, and what it does to bounds.
+# ROUND of calculations with aggregates, and of their bounds.
 
 
 MOST_DIGITS: Final = 20
-"""The most digits that ROUND may keep, or cut off before the decimal point."""
+"""The most digits that ROUND may keep after the decimal point, or drop before it."""
 
 _NEAR: Final = 1e-9
 _NEAR_SINGLE: Final = 2e-6
-"""How far, relatively, a bound may be from PostgreSQL's own number, which has other digits; a sum
-of `real` is added up in single precision."""
+"""Relative difference that a bound may have from PostgreSQL's own number: other digits, and for
+sums of `real`, single precision."""
 
 
 class Rounded(Expression):
@@ -546,11 +546,11 @@ class Rounded(Expression):
     ----------
     operand : Expression
     digits : int or None
-        How many to keep after the decimal point; None in ``ROUND(operand)``.
+        Digits to keep after the decimal point; None in ``ROUND(operand)``.
     is_float : bool
-        Whether PostgreSQL rounds a floating-point number, a half then to the even neighbour.
+        Whether PostgreSQL rounds a floating-point number: halves go to the even neighbour.
     is_rough : bool
-        Whether something in it is calculated with floating-point numbers.
+        Whether the operand is calculated with floating-point numbers.
     """
 
     operand: Expression
@@ -560,7 +560,7 @@ class Rounded(Expression):
 
     @property
     def unit(self) -> float:
-        """The distance between two results."""
+        """The distance between neighbouring results."""
         return float(10.0 ** -(self.digits or 0))
 
     def of(self, number: float) -> float:
@@ -582,16 +582,16 @@ class Rounded(Expression):
         return float(found)
 
     def between(self, low: float, high: float) -> tuple[float, float]:
-        """Return between what the rounded number lies, if the number lies between these.
+        """Return bounds of the rounded number from bounds of the number.
 
-        Rounding keeps the order of numbers. A bound is moved away by what it may be off itself,
-        which matters only next to a half.
+        Rounding keeps the order of numbers. Each bound is first moved outward by its own possible
+        error, which matters only next to a half.
         """
         near = _NEAR_SINGLE if self.is_rough else _NEAR
         return self.of(low - near * abs(low)), self.of(high + near * abs(high))
 
 
-# What a query says, before anything is known of the publication.
+# Clauses as written, before the publication is known.
 
 
 class RelationText(NamedTuple):
@@ -600,7 +600,7 @@ class RelationText(NamedTuple):
     Attributes
     ----------
     schema : str or None
-        None when the relation stands alone.
+        None if the name is not qualified.
     name : str
     alias : str or None
         Hides the name.
@@ -611,14 +611,14 @@ class RelationText(NamedTuple):
     alias: str | None = None
 
     def answers_to(self, qualifier: tuple[str, ...]) -> bool:
-        """Whether a column may be qualified like that."""
+        """Whether this relation has that qualifier."""
         if self.alias is not None:
             return qualifier == (self.alias,)
         return qualifier in ((self.name,), (self.schema, self.name))
 
 
 class LookupText(NamedTuple):
-    """``[LEFT] JOIN relation ON left = right``, or ``USING (name)``: then both are the name."""
+    """``[LEFT] JOIN relation ON left = right``; for ``USING (name)``, both sides are the name."""
 
     relation: RelationText
     left: Name
@@ -635,7 +635,7 @@ class ItemText(NamedTuple):
 
 
 class OrderText(NamedTuple):
-    """An item of ORDER BY; `nulls_first` as PostgreSQL has it where nothing is written."""
+    """An item of ORDER BY, with PostgreSQL's default for `nulls_first`."""
 
     expression: Expression
     is_descending: bool = False
@@ -643,7 +643,7 @@ class OrderText(NamedTuple):
 
 
 class QueryText(NamedTuple):
-    """A whole query: its clauses in their order; all that subqueries in FROM selected; DISTINCT."""
+    """A whole query: its clauses, the columns that subqueries in FROM select, and DISTINCT."""
 
     items: tuple[ItemText, ...]
     publication: RelationText
@@ -658,18 +658,18 @@ class QueryText(NamedTuple):
     is_distinct: bool = False
 
 
-# A checked query: what it counts, for which records, in which groups, with types throughout.
+# Checked queries, with types throughout.
 
 
 class Key(NamedTuple):
-    """An expression that GROUP BY names, and the name that the answer gives it."""
+    """An expression of GROUP BY, with its name in the answer."""
 
     name: str
     expression: Expression
 
 
 class Measure(NamedTuple):
-    """An aggregate to estimate; one that only HAVING or ORDER BY mention is not shown."""
+    """An aggregate to estimate; it is not shown if only HAVING or ORDER BY mentions it."""
 
     label: str
     aggregate: Aggregate
@@ -677,14 +677,14 @@ class Measure(NamedTuple):
 
 
 class Formula(NamedTuple):
-    """What is calculated from aggregates, all of which are measures of the query."""
+    """A calculation with aggregates, each of which is a measure of the query."""
 
     label: str
     expression: Expression
 
 
 class Order(NamedTuple):
-    """An item of ORDER BY: the number of a key, or of a measure (formulas come after them)."""
+    """An item of ORDER BY: the number of a key, or of a measure or formula (after all measures)."""
 
     key: int | None
     measure: int | None
@@ -693,10 +693,10 @@ class Order(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query that can be answered, with the types of all that is in it.
+    """A query that can be answered, with types throughout.
 
-    The select list is that of the measures and formulas `listed`, formulas after all measures.
-    What subqueries `selected` is part of what is evaluated where the query mentions it.
+    `listed` numbers the measures and formulas of the select list; formulas come after all measures.
+    `selected` are the columns of subqueries, which are evaluated where the query mentions them.
     """
 
     where: Expression | None
@@ -712,13 +712,13 @@ class Query(NamedTuple):
 
     @property
     def shown(self) -> list[tuple[int, Measure | Formula]]:
-        """The measures and formulas of the select list, with their places among all."""
+        """The measures and formulas of the select list, with their numbers."""
         everything: list[Measure | Formula] = [*self.measures, *self.formulas]
         return [(place, everything[place]) for place in self.listed]
 
     @property
     def is_one_count(self) -> bool:
-        """Whether the select list shows one COUNT, and no other aggregate."""
+        """Whether the select list shows a single COUNT."""
         match self.shown:
             case [(_, Measure(aggregate=Aggregate("count" | "distinct")))]:
                 return True
@@ -727,7 +727,7 @@ class Query(NamedTuple):
 
     @property
     def shown_aggregates(self) -> list[Aggregate]:
-        """The aggregates that the select list shows, or calculates from."""
+        """The aggregates that the select list shows or calculates with."""
         found = []
         for _, shown in self.shown:
             whole = shown.aggregate if isinstance(shown, Measure) else shown.expression
@@ -736,20 +736,20 @@ class Query(NamedTuple):
 
     @property
     def evaluated(self) -> list[Expression | None]:
-        """What is evaluated for each record: its condition, groups, and what is summed."""
+        """The expressions that are evaluated for each record: condition, groups and operands."""
         found = [self.where, *(key.expression for key in self.keys)]
         aggregates = [measure.aggregate for measure in self.measures]
         return found + [part for one in aggregates for part in (one.operand, one.condition)]
 
     @property
     def constants(self) -> frozenset[Constant]:
-        """The constants that are compared with, or part of what is grouped or summed."""
+        """The constants in what is evaluated for each record."""
         read = (*self.evaluated, *self.selected)
         parts = (inner for part in read for inner in walk(part))
         return frozenset(inner for inner in parts if isinstance(inner, Constant))
 
 
-# PostgreSQL's types of constants and results, and which of them compare with each other.
+# PostgreSQL's types of constants and results, and which types compare with each other.
 
 
 TEXT: Final = Type("text", "text")
@@ -795,7 +795,7 @@ def result_type(one: Type, other: Type) -> Type:
 
 
 def common_type(types: Sequence[Type]) -> Type | None:
-    """Return the type that PostgreSQL compares values of these types as; None if it does not."""
+    """Return the type in which PostgreSQL compares these types; None if they do not compare."""
     first = replace(
         types[0],
         is_ordered=all(type_.is_ordered for type_ in types),
@@ -819,7 +819,7 @@ def common_type(types: Sequence[Type]) -> Type | None:
 def misfit(
     one: Expression, one_type: Type | None, other: Expression, other_type: Type | None
 ) -> UnsupportedQueryError:
-    """Make the refusal of a comparison of types that do not compare."""
+    """Make the error for a comparison of types that do not compare."""
     if not isinstance(one, Constant):
         one, one_type, other, other_type = other, other_type, one, one_type
     names = ["text" if type_ is None else type_.name for type_ in (one_type, other_type)]

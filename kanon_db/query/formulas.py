@@ -1,4 +1,4 @@
-"""Turns counts of buckets into estimates, standard errors and bounds, as SQL and in numpy."""
+"""Turns counts of buckets into estimates, standard errors and bounds."""
 
 from __future__ import annotations
 
@@ -263,8 +263,6 @@ def known_as(group_key: str, without: str | None = None) -> str:
 # to the paper's estimate, and its error is that of a random matching, and that of theta.
 #
 # All of it is linear in the number of matches, so sums of x have the same formulas.
-#
-# Corrections are made in numpy only: the statements over QIT and SAT give the paper's estimate.
 
 
 MOST_CORRECTED: Final = 64
@@ -424,34 +422,7 @@ def corrected(found: MatchedPairs, correction: tuple[float, float], trust: Trust
     return Estimated(estimate, error, low, high)
 
 
-def answer_sql(trust: Trust) -> dict[str, str]:
-    """Return the SQL of the paper's answer from estimate, variance, doubt and bounds."""
-    miss = f"{trust.times} ^ 2 * variance"
-    miss += f" + {trust.doubted} ^ 2 * doubt" if trust.doubted else ""
-    # Equal bounds may differ by what is rounded.
-    error = f"least(sqrt(greatest({miss}, 0)), (upper_bound - lower_bound) / 2::float8)"
-    return {
-        # least() and greatest() pass over what is not there.
-        "estimate": "estimate",
-        "std_error": f"(CASE WHEN estimate IS NOT NULL THEN greatest({error}, 0) END)::float8",
-        "lower_bound": "lower_bound",
-        "upper_bound": "upper_bound",
-    }
-
-
-def calibrated_sql(times: float) -> dict[str, str]:
-    """Return the SQL of an answer whose error is multiplied, and at most half the bounds' width."""
-    error = f"least({times} * std_error, (upper_bound - lower_bound) / 2::float8)"
-    error = f"greatest({error}, 0)"
-    return {
-        "estimate": "estimate",
-        "std_error": f"(CASE WHEN std_error IS NOT NULL THEN {error} END)::float8",
-        "lower_bound": "lower_bound",
-        "upper_bound": "upper_bound",
-    }
-
-
-# Estimates, errors and bounds over buckets, each formula as SQL and, beside it, in numpy.
+# Estimates, errors and bounds over buckets.
 #
 # A bucket has ``size`` records, of which ``q`` match on the quasi-identifiers, and ``s`` of its
 # sensitive values match. Which record has which value is hidden: every matching of them is as
@@ -459,9 +430,7 @@ def calibrated_sql(times: float) -> dict[str, str]:
 #
 # **Source:** [GB] section 3.2 for the estimate; docs/understand/estimation.md for the rest.
 #
-# SQL is given as the columns of a step, by name, from the columns of the step before. The numpy
-# twins serve the bitmaps; tests hold the two to the same numbers. numpy is imported where it is
-# used, so that statements are written without it.
+# numpy is imported where it is used, so that statements are written without it.
 
 
 if TYPE_CHECKING:
@@ -478,53 +447,34 @@ FLAT: Final = 1e-9
 
 # -- counts -----------------------------------------------------------------------------------
 
-BUCKET_SHARE: Final = "(s / size::float8)"
 
-COUNTS: Final = {
-    "estimate": f"coalesce(sum(n * q * {BUCKET_SHARE}), 0)::float8",
-    "variance": f"coalesce(sum(n * q * {BUCKET_SHARE} * (1 - {BUCKET_SHARE})"
-    "\n      * (size - q) / greatest(size - 1, 1)), 0)::float8",
-    "lower_bound": "coalesce(sum(n * greatest(q + s - size, 0)), 0)::int8",
-    "upper_bound": "coalesce(sum(n * least(q, s)), 0)::int8",
-    **{name: f"max({name})" for name in ("n_q", "packed_q", "n_s", "packed_s")},
-}
-"""Sums over ``n`` buckets that are alike; see :func:`count_buckets`.
+class ValueTotals(NamedTuple):
+    """Sums of s over all buckets, and how many records and buckets these are."""
 
-``n_q`` is the sum of q over all buckets, ``packed_q`` that of q² / size; ``n_s``, ``packed_s`` are
-those of s.
-"""
+    n_records: int
+    n_buckets: int
+    n: float
+    packed: float  # the sum of s² / size
 
+    @classmethod
+    def of(cls, values: Counts, sizes: Sequence[int]) -> ValueTotals:
+        """Add up the s of every bucket, for each bucket size."""
+        import numpy as np
 
-def count_measures(n_records: int) -> dict[str, str]:
-    """Return the SQL of what the error depends on, after :data:`COUNTS`."""
-    return {
-        "*": "*",
-        "half_width": "(upper_bound - lower_bound) / 2::float8",
-        "spread_s": f"packed_s - n_s * n_s / {n_records}",
-        "share": f"n_q / {n_records}",
-    }
-
-
-def count_correlation(n_records: int, n_buckets: int) -> dict[str, str]:
-    """Return the SQL of how records and values go together, after :func:`count_measures`."""
-    return {
-        "*": "*",
-        "slope": f"(estimate - n_q * n_s / {n_records}) / nullif(spread_s, 0)",
-        "within_q": f"(n_q - packed_q) / nullif({n_records - n_buckets} * share * (1 - share), 0)",
-    }
-
-
-SLOPE_DOUBT: Final = {
-    "*": "*",
-    "doubt": f"CASE WHEN spread_s <= {FLAT} * n_s THEN 'Infinity' ELSE"
-    "\n    ((n_s - packed_s) * within_q) ^ 2"
-    "\n      * (slope ^ 2 + share * (1 - share) / nullif(spread_s, 0)) END",
-}
-"""How far off the slope could be, after :func:`count_correlation`; see :func:`count_buckets`."""
+        numbers = [own.astype(np.int64) for own in values]
+        return cls(
+            sum(size * own.size for size, own in zip(sizes, numbers, strict=True)),
+            sum(own.size for own in numbers),
+            sum(int(own.sum()) for own in numbers),
+            sum(int((own * own).sum()) / size for size, own in zip(sizes, numbers, strict=True)),
+        )
 
 
 def count_buckets(
-    records: Counts, values: Counts, sizes: Sequence[int]
+    records: Counts,
+    values: Counts,
+    sizes: Sequence[int],
+    everywhere: ValueTotals | None = None,
 ) -> tuple[MatchedPairs, float]:
     """Count over all buckets what q matching records and s matching values allow.
 
@@ -533,6 +483,8 @@ def count_buckets(
     records, values : list of ndarray of uint8 or uint16, shape (n_buckets,)
         q and s of each bucket, for each bucket size.
     sizes : sequence of int
+    everywhere : ValueTotals, optional
+        Those of all buckets, where only buckets with a matching record are given.
 
     Returns
     -------
@@ -552,35 +504,29 @@ def count_buckets(
     how much of q's variance is inside the buckets. Where s is spread evenly, nothing is known of
     the slope. `kanon_db.query.formulas` has what is known of it where values are few.
 
-    Where only the buckets with a match are given, what is found is the same, but not the doubt.
-
     Buckets with the same q and s count together, in whole numbers, so that neither the order nor
     the number of buckets rounds anything.
     """
     import numpy as np
 
     estimate = variance = 0.0
-    lower = upper = n_records = n_buckets = 0
-    n_q = n_s = 0
-    packed_q = packed_s = 0.0
+    lower = upper = n_q = 0
+    packed_q = 0.0
     for size, in_records, in_values in zip(sizes, records, values, strict=True):
         pair = in_records.astype(np.int32) * (size + 1) + in_values
         n = np.bincount(pair, minlength=(size + 1) ** 2).reshape(size + 1, size + 1)
-        n_buckets += pair.size
-        n_records += pair.size * size
         q, s = np.nonzero(n)
         n = n[q, s]
         lower += int((n * np.maximum(q + s - size, 0)).sum())
         upper += int((n * np.minimum(q, s)).sum())
         estimate += int((n * q * s).sum()) / size
         n_q += int((n * q).sum())
-        n_s += int((n * s).sum())
         packed_q += int((n * q * q).sum()) / size
-        packed_s += int((n * s * s).sum()) / size
         if size > 1:
             spread = q * s * (size - q) * (size - s)
             variance += int((n * spread).sum()) / (size * size * (size - 1))
     found = MatchedPairs(estimate, variance, lower, upper)
+    n_records, n_buckets, n_s, packed_s = everywhere or ValueTotals.of(values, sizes)
     if not n_records:
         return found, math.inf
     spread_s = packed_s - n_s * n_s / n_records
@@ -595,17 +541,10 @@ def count_buckets(
 
 
 def all_but(n_records: int, neither: Estimated) -> Estimated:
-    """Count the records that are not among those counted; beside :func:`all_but_answer`."""
+    """Count the records that are not among those counted."""
     lower, upper = neither.lower_bound or 0, neither.upper_bound or 0
     estimate = n_records - (neither.estimate or 0)
     return Estimated(estimate, neither.std_error, n_records - upper, n_records - lower)
-
-
-def all_but_answer(n_records: int) -> dict[str, str]:
-    """Return the SQL of :func:`all_but`."""
-    changed = {"estimate": "estimate", "lower_bound": "upper_bound", "upper_bound": "lower_bound"}
-    rest = {name: f"{n_records} - {other}" for name, other in changed.items()}
-    return {"estimate": "", "std_error": "std_error", **rest}
 
 
 # -- sums and averages ------------------------------------------------------------------------
@@ -651,36 +590,7 @@ class Weighed(NamedTuple):
     most: FloatArray
 
 
-REACHED: Final = {"*": "*", "lo": "greatest(q + s - size, 0)", "hi": "least(q, s)"}
-"""How many of the q are meant, at least and at most."""
-
-_REST: Final = "(s - s * s / size) / greatest(size - 1, 1)"
-
-BUCKET_SUMS: Final = {
-    "t": "sx * s / size",
-    "c": "q * s / size",
-    "tt": f"(sxx - sx * sx / size) * {_REST}",
-    "cc": f"(q - q * q / size) * {_REST}",
-    "tc": f"(sx - sx * q / size) * {_REST}",
-    "t_low": "greatest(negative, least(lo * least_x, hi * least_x),"
-    " least(sx - (q - lo) * most_x, sx - (q - hi) * most_x))",
-    "t_high": "least(positive, greatest(lo * most_x, hi * most_x),"
-    " greatest(sx - (q - lo) * least_x, sx - (q - hi) * least_x))",
-    "c_low": "lo",
-    "c_high": "hi",
-    "least_x": "least_x",
-    "most_x": "most_x",
-}
-"""Each bucket's sum t and count c, with their variances, covariance and bounds.
-
-See :func:`sum_buckets`.
-"""
-
 EXTREMES: Final = {"least_x": "min(least_x)", "most_x": "max(most_x)"}
-TOTALS: Final = {**{name: f"sum({name})" for name in BUCKET_SUMS}, **EXTREMES}
-"""The same of all buckets together."""
-
-
 _ROUNDING: Final = 2.0**-47
 """What adding up whole numbers loses of the sum of their absolute values, at most."""
 
@@ -724,7 +634,7 @@ def _rounding() -> str:
 
 
 def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[str, str]:
-    """Return the SQL of a sum, or an average, from totals as :data:`TOTALS` names them.
+    """Return the SQL of a sum, or an average, from the totals of :func:`summed`.
 
     Parameters
     ----------
@@ -736,7 +646,7 @@ def sum_answer(*, is_average: bool, certain: str = "", error: str = "") -> dict[
 
     Notes
     -----
-    The twin is in :func:`sum_buckets`. An average is t / c, its error that of a ratio to first
+    An average is t / c, its error that of a ratio to first
     order: the root of tt - 2 (t / c) tc + (t / c)² cc, over c. It lies between the extreme values;
     where the count is certain, also between the sum's bounds, over the count.
     """
@@ -816,7 +726,16 @@ def sum_buckets(
 def summed(
     totals: Sequence[float], extremes: tuple[float, float], *, is_average: bool
 ) -> MatchedPairs | None:
-    """Return a sum, or an average, from totals in the order of :data:`TOTALS`.
+    """Return a sum, or an average, from totals.
+
+    Parameters
+    ----------
+    totals : sequence of float
+        t and c, their variances tt and cc, their covariance tc, and the bounds of both: ``t_low``,
+        ``t_high``, ``c_low``, ``c_high``.
+    extremes : tuple of float
+        The least and the greatest value: ``least_x``, ``most_x``.
+    is_average : bool
 
     Returns
     -------

@@ -10,16 +10,16 @@ from typing import Literal as OneOf
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Column, Query
 
-# What is known of a publication: its relations, its columns, and where to count.
+# Publications: their relations and their columns.
 
 
 CellKind = OneOf["range", "set", "value"]
 
 Shares = OneOf["of_each", "of_parts"]
-"""What the table of shares has of a column: how often each value, or part of a range, occurs."""
+"""Whether the table of shares has a share for each value, or for each part of a range."""
 
 ANYTHING: Final = "*"
-"""The label of anything, NULL too."""
+"""The label that stands for every value, and for NULL."""
 
 ROWS: Final = "_row"
 CELLS: Final = "_cel"
@@ -27,18 +27,13 @@ ROW_SUFFIXES: Final = ("", ROWS, CELLS)
 """Suffixes of the materialized view, and of the tables of its rows and of their cells."""
 
 SHARES: Final = "_est"
-"""Suffix of a table that the estimator reads: how often each value occurs in a cell, or how the
-values of buckets go together.
+"""Suffix of the table of shares of values in cells, or of the composition of buckets.
 
-It follows from the other relations. Readers could calculate it themselves, but not for each
-question.
+It follows from the other relations, and spares the estimator its calculation for each question.
 """
 
 CLASSES: Final = "_cls"
-"""Suffix of the table of published rows as numbers, which the estimator reads.
-
-It follows from the view.
-"""
+"""Suffix of the table that has the view's rows as numbers, for the estimator."""
 
 RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES, CLASSES)
 """Suffixes of the relations of rows with ranges and sets."""
@@ -54,22 +49,22 @@ SUFFIXES: Final = ("", QIT, SAT, BIT, SHARES)
 the composition of buckets."""
 
 Assignment = OneOf["random", "cells", "local"]
-"""How records came into their buckets."""
+"""How records were assigned to buckets."""
 
 
 class Quotes(Protocol):
-    """What quotes names for statements; a session does."""
+    """Quotes names for statements, as a session does."""
 
     def identifier(self, *parts: str) -> str:
         """Quote a name, or several joined by dots (schema, relation)."""
 
 
 _LARGEST: Final = 1e18
-"""Of numbers of records."""
+"""Sizes in records."""
 
 
 class Spectrum(NamedTuple):
-    """Of each direction in which the composition of buckets differs, what the catalog keeps.
+    """The strength of each direction in which the composition of buckets differs.
 
     Attributes
     ----------
@@ -82,7 +77,7 @@ class Spectrum(NamedTuple):
 
     @classmethod
     def of(cls, described: object) -> Self | None:
-        """Read what a layout has; None if it has none, or anything but finite numbers."""
+        """Read it from a layout; None if it is missing, or not made of finite numbers."""
         if not isinstance(described, dict):
             return None
         eigenvalues, expected = (described.get(name) for name in ("eigenvalues", "expected"))
@@ -101,8 +96,7 @@ class BucketTables:
     """The published relations of a bucketization; every name is quoted, safe in statements.
 
     Bucket numbers count from 1 and ascend with the bucket size (within a size they are a random
-    permutation), so that a bucket's size follows from its number and a few constants: neither
-    the view nor the estimator has to count it.
+    permutation), so that neither the view nor the estimator has to count a bucket's size.
 
     The bitmaps repeat QIT and SAT for the estimator: a row for each distinct value of an
     attribute, with one bit for each record (see `kanon_db.answers._bitmap_sums`). Attributes with
@@ -148,7 +142,7 @@ class BucketTables:
             **{name: quotes.identifier(column) for name, column in added.items()},
             spectrum=Spectrum.of(layout.get("spectrum")),
             with_bitmaps=tuple(layout["with_bitmaps"]),
-            # The only numbers that reach statements unbound: int() lets nothing else through.
+            # These alone reach statements unbound, and int() admits nothing but numbers.
             n_buckets=int(layout["n_buckets"]),
             sizes=tuple(map(int, layout["sizes"])),
             first_bucket_ids=tuple(map(int, layout["first_bucket_ids"])),
@@ -172,7 +166,7 @@ class BucketTables:
         return sum(size * n for size, n in zip(self.sizes, self.buckets_of_sizes, strict=True))
 
     def size(self, bucket_id: str = "bucket_id") -> str:
-        """Return SQL for the size of the bucket whose number `bucket_id`, an expression, gives."""
+        """Return SQL for a bucket's size; `bucket_id` is SQL for its number."""
         if len(self.sizes) == 1:
             return str(self.sizes[0])
         firsts = ", ".join(map(str, self.first_bucket_ids))
@@ -213,23 +207,22 @@ class CellDescription(NamedTuple):
     column : Column
         With the type of the original values.
     kind : {"range", "set", "value"}
-        What a cell holds: a range with the original in it, a set of texts with it, or itself.
+        A cell is a range or a set of texts that covers the original value, or the value itself.
     element : str
-        How a text of a set becomes a value of the original type, as SQL after the text.
+        SQL that follows a text of a set and makes it a value of the original type.
     is_discrete : bool
         Whether the values of a range can be counted.
     mark : int or None
-        Position in the pattern, from 1, of the mark that tells a suppressed cell; None where no
-        cell is suppressed.
+        Position in the pattern, from 1, of this column's mark; None if no cell is suppressed.
     shares : {"of_each", "of_parts"} or None
-        What the table of shares has of this column; without it, all values of a cell are equally
-        likely.
+        Kind of shares that are published for the column; without them, all values of a cell are
+        equally likely.
     is_tight : bool
-        Whether each value of a set, and each end of a range, is that of a record with it; where it
-        was coarsened, it need not be.
+        Whether some record of a cell has each value of a set, and each end of a range; not so in
+        coarsened columns.
     labels : str or None
-        Where labels are published instead of sets: which values they stand for, as JSON; see
-        `kanon_db.query.cell_conditions`.
+        The values that each published label stands for, as JSON; None for sets
+        (`kanon_db.query.cell_conditions`).
     """
 
     column: Column
@@ -245,9 +238,9 @@ class CellDescription(NamedTuple):
 class RowView(NamedTuple):
     """The published relations of generalized, freeform or suppressed rows; names are quoted.
 
-    The view is made from a table of its rows, each with a number, and one of the cells with these
-    numbers. Rows that came with their cells, from elsewhere, have them themselves.
-    Readers have no right on either; a dump needs them, since restoring it refreshes the view.
+    The view joins a table of rows, each with the number of its cells, to a table of cells by that
+    number; rows that were loaded with their cells need no table of cells. Readers have no right on
+    either table; a dump needs both, since restoring it refreshes the view.
 
     Attributes
     ----------
@@ -259,7 +252,7 @@ class RowView(NamedTuple):
     columns : tuple of str
         All columns, in their order and not quoted.
     number : str or None
-        The column of both tables with the number of a row's cells.
+        The column of both tables that has the number of a row's cells.
     """
 
     view: str
@@ -294,26 +287,26 @@ class RowView(NamedTuple):
 class ClassTable(NamedTuple):
     """The published rows as numbers; every name is quoted.
 
-    It has three kinds of rows: a cell of a column (``attribute``) with its ``number``, in how many
-    ``records`` it is, whether it is ``hidden`` (suppressed), and the cell itself in the column of
-    its own name; the numbers of a column (``codes``, two bytes each, the lower one first) in the
-    block ``number``; and, without an attribute, the sizes of a block's classes, four bytes each.
+    It has three kinds of rows: a distinct cell of a column (``attribute``) with its ``number``, the
+    ``records`` that have it, whether it is ``hidden`` (suppressed), and the cell itself in the
+    column of its own name; the numbers of a column (``codes``, two bytes each, the lower one first)
+    in the block ``number``; and, without an attribute, the sizes of a block's classes, four bytes
+    each. Quasi-identifiers have a number for each class, other columns one for each row, class by
+    class.
 
-    Of ranges of whole numbers, or of days, that are too many to have numbers, there are the ends:
-    one cell holds them all, and a code has eight bytes, where a range ends in the lower four and
-    where it begins in the upper ones, from the least value of all on. The code of NULL is 0, and of
-    a range without ends, 1 in the upper four.
-
-    Quasi-identifiers have a number for each class, other columns one for each row, class by class.
+    Ranges of whole numbers, or of days, that are too many to have numbers are kept by their ends:
+    one cell holds all ends, and a code has eight bytes: the end of a range in the lower four, its
+    beginning in the upper four, both counted from the least value. The code of NULL is 0; a range
+    without ends has 1 in the upper four.
 
     Attributes
     ----------
     table : str
     attribute, number, records, hidden, codes : str
     columns : frozenset of str
-        Those whose cells have numbers; not quoted.
+        The columns whose cells have numbers; not quoted.
     ends : frozenset of str
-        Those whose cells have their ends instead; not quoted.
+        The columns whose ranges are kept by their ends; not quoted.
     """
 
     table: str
@@ -327,7 +320,7 @@ class ClassTable(NamedTuple):
 
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, described: Mapping[str, Any]) -> Self:
-        """Read what a layout has of the table."""
+        """Read the table's description from a layout."""
         own = ("attribute", "number", "records", "hidden", "codes")
         return cls(
             table=quotes.identifier(schema, name + CLASSES),
@@ -338,13 +331,13 @@ class ClassTable(NamedTuple):
 
 
 RARITY: Final = 0.3
-"""Suppressed cells have rarer values than those that are kept, since what is frequent need not be
-suppressed: as often as this power of how often they are kept. Chosen on three tables, where mean
-errors of counts are a third of those with 1; ``python -m benchmarks calibration``."""
+"""A value is as likely in a suppressed cell as this power of how often it is kept, since frequent
+values need not be suppressed. Chosen on three tables, where mean errors of counts are a third of
+those with a power of 1; ``python -m benchmarks calibration``."""
 
 
 class CellLayout(NamedTuple):
-    """Published rows with what their cells may stand for.
+    """Published rows, with the values that their cells may stand for.
 
     Attributes
     ----------
@@ -352,13 +345,14 @@ class CellLayout(NamedTuple):
     cells : mapping of str to CellDescription
         Every column that a query may name.
     left_out : int
-        How many records of the source have no row in the view.
+        Records of the source without a row in the view.
     n_rows : int
-        How many have one.
+        Rows of the view.
     is_paper : bool
-        Whether suppressed cells are as often each value as those that are kept.
+        Whether the paper's estimator is asked for: suppressed cells have each value as often as
+        kept cells have it.
     classes : ClassTable or None
-        None for what was published before there was such a table.
+        None for publications from before there was such a table.
     """
 
     view: RowView
@@ -370,7 +364,7 @@ class CellLayout(NamedTuple):
 
     @property
     def rarity(self) -> float:
-        """The power of how often a value is kept, to which suppressed cells have it."""
+        """The power of how often a value is kept that says how likely suppressed cells have it."""
         return 1.0 if self.is_paper else RARITY
 
     @property
@@ -387,9 +381,9 @@ class Lookup(NamedTuple):
     relation : str
         Schema-qualified and quoted.
     key : Column
-        Its join column.
+        Join column of the table.
     on : Column
-        The publication's.
+        Join column of the publication.
     """
 
     relation: str
@@ -397,24 +391,24 @@ class Lookup(NamedTuple):
     on: Column
 
 
-# The two sides of a bucketization, and which side each part of a query is on.
+# The two sides of a bucketization, and the side of each part of a query.
 #
-# Side 0 are the records with their quasi-identifiers, side 1 the sensitive values.
+# Side 0 is that of the records with their quasi-identifiers, side 1 that of the sensitive values.
 
 
 Side = OneOf[0, 1]
 Sides = tuple[ex.Expression | None, ex.Expression | None]
-"""A condition on records and one on sensitive values; None is no condition."""
+"""The condition on records and the one on sensitive values; None for no condition."""
 
 
 def chosen_by(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
-    """Return what WHERE and an aggregate's FILTER ask of a record."""
+    """Join the conditions of WHERE and of an aggregate's FILTER."""
     parts = [part for part in (query.where, aggregate.condition) if part is not None]
     return ex.joined(ex.And, parts)
 
 
 def condition_of(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
-    """Return what a record must meet to be counted in an aggregate: NULLs are not."""
+    """Return the condition for a record to count in an aggregate, which leaves NULLs out."""
     chosen = chosen_by(query, aggregate)
     parts = [] if chosen is None else [chosen]
     if aggregate.operand is not None:
@@ -430,7 +424,7 @@ def parts_of(condition: ex.Expression | None) -> tuple[ex.Expression, ...]:
 
 
 def side_of(expression: ex.Expression, layout: BucketLayout) -> Side | None:
-    """Return the side that an expression depends on, None for both."""
+    """Return the side that an expression depends on; None for both."""
     mentioned = ex.attributes(expression)
     if layout.sensitive.name not in mentioned:
         return 0
@@ -438,7 +432,7 @@ def side_of(expression: ex.Expression, layout: BucketLayout) -> Side | None:
 
 
 def sides_of(query: Query, aggregate: ex.Aggregate, layout: BucketLayout) -> set[Side | None]:
-    """Return the sides of all that an aggregate depends on."""
+    """Return the sides that an aggregate depends on."""
     parts = [
         *parts_of(condition_of(query, aggregate)),
         *(key.expression for key in query.keys),
@@ -459,7 +453,7 @@ def by_side(
 
 
 def factors(condition: ex.Expression | None, layout: BucketLayout) -> Sides | None:
-    """Split a conjunction by side; None where a part of it mentions both."""
+    """Split a conjunction by side; None if one of its parts mentions both."""
     records, values, both = by_side(parts_of(condition), layout)
     return None if both else (ex.joined(ex.And, records), ex.joined(ex.And, values))
 
@@ -469,7 +463,7 @@ def disjoint_sides(
 ) -> tuple[ex.Expression, ex.Expression] | None:
     """Split a disjunction of conditions on one side each; None for anything else.
 
-    Only for a count without groups: the count of the records that meet neither gives it.
+    A count without groups follows from the count of the records that meet neither condition.
     """
     condition = condition_of(query, aggregate)
     if query.keys or aggregate.function != "count" or not isinstance(condition, ex.Or):

@@ -43,14 +43,14 @@ from kanon_db.query.expressions import (
 )
 from kanon_db.query.sqlglot_library import ParseError, SqlglotError, exp, sqlglot
 
-# Subqueries in FROM that only name and filter, put into the query that selects from them.
+# Flattening subqueries in FROM, which only name columns and filter records.
 #
-# What such a subquery calls a column stands for an expression over the publication; each mention of
-# it is replaced. Columns of the publication are qualified then, so that no alias can be meant.
+# A column of such a subquery stands for an expression over the publication, which replaces each of
+# its mentions. Columns of the publication are qualified then, so that none is taken for an alias.
 
 
 MAX_PARTS: Final = 50_000
-"""The most parts of the expressions that the names of a query with subqueries are replaced by."""
+"""The most parts of all expressions that replace the columns of subqueries."""
 
 ONLY: Final = "a subquery in FROM can only name columns and filter with WHERE"
 _HINT: Final = (
@@ -59,14 +59,14 @@ _HINT: Final = (
 )
 
 
-class SubqueryRoom:
-    """What is left of :data:`MAX_PARTS`."""
+class PartsBudget:
+    """Counts down from :data:`MAX_PARTS` while columns of subqueries are replaced."""
 
     def __init__(self) -> None:
         self._left = MAX_PARTS
 
     def take(self, n: int) -> None:
-        """Account for parts before they are made."""
+        """Spend parts before they are made; refuse the query when too few are left."""
         self._left -= n
         if self._left < 0:
             raise refusal(
@@ -76,49 +76,49 @@ class SubqueryRoom:
 
 @dataclass(frozen=True, slots=True)
 class FilteredRelation:
-    """What a relation in FROM stands for.
+    """A relation in FROM, as expressions and a condition over the publication.
 
     Attributes
     ----------
     publication : RelationText
-    room : SubqueryRoom
-        For the parts of what its columns are replaced by.
+    budget : PartsBudget
+        For the expressions that replace its columns.
     alias : tuple of str
-        The names that qualify its columns outside; empty for the publication itself.
+        The qualifiers of its columns in the outer query; empty for the publication itself.
     columns : dict of str to Expression or None
-        What its columns stand for; None for those of the publication.
+        The expression that each column stands for; None for columns of the publication.
     where : Expression or None
         The condition on the publication's records.
     selected : tuple of Expression
-        All that subqueries select, whether the query mentions it or not.
+        All columns that subqueries select, whether the query mentions them or not.
     """
 
     publication: RelationText
-    room: SubqueryRoom
+    budget: PartsBudget
     alias: tuple[str, ...] = ()
     columns: dict[str, Expression] | None = None
     where: Expression | None = None
     selected: tuple[Expression, ...] = ()
 
     def over_publication(self, expression: Expression) -> Expression:
-        """Write an expression on these columns as one on the publication's.
+        """Rewrite an expression on these columns as one on the publication's columns.
 
         Raises
         ------
         UnsupportedQueryError
-            For a name that is none of them, and where the result would be too long.
+            When a name is none of these columns, or the result would be too long.
         """
         sizes: dict[Name, int] = {}
         for name in (part for part in walk(expression) if isinstance(part, Name)):
             if name not in sizes:
                 sizes[name] = sum(1 for _ in walk(self._meant(name)))
-            self.room.take(sizes[name])
+            self.budget.take(sizes[name])
         return replaced(
             expression, lambda part: self._meant(part) if isinstance(part, Name) else None
         )
 
     def has(self, name: str) -> bool:
-        """Whether it may have a column of this name."""
+        """Whether the relation may have a column of this name."""
         return self.columns is None or name in self.columns
 
     def _meant(self, name: Name) -> Expression:
@@ -146,7 +146,7 @@ class FilteredRelation:
 def selected_from(
     source: FilteredRelation, items: Sequence[ItemText] | None, where: Expression | None
 ) -> FilteredRelation:
-    """Return what a subquery stands for; `items` None is ``*``."""
+    """Return a subquery as expressions over the publication; `items` is None for ``*``."""
     condition = None if where is None else source.over_publication(_plain(where))
     parts = [part for part in (source.where, condition) if part is not None]
     columns = source.columns
@@ -162,12 +162,12 @@ def selected_from(
 
 
 def beyond(position: int | None = None) -> UnsupportedQueryError:
-    """Make the refusal of what only the outer query may have."""
+    """Make the error for a clause that only the outer query may have."""
     return refusal(ONLY, position, _HINT)
 
 
 def flattened(text: QueryText, source: FilteredRelation) -> QueryText:
-    """Put what a query's relation stands for in its place."""
+    """Replace a query's relation by the publication, and its columns by expressions on that."""
     if text.lookups:
         raise refusal(
             "a subquery cannot be joined", hint="join the lookup table to the publication itself"
@@ -180,7 +180,7 @@ def flattened(text: QueryText, source: FilteredRelation) -> QueryText:
     named = {item.alias: new.expression for item, new in zip(text.items, items, strict=True)}
 
     def key(expression: Expression, *, by_alias: bool) -> Expression:
-        """Follow a name as GROUP BY does, or ORDER BY, where an alias comes first."""
+        """Resolve a name as GROUP BY does or, by alias first, as ORDER BY does."""
         found = expression
         match expression:
             case Name((name,)) if source.columns is None:
@@ -235,7 +235,7 @@ def _plain(expression: Expression) -> Expression:
     return expression
 
 
-# From sqlglot's tree of a query to the typed one: its clauses, in the order of their words.
+# Reading the clauses of sqlglot's tree, in the order of their words.
 
 
 MAX_NAMED: Final = 50
@@ -251,10 +251,10 @@ def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema
     Parameters
     ----------
     tree : sqlglot's Expr or None
-        The parsed query, with the number of its lexeme for each name and constant, and without the
-        NOTs that negate a test.
+        The parsed query: each name and constant is the number of its lexeme, and the NOTs that
+        negate a test are left out.
     lexemes : sequence of Lexeme
-        Those of the query; their parentheses are balanced.
+        The query's lexemes, with balanced parentheses.
     published_schema : str
         The only schema that the publication may be qualified with.
 
@@ -265,8 +265,8 @@ def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema
     Raises
     ------
     UnsupportedQueryError
-        When the tree holds what is not allowed, does not account for every lexeme, or groups
-        operators otherwise than PostgreSQL.
+        When the tree has a construct that is not allowed, does not account for every lexeme, or
+        groups operators otherwise than PostgreSQL.
     """
     if not isinstance(tree, exp.Select):
         raise unexpected(lexemes[0])
@@ -275,13 +275,13 @@ def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema
 
 
 class _QueryReader(ExpressionReader):
-    """Walks a query along its lexemes, each method over one construct."""
+    """Reads a query along its lexemes; each method reads one construct."""
 
     def __init__(self, lexemes: Sequence[Lexeme]) -> None:
         super().__init__(lexemes)
         self._published = ""
         self._named: dict[str, FilteredRelation] = {}
-        self._room = SubqueryRoom()
+        self._parts = PartsBudget()
 
     def query(self, select: exp.Select, published_schema: str) -> QueryText:
         clauses = select.args
@@ -352,7 +352,7 @@ class _QueryReader(ExpressionReader):
         return selected_from(source, items, where)
 
     def source(self, select: exp.Select) -> FilteredRelation:
-        """Read what a SELECT selects from."""
+        """Read the relation in FROM."""
         if select.args.get("from_") is None:
             raise refusal("a query without FROM is not supported")
         self.require("from")
@@ -377,7 +377,7 @@ class _QueryReader(ExpressionReader):
                 f" {self._published} before it",
             )
         publication = RelationText(self._published, relation.name, relation.alias)
-        return FilteredRelation(publication, self._room)
+        return FilteredRelation(publication, self._parts)
 
     def clause(
         self, node: exp.Expr | None, words: str, read: Callable[[exp.Expr], Item]
@@ -453,7 +453,7 @@ class _QueryReader(ExpressionReader):
     def merging(
         self, relation: RelationText, columns: Sequence[exp.Expr], *, is_outer: bool
     ) -> LookupText:
-        """Read what follows USING."""
+        """Read the column in USING."""
         self.require("using", "(")
         if len(columns) > 1:
             raise refusal("a join on several columns is not supported", self.here.position)
@@ -483,31 +483,31 @@ class _QueryReader(ExpressionReader):
         return int(lexeme.text)
 
 
-# Reading a query: from text to a typed structure, or a refusal with its reason.
+# Reading a query from its text, or refusing it with a reason.
 #
-# sqlglot parses. Before, what dialects read differently is refused (`lexemes`), and so is what a
-# count query cannot have (`constructs`). After, the tree is checked against an allow-list
-# (`allowlist`), then read, with every lexeme accounted for (`clauses`, `tree`).
+# Before sqlglot parses, `_lexer` refuses what dialects read differently, and what a count query
+# cannot have. Afterwards, the tree is checked against an allow-list and read along the lexemes,
+# each of which must be accounted for (`_syntax`, and above).
 
 
 MAX_HEIGHT: Final = 100
 """How high the tree of an expression may be."""
 
 MAX_OPERATORS: Final = 10_000
-"""The most operators of a query, each evaluated for a million records; IN is one."""
+"""The most operators of a query, each of which a million records may need; IN counts as one."""
 
 MAX_PATTERNS: Final = 10_000
-"""The most characters of all patterns together: PostgreSQL hears no cancel while it compares one
-text with all of them, which takes half a second for texts of the most bytes that LIKE compares."""
+"""The most characters of all patterns together: comparing them with one text of the greatest length
+takes half a second, in which PostgreSQL hears no cancel."""
 
 _PATTERN_COST: Final = 20
-"""What reading the text, and lowering it for ILIKE, costs, in characters of a pattern."""
+"""Cost of reading a text, and of lowering it for ILIKE, in characters of a pattern."""
 
 MAX_ITEMS: Final = 100
 """The most items of a select list, of GROUP BY and of ORDER BY."""
 
 _WRITTEN_TWICE: Final = (Distinct, Range, TruthTest)
-"""Tests whose operands some statements repeat: nested, they would double at each level."""
+"""Tests whose operands some statements repeat, which doubles them at each level of nesting."""
 
 
 def parse_query(
@@ -524,7 +524,7 @@ def parse_query(
     published_schema : str
         The only schema that the publication may be qualified with.
     heartbeat : callable, optional
-        Is called between the steps, none of which takes as long as a second.
+        Called between steps, each of which takes less than a second.
 
     Returns
     -------
@@ -533,14 +533,14 @@ def parse_query(
     Raises
     ------
     UnsupportedQueryError
-        For everything that is not answered: its message names the construct, and neither message
-        nor detail repeats a name or a value of the query.
+        When the query is not answered. The message names the construct; no name and no value of the
+        query is repeated.
 
     Notes
     -----
-    Where sqlglot's reading and PostgreSQL's could differ, the query is read as PostgreSQL reads it
-    or refused; so is what needs PostgreSQL's rule for operators that do not associate. The tests
-    compare what is accepted with the server's own grammar.
+    Where sqlglot and PostgreSQL could differ, the query is read as PostgreSQL reads it, or refused;
+    chains of operators that do not associate are refused, too. Tests compare accepted queries with
+    the server's own grammar.
 
     Examples
     --------
@@ -598,11 +598,10 @@ def parse_query(
 
 
 def _numbered(lexemes: Sequence[Lexeme]) -> list[str]:
-    """Write each lexeme for the parser: names and constants as their numbers.
+    """Write the lexemes for the parser, with a number for each name and constant.
 
-    Thus the parser can take none of them for anything else, nor repeat one in a message, and each
-    leaf of its tree tells which lexeme it stands for. Nothing is written for a NOT that negates a
-    test, as in IS NOT NULL: it groups nothing, and is read from the lexemes.
+    So the parser can neither misread nor repeat one, and each leaf of its tree names its lexeme. A
+    NOT that negates a test, as in IS NOT NULL, is left out, and read from the lexemes.
     """
     written = []
     for number, lexeme in enumerate(lexemes):
@@ -625,7 +624,7 @@ def _numbered(lexemes: Sequence[Lexeme]) -> list[str]:
 
 
 def _stopped_at(error: SqlglotError, written: Sequence[str]) -> int:
-    """Return the number of the lexeme where sqlglot stopped, by the column in which that ends."""
+    """Return the number of the lexeme where sqlglot stopped, from the column in its error."""
     column = error.errors[0].get("col") if isinstance(error, ParseError) and error.errors else None
     if not isinstance(column, int):
         return 0
@@ -634,7 +633,7 @@ def _stopped_at(error: SqlglotError, written: Sequence[str]) -> int:
 
 
 def _repeated(expression: Expression, cost: Callable[[Expression], int]) -> int:
-    """Add up what operators cost, as often as statements may repeat them."""
+    """Add up the costs of operators, each as often as statements may repeat it."""
     found = sum(_repeated(part, cost) for part in children(expression))
     return cost(expression) + (2 * found if isinstance(expression, _WRITTEN_TWICE) else found)
 
@@ -644,7 +643,7 @@ def _operators(expression: Expression) -> int:
 
 
 def _matching(expression: Expression) -> int:
-    """Return what a LIKE costs, in characters of its pattern."""
+    """Return the cost of a LIKE, in characters of its pattern."""
     match expression:
         case Pattern(pattern=Literal(text=text)):
             return len(text) + _PATTERN_COST

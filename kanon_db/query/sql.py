@@ -1,4 +1,4 @@
-"""Writes expressions, conditions, joins and named steps as SQL."""
+"""Writes expressions, conditions and joins as SQL, and statements in named steps."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from kanon_db.query.expressions import (
     columns,
     refusal,
 )
-from kanon_db.query.formulas import TOTALS, calibrated_sql, sum_answer, trust, weights
-from kanon_db.query.layout import BucketLayout, Lookup, Side, condition_of, parts_of, side_of
+from kanon_db.query.formulas import weights
+from kanon_db.query.layout import BucketTables, Lookup, Side, condition_of, parts_of
 
 # Writing checked expressions as SQL.
 #
-# Every word is ours, every name was quoted by the server or the driver, and every constant is a
-# bound value: nothing of the analyst's text is run.
+# Nothing of the analyst's text is run: every word is written here, every name was quoted by the
+# server or the driver, and every constant is bound.
 
 
 Spelling = Callable[[ex.Column], str]
-"""Names a column as a statement does, with the alias of its relation."""
+"""Writes a column with the alias of its relation."""
 
 
 class Statement(NamedTuple):
-    """SQL with its values, bound as ``$1`` and so on: a text each, or an array of texts."""
+    """SQL with the values of ``$1`` and so on, each a text or an array of texts."""
 
     text: str
     bound: tuple[str | list[str], ...]
 
 
 class Constants:
-    """The constants of one statement, each bound to a parameter, and each list of them to one.
+    """Binds each constant of a statement, and each list of constants, to a parameter.
 
     Parameters
     ----------
@@ -56,13 +56,8 @@ class Constants:
         self._numbers: dict[str | tuple[str, ...], int] = {}
 
     @property
-    def are_shown(self) -> bool:
-        """Whether the values are part of the text, for people."""
-        return self._literal is not None
-
-    @property
     def bound(self) -> tuple[str | list[str], ...]:
-        """What was written so far: a text, or an array of texts, for each parameter."""
+        """The values of the parameters so far, each a text or an array of texts."""
         return tuple(text if isinstance(text, str) else list(text) for text in self._numbers)
 
     def write(self, constant: ex.Constant) -> str:
@@ -81,7 +76,7 @@ class Constants:
         Returns
         -------
         str or None
-            None for what has to be written one by one: values to be shown, expressions, and arrays.
+            None where items must be written one by one: values to be shown, expressions, arrays.
         """
         by_type: dict[ex.Type, list[str]] = {}
         for item in items:
@@ -200,10 +195,10 @@ def _schema(operand: ex.Expression) -> str | None:
     return operand.type.operator_schema if isinstance(operand, ex.Column | ex.Constant) else None
 
 
-# Statements as named steps, laid out for a person: one clause a line, each step with a comment.
+# Statements in named steps, laid out for a person: one clause a line, a comment for each step.
 #
-# Whatever is nested is written at its depth. Text is never indented afterwards: a name or a
-# constant in it may span lines.
+# Nested text is written at its depth, never indented afterwards: a name or a constant in it may
+# span lines.
 
 
 _WIDTH = 88
@@ -219,7 +214,7 @@ class Nested:
     join: str = ""
 
     def write(self, depth: int) -> str:
-        """Write it, at a depth."""
+        """Write the subquery at a depth."""
         join = f"{self.join} " if self.join else ""
         inner = _union(self.selects, depth + 1)
         return f"{join}({_line(depth + 1)}{inner}{_line(depth)}) AS {self.alias}"
@@ -251,7 +246,7 @@ class Select:
     limit: int | None = None
 
     def write(self, depth: int = 0) -> str:
-        """Write it, with what follows its first line at a depth."""
+        """Write the SELECT, all but its first line at a depth."""
         line = _line(depth)
         columns = [sql if sql == name else f"{sql} AS {name}" for name, sql in self.columns.items()]
         text = f"SELECT{_listed(columns, depth)}"
@@ -291,9 +286,9 @@ class Steps:
         ----------
         name : str
         comment : str
-            What it does, in words of ours.
+            What the step does, without any text of the query.
         *selects : Select
-            They name the steps that they read in FROM.
+            Each names in FROM the steps that it reads.
         """
         self._steps.append((name, comment, selects))
 
@@ -327,7 +322,7 @@ def _line(depth: int) -> str:
 
 
 def speller(alias: str) -> Spelling:
-    """Name the publication's columns by their relation's alias, lookup columns by their table's."""
+    """Qualify the publication's columns with an alias, lookup columns with their table's."""
 
     def spell(column: Column) -> str:
         where = alias if column.lookup is None else f"l{column.lookup}"
@@ -366,8 +361,8 @@ def joined_relations(
 
     Notes
     -----
-    Every join is an outer one, so that it neither loses nor repeats a record: what an inner join
-    asks is a condition of its own (:class:`~kanon_db.query.expressions.Matched`).
+    Every join is an outer join, so that it neither loses nor repeats a record; an inner join is a
+    condition of its own (:class:`~kanon_db.query.expressions.Matched`).
     """
     found = [f"{relation} AS {alias}"]
     numbers = {column.lookup for expression in expressions for column in columns(expression)}
@@ -671,76 +666,30 @@ class Writer:
         return Statement(self.steps.write(), self.constants.bound)
 
 
-class SideWriter(Writer):
-    """Writes over QIT, with the alias ``q``, and SAT, with the alias ``s``."""
-
-    def __init__(self, request: Request, layout: BucketLayout) -> None:
-        super().__init__(request)
-        self.layout = layout
-        self.tables = layout.tables
-
-    def write(self, expression: Expression, side: Side) -> str:
-        """Write an expression on one side."""
-        return write(expression, speller("qs"[side]), self.constants)
-
-    def where(self, condition: Expression | None, side: Side) -> list[str]:
-        """Write the parts of a condition on one side."""
-        return [self.write(part, side) for part in parts_of(condition)]
-
-    def source(self, side: Side, *expressions: Expression | None) -> list[str]:
-        """Write the relation of a side, with the lookup tables that the expressions need."""
-        relation = self.tables.sat if side else self.tables.qit
-        return joined_relations(relation, "qs"[side], expressions, self.lookups)
-
-    def keys_of(self, side: Side) -> dict[str, Expression]:
-        """Return the group's values that one side decides."""
-        return {name: key for name, key in self.keys.items() if side_of(key, self.layout) == side}
-
-    def number(self, side: Side) -> str:
-        """Count the rows of a side; a row of the SAT stands for several records."""
-        return f"sum(s.{self.tables.count})::int8" if side else "count(*)"
-
-    def times(self, side: Side) -> str:
-        """Multiply by how often a row counts."""
-        return f" * s.{self.tables.count}" if side else ""
-
-    def count_in_buckets(
-        self,
-        name: str,
-        comment: str,
-        side: Side,
-        parts: Mapping[str, Expression],
-        condition: Expression | None,
-        weighed: Expression | None = None,
-    ) -> None:
-        """Add a step that counts the rows of a side in each bucket.
-
-        Parameters
-        ----------
-        parts : mapping of str to Expression
-            What rows are put together by, beside the bucket, by the names of the columns.
-        condition : Expression or None
-            What the rows must meet.
-        weighed : Expression, optional
-            What to add up beside them.
-        """
-        columns = {"bucket_id": f"{'qs'[side]}.{self.tables.bucket_id}"}
-        columns |= {column: self.write(part, side) for column, part in parts.items()}
-        columns["n"] = self.number(side)
-        if weighed is not None:
-            columns |= weights(f"({self.write(weighed, side)})::float8", self.times(side))
-        source = self.source(side, condition, weighed, *parts.values())
-        by = numbered(1 + len(parts))
-        self.steps.add(name, comment, Select(columns, source, self.where(condition, side), by))
-
-    def sum_totals(self) -> None:
-        """Add up buckets' sums and counts, in each group, to a sum or an average."""
-        self.step("totals", "All buckets together.", TOTALS, group=())
-        answer = sum_answer(is_average=self.function == "avg")
-        self.step("matched", "The estimate with its standard error and bounds.", answer)
-        self.calibrated()
-
-    def calibrated(self) -> None:
-        """Multiply the error of a random matching: a real one is not random."""
-        known = trust(self.layout.assignment, is_paper=True, is_composed=False)
-        self.step("answers", "A real matching is not random.", calibrated_sql(known.times))
+def counted_in_buckets(
+    tables: BucketTables,
+    side: Side,
+    parts: Mapping[str, Expression],
+    condition: Expression | None,
+    weighed: Expression | None,
+    lookups: Sequence[Lookup],
+    constants: Constants,
+    *,
+    is_by_bucket: bool = True,
+) -> Select:
+    """Count the rows of QIT, or the values of SAT, in each bucket (from 0) and in each part."""
+    # Parts are told apart by expressions, by the names of their columns. Of what is weighed, there
+    # are ``n_x`` values, and those of `weights`.
+    relation, alias = (tables.sat, "s") if side else (tables.qit, "q")
+    spell = speller(alias)
+    columns = {"bucket": f"{alias}.{tables.bucket_id} - 1"} if is_by_bucket else {}
+    columns |= {name: write(part, spell, constants) for name, part in parts.items()}
+    by = numbered(len(columns))
+    columns["n"] = f"sum(s.{tables.count})::int8" if side else "count(*)"
+    if weighed is not None:
+        x = f"({write(weighed, spell, constants)})::float8"
+        times = f" * s.{tables.count}" if side else ""
+        columns["n_x"] = f"sum((({x}) IS NOT NULL)::int4{times})"
+        columns |= weights(x, times)
+    source = joined_relations(relation, alias, [condition, weighed, *parts.values()], lookups)
+    return Select(columns, source, [write(p, spell, constants) for p in parts_of(condition)], by)

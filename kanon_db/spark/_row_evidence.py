@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding import Sets
@@ -35,13 +37,13 @@ from kanon_db.answers.evidence import (
     Truths,
 )
 from kanon_db.answers.evidence_sql import MOST_COMBINED, Pieces, Unit
-from kanon_db.answers.scope import OpenQuery
+from kanon_db.answers.scope import GroupValues, OpenQuery
 from kanon_db.errors import ServerError, UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import refusal
 from kanon_db.query.layout import CellDescription, CellLayout, condition_of
 from kanon_db.query.likelihoods import MOST_GROUPED, most_listed
-from kanon_db.query.sql import Constants, Request, leaves, write
+from kanon_db.query.sql import Constants, Request, Statement, leaves, write
 from kanon_db.session.protocol import Row, Value
 from kanon_db.spark._cell_values import (
     ANYTHING,
@@ -55,7 +57,7 @@ from kanon_db.spark._cell_values import (
     nearest_axis_value,
     outcomes_of_cells,
 )
-from kanon_db.spark._tables import PublishedTables
+from kanon_db.spark._tables import PublishedTables, TableSession
 from kanon_db.spark.environment import failures_as_errors, quiet, quoted_column
 from kanon_db.spark.kinds.row_files import LOWER_END, UPPER_END
 
@@ -109,6 +111,47 @@ class SparkQuery(OpenQuery):
             for row in rows
         ]
 
+    def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
+        """Run a statement of this query; keys are written as PostgreSQL does."""
+        for row in super().stream(n, statement, *values):
+            keys = [name for name in row if _VALUE_OF_KEY.fullmatch(name)]
+            yield {**row, **{name: value_of_key(row[name]) for name in keys}}
+
+    def packed(
+        self,
+        counted: Statement,
+        keys: Sequence[int],
+        numbers: Mapping[str, str],
+        run: int = 0,  # noqa: ARG002
+    ) -> Iterator[tuple[GroupValues, NDArray[Any]]]:
+        """Run a statement that counts, and divide its rows by the group that they are in."""
+        shown = [f"coalesce({name}, 0)::{type_} AS {name}" for name, type_ in numbers.items()]
+        shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]
+        shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
+        text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b"
+        with self._own_words(), failures_as_errors("a statement could not be run"):
+            found = cast("TableSession", self.session).tables.select(text, *counted.bound).toArrow()
+        dtype = [(name, f"{of[0]}{of[-1]}") for name, of in numbers.items()]
+        rows = np.zeros(found.num_rows, dtype=dtype)
+        for name in numbers:
+            rows[name] = found.column(name).to_numpy()
+        if not keys:
+            yield (), rows
+        if not keys or not rows.size:
+            return
+        ranks = np.column_stack([found.column(f"r{i}").to_numpy() for i in keys])
+        _, first, group = np.unique(ranks, axis=0, return_index=True, return_inverse=True)
+        ordered = np.argsort(group.reshape(-1), kind="stable")
+        ends = np.cumsum(np.bincount(group.reshape(-1), minlength=first.size))
+        for at, own in zip(first.tolist(), np.split(ordered, ends[:-1]), strict=True):
+            texts = [value_of_key(found.column(f"j{i}")[at].as_py()) for i in keys]
+            values = zip(keys, texts, ranks[at].tolist(), strict=True)
+            yield tuple(values), rows[own]
+
+    def key(self, values: GroupValues) -> str:
+        """Write a group's key as PostgreSQL does."""
+        return group_key(super().key(values))
+
     @contextmanager
     def _own_words(self) -> Iterator[None]:
         """Say in our own words why a statement of the query failed.
@@ -141,6 +184,9 @@ _ARITHMETIC: Final = (
 )  # fmt: skip
 _FAILED: Final = ("FAILED_READ_FILE", "INTERNAL_ERROR", "CONNECT", "JOB_CANCELLED")
 """Conditions of Spark that say nothing about the query."""
+
+
+_VALUE_OF_KEY: Final = re.compile(r"j\d+")
 
 
 def group_key(text: str) -> str:

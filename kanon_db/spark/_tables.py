@@ -513,6 +513,8 @@ def _function(node: exp.Expression) -> exp.Expression:
         return nulls[0] if len(nulls) == 1 else sum(nulls[1:], start=nulls[0])
     if name == "jsonb_build_object":
         return _object(given)
+    if name == "to_jsonb":  # the object's only value is read from it afterwards
+        return _object([exp.Literal.string("k"), *given])
     return node
 
 
@@ -582,9 +584,14 @@ class PublishedTables:
     def __init__(self, session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
         self.session = session
         self.frames = frames
-        self._views = {name: f"kanon_{secrets.token_hex(8)}" for name in frames}
-        for name, view in self._views.items():
-            frames[name].createOrReplaceTempView(view)
+        self._views: dict[str, str] = {}
+        for name, frame in frames.items():
+            self.add(name, frame)
+
+    def add(self, name: str, frame: DataFrame) -> None:
+        """Let statements read another table by its name."""
+        self._views[name] = f"kanon_{secrets.token_hex(8)}"
+        frame.createOrReplaceTempView(self._views[name])
 
     def fetch(self, statement: str, *values: str | Sequence[str | None] | None) -> list[Row]:
         """Run a statement of PostgreSQL, and return its rows."""

@@ -1,5 +1,5 @@
 """Fixtures of the tests of attacks."""
 
-from tests.integration.parties import parties
+from tests.integration.parties import nothing_left, parties
 
-__all__ = ["parties"]
+__all__ = ["nothing_left", "parties"]

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kanon_db.errors import VerificationError
-from tests.attacks.sparse import COLUMNS, QUASI_IDENTIFIERS, sparse_people
 from tests.integration.parties import (
-    ACCEPTED,
+    KINDS,
     WAYS,
     Connection,
     Functions,
     Parties,
-    create_table,
+    create_source,
     fetch,
-    remains,
     sqlstate_of,
     value,
 )
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 FORBIDDEN, UNKNOWN = "42501", "42704"
-THRESHOLD = 0.1
-PRIVACY = json.dumps({"default": 1, "values": {"HIV": THRESHOLD}})
 MIXED = "number int, age int, income numeric, born date, seen timestamptz, city text, sick text"
-KINDS = {
-    "publish_buckets": {"privacy": '{"l": 2}'},
-    "publish_generalized": {"k": 3, "method": "mondrian", "refine": False},
-    "publish_freeform": {"k": 3},
-    "publish_suppressed": {"k": 3},
-}
 # NULLs everywhere, and cells of every type.
 PEOPLE = [
     (
@@ -51,19 +42,10 @@ Found = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
-    kanon = Functions(parties.publisher)
-    create_table(parties.publisher, "data.sparse", COLUMNS, sparse_people(12_000))
-    kanon.register("data.sparse", QUASI_IDENTIFIERS, "sick")
-    create_table(parties.publisher, "data.people", MIXED, PEOPLE)
-    kanon.register("data.people", ["age", "income", "born", "seen", "city"], "sick", ["number"])
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
+    columns = ["age", "income", "born", "seen", "city"]
+    create_source(
+        parties.publisher, "data.people", MIXED, PEOPLE, columns, "sick", identifiers=["number"]
+    )
 
 
 def attacked(parties: Parties, name: str = "p") -> Found:
@@ -71,45 +53,11 @@ def attacked(parties: Parties, name: str = "p") -> Found:
     return {row["attack"]: row for row in rows}
 
 
-def publish(parties: Parties, function: str, **given: Any) -> None:
-    kanon = Functions(parties.publisher)
-    kanon.call(function, "data.people", "p", **KINDS[function], **given)
+def publish(parties: Parties, kind: str, **given: Any) -> None:
+    Functions(parties.publisher).of_kind(kind, "data.people", "p", **given)
 
 
 # -- what attacks achieve ----------------------------------------------------------------------
-
-
-def test_minimality_attack_names_the_rare_ones_of_local_buckets(parties: Parties) -> None:
-    """Whoever opened a bucket waited for its rare value's limit: all of them are named."""
-    Functions(parties.publisher).publish(
-        "data.sparse", "p", privacy=PRIVACY, assignment="local", accept=ACCEPTED
-    )
-    found = attacked(parties)["minimality"]
-    assert found["bound"] == pytest.approx(THRESHOLD)
-    assert found["rate"] > 0.9
-    assert found["people"] > 100
-
-
-def test_attacks_on_random_buckets_stay_within_the_bound(parties: Parties) -> None:
-    """Nothing goes with the rare value, so that no attacker does better than the shares."""
-    Functions(parties.publisher).publish("data.sparse", "p", privacy=PRIVACY)
-    found = attacked(parties)
-    assert len(found) == 6
-    for name, line in found.items():
-        if name == "homogeneity":
-            continue
-        assert line["bound"] == pytest.approx(THRESHOLD)
-        noise = 4 * (THRESHOLD * (1 - THRESHOLD) / line["people"]) ** 0.5
-        assert line["rate"] < THRESHOLD + noise, name
-    # Everybody is alone with a pair of values, or nearly so.
-    assert found["unusual people: most frequent value"]["people"] > 2000
-    in_one = value(
-        parties.publisher,
-        "SELECT coalesce(sum(count), 0)::int8 FROM (SELECT count, count(*) OVER (PARTITION BY"
-        " bucket_id) AS n_values FROM published.p_sat) AS s WHERE n_values = 1",
-    )
-    assert found["homogeneity"]["rate"] == pytest.approx(in_one / 12_000)
-    assert found["homogeneity"]["rate"] < found["homogeneity"]["bound"] < 1
 
 
 _COVERS = {
@@ -126,11 +74,11 @@ _KEEPS = {
 }
 
 
-@pytest.mark.parametrize("function", [name for name in KINDS if name != "publish_buckets"])
-def test_rows_that_may_be_a_persons(parties: Parties, function: str) -> None:
+@pytest.mark.parametrize("kind", [name for name in KINDS if name != "buckets"])
+def test_rows_that_may_be_a_persons(parties: Parties, kind: str) -> None:
     """Cells of every type cover whom SQL says that they cover, with and without NULLs."""
-    publish(parties, function)
-    covers = " AND ".join((_KEEPS if function == "publish_suppressed" else _COVERS).values())
+    publish(parties, kind)
+    covers = " AND ".join((_KEEPS if kind == "suppressed" else _COVERS).values())
     share, values, certain = fetch(
         parties.publisher,
         "SELECT avg(1.0 / n)::float8, avg(right_)::float8, avg((v = 1)::int)::float8 FROM ("
@@ -148,25 +96,26 @@ def test_rows_that_may_be_a_persons(parties: Parties, function: str) -> None:
     # Ties of the most frequent value are broken in another way.
     assert found["most frequent value"]["rate"] == pytest.approx(values, abs=0.2)
     assert found["most frequent value"]["bound"] is None
-    if function == "publish_freeform":
+    if kind == "freeform":
         assert found["homogeneity"]["rate"] == pytest.approx(certain)
-    assert ("downcoding" in found) == (function != "publish_suppressed")
+    assert ("downcoding" in found) == (kind != "suppressed")
 
 
-def test_homogeneous_classes_are_counted(parties: Parties) -> None:
-    publish(parties, "publish_generalized")
-    alike = value(
+def test_homogeneous_buckets_are_counted(parties: Parties) -> None:
+    """Of people in buckets of one value, the value is certain."""
+    publish(parties, "buckets", privacy='{"theta": 4, "base": 0.02}')
+    in_one = value(
         parties.publisher,
-        "SELECT (sum(n) FILTER (WHERE v = 1) / sum(n))::float8 FROM (SELECT count(*) AS n,"
-        " count(DISTINCT sick) AS v FROM published.p"
-        " GROUP BY age, income, born, seen, city) AS classes",
+        "SELECT coalesce(sum(count), 0)::int8 FROM (SELECT count, count(*) OVER (PARTITION BY"
+        " bucket_id) AS n_values FROM published.p_sat) AS s WHERE n_values = 1",
     )
-    assert attacked(parties)["homogeneity"]["rate"] == pytest.approx(alike or 0)
+    found = attacked(parties)["homogeneity"]
+    assert found["rate"] == pytest.approx(in_one / len(PEOPLE))
 
 
 def test_constraints_bound_attacks_on_rows(parties: Parties) -> None:
     publish(
-        parties, "publish_generalized", constraints='{"l": 2, "default": 0.5}',
+        parties, "generalized", constraints='{"l": 2, "default": 0.5}',
     )  # fmt: skip
     found = attacked(parties)
     assert found["homogeneity"]["rate"] == found["homogeneity"]["bound"] == 0
@@ -177,38 +126,28 @@ def test_constraints_bound_attacks_on_rows(parties: Parties) -> None:
 def test_correlations_of_the_source_tell_values(parties: Parties) -> None:
     """Someone who knows that age decides the disease is right, whatever the buckets."""
     rows = [(20 + i % 40, f"d{i % 40 // 10}") for i in range(800)]
-    create_table(parties.publisher, "data.correlated", "age int, sick text", rows)
-    kanon = Functions(parties.publisher)
-    try:
-        kanon.register("data.correlated", ["age"], "sick")
-        kanon.publish("data.correlated", "p", privacy='{"l": 4}')
-        found = attacked(parties)
-        assert found["most frequent value"]["rate"] == pytest.approx(0.25, abs=0.1)
-        assert found["correlations of the source"]["rate"] > 0.95
-        kanon.drop("p")
-    finally:
-        fetch(parties.admin, "DROP TABLE data.correlated")
+    columns = "age int, sick text"
+    kanon = create_source(parties.publisher, "data.correlated", columns, rows, ["age"], "sick")
+    kanon.publish("data.correlated", "p", privacy='{"l": 4}')
+    found = attacked(parties)
+    assert found["most frequent value"]["rate"] == pytest.approx(0.25, abs=0.1)
+    assert found["correlations of the source"]["rate"] > 0.95
 
 
 def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:
     rows = [(20 + i % 40, "mf"[i % 2]) for i in range(100)]
-    create_table(parties.publisher, "data.plain", "age int, sex text", rows)
-    kanon = Functions(parties.publisher)
-    try:
-        kanon.register("data.plain", ["age", "sex"], None)
-        kanon.call("publish_generalized", "data.plain", "p", k=4, method="mondrian")
-        found = attacked(parties)
-        assert list(found) == ["linking a row", "unusual people: linking a row", "downcoding"]
-        assert found["linking a row"]["rate"] <= 0.25
-        kanon.drop("p")
-    finally:
-        fetch(parties.admin, "DROP TABLE data.plain")
+    columns = "age int, sex text"
+    kanon = create_source(parties.publisher, "data.plain", columns, rows, ["age", "sex"], None)
+    kanon.of_kind("generalized", "data.plain", "p", k=4)
+    found = attacked(parties)
+    assert list(found) == ["linking a row", "unusual people: linking a row", "downcoding"]
+    assert found["linking a row"]["rate"] <= 0.25
 
 
-@pytest.mark.parametrize("function", KINDS)
-def test_people_who_came_or_went_are_left_out(parties: Parties, function: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_people_who_came_or_went_are_left_out(parties: Parties, kind: str) -> None:
     """Whoever is not in the source any more cannot be scored; new people were not published."""
-    publish(parties, function)
+    publish(parties, kind)
     try:
         fetch(parties.publisher, "DELETE FROM data.people WHERE number % 5 = 0")
         fetch(
@@ -219,7 +158,7 @@ def test_people_who_came_or_went_are_left_out(parties: Parties, function: str) -
         for line in attacked(parties).values():
             assert line["people"] <= len(PEOPLE)
             assert line["rate"] is None or 0 <= line["rate"] <= 1
-        if function == "publish_buckets":
+        if kind == "buckets":
             assert 0 < attacked(parties)["most frequent value"]["people"] <= 120
     finally:
         fetch(parties.publisher, "TRUNCATE data.people")
@@ -240,7 +179,7 @@ def test_only_the_publisher_plays_attacks(
     new_role: Callable[..., str],
 ) -> None:
     """Rates are measured from the source: neither readers nor other publishers learn them."""
-    publish(parties, "publish_buckets")
+    publish(parties, "buckets")
     with connect_as(parties.dsn, new_role("kanon_publisher", "kanon_analyst")) as other:
         fetch(parties.publisher, f"GRANT SELECT ON data.people TO {other.info.user}")
         fetch(parties.publisher, f"GRANT USAGE ON SCHEMA data TO {other.info.user}")
@@ -265,7 +204,7 @@ REGISTER_AGAIN = (
 
 def test_a_superuser_does_not_run_a_publishers_code(parties: Parties) -> None:
     """The publisher's source had become a view whose function ran as whoever played attacks."""
-    publish(parties, "publish_suppressed")
+    publish(parties, "suppressed")
     publisher, superuser = parties.publisher, parties.admin
     ran = (
         "CREATE FUNCTION data.ran() RETURNS int LANGUAGE plpgsql AS $$ BEGIN"
@@ -298,7 +237,7 @@ def test_a_superuser_does_not_run_a_publishers_code(parties: Parties) -> None:
 
 def test_attacks_need_the_source(parties: Parties) -> None:
     """Nothing is read with other rights than the caller's: the owner of the source may refuse."""
-    publish(parties, "publish_suppressed")
+    publish(parties, "suppressed")
     owner, publisher = parties.admin, parties.publisher.info.user
     fetch(owner, "ALTER TABLE data.people OWNER TO CURRENT_USER")
     try:
@@ -310,26 +249,8 @@ def test_attacks_need_the_source(parties: Parties) -> None:
 
 
 def test_what_has_taken_the_place_of_a_publication_is_not_attacked(parties: Parties) -> None:
-    publish(parties, "publish_buckets")
+    publish(parties, "buckets")
     fetch(parties.admin, "UPDATE published.p_sat SET count = count + 1")
     call = lambda: Functions(parties.publisher).attack("p")
     assert sqlstate_of(call) == VerificationError.sqlstate
     assert value(parties.publisher, "SELECT attacks FROM kanon.publications") is None
-
-
-def test_what_was_found_is_kept_with_its_time(parties: Parties) -> None:
-    publish(parties, "publish_buckets")
-    kept = "SELECT attacks FROM kanon.publications"
-    assert value(parties.publisher, kept) is None
-    first = list(attacked(parties).values())
-    before = value(parties.publisher, kept)
-    assert before["found"] == first
-    attacked(parties)
-    after = value(parties.publisher, kept)
-    assert after["at"] > before["at"]
-    assert after.keys() == {"at", "found"}
-
-
-def test_unknown_publications_are_refused(parties: Parties) -> None:
-    for way in WAYS.values():
-        assert sqlstate_of(lambda: way(parties.publisher).attack("nothing")) == UNKNOWN

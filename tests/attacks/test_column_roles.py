@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,10 +20,14 @@ from tests.integration.parties import (
     columns_of,
     create_table,
     fetch,
+    hearing,
+    holds,
     remains,
     sqlstate_of,
     value,
 )
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 INVALID = InvalidParameterError.sqlstate
 ASKED: dict[str, dict[str, Any]] = {
@@ -48,14 +51,6 @@ VISITS = [(i, "patient 0", 30, "f", f"note {i}", f"ward {i % 2}", "flu") for i i
 @pytest.fixture(scope="module", autouse=True)
 def visits(parties: Parties) -> None:
     create_table(parties.publisher, "data.visits", COLUMNS, VISITS)
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
 
 
 def register(parties: Parties, **given: object) -> None:
@@ -126,7 +121,8 @@ def test_rows_of_k_people_that_are_nearly_all_of_one_are_warned_of(
     fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.often AS {often} {rows}")
     kanon = Functions(parties.publisher)
     kanon.register("data.often", ["n"], "sick", entity="patient")
-    heard = heard_by(parties, lambda: getattr(kanon, call)("data.often", "p", k=5))
+    with hearing(parties.publisher) as heard:
+        getattr(kanon, call)("data.often", "p", k=5)
     (line,) = [text for text in heard if "of one entity" in text]
     assert line.startswith("up to 95% of the rows with the same cells are of one entity")
     assert [bound for name, bound, *_ in kanon.attack("p") if "linking a row" in name] == [None] * 2
@@ -135,18 +131,9 @@ def test_rows_of_k_people_that_are_nearly_all_of_one_are_warned_of(
     equal = "SELECT i % 20 AS patient, 30 AS n, 'flu' AS sick FROM generate_series(1, 99) AS i"
     fetch(parties.publisher, f"CREATE OR REPLACE VIEW data.seldom AS {equal}")
     kanon.register("data.seldom", ["n"], "sick", entity="patient")
-    heard = heard_by(parties, lambda: getattr(kanon, call)("data.seldom", "p", k=5))
+    with hearing(parties.publisher) as heard:
+        getattr(kanon, call)("data.seldom", "p", k=5)
     assert not [text for text in heard if "of one entity" in text]
-
-
-def heard_by(parties: Parties, call: Callable[[], object]) -> list[str]:
-    """What the server says during a call."""
-    heard: list[str] = []
-    listen = lambda notice: heard.append(str(notice.message_primary))
-    parties.publisher.add_notice_handler(listen)
-    call()
-    parties.publisher.remove_notice_handler(listen)
-    return heard
 
 
 def people_of_classes(parties: Parties) -> int:
@@ -202,7 +189,7 @@ def test_rows_whose_patients_were_counted_cannot_be_changed_unseen(
     """Readers cannot count patients: all that they can see is whether the rows are the same."""
     register(parties, entity="patient")
     getattr(Functions(parties.publisher), call)("data.visits", "p", k=5)
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert holds(parties.analyst, "p")
     (rows,) = (name for name in remains(parties.admin) if name.endswith("_row"))
     fetch(parties.admin, f"UPDATE {rows} SET sick = 'flu' WHERE sick = 'd1'")
     fetch(parties.admin, "REFRESH MATERIALIZED VIEW published.p")
@@ -223,10 +210,8 @@ def test_the_entity_is_in_no_relation_and_no_text(parties: Parties) -> None:
 
 
 def warned(parties: Parties, source: str, **given: object) -> list[str]:
-    register = lambda: Functions(parties.publisher).register(
-        source, ["age", "sex"], "sick", **given
-    )
-    heard = heard_by(parties, register)
+    with hearing(parties.publisher) as heard:
+        Functions(parties.publisher).register(source, ["age", "sex"], "sick", **given)
     return [text for text in heard if not text.startswith("columns without a role")]
 
 

@@ -14,13 +14,15 @@ import pytest
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install
 from tests.integration.parties import (
+    KINDS,
     Connection,
     Functions,
     Parties,
-    create_table,
+    create_source,
+    drop_all,
     fetch,
+    holds,
     quoted,
-    remains,
     sqlstate_of,
     value,
     warn_only,
@@ -29,18 +31,8 @@ from tests.integration.parties import (
 BEFORE, CAME = 120, 40
 DENIED = "42501"
 
-KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "buckets": ("publish_buckets", {"privacy": '{"l": 2}'}),
-    "generalized": ("publish_generalized", {"k": 4}),
-    "suppressed": ("publish_suppressed", {"k": 2}),
-    "freeform": ("publish_freeform", {"k": 2}),
-}
-RELATIONS = {
-    "buckets": ("", "_qit", "_sat", "_bit"),
-    "generalized": ("", "_row", "_cls"),
-    "suppressed": ("", "_row", "_cls"),
-    "freeform": ("", "_row", "_cls"),
-}
+OF_ROWS = ("", "_row", "_cls")
+RELATIONS = {kind: ("", "_qit", "_sat", "_bit") if kind == "buckets" else OF_ROWS for kind in KINDS}
 
 DEPENDENTS: dict[str, str] = {
     "view": "CREATE VIEW {mine} AS TABLE {theirs}",
@@ -77,8 +69,7 @@ class Published:
     kind: str
 
     def publish(self, source: str = "data.people", kind: str = "", **more: Any) -> None:
-        function, given = KINDS[kind or self.kind]
-        Functions(self.parties.publisher).call(function, source, "p", **given, **more)
+        Functions(self.parties.publisher).of_kind(kind or self.kind, source, "p", **more)
 
     def refresh(self) -> None:
         fetch(self.parties.publisher, "SELECT * FROM kanon.refresh('p')")
@@ -96,23 +87,24 @@ def published(parties: Parties, request: pytest.FixtureRequest) -> Iterator[Publ
     """A publication, whose readers have a schema for what they make of it."""
     warn_only(parties.admin)
     rows = [(i, i % 6, f"disease {i % 5}") for i in range(BEFORE)]
-    create_table(parties.publisher, "data.people", "id int, age int, sick text", rows)
-    create_table(parties.publisher, "data.others", "id int, years bigint, ill text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age"], "sick", ["id"], arrival="id")
-    kanon.register("data.others", ["years"], "ill", ["id"])
+    for table, columns, qi, sensitive, arrival in (
+        ("data.people", "id int, age int, sick text", ["age"], "sick", "id"),
+        ("data.others", "id int, years bigint, ill text", ["years"], "ill", None),
+    ):
+        create_source(
+            parties.publisher, table, columns, rows, qi, sensitive, identifiers=["id"],
+            arrival=arrival,
+        )  # fmt: skip
     fetch(parties.admin, "CREATE SCHEMA mine; GRANT ALL ON SCHEMA mine TO PUBLIC")
     publication = Published(parties, request.param)
     publication.publish()
     yield publication
-    if kanon.publications():
-        kanon.drop("p")
     for who in (parties.analyst, parties.stranger, parties.publisher):
         fetch(who, "DISCARD TEMP")
     fetch(parties.admin, "DROP SCHEMA mine CASCADE")
+    fetch(parties.admin, "SELECT kanon.owner_sweep()")  # as whatever is published next does
+    drop_all(parties)
     fetch(parties.publisher, "DROP TABLE data.people, data.others")
-    install(parties.dsn)  # looks after what is left
-    assert remains(parties.admin) == []
 
 
 every_kind = pytest.mark.parametrize("published", KINDS, indirect=True)
@@ -185,7 +177,7 @@ def test_38_nothing_of_others_holds_up_a_replacement(published: Published) -> No
     for name in (f"mine.{mine[0]}", mine[1], f"mine.{mine[2]}"):
         assert value(parties.analyst, f"SELECT count(*) FROM {name}") == rows
     assert value(parties.analyst, f"SELECT mine.{mine[4]}()") == rows
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert holds(parties.analyst, "p")
     query = "SELECT COUNT(*) FROM p WHERE sick <> 'nothing'"
     assert Functions(parties.analyst).estimate(query)[2:] == (BEFORE + CAME,) * 2
     check_closed(parties)
@@ -202,7 +194,7 @@ def test_38_nothing_of_others_holds_up_a_refresh(published: Published) -> None:
         published.come(batch)
         published.refresh()
         assert value(parties.analyst, f"SELECT count(*) FROM mine.{mine[0]}") > before
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert holds(parties.analyst, "p")
     check_closed(parties)
 
 
@@ -219,7 +211,7 @@ def test_38_what_cannot_live_on_is_closed(published: Published, other: str) -> N
         kind = {"buckets": "suppressed", "generalized": "buckets"}[published.kind]
         published.publish(kind=kind, replace=True)
     assert sqlstate_of(lambda: fetch(parties.analyst, f"TABLE mine.{mine[0]}")) == DENIED
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert holds(parties.analyst, "p")
     assert left(parties)
     check_closed(parties)
 
@@ -230,15 +222,14 @@ def test_38_what_cannot_live_on_is_closed(published: Published, other: str) -> N
 def test_38_names_that_are_read_as_sql(published: Published, kind: str) -> None:
     """What is put aside, filled and renamed has a name full of quotes and formats."""
     parties, name = published.parties, "Ünion \"; DROP'%s%I$1\\ _qit"
-    function, given = KINDS[kind]
     publisher = Functions(parties.publisher)
-    publisher.call(function, "data.people", name, **given)
+    publisher.of_kind(kind, "data.people", name)
     for suffix in RELATIONS[kind]:
         relation = quoted("published", name + suffix)
         fetch(parties.analyst, f"CREATE VIEW mine.v{suffix} AS TABLE {relation}")
-    publisher.call(function, "data.people", name, replace=True, **given)
+    publisher.of_kind(kind, "data.people", name, replace=True)
     assert value(parties.analyst, "SELECT count(*) FROM mine.v") >= BEFORE
-    assert all(holds for *_, holds in Functions(parties.analyst).verify(name))
+    assert holds(parties.analyst, name)
     publisher.drop(name)
     check_closed(parties)
 
@@ -456,7 +447,7 @@ def test_38_readers_are_kept_when_the_kind_changes(published: Published) -> None
     for kind in ("generalized", "buckets", "suppressed", "buckets", "freeform", "generalized"):
         published.publish(kind=kind, replace=True)
         assert Functions(analyst).estimate(query)[3] == BEFORE
-        assert all(holds for *_, holds in Functions(analyst).verify("p"))
+        assert holds(analyst, "p")
         assert sqlstate_of(lambda: fetch(parties.stranger, "TABLE published.p")) == DENIED
         if kind != "buckets":
             assert sqlstate_of(lambda: fetch(analyst, "TABLE published.p_row")) == DENIED

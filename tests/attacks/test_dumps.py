@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster._host import find_programs
-from tests.integration.parties import Functions, Parties, create_table, fetch
+from tests.integration.parties import KINDS, Functions, Parties, create_source, fetch
 
 N_RECORDS = 120
 NAME, ZIP, ILLNESS = "name canary", "zip canary", "illness canary"
@@ -23,25 +23,9 @@ PEOPLE = [
     (f"{NAME} {i}", 20 + i % 40, f"{ZIP} {i:03}", f"ward {i % 3}", f"{ILLNESS} {i % 4}")
     for i in range(N_RECORDS)
 ]
-KINDS = {
-    "buckets": ("publish_buckets", {"privacy": '{"l": 3}'}),
-    "generalized": ("publish_generalized", {"k": 4, "method": "mondrian", "refine": False}),
-    "freeform": ("publish_freeform", {"k": 4}),
-    "suppressed": ("publish_suppressed", {"k": 4}),
-}
-LEDGER = [
-    f"kanon.{name}"
-    for name in (
-        "base",
-        "budget",
-        "draw_key",
-        "label",
-        "release",
-        "release_entity",
-        "release_key",
-        "release_reader",
-    )
-]
+TABLES = "base budget draw_key label release release_entity release_key release_reader"
+LEDGER = [f"kanon.{name}" for name in TABLES.split()]
+LARGER = {"k": 4}
 OURS = ["--schema=kanon", "--schema=published"]
 
 
@@ -49,12 +33,19 @@ OURS = ["--schema=kanon", "--schema=published"]
 def published(parties: Parties) -> Parties:
     """A publication of each kind, attacked, so that the catalog has all that it can have."""
     columns = "name text, age int, zip text, ward text, sick text"
-    create_table(parties.publisher, "data.people", columns, PEOPLE)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age", "zip"], "sick", insensitive=["ward"], entity="name")
-    for name, (function, given) in KINDS.items():
-        kanon.call(function, "data.people", name, **given)
-        kanon.attack(name)
+    kanon = create_source(
+        parties.publisher,
+        "data.people",
+        columns,
+        PEOPLE,
+        ["age", "zip"],
+        "sick",
+        insensitive=["ward"],
+        entity="name",
+    )
+    for kind in KINDS:
+        kanon.of_kind(kind, "data.people", kind, **(LARGER if kind != "buckets" else {}))
+        kanon.attack(kind)
     return parties
 
 

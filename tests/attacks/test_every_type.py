@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from tests.integration.parties import Connection, Parties, fetch, value
+from tests.profiles import examples
 
 SETUP = (
     "CREATE TYPE data.grade AS ENUM ('zed', 'low', 'mid', 'apex')",
@@ -103,8 +104,8 @@ ODD_NUMBERS = {
 }
 KINDS = {
     "buckets": "privacy => '{\"l\": 2}', assignment => 'random'",
-    "generalized": "k => 4",
-    "freeform": "k => 3",
+    "generalized": "k => 4, method => 'mondrian', refine => false",
+    "freeform": "k => 3, options => '{\"refine\": false}'",
     "suppressed": "k => 3",
 }
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
@@ -339,7 +340,7 @@ def test_types_without_a_case_of_their_own(parties: Parties, battery: Battery) -
     assert battery.wrong[before:] == []
 
 
-N_TABLES = 100
+N_TABLES = examples(100)
 
 
 @pytest.mark.pitfall(48)

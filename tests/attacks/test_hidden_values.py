@@ -6,7 +6,7 @@ Whatever readers may read or call, they are told the same about both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,11 +15,12 @@ from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
-    create_table,
+    create_source,
     fetch,
-    remains,
     value,
 )
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 HIDDEN = {"one": 987654321, "other": 923456789}
 PEOPLE = [(1000 + i % 5, f"town {i % 3}", f"disease {i % 4}") for i in range(60)]
@@ -36,16 +37,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 def people(parties: Parties) -> None:
     for name, income in HIDDEN.items():
         rows = [*PEOPLE, (income, "nowhere", "disease 1")]
-        create_table(parties.publisher, f"data.{name}", "income int, town text, sick text", rows)
-        Functions(parties.publisher).register(f"data.{name}", ["income", "town"], "sick")
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
+        create_source(parties.publisher, f"data.{name}", "income int, town text, sick text", rows)
 
 
 QUERIES = (

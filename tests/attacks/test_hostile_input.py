@@ -35,14 +35,14 @@ def tables(parties: Parties) -> None:
 
 
 def test_queries_are_answered_or_refused(parties: Parties) -> None:
-    verdict = ask(parties, examples(400), SEED, PATIENCE)
+    verdict = ask(parties, examples(200), SEED, PATIENCE)
     assert verdict.defects == []
     # What is drawn reaches all that there is: answers, and all refusals.
     assert {outcome for _, outcome in verdict.outcomes} >= {"", "0A000", "42704"}
 
 
 def test_arguments_are_taken_or_refused(parties: Parties) -> None:
-    for verdict in call(parties, examples(60), SEED, PATIENCE):
+    for verdict in call(parties, examples(40), SEED, PATIENCE):
         assert verdict.defects == []
         assert {outcome for _, outcome in verdict.outcomes} >= {"", "0A000", "22023", "42704"}
 

@@ -12,24 +12,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.integration.parties import (
+    KINDS,
     Connection,
     Functions,
     Parties,
     create_table,
+    drop_all,
     fetch,
-    remains,
     sqlstate_of,
     value,
 )
 
 PLAIN = "age int, town text, sick text"
 PEOPLE = [(20 + i % 10, f"town {i % 4}", f"disease {i % 5}") for i in range(100)]
-KINDS: dict[str, dict[str, object]] = {
-    "buckets": {"privacy": '{"l": 2}'},
-    "generalized": {"k": 3, "method": "mondrian", "refine": False},
-    "freeform": {"k": 3},
-    "suppressed": {"k": 3},
-}
 
 SPY = """CREATE FUNCTION evil.spy({}) RETURNS {} IMMUTABLE LANGUAGE plpgsql AS $$BEGIN
 PERFORM pg_catalog.nextval('evil.runs');
@@ -85,9 +80,7 @@ def hostile(parties: Parties) -> Parties:
 @pytest.fixture
 def kanon(hostile: Parties) -> Iterator[Functions]:
     yield Functions(hostile.publisher)
-    for name in Functions(hostile.publisher).publications():
-        Functions(hostile.publisher).drop(name)
-    assert remains(hostile.admin) == []
+    drop_all(hostile)
 
 
 def seen_by(connection: Connection, call: Callable[[], object]) -> set[str]:
@@ -114,13 +107,13 @@ def test_attached_code_runs_as_the_publisher_alone(
     """Rules, triggers, domains, generated columns, indexes, statistics, views."""
     publisher = hostile.publisher.info.user
     kanon.register(source, ["age", "town"], "sick")
-    publish = lambda: kanon.call(f"publish_{kind}", source, "p", **KINDS[kind])
+    publish = lambda: kanon.of_kind(kind, source, "p")
     seen = seen_by(hostile.publisher, publish)
     assert seen <= {publisher}
     if source == "evil.seen":
         assert seen  # the code is able to run
     assert seen_by(hostile.publisher, lambda: kanon.attack("p")) <= {publisher}
-    again = lambda: kanon.call(f"publish_{kind}", source, "p", replace=True, **KINDS[kind])
+    again = lambda: kanon.of_kind(kind, source, "p", replace=True)
     assert seen_by(hostile.publisher, again) <= {publisher}
     query = "SELECT COUNT(*) FROM p WHERE age > 22 AND sick = 'disease 1'"
     for connection in (hostile.publisher, hostile.analyst, hostile.admin):
@@ -141,8 +134,8 @@ def test_attached_code_runs_as_the_publisher_alone(
 def test_a_policy_is_not_run_with_other_rights(hostile: Parties, kanon: Functions) -> None:
     """Rows that a policy could hide are not published, and the policy is not even asked."""
     kanon.register("evil.guarded", ["age", "town"], "sick")
-    for kind, given in KINDS.items():
-        publish = lambda: kanon.call(f"publish_{kind}", "evil.guarded", "p", **given)
+    for kind in KINDS:
+        publish = lambda: kanon.of_kind(kind, "evil.guarded", "p")
         refused_unseen(hostile, publish)
 
 

@@ -6,7 +6,6 @@ fully suppressed ones are; what else these rows show is theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,13 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    create_table,
+    create_source,
     fetch,
-    remains,
     sqlstate_of,
     value,
 )
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 PEOPLE = [(20 + i % 3, "mf"[i % 2], f"d{i % 4}") for i in range(60)]
 PEOPLE += [(97, "f", "rare"), (98, "m", "seldom")]
@@ -32,16 +32,7 @@ REASON = "both have agreed"
 
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
-    create_table(parties.publisher, "data.people", "age int, sex text, sick text", PEOPLE)
-    Functions(parties.publisher).register("data.people", ["age", "sex"], "sick")
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
+    create_source(parties.publisher, "data.people", "age int, sex text, sick text", PEOPLE)
 
 
 def found_by_algorithm(parties: Parties, name: str, k: int) -> dict[int, set[str]]:

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.parties import WAYS, Connection, Functions, Parties, create_table, fetch
+from tests.integration.parties import (
+    WAYS,
+    Connection,
+    Parties,
+    create_source,
+    fetch,
+)
 from tests.server_log import ServerLog
 
 N_RECORDS = 100
@@ -43,8 +49,7 @@ def test_no_array_of_records_is_logged(
     fetch(parties.admin, f"CREATE SCHEMA {role} AUTHORIZATION {role}")
     with connect_as(parties.dsn, role) as connection:
         rows = [(i % 30, f"canary {i % 5}") for i in range(N_RECORDS)]
-        create_table(connection, f"{role}.people", "age int, sick text", rows)
-        Functions(connection).register(f"{role}.people", ["age"], "sick")
+        create_source(connection, f"{role}.people", "age int, sick text", rows)
         kanon = WAYS[way](connection)
         log = ServerLog(parties.admin)
         if not log.is_readable:

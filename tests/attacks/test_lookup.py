@@ -10,9 +10,8 @@ import pytest
 from kanon_db.errors import KanonError
 from tests.integration.parties import (
     WAYS,
-    Functions,
     Parties,
-    create_table,
+    create_people,
     fetch,
     sqlstate_of,
     value,
@@ -24,10 +23,7 @@ QUERY = "SELECT COUNT(*) FROM people JOIN evil.{} AS l ON l.age = people.age WHE
 @pytest.fixture(scope="module", autouse=True)
 def lookups(parties: Parties) -> None:
     """A publication, and a stranger's schema of tables that do harm where they can."""
-    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
-    create_table(parties.publisher, "data.people", "age int, sick text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age"], "sick")
+    kanon = create_people(parties.publisher)
     kanon.publish("data.people", "people", privacy='{"l": 3}')
     analyst = parties.analyst.info.user
     stranger = parties.stranger.info.user

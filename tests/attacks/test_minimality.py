@@ -1,22 +1,52 @@
-"""Sparse data: hardly two people share their quasi-identifiers, and few have a rare value."""
+"""Sparse data: hardly two people share their quasi-identifiers, and few have a rare value.
+
+A method that gathers records in some order, and closes a bucket as soon as its thresholds allow
+it, shows in the bucket which record it waited for. The attacker has only the publication: they
+sort it as the method may have sorted the table, and say that the first record of each bucket with
+a rare value has it, or the last one.
+"""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from kanon_db.algorithms.bucketization import FPrimePrivacy
-from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, sort_keys
 from kanon_db.randomness import SecureRandom
-from tests.attacks.minimality import minimality_guesses
 from tests.attacks.posterior import tail
 from tests.attacks.publishers import ASSIGNMENTS, TRANSPARENT
 
 N_RECORDS, N_RARE, RARE = 12_000, 250, 0
 PRIVACY = FPrimePrivacy((Fraction(1, 10), *[Fraction(1)] * 9))
 IMPOSSIBLE = 1e-9
+
+
+class Guesses(NamedTuple):
+    """Who has the value, by one way to guess: one record of each bucket that has the value."""
+
+    attributes: tuple[int, ...]
+    end: str
+    records: IntArray
+
+
+def minimality_guesses(
+    qi_codes: CodeArray, buckets: AnyIntArray, has_value: BoolArray
+) -> list[Guesses]:
+    """Guess by every order of the attributes, and by either end of the buckets."""
+    candidates = np.flatnonzero(has_value[buckets])
+    guesses = []
+    for attributes in permutations(range(qi_codes.shape[1])):
+        keys = sort_keys([qi_codes[:, a] for a in attributes], reflected=True)
+        order = candidates[np.argsort(keys[candidates], kind="stable")]
+        for end, sequence in (("opening", order), ("closing", order[::-1])):
+            first = np.unique(buckets[sequence], return_index=True)[1]
+            guesses.append(Guesses(attributes, end, sequence[first]))
+    return guesses
 
 
 @pytest.fixture(scope="module")

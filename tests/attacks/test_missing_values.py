@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.integration.parties import Functions, Parties, create_table, fetch
+from tests.integration.parties import Functions, Parties, create_source, fetch
 
 PEOPLE = [
     *((20 + i, "hiv") for i in range(3)), (23, None),
@@ -18,8 +18,7 @@ PEOPLE = [
 
 @pytest.fixture(scope="module")
 def people(parties: Parties) -> str:
-    create_table(parties.publisher, "data.missing", "age int, sick text", PEOPLE)
-    Functions(parties.publisher).register("data.missing", ["age"], "sick")
+    create_source(parties.publisher, "data.missing", "age int, sick text", PEOPLE)
     return "data.missing"
 
 
@@ -69,8 +68,7 @@ def test_verify_counts_no_missing_value(
 @pytest.mark.pitfall(47)
 def test_a_table_of_one_value_and_none_is_refused(parties: Parties) -> None:
     rows = [(i, "hiv" if i % 2 else None) for i in range(12)]
-    create_table(parties.publisher, "data.one_value", "age int, sick text", rows)
-    Functions(parties.publisher).register("data.one_value", ["age"], "sick")
+    create_source(parties.publisher, "data.one_value", "age int, sick text", rows)
     with pytest.raises(Exception, match="no equivalence classes can satisfy"):
         Functions(parties.publisher).call(
             "publish_generalized", "data.one_value", "one_value", k=4, constraints='{"l": 2}'

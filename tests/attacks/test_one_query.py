@@ -18,7 +18,15 @@ from kanon_db.query._syntax import MAX_PATTERN
 from kanon_db.query.parse import MAX_ITEMS, MAX_OPERATORS, MAX_PATTERNS, parse_query
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.snapshot import MOST_BYTES
-from tests.integration.parties import Connection, Functions, Parties, create_table, fetch, value
+from tests.integration.parties import (
+    Connection,
+    Functions,
+    Parties,
+    create_source,
+    create_table,
+    fetch,
+    value,
+)
 
 N_RECORDS = 2_000
 COUNT = "SELECT COUNT(*) FROM typed WHERE"
@@ -250,8 +258,7 @@ def test_a_query_hears_its_timeout(parties: Parties, query: str) -> None:
 def long(parties: Parties) -> None:
     """Texts of the most bytes that can be published; nothing compresses."""
     lines = [(i, "a" * MOST_BYTES, f"d{i % 3}") for i in range(3)]
-    create_table(parties.publisher, "data.long", "age int, text text, sick text", lines)
-    Functions(parties.publisher).register("data.long", ["age", "text"], "sick")
+    create_source(parties.publisher, "data.long", "age int, text text, sick text", lines)
     Functions(parties.publisher).publish("data.long", "long", privacy='{"l": 3}')
     Functions(parties.publisher).generalize("data.long", "long_ranged", k=3)
     create_table(

@@ -15,6 +15,7 @@ from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
+    create_people,
     create_table,
     fetch,
     sqlstate_of,
@@ -26,10 +27,7 @@ PRIVACY = '{"l": 3}'
 
 @pytest.fixture(scope="module")
 def published(parties: Parties) -> Parties:
-    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
-    create_table(parties.publisher, "data.people", "age int, sick text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age"], "sick")
+    kanon = create_people(parties.publisher)
     kanon.publish("data.people", "people", privacy=PRIVACY)
     return parties
 

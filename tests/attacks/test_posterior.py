@@ -121,9 +121,15 @@ def test_random_buckets_tell_no_more_than_their_shares(name: str, method: str) -
             assert posterior == [share_of(published, whom, histogram) for whom in people]
 
 
+# What is enumerated above need not be drawn.
+DRAWN = [
+    (assignment, name, method) for assignment in TRANSPARENT for name, method in BUCKETS
+    if assignment != "random" or (name, method) not in ENUMERATED
+]  # fmt: skip
+
+
 @pytest.mark.pitfall(14)
-@pytest.mark.parametrize("assignment", TRANSPARENT)
-@pytest.mark.parametrize(("name", "method"), BUCKETS)
+@pytest.mark.parametrize(("assignment", "name", "method"), DRAWN)
 def test_transparent_buckets_keep_the_bound_for_who_knows_the_method(
     assignment: str, name: str, method: str
 ) -> None:
@@ -153,14 +159,13 @@ def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FPrimePrivacy, "tightened", lambda self, _: self)
 
 
-@pytest.mark.parametrize("histogram", [(1, 4), (2, 4)], ids=["5 records", "6 records"])
 def test_cuts_declined_for_their_values_alone_would_tell_them(
-    monkeypatch: pytest.MonkeyPatch, histogram: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Cells without their counter-measure: that there is no cut says why."""
     _unguarded(monkeypatch)
-    publish = in_buckets(LINE[: sum(histogram)], RARE, in_cells, "two_size")
-    assert worst_excess(posteriors(publish, histogram), RARE) > 0
+    publish = in_buckets(LINE[:5], RARE, in_cells, "two_size")
+    assert worst_excess(posteriors(publish, (1, 4)), RARE) > 0
 
 
 @st.composite

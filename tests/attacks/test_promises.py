@@ -6,7 +6,6 @@ Each test is named after the finding that it keeps from coming back.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,10 +18,14 @@ from tests.integration.parties import (
     Parties,
     create_table,
     fetch,
+    hearing,
+    holds,
     remains,
     sqlstate_of,
     value,
 )
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 INVALID, MISMATCH, RISK = "22023", "42804", RiskError.sqlstate
 PEOPLE = [(i, f"name {i}", 20 + i % 9, f"d{0 if i % 5 else i % 3}") for i in range(120)]
@@ -34,14 +37,6 @@ def people(parties: Parties) -> None:
     columns = "number int, name text, age int, sick text"
     create_table(parties.publisher, "data.people", columns, PEOPLE)
     Functions(parties.publisher).register("data.people", ["age"], "sick", ["name"])
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
 
 
 def local(parties: Parties, **given: Any) -> dict[str, Any]:
@@ -143,13 +138,10 @@ def test_a_k_of_one_is_refused(parties: Parties, call: str) -> None:
 @pytest.mark.pitfall(32)
 def test_certain_people_are_counted_and_said(parties: Parties) -> None:
     """With theta 8 the most frequent value has a threshold of 1, and fills whole buckets."""
-    heard: list[str] = []
-    listen = lambda notice: heard.append(notice.message_primary)
-    parties.publisher.add_notice_handler(listen)
-    published = Functions(parties.publisher).publish(
-        "data.people", "p", privacy='{"theta": 2, "base": 0.02}'
-    )
-    parties.publisher.remove_notice_handler(listen)
+    with hearing(parties.publisher) as heard:
+        published = Functions(parties.publisher).publish(
+            "data.people", "p", privacy='{"theta": 2, "base": 0.02}'
+        )
     certain = value(
         parties.analyst,
         "SELECT coalesce(sum(count), 0)::int8 FROM (SELECT count, count(*) OVER (PARTITION BY"
@@ -279,7 +271,7 @@ def test_an_altered_record_of_accepted_risks_fails_verification(parties: Parties
             "UPDATE kanon.publication SET parameters ="
             f""" parameters || '{{"accept": {altered}}}'::jsonb""",
         )
-        assert not all(holds for *_, holds in Functions(parties.analyst).verify("local"))
+        assert not holds(parties.analyst, "local")
 
 
 def test_a_refusal_does_not_advise_what_is_refused(parties: Parties) -> None:

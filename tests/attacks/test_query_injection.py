@@ -14,7 +14,7 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    create_table,
+    create_people,
     fetch,
     sqlstate_of,
     value,
@@ -106,10 +106,7 @@ ATTACKS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
-    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
-    create_table(parties.publisher, "data.people", "age int, sick text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age"], "sick")
+    kanon = create_people(parties.publisher)
     kanon.publish("data.people", "people", privacy='{"l": 3}')
     for statement in (
         "CREATE TABLE data.canary (a int)",

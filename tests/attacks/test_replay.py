@@ -17,6 +17,7 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
+    create_source,
     create_table,
     fetch,
     forget_draws,
@@ -34,8 +35,7 @@ def twice(request: pytest.FixtureRequest, parties: Parties) -> list[list[tuple[i
     """Rows of the QIT of two publications of one source, the generator of SQL seeded alike."""
     table = f"data.people_{request.param}"
     rows = [(person, person % BUCKET_SIZE) for person in range(N_RECORDS)]
-    create_table(parties.publisher, table, "person int, value int", rows)
-    Functions(parties.publisher).register(table, ["person"], "value")
+    create_source(parties.publisher, table, "person int, value int", rows)
     published = []
     for _ in range(2):
         forget_draws(parties.admin)  # as another server would draw

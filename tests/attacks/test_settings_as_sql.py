@@ -21,6 +21,7 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
+    create_source,
     create_table,
     fetch,
     remains,
@@ -44,8 +45,7 @@ def people(parties: Parties) -> None:
         ),
     ):
         fetch(parties.admin, statement)
-    create_table(parties.admin, "public.people", "age int, town text, sick text", PEOPLE)
-    Functions(parties.admin).register("public.people", ["age", "town"], "sick")
+    create_source(parties.admin, "public.people", "age int, town text, sick text", PEOPLE)
 
 
 @pytest.fixture(autouse=True)

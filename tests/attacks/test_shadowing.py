@@ -92,6 +92,7 @@ def answers(parties: Parties, way: Callable[[Connection], Functions | Package]) 
     publisher.drop("shadowed")
     for kind in ("generalize", "freeform", "suppress"):
         options = {"method": "mondrian", "refine": False} if kind == "generalize" else {}
+        options |= {"options": '{"refine": false}'} if kind == "freeform" else {}
         getattr(publisher, kind)("data.people", "shadowed", k=3, **options)
         checks, (*_, lower, upper) = analyst.verify("shadowed"), analyst.estimate(query)
         found[kind] = [(check, holds) for check, *_, holds in checks], lower <= upper

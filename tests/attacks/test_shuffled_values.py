@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -19,7 +18,9 @@ import pytest
 
 from kanon_db.randomness import SecureRandom, SeededRandom
 from tests.checks import Case, cases
-from tests.integration.parties import Functions, Package, Parties, create_table, fetch, remains
+from tests.integration.parties import Functions, Package, Parties, create_table, fetch
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 # NULLs, ties and duplicates; few enough for the methods that prove an optimum.
 PEOPLE = [(None if i % 7 == 3 else 20 + i * 5 % 25, "mf"[i % 2]) for i in range(24)]
@@ -43,14 +44,6 @@ def people(parties: Parties) -> None:
             table = f"data.{name}{suffix}"
             create_table(parties.publisher, table, "age int, sex text, sick text", rows)
             kanon.register(table, ["age", "sex"], "sick")
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
 
 
 def published(

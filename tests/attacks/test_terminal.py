@@ -60,46 +60,47 @@ def on_a_terminal(*arguments: str, dsn: str) -> str:
 
 @pytest.mark.pitfall(39)
 @pytest.mark.parametrize("how", [(), ("--json",), ("--explain",), ("--csv",)])
-def test_nothing_of_the_data_acts_on_a_terminal(how: tuple[str, ...], module_database: str) -> None:
-    shown = on_a_terminal("query", QUERY, *how, "--quiet", dsn=module_database)
+def test_nothing_of_the_data_acts_on_a_terminal(how: tuple[str, ...], parties: Parties) -> None:
+    shown = on_a_terminal("query", QUERY, *how, "--quiet", dsn=parties.dsn)
     assert r"\u001b]52;c;" in shown
     assert r"\u202e" in shown
     assert not ACTING.search(shown)
 
 
 @pytest.mark.pitfall(39)
-@pytest.mark.parametrize("command", ["publications", "verify odd", "metrics odd"])
-def test_other_commands(command: str, module_database: str) -> None:
-    for how in ("--quiet", "--json"):
-        assert not ACTING.search(on_a_terminal(*command.split(), how, dsn=module_database))
+@pytest.mark.parametrize(
+    "command", ["publications --json", "verify odd --quiet", "metrics odd --quiet"]
+)
+def test_other_commands(command: str, parties: Parties) -> None:
+    assert not ACTING.search(on_a_terminal(*command.split(), dsn=parties.dsn))
 
 
 @pytest.mark.pitfall(39)
-def test_errors_stay_on_their_lines(module_database: str) -> None:
+def test_errors_stay_on_their_lines(parties: Parties) -> None:
     """A name cannot pretend to be a hint, or anything else that a command says."""
-    refused = kanon("metrics", "x\nhint: \x1b[2Jall is well", dsn=module_database)
+    refused = kanon("metrics", "x\nhint: \x1b[2Jall is well", dsn=parties.dsn)
     assert refused.returncode == 1
     assert not ACTING.search(refused.stderr)
     assert not re.search(r"^hint: .*all is well", refused.stderr, flags=re.MULTILINE)
 
 
 @pytest.mark.pitfall(39)
-def test_json_means_the_same(module_database: str) -> None:
-    answer = kanon("query", QUERY, "--json", dsn=module_database).json()
+def test_json_means_the_same(parties: Parties) -> None:
+    answer = kanon("query", QUERY, "--json", dsn=parties.dsn).json()
     assert {row[COLUMN] for row in answer["rows"]} == set(ILLNESSES)
 
 
 @pytest.mark.pitfall(39)
-def test_spreadsheets_run_nothing(module_database: str) -> None:
+def test_spreadsheets_run_nothing(parties: Parties) -> None:
     """Texts that are formulas are marked; others, and numbers, reach a program as they are."""
-    printed = kanon("query", QUERY, "--csv", dsn=module_database)
+    printed = kanon("query", QUERY, "--csv", dsn=parties.dsn)
     header, *rows = csv.reader(io.StringIO(printed.stdout, newline=""))
     assert header[0] == COLUMN
     formulas = {text for text in ILLNESSES if text[0] in "=+-@\t"} - {"-5"}
     assert {row[0] for row in rows} == {*set(ILLNESSES) - formulas, *(f"'{f}" for f in formulas)}
     # Some spreadsheets take a semicolon for the end of a cell.
     assert '"a;=1+1",' in printed.stdout
-    numbers = kanon("query", "SELECT COUNT(*) FROM odd WHERE age = 1", "--csv", dsn=module_database)
+    numbers = kanon("query", "SELECT COUNT(*) FROM odd WHERE age = 1", "--csv", dsn=parties.dsn)
     assert all(float(cell) >= 0 for cell in numbers.stdout.splitlines()[1].split(","))
 
 

@@ -12,7 +12,15 @@ import psycopg
 import pytest
 
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-from tests.integration.parties import Functions, Parties, create_table, fetch, remains, sqlstate_of
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_source,
+    fetch,
+    sqlstate_of,
+)
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 VALUES = ["flu"] * 96 + ["cold"] * 20 + ["hiv"] * 2 + [None] * 2
 PEOPLE = [(20 + i % 9, sick) for i, sick in enumerate(VALUES)]
@@ -23,16 +31,7 @@ CERTAIN = "people whose sensitive value is certain, in buckets of one value"
 
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
-    create_table(parties.publisher, "data.people", "age int, sick text", PEOPLE)
-    Functions(parties.publisher).register("data.people", ["age"], "sick")
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
+    create_source(parties.publisher, "data.people", "age int, sick text", PEOPLE)
 
 
 @contextmanager

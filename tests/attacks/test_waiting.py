@@ -15,7 +15,7 @@ from kanon_db.algorithms.releases.m_invariance import NEW, renew
 from kanon_db.publications.results import WAITING_CLAUSE, WAITING_NOT_COVERED, WAITING_WARNING
 from tests.attacks.posterior import REFUSED, Table, posteriors, worst_excess
 from tests.attacks.publishers import ASSIGNMENTS, TRANSPARENT, People, in_buckets
-from tests.integration.parties import Functions, Parties, create_table, fetch
+from tests.integration.parties import Functions, Parties, create_source, fetch, hearing
 
 HALF = Fraction(1, 2)
 FOUR: People = ((70,), (80,), (90,), (95,))
@@ -57,10 +57,11 @@ def test_who_had_to_wait_whatever_their_values_tells_nothing(assignment: str) ->
 
 @pytest.mark.pitfall(44)
 def test_the_guarantee_and_verify_name_people_who_wait(parties: Parties) -> None:
-    kanon = Functions(parties.publisher)
     people = [(1, 30, "flu"), (2, 40, "gout"), (3, 50, "asthma"), (4, 60, "flu")]
-    create_table(parties.publisher, "data.waits", "id int, age int, ill text", people)
-    kanon.register("data.waits", ["age"], "ill", entity="id")
+    columns = "id int, age int, ill text"
+    kanon = create_source(
+        parties.publisher, "data.waits", columns, people, ["age"], "ill", entity="id"
+    )
     row = "not covered: " + WAITING_NOT_COVERED
 
     def told() -> list[tuple[Any, ...]]:
@@ -70,9 +71,8 @@ def test_the_guarantee_and_verify_name_people_who_wait(parties: Parties) -> None
     assert published["guarantee"].endswith(WAITING_CLAUSE)
     assert told() == [(row, "readers do not know of it", "published once", True)]
     fetch(parties.publisher, "INSERT INTO data.waits VALUES (5, 70, 'HIV'), (6, 80, 'HIV')")
-    warnings: list[str] = []
-    parties.publisher.add_notice_handler(lambda note: warnings.append(str(note.message_primary)))
-    waited = kanon.call("refresh", "waits_b")
+    with hearing(parties.publisher) as warnings:
+        waited = kanon.call("refresh", "waits_b")
     assert (waited["added"], waited["waiting"]) == (0, 2)
     assert WAITING_WARNING in warnings
     # Nothing that readers see says that somebody waited.
@@ -114,10 +114,11 @@ def test_who_is_left_out_tells_the_values_of_all_who_left() -> None:
 
 @pytest.mark.pitfall(45)
 def test_the_guarantee_of_m_invariant_buckets_names_who_left(parties: Parties) -> None:
-    kanon = Functions(parties.publisher)
     people = [(i, i, f"ill {i % 4}") for i in range(80)]
-    create_table(parties.publisher, "data.leave", "id int, age int, ill text", people)
-    kanon.register("data.leave", ["age"], "ill", entity="id")
+    columns = "id int, age int, ill text"
+    kanon = create_source(
+        parties.publisher, "data.leave", columns, people, ["age"], "ill", entity="id"
+    )
     published = kanon.call(
         "publish_buckets", "data.leave", "leave_b", privacy='{"l": 2}', assignment="m_invariant"
     )

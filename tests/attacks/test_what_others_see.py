@@ -14,8 +14,10 @@ from kanon_db.catalog.entries import run_errand
 from kanon_db.installation.install import install
 from kanon_db.publications import pipeline
 from kanon_db.session import Session
+from tests.attacks.test_drafts import COLUMNS, PEOPLE, everything
 from tests.integration.parties import (
     ACCEPTED,
+    KINDS,
     Connection,
     Functions,
     Package,
@@ -24,16 +26,6 @@ from tests.integration.parties import (
     fetch,
     value,
 )
-
-PEOPLE = [(i, 20 + i * 7 % 40, "FMX"[i * 5 % 3], i * 11 % 7) for i in range(150)]
-COLUMNS = "number int, age int, sex text, ill int"
-
-PUBLISHED: Mapping[str, tuple[str, Mapping[str, object]]] = {
-    "buckets": ("publish_buckets", {"privacy": '{"l": 3}'}),
-    "generalized": ("publish_generalized", {"k": 3, "method": "mondrian", "refine": False}),
-    "freeform": ("publish_freeform", {"k": 3}),
-    "suppressed": ("publish_suppressed", {"k": 3, "accept": ACCEPTED}),
-}
 
 RANDOM = {"assignment": "random", "privacy": '{"l": 3}'}
 IN_OTHER_WORDS: Mapping[str, tuple[str, Mapping[str, object], list[Mapping[str, object]]]] = {
@@ -89,22 +81,8 @@ def source(parties: Parties) -> Iterator[str]:
 
 def shown(connection: Connection, name: str) -> dict[str, list[tuple[Any, ...]]]:
     """What readers see of buckets or rows, in the order in which it lies there."""
-    relations = [
-        relation
-        for (relation,) in fetch(
-            connection, "SELECT relname FROM pg_class WHERE relkind IN ('r', 'm')"
-            " AND relnamespace = 'published'::regnamespace"
-            " AND relname IN ($1::text, $1::text || '_qit', $1::text || '_sat')"
-            " ORDER BY 1", name,
-        )
-    ]  # fmt: skip
-    assert relations
-    return {
-        relation.removeprefix(name): fetch(
-            connection, f"SELECT t::text FROM published.{relation} AS t"
-        )
-        for relation in relations
-    }
+    found = everything(connection, name)
+    return {suffix: rows for suffix, rows in found.items() if suffix in ("", "_qit", "_sat")}
 
 
 @pytest.mark.pitfall(41)
@@ -200,36 +178,34 @@ def without_marks(connection: Connection, name: str) -> list[str]:
 
 
 @pytest.mark.pitfall(42)
-@pytest.mark.parametrize("kind", PUBLISHED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_comments_of_drafts_say_nothing(parties: Parties, source: str, kind: str) -> None:
     """A mark, by which relations are told from others; once somebody may read it, how to use it."""
-    function, given = PUBLISHED[kind]
     functions = Functions(parties.publisher)
-    row = functions.call(function, source, "draft", **{**given, "readers": []})
+    row = functions.of_kind(kind, source, "draft", readers=[])
     mark = f"publication {row['publication_id']} of kanon_db: "
     assert set(comments(parties.stranger, "draft")) == {mark}
     fetch(parties.publisher, "SELECT kanon.grant_publication('draft', '{kanon_analyst}')")
     granted = comments(parties.stranger, "draft")
     assert any("How to use" in text for text in granted)
     functions.drop("draft")
-    functions.call(function, source, "draft", **given)
+    functions.of_kind(kind, source, "draft")
     assert without_marks(parties.stranger, "draft") == sorted(
         text.removeprefix(mark) for text in granted
     )
 
 
 @pytest.mark.pitfall(42)
-@pytest.mark.parametrize("kind", PUBLISHED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_comments_have_no_figure(parties: Parties, source: str, kind: str) -> None:
     """Of other records, k, and records that are left out, they say the same, and no guarantee."""
-    function, given = PUBLISHED[kind]
     functions = Functions(parties.publisher)
-    functions.call(function, source, "draft", **given)
+    functions.of_kind(kind, source, "draft")
     before = without_marks(parties.stranger, "draft")
     fetch(parties.publisher, "DELETE FROM data.seen WHERE number > 100")
     fetch(parties.publisher, "INSERT INTO data.seen VALUES (200, 99, 'M', 3)")
-    changed = {"privacy": '{"l": 2}'} if "privacy" in given else {"k": 4}
-    row = functions.call(function, source, "draft", **{**given, **changed, "replace": True})
+    changed = {"privacy": '{"l": 3}'} if kind == "buckets" else {"k": 4}
+    row = functions.of_kind(kind, source, "draft", **changed, replace=True)
     assert without_marks(parties.stranger, "draft") == before
     assert not any(row["guarantee"] in text for text in before)
 
@@ -250,7 +226,7 @@ def test_names_of_sessions_say_nothing_of_their_work(
 
         def publish() -> None:
             try:
-                Functions(connection).freeform(source, "draft", k=3, readers=[])
+                Functions(connection).of_kind("freeform", source, "draft", readers=[])
             finally:
                 done.set()
 

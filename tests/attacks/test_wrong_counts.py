@@ -10,23 +10,20 @@ import pytest
 
 from kanon_db.errors import InfeasibleError
 from tests.integration.parties import (
+    KINDS,
     Connection,
     Functions,
     Parties,
     create_table,
     fetch,
+    holds,
     make_whole,
-    remains,
     sqlstate_of,
     value,
 )
 
-KINDS: dict[str, dict[str, Any]] = {
-    "buckets": {"privacy": '{"l": 2}'},
-    "generalized": {"k": 3, "method": "mondrian", "refine": False},
-    "freeform": {"k": 3},
-    "suppressed": {"k": 3},
-}
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 # Two people have no age and no town: fewer than k, so that they must not be a class of their own.
 PEOPLE = [(20 + i % 4, f"town {i % 3}", f"disease {i % 4}") for i in range(48)]
 PEOPLE += [(None, None, "disease 0"), (None, None, "disease 1")]
@@ -41,17 +38,8 @@ def people(parties: Parties) -> None:
         kanon.register(f"data.{table}", ["age", "town"], "sick")
 
 
-@pytest.fixture(autouse=True)
-def nothing_left(parties: Parties) -> Iterator[None]:
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
-
-
 def publish(parties: Parties, kind: str, source: str = "data.people", **given: Any) -> None:
-    whole = {**KINDS[kind], **given}
-    Functions(parties.publisher).call(f"publish_{kind}", source, "p", **whole)
+    Functions(parties.publisher).of_kind(kind, source, "p", **given)
 
 
 @pytest.fixture
@@ -131,7 +119,7 @@ def test_when_everything_is_suppressed_nothing_is_told(parties: Parties) -> None
     assert fetch(parties.analyst, "SELECT DISTINCT age, town, pattern FROM published.p") == [
         (None, None, "**")
     ]
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("p"))
+    assert holds(parties.analyst, "p")
     kanon = Functions(parties.analyst)
     assert sqlstate_of(lambda: kanon.estimate("SELECT COUNT(*) FROM p WHERE age = 20")) == "0A000"
     assert kanon.estimate("SELECT COUNT(*) FROM p") == (len(PEOPLE), 0, len(PEOPLE), len(PEOPLE))

@@ -13,7 +13,7 @@ from kanon_db.algorithms.generalization.greedy_classes import initial
 from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
 from kanon_db.algorithms.recoding.loss import ExactLoss
 from kanon_db.algorithms.recoding.microdata import Microdata, attribute_order, sort_order
-from tests.unit.generalization.exhaustive import numeric_microdata
+from tests.generalization_plain import numeric_table
 
 Golden = Callable[[str], Any]
 
@@ -35,7 +35,8 @@ def fars(golden: Golden) -> Any:
 
 def table_2a(fars: Any, *, weighted: bool = False) -> Microdata:
     weights = fars["weighted"]["W"] if weighted else None
-    return numeric_microdata(fars["data"], fars["bounds"]["L"], fars["bounds"]["U"], weights)
+    bounds = fars["bounds"]
+    return numeric_table(fars["data"], weights, [*zip(bounds["L"], bounds["U"], strict=True)])
 
 
 def classes(class_of_record: np.ndarray[Any, np.dtype[np.int64]]) -> list[list[int]]:
@@ -82,7 +83,9 @@ def test_split_carry_of_the_worked_example(fars: Any) -> None:
 @pytest.mark.parametrize("formulation", ["set_partition", "paper"])
 def test_patients(golden: Golden, formulation: str) -> None:
     patients = golden("generalize_patients")
-    microdata = numeric_microdata(patients["data"], patients["L"], patients["U"])
+    microdata = numeric_table(
+        patients["data"], bounds=[*zip(patients["L"], patients["U"], strict=True)]
+    )
     found = optimal(microdata, patients["k"], formulation=formulation)  # type: ignore[arg-type]
     assert (found.proof.status, found.proof.objective) == ("optimal", Fraction(patients["loss"]))
     assert classes(found.class_of_record) == patients["classes"]
@@ -90,7 +93,7 @@ def test_patients(golden: Golden, formulation: str) -> None:
 
 def test_random_tables(golden: Golden) -> None:
     for case in golden("generalize_random"):
-        microdata = numeric_microdata(case["x"], case["L"], case["U"], case["W"])
+        microdata = numeric_table(case["x"], case["W"], [*zip(case["L"], case["U"], strict=True)])
         exact = ExactLoss.of(microdata, "ncp")
         assert sort_order(microdata).tolist() == case["sorted_order"], case["id"]
         first = initial(microdata, case["k"]).class_of_record

@@ -78,16 +78,108 @@ def gathered(
         yield Parties(dsn, admin, *(stack.enter_context(connect_as(dsn, role)) for role in roles))
 
 
+class Gathering:
+    """Parties whom one module after the other has, as long as nothing of the last one is left.
+
+    Each of their sessions has loaded Python, which takes a second.
+    """
+
+    def __init__(self, gather: Callable[[], contextlib.AbstractContextManager[Parties]]) -> None:
+        self._gather = gather
+        self._open = contextlib.ExitStack()
+        self._parties: Parties | None = None
+        self._before: object = None
+
+    def parties(self) -> Parties:
+        """Give parties to an empty database."""
+        if self._parties is not None and self._is_cleared(self._parties):
+            return self._parties
+        self.close()
+        self._parties = self._open.enter_context(self._gather())
+        self._before = state_of(self._parties)
+        return self._parties
+
+    def _is_cleared(self, parties: Parties) -> bool:
+        try:
+            clear(parties)
+        except psycopg.Error:
+            return False
+        return state_of(parties) == self._before
+
+    def close(self) -> None:
+        self._parties = None
+        self._open.close()
+
+
+CLEARING = """
+SELECT format('DROP EVENT TRIGGER %I', evtname) FROM pg_event_trigger
+ WHERE evtfoid NOT IN (SELECT oid FROM pg_proc WHERE pronamespace = 'kanon'::regnamespace)
+UNION ALL
+SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace
+ WHERE nspname NOT IN ('kanon', 'published', 'public', 'information_schema') AND nspname !~ '^pg_'
+UNION ALL
+SELECT 'DROP SCHEMA public CASCADE; CREATE SCHEMA public AUTHORIZATION pg_database_owner;'
+ ' GRANT USAGE ON SCHEMA public TO PUBLIC'
+ WHERE EXISTS (SELECT FROM pg_depend WHERE refobjid = 'public'::regnamespace)
+UNION ALL
+SELECT 'TRUNCATE kanon.source, kanon.base, kanon.label, kanon.release CASCADE'
+"""
+
+
+def clear(parties: Parties) -> None:
+    """Drop what was published and made, and forget what sessions have set."""
+    for connection in (parties.admin, parties.publisher, parties.analyst, parties.stranger):
+        connection.autocommit = True
+        connection.execute("DISCARD ALL")  # the driver forgets what it has prepared, too
+    for connection in (parties.publisher, parties.admin):
+        for name in Functions(connection).publications():
+            Functions(connection).drop(name)
+    for (statements,) in fetch(parties.admin, CLEARING):
+        for statement in statements.split("; "):
+            fetch(parties.admin, statement)
+    fetch(parties.admin, "SELECT kanon.owner_sweep()")
+    warn_only(parties.admin)
+
+
+_STATE = """
+SELECT nspname, nspowner, nspacl FROM pg_namespace AS n WHERE {made}
+SELECT relname, relkind, relowner, relacl, relrowsecurity FROM pg_class, {of} relnamespace
+SELECT proname, proowner, prosecdef, proacl, proconfig, md5(prosrc) FROM pg_proc, {of} pronamespace
+SELECT typname, typowner FROM pg_type, {of} typnamespace
+SELECT oprname FROM pg_operator, {of} oprnamespace
+SELECT evtname, evtenabled FROM pg_event_trigger
+SELECT extname FROM pg_extension
+SELECT defaclobjtype, defaclacl FROM pg_default_acl
+SELECT setrole, setconfig FROM pg_db_role_setting WHERE setrole <> 0 OR setdatabase = {here}
+SELECT datacl FROM pg_database WHERE oid = {here}
+SELECT rolname, rolsuper, rolcanlogin, rolbypassrls FROM pg_roles WHERE rolname ~ '^kanon_[a-z]+$'
+SELECT roleid, member FROM pg_auth_members WHERE ARRAY[roleid, member] && $1::regrole[]::oid[]
+SELECT name, value FROM kanon.setting
+SELECT version_num FROM kanon.alembic_version
+SELECT count(*) FROM kanon.draw_key
+SELECT 1 FROM kanon.release UNION ALL SELECT 2 FROM kanon.budget UNION ALL SELECT 3 FROM kanon.base
+""".format(
+    made="nspname !~ '^(pg_|information_schema)'",
+    of="pg_namespace AS n WHERE nspname !~ '^(pg_|information_schema)' AND n.oid =",
+    here="(SELECT oid FROM pg_database WHERE datname = current_database())",
+)
+
+
+def state_of(parties: Parties) -> object:
+    """All that one module could leave to the next one."""
+    names = [one.info.user for one in (parties.publisher, parties.analyst, parties.stranger)]
+    return [
+        sorted(map(str, fetch(parties.admin, statement, *([names] if "$1" in statement else []))))
+        for statement in _STATE.strip().splitlines()
+    ]
+
+
 @pytest.fixture(scope="module")
-def parties(
-    module_database: str,
-    connect_as: Callable[[str, str], Connection],
-    new_role: Callable[..., str],
-) -> Iterator[Parties]:
+def parties(gathering: Gathering) -> Parties:
     """One of each kind in a database that the module's tests share."""
-    with gathered(module_database, connect_as, new_role) as parties:
-        fetch(parties.publisher, "CREATE SCHEMA data")
-        yield parties
+    parties = gathering.parties()
+    fetch(parties.publisher, "CREATE SCHEMA data")
+    return parties
 
 
 def create_table(
@@ -98,6 +190,56 @@ def create_table(
     with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
         for row in rows:
             copy.write_row(row)
+
+
+def create_source(
+    connection: Connection,
+    table: str,
+    columns: str,
+    rows: Sequence[Sequence[object]],
+    quasi_identifiers: Sequence[str] | None = None,
+    sensitive: str | None = None,
+    **roles: Any,
+) -> Functions:
+    """Create a table and describe it; the operations of its owner.
+
+    If nothing else is said, the last column is the sensitive one, and all others are
+    quasi-identifiers.
+    """
+    create_table(connection, table, columns, rows)
+    if quasi_identifiers is None:
+        *quasi_identifiers, sensitive = (column.split()[0] for column in columns.split(", "))
+    kanon = Functions(connection)
+    kanon.register(table, quasi_identifiers, sensitive, **roles)
+    return kanon
+
+
+def create_people(connection: Connection, table: str = "data.people") -> Functions:
+    """Create and describe 300 people with an age and an illness."""
+    rows = [(i % 30, f"disease {i % 5}") for i in range(300)]
+    return create_source(connection, table, "age int, sick text", rows)
+
+
+def holds(connection: Connection, name: str) -> bool:
+    """Whether all checks of a publication hold."""
+    return not failed_checks(connection, name)
+
+
+def failed_checks(connection: Connection, name: str) -> list[str]:
+    """Name the checks of a publication that do not hold."""
+    return [check for check, *_, good in Functions(connection).verify(name) if not good]
+
+
+@contextlib.contextmanager
+def hearing(connection: Connection) -> Iterator[list[str]]:
+    """Collect what the server says meanwhile: notices and warnings."""
+    heard: list[str] = []
+    listen = lambda notice: heard.append(str(notice.message_primary))
+    connection.add_notice_handler(listen)
+    try:
+        yield heard
+    finally:
+        connection.remove_notice_handler(listen)
 
 
 WHOLE = "the published relations are there, and belong to kanon_owner"
@@ -193,6 +335,15 @@ _QUALIFIED = {
 }  # fmt: skip
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "buckets": {"privacy": '{"l": 2}'},
+    "generalized": {"k": 3, "method": "mondrian", "refine": False},
+    "freeform": {"k": 3, "options": '{"refine": false}'},
+    "suppressed": {"k": 3},
+}
+"""How each kind but models is published quickly."""
+
+
 class Functions:
     """The operations as SQL functions, called by a connection's role."""
 
@@ -242,6 +393,10 @@ class Functions:
 
     def patterns(self, source: str, **options: object) -> list[dict[str, Any]]:
         return self.rows("suppression_patterns", source, **options)
+
+    def of_kind(self, kind: str, source: str, name: str, **given: object) -> dict[str, Any]:
+        """Publish as :data:`KINDS` says, but for what is given."""
+        return self.call(f"publish_{kind}", source, name, **{**KINDS[kind], **given})
 
     def call(self, function: str, *texts: str, **given: object) -> dict[str, Any]:
         """Call a function that returns one row."""
@@ -396,6 +551,19 @@ def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Function
     """The publisher's operations; what a test published is dropped after it, without remains."""
     kanon = WAYS[getattr(request, "param", "python")](parties.publisher)
     yield kanon
+    drop_all(parties)
+
+
+@pytest.fixture
+def nothing_left(parties: Parties) -> Iterator[None]:
+    """What a test published is dropped after it, without remains."""
+    yield
+    drop_all(parties)
+
+
+def drop_all(parties: Parties) -> None:
+    """Drop all that the publisher has published, which leaves nothing."""
+    kanon = Functions(parties.publisher)
     for name in kanon.publications():
         kanon.drop(name)
     assert remains(parties.admin) == []

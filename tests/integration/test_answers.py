@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import kanon_db
 from tests.expected_counts import of_buckets, regressed
 from tests.integration.bucket_ways import as_in_the_paper
 from tests.integration.parties import (
@@ -262,3 +263,34 @@ def test_columns_named_as_the_statements_name_theirs(parties: Parties) -> None:
     for condition in ("k1 > 1", "(k0 = 1 OR k1 = 2)", "k1 = f0"):
         query = f"SELECT f0, COUNT(*) FROM names WHERE {condition} GROUP BY f0"
         assert compared(parties.analyst, query) == "equal"
+
+
+QUERY = (
+    "SELECT town, COUNT(*) FROM ordered WHERE sick = 'flu' GROUP BY town"
+    " ORDER BY COUNT(*) DESC LIMIT 2"
+)
+
+
+def test_a_notice_from_sql_and_python(parties: Parties) -> None:
+    rows = [(f"town {i % 5}", ["flu", "cold", "cough"][i * i % 7 % 3]) for i in range(90)]
+    create_table(parties.publisher, "data.ordered", "town text, sick text", rows)
+    functions = Functions(parties.publisher)
+    functions.register("data.ordered", ["town"], "sick")
+    functions.call("publish_buckets", "data.ordered", "ordered", privacy='{"default": 0.7}')
+    heard: list[str] = []
+
+    def listen(diagnostic: object) -> None:
+        heard.append(str(getattr(diagnostic, "message_primary", "")))
+
+    parties.analyst.add_notice_handler(listen)
+    try:
+        fetch(parties.analyst, "SELECT kanon.estimate_counts($1)", QUERY)
+        fetch(parties.analyst, "SELECT kanon.estimate_counts($1)", QUERY.partition(" LIMIT")[0])
+    finally:
+        parties.analyst.remove_notice_handler(listen)
+    assert len(heard) == 1
+    assert heard[0].startswith("the order of the groups is uncertain")
+    told: list[str] = []
+    with kanon_db.connect(parties.dsn, on_notice=told.append) as kanon:
+        kanon.count(QUERY)
+    assert told == heard

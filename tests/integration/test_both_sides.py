@@ -1,4 +1,4 @@
-"""Conditions that need both sides of a bucketization: bitmaps give the statement's numbers."""
+"""Conditions that need both sides of a bucketization: bitmaps or not, the numbers are the same."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from collections.abc import Sequence
 import pytest
 
 from kanon_db.answers import _bitmap_counts, estimates
-from kanon_db.answers._bitmap_counts import count_with_bitmaps
 from kanon_db.answers.scope import open_query
 from kanon_db.query.formulas import Group
 from kanon_db.query.layout import BucketLayout, condition_of, disjoint_sides, factors
 from kanon_db.session.psycopg_session import PsycopgSession
-from tests.integration.bucket_ways import ask_the_statement
+from tests.integration.bucket_ways import join_pairs, keep_bitmaps
 from tests.integration.parties import Functions, Parties, create_table, fetch
 
 N_RECORDS = 1_200
@@ -105,48 +104,40 @@ def by_key(groups: Sequence[Group]) -> dict[str, tuple[float | None, ...]]:
     }
 
 
-def assert_same(
-    parties: Parties, query: str, monkeypatch: pytest.MonkeyPatch, *, can_be_none: bool = False
-) -> bool:
-    """Compare both ways, and return whether there are two.
+def assert_same(parties: Parties, query: str) -> None:
+    """Compare answers from bitmaps with those from what statements count and join.
 
-    The statement gives the paper's estimate. Its error is that of bitmaps where a condition
-    mentions both sides; otherwise, they know more of it from the composition of buckets.
+    Without bitmaps, nothing is known of how values of buckets go together: this is part of the
+    error where the condition keeps both sides apart.
     """
     session = PsycopgSession(parties.analyst)
     with session.transaction():
         fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
         opened = open_query(session, query)
-        found = count_with_bitmaps(opened)
-        with monkeypatch.context() as patch:
-            ask_the_statement(patch)
+        found = by_key(estimates.answer(session, query).groups)
+        with pytest.MonkeyPatch.context() as patch:
+            keep_bitmaps(patch, of_sensitive=False)
             wanted = by_key(estimates.answer(session, query).groups)
-    if found is None:
-        assert can_be_none, query
-        return False
-    assert by_key(found).keys() == wanted.keys(), query
+    assert found.keys() == wanted.keys(), query
     layout, aggregate = opened.layout, opened.query.measures[0].aggregate
     assert isinstance(layout, BucketLayout)
     has_both = factors(condition_of(opened.query, aggregate), layout) is None
     has_both = has_both and disjoint_sides(opened.query, aggregate, layout) is None
-    for key, numbers in by_key(found).items():
+    for key, numbers in found.items():
         for place, (number, expected) in enumerate(zip(numbers, wanted[key], strict=True)):
             if place == 1 and not has_both:
                 continue
             assert number == (
-                None if expected is None else pytest.approx(expected, rel=1e-6, abs=1e-5)
+                None if expected is None else pytest.approx(expected, rel=1e-9, abs=1e-9)
             ), (query, key)
-    return True
 
 
 @pytest.mark.parametrize("name", PUBLICATIONS)
 @pytest.mark.parametrize("seed", range(4))
-def test_as_the_statement(
-    parties: Parties, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_without_bitmaps(parties: Parties, name: str, seed: int) -> None:
     conditions = Conditions(seed)
     for _ in range(20):
-        assert_same(parties, conditions.query(name), monkeypatch)
+        assert_same(parties, conditions.query(name))
 
 
 @pytest.mark.parametrize("name", PUBLICATIONS)
@@ -162,25 +153,49 @@ def test_as_the_statement(
         "SELECT ill, SUM(age) FROM {0} WHERE age IS NULL AND ill = 3 OR age > ill GROUP BY ill",
     ],
 )
-def test_as_the_statement_in_these_cases(
-    parties: Parties, name: str, query: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_same(parties, query.format(name), monkeypatch)
+def test_as_without_bitmaps_in_these_cases(parties: Parties, name: str, query: str) -> None:
+    assert_same(parties, query.format(name))
 
 
 @pytest.mark.parametrize("limit", ["_MOST_CLASSES", "_MOST_PAIRS"])
-def test_too_many_classes_are_left_to_the_statement(
+def test_too_many_classes_are_joined(
     parties: Parties, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = "SELECT COUNT(*) FROM few WHERE age > 3 AND ill = 1 OR sex = 'f' AND ill = 2"
-    assert assert_same(parties, query, monkeypatch)
     monkeypatch.setattr(_bitmap_counts, limit, 2)
-    assert not assert_same(parties, query, monkeypatch, can_be_none=True)
+    assert_same(
+        parties, "SELECT COUNT(*) FROM few WHERE age > 3 AND ill = 1 OR sex = 'f' AND ill = 2"
+    )
 
 
-def test_arithmetic_on_values_that_the_rest_excludes(
-    parties: Parties, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The statement looks only at the records that meet the rest."""
+def test_arithmetic_on_values_that_the_rest_excludes(parties: Parties) -> None:
+    """Only the records that meet the rest are looked at."""
     query = "SELECT COUNT(*) FROM few WHERE age > 0 AND (12 / age > 3 OR ill = 2)"
-    assert not assert_same(parties, query, monkeypatch, can_be_none=True)
+    assert_same(parties, query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*) FROM few WHERE age < 6 AND ill = 3",
+        "SELECT sex, COUNT(*) FROM many WHERE ill IN (1, 2) GROUP BY sex",
+        "SELECT sex, ill, COUNT(*) FROM few WHERE age > 5 GROUP BY sex, ill",
+        "SELECT AVG(age) FROM many WHERE ill < 6",
+    ],
+)
+def test_pairs_of_conditions_that_are_apart(
+    parties: Parties, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs give the same estimate, and the same bounds of a count; those of a sum are wider."""
+    session = PsycopgSession(parties.analyst)
+    with session.transaction():
+        fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
+        found = by_key(estimates.answer(session, query).groups)
+        join_pairs(monkeypatch)
+        joined = by_key(estimates.answer(session, query).groups)
+    assert joined.keys() == found.keys()
+    for key, (estimate, _, low, high) in found.items():
+        assert joined[key][0] == pytest.approx(estimate, rel=1e-9)
+        assert joined[key][2] <= low
+        assert joined[key][3] >= high
+        if "COUNT" in query:
+            assert joined[key][2:] == (low, high)

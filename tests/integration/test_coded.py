@@ -7,16 +7,14 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kanon_db.errors import InfeasibleError, PermissionDeniedError
 from kanon_db.publications import relations
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer import _packed_columns, coded_columns
-from kanon_db.transfer._packed_columns import KnownValues, PackedDigits, list_values
+from kanon_db.transfer._packed_columns import KnownValues, PackedDigits, are_close
 from kanon_db.transfer.allowance import Allowance
-from kanon_db.transfer.coded_columns import _SourceReader, read_coded
+from kanon_db.transfer.coded_columns import _SourceReader, count_in_sample, read_coded, read_columns
 from kanon_db.transfer.columns import (
     ColumnType,
     Relation,
@@ -25,7 +23,8 @@ from kanon_db.transfer.columns import (
     fixed_labels,
     label,
 )
-from kanon_db.transfer.snapshot import MAX_RECORDS
+from kanon_db.transfer.snapshot import MAX_RECORDS, take_snapshot
+from kanon_db.transfer.values import distinct_values, read_codes
 from tests.integration.parties import Package, Parties, fetch, sqlstate_of
 
 N_ROWS = 1500
@@ -204,13 +203,12 @@ def test_rows_that_are_refused(parties: Parties, columns: Mapping[str, str]) -> 
     assert sqlstate_of(lambda: read(parties)) == PermissionDeniedError.sqlstate
 
 
-@pytest.mark.parametrize("often", [1, 2, 9])
 @pytest.mark.parametrize(
-    ("columns", "more"),
+    ("often", "columns", "more"),
     [
-        (NUMBERS, "SELECT 7, -100 + {}, large, odd - 50, many + 90000, alone"),
-        (FEW, "SELECT 'new ' || {}, short, flag, born, at, mood, home, own, number"),
-        (FEW, "SELECT word, short, flag, born - 90 - {0}, at, mood, home, own, 1000 + {0}"),
+        (1, NUMBERS, "SELECT 7, -100 + {}, large, odd - 50, many + 90000, alone"),
+        (2, FEW, "SELECT 'new ' || {}, short, flag, born, at, mood, home, own, number"),
+        (9, FEW, "SELECT word, short, flag, born - 90 - {0}, at, mood, home, own, 1000 + {0}"),
     ],
     ids=["numbers", "texts", "dates"],
 )
@@ -242,43 +240,6 @@ def test_values_that_come_meanwhile(
     assert read(parties) == (written(parties, columns) if lasts else None)
 
 
-@given(
-    st.lists(
-        st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4) | st.none(),
-        min_size=1, max_size=12,
-    ),
-    st.integers(0, 12),
-)  # fmt: skip
-def test_texts_between_known_ones(
-    parties: Parties, texts: Sequence[str | None], n_known: int
-) -> None:
-    """Each text has the place of just that one among those that are known, or none at all."""
-    session = PsycopgSession(parties.publisher)
-    column = ColumnType("word", "text", "S", None, has_constant_input=True)
-    known = {text for text in texts[:n_known] if text is not None}
-    ordered = sorted(known, key=lambda text: text.encode())
-    with session.transaction():
-        session.fetch(
-            "CREATE TEMPORARY TABLE texts ON COMMIT DROP AS"
-            " SELECT * FROM unnest($1::text[]) WITH ORDINALITY AS t (word, i)",
-            texts,
-        )
-        (one,) = list_values(
-            session, [column], f"(SELECT word FROM pg_temp.texts WHERE i <= {n_known})", 99, 99
-        )
-        assert one.n_values == len(known)
-        if not known:
-            return
-        rows = session.fetch(
-            f"SELECT {one.digit('t.word')} AS digit FROM pg_temp.texts t ORDER BY i"
-        )
-    found = [one.places[row["digit"]] for row in rows]
-    assert found == [
-        len(known) if text is None else ordered.index(text) if text in known else -1
-        for text in texts
-    ]
-
-
 def test_rare_values_are_read_without_a_copy(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,3 +248,47 @@ def test_rare_values_are_read_without_a_copy(
     columns = {"age": "i % 9", "word": "CASE WHEN i = 7 THEN 'rare' ELSE 'w' || i % 5 END"}
     make(parties, columns)
     assert read(parties) == written(parties, columns)
+
+
+CLOSE = {
+    "small": "(CASE WHEN i % 2 = 0 THEN 32767 ELSE -32768 END)::smallint",
+    "negative": "nullif(-(i % 50), -7)",
+    "large": "9223372036854775807 - i % 3",
+    "low": "-9223372036854775807 + i % 3",
+    "many": "i + 2000000000",
+    "alone": "5",
+    "rare": "CASE WHEN i = 1 THEN 1 END::bigint",
+    **{f"wide_{n}": f"i * 200 % {400_000 - n}" for n in range(4)},  # do not fit into one number
+}
+FAR_APART = {
+    "apart": "i % 2 * 2000000000",
+    "least": "-9223372036854775807 - i % 2",
+    "empty": "NULL::integer",
+    "word": "'w' || i % 5",
+}
+
+
+def test_as_the_server_groups_them(parties: Parties) -> None:
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in {**CLOSE, **FAR_APART}.items())
+    fetch(parties.publisher, f"CREATE TABLE data.numbers AS SELECT {columns}"
+          " FROM generate_series(1, 2000) AS i")  # fmt: skip
+    session = PsycopgSession(parties.publisher)
+    with session.transaction():
+        relation, oid, _ = find_relation(session, "data.numbers")
+        types = column_types(session, oid)
+        taken = take_snapshot(session, relation, list(types), Allowance.of(session))
+        assert [name for name in types if are_close(taken.ends, types[name])] == list(CLOSE)
+        sampled = count_in_sample(taken, list(types.values()))
+        found = read_columns(taken, list(types.values()), sampled)
+        assert list(found) == list(types)
+        for name, column in found.items():
+            alone = distinct_values(taken, types[name])
+            assert column.values.labels == alone.labels
+            assert column.values.counts.tolist() == alone.counts.tolist()
+            assert np.array_equal(column.codes, read_codes(taken, [alone])[:, 0])
+            assert type_of(session, column.values.table) == type_of(session, alone.table)
+
+
+def type_of(session: PsycopgSession, table: str) -> str:
+    (row,) = session.fetch(f"SELECT pg_typeof(value)::text AS type FROM {table} LIMIT 1")
+    return str(row["type"])

@@ -104,23 +104,6 @@ def test_source_that_changed(kanon: Functions | Package, parties: Parties) -> No
     assert after[-1][3] > before[-1][3]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"queries": 0}, INVALID),
-        ({"queries": 100_001}, INVALID),
-        ({"seed": -1}, INVALID),
-        ({"dimensionality": [3]}, INVALID),
-        ({"dimensionality": [0]}, INVALID),
-        ({"selectivity": [0.0]}, INVALID),
-        ({"selectivity": [float("nan")]}, INVALID),
-        ({"selectivity": []}, INVALID),
-    ],
-)
-def test_refused(kanon: Functions | Package, options: dict[str, object], expected: str) -> None:
-    assert sqlstate_of(lambda: kanon.evaluate("people", **options)) == expected
-
-
 def test_other_publications_are_refused(kanon: Functions | Package) -> None:
     assert sqlstate_of(lambda: kanon.evaluate("nothing")) == UNKNOWN
     kanon.suppress("data.people", "rows", k=2)

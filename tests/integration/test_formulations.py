@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kanon_db.algorithms import programs
-from tests.integration.parties import Functions, Package, Parties, both_ways, create_table, fetch
+from tests.integration.parties import Functions, Package, Parties, create_table, fetch
 
 COLUMNS = "number int, name text, age int, sex text, sick text"
 PEOPLE = [
@@ -47,7 +47,6 @@ def people(parties: Parties) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@both_ways
 def test_every_formulation_finds_the_optimum(
     kanon: Functions | Package, parties: Parties, kind: str
 ) -> None:

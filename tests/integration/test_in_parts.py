@@ -18,9 +18,7 @@ from kanon_db.transfer.columns import (
     ColumnType,
     column_types,
     find_relation,
-    number_bytes,
     parts_of,
-    with_numbers,
 )
 from kanon_db.transfer.snapshot import Snapshot, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
@@ -128,19 +126,3 @@ def test_parts_leave_no_row_out(snapshot: tuple[Snapshot, dict[str, ColumnType]]
         assert 0 < len(rows) < N_ROWS / 2
         found += [row["record"] for row in rows]
     assert sorted(found) == list(range(N_ROWS))
-
-
-@pytest.mark.parametrize("largest", [0, 1, 255, 256, 65535, 65536, 2**24 - 1, 2**24, 2**31 - 1])
-def test_numbers_arrive(parties: Parties, largest: int) -> None:
-    """In as few bytes as the largest takes."""
-    session = PsycopgSession(parties.publisher)
-    numbers = np.array([largest, 0, largest // 2, largest // 3], dtype=np.int64)
-    packed, width = number_bytes(numbers)
-    assert len(packed) == width * numbers.size
-    assert width == 1 or largest >> 8 * (width - 1)
-    with session.transaction():
-        relation, (name,) = with_numbers(
-            session, "(SELECT generate_series(0, 3) AS i)", (1, "r.i"), widths=[width]
-        )
-        rows = session.fetch(f"SELECT {name} AS n FROM {relation} AS s ORDER BY i", packed)
-    assert [row["n"] for row in rows] == numbers.tolist()

@@ -109,14 +109,13 @@ COLUMNS: dict[str, tuple[list[str], str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("name", ["file.csv", "file.csv.gz"])
-def test_types(parties: Parties, write: Any, column: str, name: str) -> None:
+def test_types(parties: Parties, write: Any, column: str) -> None:
     texts, kind, values = COLUMNS[column]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["number", "column"])
     writer.writerows([(i, text) for i, text in enumerate(texts)])
-    report = load(parties, write(buffer.getvalue(), name))
+    report = load(parties, write(buffer.getvalue()))
     assert report.records == len(texts)
     assert report.columns == [("number", "integer"), ("column", kind)]
     rows = fetch(parties.publisher, 'SELECT "column" FROM data.loaded ORDER BY number')
@@ -196,11 +195,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("refused", REFUSED)
-@pytest.mark.parametrize("name", ["file.csv", "file.csv.gz"])
-def test_refused_files(parties: Parties, write: Any, refused: str, name: str) -> None:
+def test_refused_files(parties: Parties, write: Any, refused: str) -> None:
     before = relations(parties)
     with pytest.raises(KanonError):
-        load(parties, write(REFUSED[refused], name))
+        load(parties, write(REFUSED[refused]))
     assert relations(parties) == before
 
 
@@ -235,13 +233,10 @@ PLACES: dict[str, tuple[bytes, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", ["file.csv", "file.csv.gz"])
-def test_errors_say_where_and_what_to_do(
-    parties: Parties, write: Any, place: str, name: str
-) -> None:
+def test_errors_say_where_and_what_to_do(parties: Parties, write: Any, place: str) -> None:
     data, options, where = PLACES[place]
     with pytest.raises(KanonError) as refused:
-        load(parties, write(data, name), **options)
+        load(parties, write(data), **options)
     error = refused.value
     assert where in error.detail
     assert error.hint
@@ -316,6 +311,17 @@ def test_guesses_are_told_before_the_table_is_written(parties: Parties, write: A
         assert found.notes.keys() == {"b", "c", "d"}
         assert "DD/MM/YYYY" in found.notes["d"]
     assert len(told) == 2
+
+
+def test_compressed_files_are_read_as_others(parties: Parties, write: Any) -> None:
+    name = "file.csv.gz"
+    load(parties, write(b"a;b\n1;2,5\n", name))
+    assert fetch(parties.publisher, "SELECT * FROM data.loaded") == [(1, Decimal("2.5"))]
+    for place in ("latin-1 far off", "too few fields", "no date"):
+        data, options, where = PLACES[place]
+        with pytest.raises(KanonError) as refused:
+            load(parties, write(data, name), replace=True, **options)
+        assert where in refused.value.detail
 
 
 def test_truncated_gzip(parties: Parties, write: Any) -> None:

@@ -72,12 +72,6 @@ def cluster(folders: Callable[..., Path]) -> LocalCluster:
     return cluster
 
 
-def test_second_start_changes_nothing(cluster: LocalCluster) -> None:
-    before = postmaster(cluster)
-    assert LocalCluster(cluster.directory).start() == cluster.dsn()
-    assert postmaster(cluster) == before
-
-
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
@@ -107,20 +101,8 @@ def test_database_and_superuser(cluster: LocalCluster) -> None:
     assert fetch(dsn, collation) == "C.UTF-8"
 
 
-def test_no_tcp_listener(cluster: LocalCluster) -> None:
-    data = cluster.status().data_directory
-    assert data is not None
-    # Sixth line of the lock file: the first address listened on.
-    assert (data / "postmaster.pid").read_text().splitlines()[5] == ""
-
-
 def test_server_is_not_root(cluster: LocalCluster) -> None:
     assert Path("/proc", str(postmaster(cluster))).stat().st_uid != 0
-
-
-def test_nobody_else_reaches_data_or_socket(cluster: LocalCluster) -> None:
-    for name in ("data", "socket"):
-        assert (cluster.directory / name).stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.pitfall(10)
@@ -173,14 +155,6 @@ def test_stop_does_not_wait_for_a_deaf_backend(
         assert cluster.stop()
     assert cluster.status().state == "stopped"
     assert fetch(cluster.start(), "SELECT 1") == 1
-
-
-def test_start_after_kill(folders: Callable[..., Path]) -> None:
-    cluster = LocalCluster(folders())
-    with psycopg.connect(cluster.start(), autocommit=True) as connection:
-        connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
-        os.kill(postmaster(cluster), signal.SIGKILL)
-    assert fetch(cluster.start(), "SELECT answer FROM kept") == 42
 
 
 def test_start_after_kill_with_a_backend_that_does_not_notice(
@@ -325,14 +299,6 @@ def test_state_file_not_of_our_making(tmp_path: Path, state: str) -> None:
         with pytest.raises(ServerError, match="state file is malformed"):
             action()
     assert (tmp_path / "cluster.json").read_text() == state
-
-
-@as_root
-def test_cluster_of_another_user(tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text("{}")
-    os.chown(tmp_path / "cluster.json", pwd.getpwnam("nobody").pw_uid, -1)
-    with pytest.raises(ServerError, match="belongs to another user"):
-        LocalCluster(tmp_path).start()
 
 
 @as_root

@@ -94,8 +94,7 @@ def in_steps(admin: Connection) -> Iterator[Callable[[threading.Thread, Callable
         fetch(admin, "DROP SEQUENCE public.definitions")
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", PUBLISHERS)
+@pytest.mark.parametrize(("kind", "way"), [*zip(PUBLISHERS, [*WAYS] * 2, strict=True)])
 def test_others_see_the_phases_in_order(
     parties: Parties, connect_as: Callable[[str, str], Connection], way: str, kind: str
 ) -> None:

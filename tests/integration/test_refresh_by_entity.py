@@ -4,119 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import itertools
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.integration.parties import (
-    Functions,
-    Parties,
-    create_table,
-    fetch,
-    remains,
-    sqlstate_of,
-    value,
-)
+from tests.integration.growing import Source
+from tests.integration.parties import Functions, Parties, fetch, sqlstate_of, value
 
-KINDS: dict[str, dict[str, Any]] = {
-    "buckets": {"privacy": '{"l": 2}'},
-    "generalized": {"k": 4, "method": "mondrian", "refine": False},
-    "freeform": {"k": 4, "options": '{"refine": false}'},
-    "suppressed": {"k": 4},
-}
-NAMES = (f"known{number}" for number in itertools.count())
-
-
-@pytest.fixture(autouse=True)
-def refused_by_default(parties: Parties) -> Iterator[None]:
-    fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
-    yield
-    for name in Functions(parties.publisher).publications():
-        Functions(parties.publisher).drop(name)
-    assert remains(parties.admin) == []
-    # Nothing is kept of whom dropped publications were about.
-    for table in ("release_entity", "release_key"):
-        assert value(parties.admin, f"SELECT count(*) FROM kanon.{table}") == 0
-
-
-class Source:
-    """A table of people with a key, and no word of when they came."""
-
-    def __init__(self, parties: Parties, kind: str = "int", arrival: str | None = None) -> None:
-        self.parties, self.name = parties, f"data.{next(NAMES)}"
-        self._draw = random.Random(self.name)  # noqa: S311  # made-up data
-        self._ids = itertools.count()
-        columns = f"id {kind}, age int, sex text, sick text, came int"
-        create_table(parties.publisher, self.name, columns, [])
-        self.kanon = Functions(parties.publisher)
-        self.kanon.register(self.name, ["age", "sex"], "sick", entity="id", arrival=arrival)
-
-    def run(self, statement: str, *values: object) -> None:
-        fetch(self.parties.publisher, statement.format(self.name), *values)
-
-    def add(self, number: int, *, ids: list[Any] | None = None, came: int = 0) -> None:
-        draw = self._draw
-        people = [next(self._ids) for _ in range(number)] if ids is None else ids
-        rows = [
-            [one, draw.randrange(18, 60), draw.choice("mf"), f"ill {draw.randrange(5)}", came]
-            for one in people
-        ]
-        statement = f"COPY {self.name} FROM STDIN".encode()
-        with self.parties.publisher.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in rows:
-                copy.write_row(row)
-
-    def publish(self, kind: str = "buckets", **given: Any) -> dict[str, Any]:
-        return self.kanon.call(f"publish_{kind}", self.name, "grows", **{**KINDS[kind], **given})
-
-    def refresh(self) -> dict[str, Any]:
-        return self.kanon.call("refresh", "grows")
-
-    def kept(self) -> int:
-        """How many hashes the ledger has of the live publication."""
-        found: int = value(
-            self.parties.admin,
-            "SELECT count(*) FROM kanon.release_entity AS e JOIN kanon.release AS r"
-            " USING (release_id) WHERE r.name = 'grows' AND r.ended IS NULL",
-        )
-        return found
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_new_entities_are_a_batch(parties: Parties, kind: str) -> None:
-    """Of all kinds; what is there already stays, and the checks hold."""
-    source = Source(parties)
-    source.add(150)
-    source.publish(kind)
-    assert source.refresh()["added"] == 0
-    for number, total in ((60, 210), (40, 250)):
-        source.add(number)
-        row = source.refresh()
-        assert (row["added"], row["waiting"], row["missing"]) == (number, 0, None)
-        assert (row["records"], source.kept()) == (total, total)
-    assert [line for line in Functions(parties.analyst).verify("grows") if not line[-1]] == []
-
-
-def test_too_few_wait_and_are_found_again(parties: Parties) -> None:
-    source = Source(parties)
-    source.add(100)
-    source.publish()
-    source.add(1)
-    row = source.refresh()
-    assert (row["added"], row["waiting"], source.kept()) == (0, 1, 100)
-    source.add(59)
-    assert source.refresh()["added"] == 60
+pytestmark = pytest.mark.usefixtures("refused_by_default")
 
 
 def test_what_is_not_new(parties: Parties) -> None:
     """Further records, changed ones, and somebody who was gone for a while."""
-    source = Source(parties)
-    source.add(120)
+    source = Source(parties, 120)
     source.publish("generalized")
     source.add(5, ids=[1, 2, 3, 4, 4])
     row = source.refresh()
@@ -133,12 +37,12 @@ def test_what_is_not_new(parties: Parties) -> None:
 
 def test_who_comes_back_later_is_not_new(parties: Parties) -> None:
     """With an arrival, too: the source has nothing left to tell that they were published."""
-    source = Source(parties, arrival="came")
+    source = Source(parties, arrival=True)
     source.add(100)
-    source.publish()
+    source.publish("anatomy")
     source.run("DELETE FROM {} WHERE id < 50")
-    source.add(0, ids=list(range(50)), came=1)
-    source.add(60, came=1)
+    source.add(0, ids=list(range(50)), day=1)
+    source.add(60, day=1)
     row = source.refresh()
     assert (row["added"], row["waiting"], row["records"]) == (60, 50, 160)
     assert "50 are of people who are published" in row["missing"]
@@ -146,11 +50,10 @@ def test_who_comes_back_later_is_not_new(parties: Parties) -> None:
 
 def test_without_an_entity_nobody_is_new(parties: Parties) -> None:
     """A NULL is refused, first and later, and whoever is left out of rows was seen."""
-    source = Source(parties)
-    source.add(100)
+    source = Source(parties, 100)
     source.run("UPDATE {} SET id = NULL WHERE id = 7")
     with pytest.raises(psycopg.Error, match="no entity"):
-        source.publish()
+        source.publish("anatomy")
     source.run("UPDATE {} SET id = 7 WHERE id IS NULL")
     source.publish("generalized", max_suppressed="0.05")
     source.run("UPDATE {} SET id = NULL WHERE id = 7")
@@ -174,9 +77,9 @@ def test_without_an_entity_nobody_is_new(parties: Parties) -> None:
 def test_equal_entities_have_one_hash(
     parties: Parties, kind: str, written: str, again: str
 ) -> None:
-    source = Source(parties, kind)
+    source = Source(parties, entity=kind)
     source.add(0, ids=[written.format(i) for i in range(60)])
-    source.publish()
+    source.publish("anatomy")
     source.run("TRUNCATE {}")
     source.add(0, ids=[again.format(i) for i in range(100)])
     assert source.refresh()["added"] == 40
@@ -190,10 +93,10 @@ def test_entities_without_one_text_are_refused(parties: Parties, kind: str) -> N
         "CREATE COLLATION IF NOT EXISTS data.deaf (provider = icu, locale = 'und-u-ks-level2',"
         " deterministic = false)",
     )
-    source = Source(parties, kind)
+    source = Source(parties, entity=kind)
     ids = [f"2026-01-{1 + i % 28} +{i}" if kind == "date" else i for i in range(28)]
     source.add(0, ids=[str(one).split(" +")[0] for one in ids])
-    source.publish()
+    source.publish("anatomy")
     assert source.kept() == 0
     with pytest.raises(psycopg.Error, match="not known who came since") as raised:
         source.refresh()
@@ -202,9 +105,8 @@ def test_entities_without_one_text_are_refused(parties: Parties, kind: str) -> N
 
 def test_publications_of_before_are_refused(parties: Parties) -> None:
     """Nothing was kept of them, and what the source says now may not be what was published."""
-    source = Source(parties)
-    source.add(60)
-    source.publish()
+    source = Source(parties, 60)
+    source.publish("anatomy")
     fetch(parties.admin, "DELETE FROM kanon.release_key")
     fetch(parties.admin, "DELETE FROM kanon.release_entity")
     with pytest.raises(psycopg.Error, match="not known who came since"):
@@ -217,9 +119,8 @@ def test_the_hashes_are_closed(
     new_role: Callable[..., str],
 ) -> None:
     """Nobody reads them; nobody but the publisher asks who is new, and nobody asks for more."""
-    source = Source(parties)
-    source.add(60)
-    source.publish()
+    source = Source(parties, 60)
+    source.publish("anatomy")
     for connection in (parties.publisher, parties.analyst, parties.stranger):
         for table in ("release_entity", "release_key"):
             for statement in (f"TABLE kanon.{table}", f"DELETE FROM kanon.{table}"):
@@ -245,9 +146,8 @@ def test_the_hashes_are_closed(
 @pytest.mark.pitfall(1)
 def test_the_hashes_say_nothing_of_batches(parties: Parties) -> None:
     """They are HMACs of the entities, in their own order, all of one transaction."""
-    source = Source(parties)
-    source.add(90)
-    source.publish()
+    source = Source(parties, 90)
+    source.publish("anatomy")
     state = (
         "SELECT array_agg(hash ORDER BY ctid) = array_agg(hash ORDER BY hash),"
         " count(DISTINCT xmin::text) FROM kanon.release_entity"
@@ -268,25 +168,24 @@ def test_the_hashes_say_nothing_of_batches(parties: Parties) -> None:
 
 def test_what_is_replaced_is_forgotten(parties: Parties) -> None:
     """A publication that takes the place of another has a key of its own."""
-    source = Source(parties)
-    source.add(60)
-    source.publish()
+    source = Source(parties, 60)
+    source.publish("anatomy")
     key = value(parties.admin, "SELECT key FROM kanon.release_key")
     accept = json.dumps({"combined_releases": "it is a test"})
     source.add(10)
-    source.publish(replace=True, accept=accept)
+    source.publish("anatomy", replace=True, accept=accept)
     assert source.kept() == 70
     (found,) = fetch(parties.admin, "SELECT key FROM kanon.release_key")
     assert found != (key,)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_history(parties: Parties, seed: int) -> None:
     """People come, go, come back and change: a batch has those who were never published."""
     draw = random.Random(seed)  # noqa: S311  # made-up data
     source = Source(parties)
     source.add(0, ids=list(range(60)))
-    source.publish()
+    source.publish("anatomy")
     here, published, following = set(range(60)), set(range(60)), 60
     for _ in range(6):
         gone = set(draw.sample(sorted(here), draw.randrange(20)))

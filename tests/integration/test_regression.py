@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from kanon_db.answers import estimates
-from kanon_db.answers.estimates import BY_BITMAPS, BY_STATEMENT
+from kanon_db.answers.estimates import BY_BITMAPS
 from kanon_db.answers.scope import open_query
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.expected_counts import regressed
-from tests.integration.bucket_ways import keep_bitmaps_of_the_sensitive_attribute
+from tests.integration.bucket_ways import keep_bitmaps
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
 from tests.rewritten import compared
 
@@ -151,19 +151,16 @@ def test_the_statement_gives_the_papers_answer(parties: Parties, query: str) -> 
 def test_records_that_a_statement_counts(
     parties: Parties, query: str, estimator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without bitmaps of the quasi-identifiers, answers are the same.
-
-    Groups of several quasi-identifiers are not corrected: the statement gives all of these.
-    """
+    """Without bitmaps of the quasi-identifiers, answers are the same."""
     session = PsycopgSession(parties.analyst)
     with session.transaction():
         fetch(parties.analyst, f"SET LOCAL kanon.estimator = '{estimator}'")
         by_bitmaps = estimates.answer(session, query).rows
-        keep_bitmaps_of_the_sensitive_attribute(monkeypatch)
+        keep_bitmaps(monkeypatch, of_sensitive=True)
         opened = open_query(session, query)
         answered, method = estimates.answered(opened)
         found = estimates.QueryAnswer(opened.query, answered).rows
-    assert method == (BY_STATEMENT if "GROUP BY age, sex" in query else BY_BITMAPS)
+    assert method == BY_BITMAPS
     assert [row.group_key for row in found] == [row.group_key for row in by_bitmaps]
     for one, other in zip(found, by_bitmaps, strict=True):
         assert astuple(one)[2:] == pytest.approx(astuple(other)[2:], rel=1e-9, abs=1e-9)

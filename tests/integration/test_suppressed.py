@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.integration.parties import (
-    Connection,
     Functions,
     Package,
     Parties,
     columns_of,
     create_table,
     fetch,
-    forget_draws,
-    quoted,
     sqlstate_of,
     value,
 )
-from tests.profiles import examples
+from tests.integration.row_checks import check_suppressed
 
-DUPLICATE, INVALID, UNKNOWN, INFEASIBLE, MISMATCH = "42710", "22023", "42704", "KN002", "42804"
-FORBIDDEN = "42501"
+INFEASIBLE = "KN002"
 
 # The number tells which person a published row is about: it is no quasi-identifier here, so that
 # the tests can compare each row with its original.
@@ -49,43 +40,6 @@ def people(parties: Parties) -> None:
     Functions(parties.publisher).register(
         "data.people", QUASI_IDENTIFIERS, "sick", ["name"], insensitive=["number"]
     )
-
-
-def check_suppressed(
-    connection: Connection,
-    name: str,
-    originals: Sequence[tuple[Any, ...]],
-    quasi_identifiers: Sequence[str],
-    k: int,
-    *,
-    left_out: int = 0,
-    left_over: int = 0,
-) -> Counter[str]:
-    """Compare a publication with its originals, in Python; the rows of each pattern.
-
-    Parameters
-    ----------
-    originals : sequence of tuples
-        A number that the view shows, and the quasi-identifiers.
-    left_out, left_over : int
-        How many of them have no row, or are suppressed without k records like them.
-    """
-    columns = ", ".join(map(quoted, ("number", *quasi_identifiers, "pattern")))
-    rows = fetch(connection, f"SELECT {columns} FROM {quoted('published', name)}")
-    original = {number: cells for number, *cells in originals}
-    classes: Counter[tuple[Any, ...]] = Counter()
-    patterns: Counter[str] = Counter()
-    for number, *cells, pattern in rows:
-        whole = original.pop(number)
-        assert len(pattern) == len(cells)
-        for mark, cell, was in zip(pattern, cells, whole, strict=True):
-            assert cell == (was if mark == "." else None)
-        classes[pattern, *cells] += 1
-        patterns[pattern] += 1
-    assert len(original) == left_out
-    for (pattern, *_), n in classes.items():
-        assert n >= k or (set(pattern) == {"*"} and n == left_over)
-    return patterns
 
 
 def of_people(*columns: int) -> list[tuple[Any, ...]]:
@@ -115,25 +69,6 @@ def test_view(kanon: Functions | Package, parties: Parties) -> None:
     )
     assert metrics["average_class_size"] == pytest.approx(len(PEOPLE) / metrics["classes"])
     assert all(holds for *_, holds in kanon.verify("people"))
-
-
-def test_autovacuum_leaves_published_rows_alone(
-    kanon: Functions | Package, parties: Parties
-) -> None:
-    """They never change, and whoever takes their place would wait for it."""
-    kanon.suppress("data.people", "people", k=3)
-    for relation in ("people", "people_row", "people_cel"):
-        options = value(
-            parties.admin,
-            f"SELECT reloptions FROM pg_class WHERE oid = 'published.{relation}'::regclass",
-        )
-        assert options == ["autovacuum_enabled=off"]
-
-
-def test_other_columns_are_unchanged(kanon: Functions | Package, parties: Parties) -> None:
-    kanon.suppress("data.people", "people", k=20)
-    found = fetch(parties.analyst, "SELECT number, sick FROM published.people ORDER BY number")
-    assert found == of_people(5)
 
 
 @pytest.mark.pitfall(15)
@@ -193,20 +128,6 @@ def test_registered_weights(kanon: Functions | Package, parties: Parties) -> Non
     )
     cheapest = kanon.patterns("data.weighed")[1]
     assert (cheapest["pattern"], cheapest["cost"]) == ("..*", 0.25)
-
-
-def test_optimal(kanon: Functions | Package, parties: Parties) -> None:
-    heuristic = kanon.suppress("data.people", "greedy", k=7)
-    published = kanon.suppress(
-        "data.people", "people", k=7, method="optimal", options='{"time_limit": 30}'
-    )
-    check_suppressed(parties.analyst, "people", of_people(2, 3, 4), QUASI_IDENTIFIERS, k=7)
-    assert published["metrics"]["gap"] == 0
-    assert published["metrics"]["smallest_class"] >= 7
-    # The greedy's left-over records are exempt from k.
-    assert heuristic["metrics"]["left_over_records"] == 0
-    cells = "suppressed_cells"
-    assert published["metrics"][cells] <= heuristic["metrics"][cells]
 
 
 LONELY = [(i, 1 if i < 10 else i) for i in range(12)]
@@ -270,25 +191,6 @@ def test_equal_values_look_equal(kanon: Functions | Package, parties: Parties) -
     assert texts[0][2] == ".."
 
 
-@pytest.mark.pitfall(1)
-def test_random_order(kanon: Functions | Package, parties: Parties) -> None:
-    """Rows come in an order that is neither the source's nor the classes', nor foreseeable."""
-    orders = []
-    for name in ("first", "second"):
-        forget_draws(parties.admin)  # which would be the same
-        kanon.suppress("data.people", name, k=5)
-        for relation in (name, f"{name}_row"):
-            rows = fetch(
-                parties.publisher, f"SELECT number FROM published.{relation} ORDER BY ctid"
-            )
-            orders.append([number for (number,) in rows])
-    assert orders[0] == orders[1]
-    assert orders[0] != orders[2]
-    for order in orders:
-        rising = sum(a < b for a, b in pairwise(order))
-        assert 70 < rising < 170  # of 239; 7 standard deviations about half
-
-
 def test_taken_column_names(kanon: Functions | Package, parties: Parties) -> None:
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.taken")
     create_table(
@@ -322,41 +224,6 @@ def test_columns_without_a_role_are_named(parties: Parties) -> None:
     assert "number, town" in published
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "k is 0": ({"k": 0}, INVALID),
-    "k is negative": ({"k": -3}, INVALID),
-    "k exceeds the table": ({"k": 241}, INVALID),
-    "no such method": ({"method": "best"}, INVALID),
-    "no patterns": ({"patterns": []}, INVALID),
-    "short pattern": ({"patterns": ["**"]}, INVALID),
-    "strange pattern": ({"patterns": ["**?"]}, INVALID),
-    "patterns and rules": ({"patterns": ["***"], "rules": "[]"}, INVALID),
-    "rules are an object": ({"rules": "{}"}, INVALID),
-    "rule of an unknown column": ({"rules": '[{"never": ["name"]}]'}, INVALID),
-    "weight of an unknown column": ({"weights": '{"name": 1}'}, INVALID),
-    "weight is 0": ({"weights": '{"age": 0}'}, INVALID),
-    "weight is a list": ({"weights": '{"age": [1]}'}, INVALID),
-    "weights are a list": ({"weights": "[1]"}, INVALID),
-    "option of no method": ({"options": '{"time_limit": 1}'}, INVALID),
-    "option of greedy": ({"method": "optimal", "options": '{"left_over": "join"}'}, INVALID),
-    "no such rule": ({"options": '{"left_over": "drop"}'}, INVALID),
-    "strange option": ({"method": "optimal", "options": '{"seed": 1}'}, INVALID),
-    "no time": ({"method": "optimal", "options": '{"time_limit": 0}'}, INVALID),
-    "time is a list": ({"method": "optimal", "options": '{"time_limit": [1]}'}, INVALID),
-    "infeasible": ({"patterns": ["...", "*.."]}, INFEASIBLE),
-    "infeasible, optimal": ({"patterns": ["...", "*.."], "method": "optimal"}, INFEASIBLE),
-    "unknown reader": ({"readers": ["nobody at all"]}, UNKNOWN),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused(kanon: Functions | Package, case: str) -> None:
-    given, expected = REFUSED[case]
-    options = {"k": 30, **given}
-    assert sqlstate_of(lambda: kanon.suppress("data.people", "people", **options)) == expected
-    assert kanon.publications() == []
-
-
 def test_values_without_order(kanon: Functions | Package, parties: Parties) -> None:
     """Columns that are published as they are need no order; quasi-identifiers do."""
     fetch(parties.publisher, "DROP TABLE IF EXISTS data.shapes")
@@ -367,49 +234,3 @@ def test_values_without_order(kanon: Functions | Package, parties: Parties) -> N
     kanon.register("data.shapes", ["a"], None, insensitive=["number", "shape"])
     kanon.suppress("data.shapes", "shapes", k=2)
     assert value(parties.analyst, "SELECT count(shape) FROM published.shapes") == 20
-
-
-@given(
-    cells=st.lists(
-        st.tuples(
-            st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, "", "x"]), st.booleans()
-        ),
-        min_size=1,
-        max_size=30,
-    ),
-    k=st.integers(2, 6),
-    method=st.sampled_from(["greedy", "optimal"]),
-    left_over=st.sampled_from(["withhold", "join", "publish"]),
-)
-@settings(
-    max_examples=examples(30),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
-)
-def test_random_tables(
-    parties: Parties, cells: list[tuple[Any, ...]], k: int, method: str, left_over: str
-) -> None:
-    kanon = Functions(parties.publisher)
-    with parties.publisher.transaction(force_rollback=True):
-        rows = [(number, *row) for number, row in enumerate(cells)]
-        fetch(parties.publisher, "CREATE TABLE data.random (number int, a int, b text, c bool)")
-        with parties.publisher.cursor() as cursor:
-            cursor.executemany("INSERT INTO data.random VALUES (%s, %s, %s, %s)", rows)
-        kanon.register("data.random", ["a", "b", "c"], None, insensitive=["number"])
-        given = {"method": method, "accept": '{"left_over_records": "it is a test"}'}
-        if method == "greedy":
-            given["options"] = f'{{"left_over": "{left_over}"}}'
-        publish = lambda: kanon.suppress("data.random", "random", k=k, **given)
-        if k > len(rows):
-            with parties.publisher.transaction(force_rollback=True):
-                assert sqlstate_of(publish) == INVALID
-            return
-        metrics = publish()["metrics"]
-        left_out, left = int(metrics["suppressed_records"]), int(metrics["left_over_records"])
-        assert left_out < k
-        assert left_out == 0 or (method, left_over) == ("greedy", "withhold")
-        assert left == 0 or (method, left_over) == ("greedy", "publish")
-        check_suppressed(
-            parties.publisher, "random", rows, ["a", "b", "c"], k, left_out=left_out, left_over=left
-        )
-        assert all(holds for *_, holds in kanon.verify("random"))

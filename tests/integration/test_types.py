@@ -36,7 +36,6 @@ SETUP = (
     ),
 )
 
-LONG = "x" * 5000
 TYPES: dict[str, Sequence[str | None]] = {
     # Texts of values as COPY reads them, some of them equal though they are spelt apart.
     "smallint": ["1", "-1", "32767"],
@@ -145,50 +144,31 @@ def test_sensitive_attribute(parties: Parties, table: str) -> None:
     look_at_thresholds(parties, table)
 
 
-def test_quasi_identifier(parties: Parties, table: str) -> None:
-    kanon = Package(parties.publisher)
-    kanon.register(table, ["typed"], "plain")
-    kanon.publish(table, "typed", privacy='{"l": 2}', method="anatomy")
-    check_published(parties.publisher, table, "typed", ["typed"], "plain", bound)
-    assert all(holds for *_, holds in Package(parties.analyst).verify("typed"))
-    n = value(parties.publisher, f"SELECT count(*) FROM {table} WHERE typed IS NULL")
-    assert Package(parties.analyst).estimate("SELECT COUNT(*) FROM typed WHERE typed IS NULL") == (
-        n,
-        0,
-        n,
-        n,
+def test_quasi_identifiers(parties: Parties, extensions: set[str]) -> None:
+    """One table has a column of each type, with all its values and NULL."""
+    kinds = [kind for kind in TYPES if kind not in EXTENSIONS or kind in extensions]
+    names = [f"typed_{number}" for number, _ in enumerate(kinds)]
+    columns = ", ".join(
+        f"{name} {'public.' if kind in EXTENSIONS else ''}{kind}"
+        for name, kind in zip(names, kinds, strict=True)
     )
-
-
-def look_at_lists(parties: Parties, table: str) -> None:
-    """A list is one array of the column's type, which a type may lack or be itself."""
-    texts = [
-        text
-        for (text,) in fetch(
-            parties.publisher, f"SELECT DISTINCT typed::text FROM {table} ORDER BY 1 LIMIT 3"
-        )
-        if text is not None
-    ]
-    listed = [text.replace("'", "''") for text in texts]
-    several = ", ".join(f"'{text}'" for text in listed * 2)
-    one_by_one = " OR ".join(f"typed = '{text}'" for text in listed)
-    answers = [
-        _answer(parties, f"SELECT COUNT(*) FROM typed WHERE {condition}")
-        for condition in (
-            f"typed IN ({several})", one_by_one,
-            f"typed NOT IN ({several})", f"NOT ({one_by_one})",
-        )
-    ]  # fmt: skip
-    assert answers[0] == answers[1]
-    assert answers[2] == answers[3]
-
-
-def _answer(parties: Parties, query: str) -> object:
-    """Return the answer, or how the query is refused."""
-    try:
-        return Functions(parties.analyst).estimate(query)
-    except psycopg.Error as error:
-        return error.sqlstate
+    fetch(parties.publisher, f"CREATE TABLE data.all_types ({columns}, plain int)")
+    with parties.publisher.cursor().copy("COPY data.all_types FROM STDIN") as copy:
+        for i in range(240):
+            texts = [[*(TYPES[kind]), None][i % (len(TYPES[kind]) + 1)] for kind in kinds]
+            line = ["\\N" if text is None else text for text in texts]
+            copy.write("\t".join([*line, str(i % 5)]) + "\n")
+    kanon = Package(parties.publisher)
+    kanon.register("data.all_types", names, "plain")
+    kanon.publish("data.all_types", "all_types", privacy='{"l": 2}', method="anatomy")
+    check_published(parties.publisher, "data.all_types", "all_types", names, "plain", bound)
+    analyst = Package(parties.analyst)
+    assert all(holds for *_, holds in analyst.verify("all_types"))
+    for name, kind in zip(names, kinds, strict=True):
+        n = value(parties.publisher, f"SELECT count(*) FROM data.all_types WHERE {name} IS NULL")
+        found = analyst.estimate(f"SELECT COUNT(*) FROM all_types WHERE {name} IS NULL")
+        assert found == (n, 0, n, n), kind
+    kanon.drop("all_types")
 
 
 SETTINGS = (
@@ -324,3 +304,31 @@ def test_long_values(parties: Parties) -> None:
         parties.publisher, "data.long", "long", ["age", "essay"], "sick", lambda _: Fraction(1, 4)
     )
     kanon.drop("long")
+
+
+DESCRIBED = {
+    "age": {"type": "integer"},
+    "grade": {"labels": ["low", "high", "unused"]},
+    "code": {"type": "bpchar", "length": 3},
+    "sick": {"type": "text"},
+}
+
+
+@pytest.mark.parametrize("function", ["publish_buckets", "publish_generalized"])
+def test_types_with_all_labels_and_nothing_else(parties: Parties, function: str) -> None:
+    if not value(parties.admin, "SELECT to_regclass('data.kept') IS NOT NULL"):
+        fetch(parties.publisher, "CREATE TYPE data.grade AS ENUM ('low', 'high', 'unused')")
+        rows = [(i % 9, ("low", "high")[i % 2], f"c{i % 3}", f"d{i % 4}", i) for i in range(80)]
+        columns = "age int, grade data.grade, code char(3), sick text, person int"
+        create_table(parties.publisher, "data.kept", columns, rows)
+        Functions(parties.publisher).register(
+            "data.kept", ["age", "grade", "code"], "sick", entity=None, identifiers=["person"]
+        )
+    given = {"privacy": '{"l": 3}'} if function == "publish_buckets" else {"k": 4}
+    Functions(parties.publisher).call(function, "data.kept", "kept", replace=True, **given)
+    layout = value(
+        parties.analyst, "SELECT layout::text FROM kanon.publications WHERE name = 'kept'"
+    )
+    ordered = {name: dict(found) for name, found in json.loads(layout)["types"].items()}
+    ordered["grade"].pop("is_ordered", None)
+    assert ordered == DESCRIBED

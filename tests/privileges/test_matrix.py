@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kanon_db.operations import operations
-from tests.integration.parties import Functions, Parties, create_table, fetch, value
+from tests.integration.parties import Functions, Parties, create_source, fetch, value
 
 
 def _signatures(*roles: str) -> set[str]:
@@ -293,9 +293,7 @@ def test_catalog_view_is_a_barrier(parties: Parties) -> None:
 @pytest.fixture(scope="module")
 def published(parties: Parties) -> Parties:
     rows = [(i, i % 4) for i in range(40)]
-    create_table(parties.publisher, "data.people", "age int, sick int", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.people", ["age"], "sick")
+    kanon = create_source(parties.publisher, "data.people", "age int, sick int", rows)
     kanon.publish("data.people", "people", privacy='{"l": 2}')
     return parties
 

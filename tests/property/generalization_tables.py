@@ -33,3 +33,8 @@ def tables(draw: st.DrawFn, max_records: int = 24) -> tuple[Microdata, int]:
     ]
     table = Microdata(np.array(codes, dtype=np.int32).T, tuple(domains))
     return table, draw(st.integers(1, min(n_records, 5)))
+
+
+def microdata(max_records: int) -> st.SearchStrategy[Microdata]:
+    """The same tables without a k, of two records or more."""
+    return tables(max_records).map(lambda case: case[0]).filter(lambda table: table.n_records > 1)

@@ -18,7 +18,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.bucketization.bucket_assignment import (
-    is_valid,
     partition_records,
     round_robin,
 )
@@ -34,6 +33,7 @@ from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from tests.profiles import examples
 from tests.property import strategies
+from tests.property.test_general_settings import holds_every_set
 
 module = importlib.import_module("kanon_db.algorithms.bucketization.two_size")
 
@@ -83,16 +83,6 @@ def feasible_settings(n_records: int, max_size: int) -> list[tuple[int, Pairs]]:
     return sorted((sum(b * (s - 1) ** 2 for s, b in pairs), pairs) for pairs in found)
 
 
-def passes_theorem_1(table: list[int], thresholds: tuple[Fraction, ...], pairs: Pairs) -> bool:
-    most = [
-        [min(floor(f * size) * count, o) for size, count in pairs]
-        for f, o in zip(thresholds, table, strict=True)
-    ]
-    return all(sum(row) >= o for row, o in zip(most, table, strict=True)) and all(
-        sum(row[j] for row in most) >= size * count for j, (size, count) in enumerate(pairs)
-    )
-
-
 def two_size_or_none(table: Table, max_size: int) -> BucketSetting | None:
     try:
         return two_size(table[0], FPrimePrivacy(table[1]), max_size)
@@ -129,40 +119,13 @@ def test_two_size_is_the_first_valid_setting_of_a_sequential_scan(
     valid = [
         (loss, pairs)
         for loss, pairs in feasible_settings(sum(table[0]), max_size)
-        if passes_theorem_1(*table, pairs)
+        if holds_every_set(table, *zip(*pairs, strict=True))
     ]
     if found is None:
         assert not valid
     else:
         assert (found.loss, found.pairs) in valid
         assert found.loss == valid[0][0]
-
-
-# Buckets of 5 cannot be filled, although every value would fit in.
-@example(([3, 3, 3, 2], (Fraction(1, 3),) * 4), 3, 5)
-@given(strategies.tables(5, 25), st.integers(1, 9), st.integers(1, 9))
-@settings(max_examples=examples(300), deadline=None)
-def test_the_first_valid_candidate_of_each_size_pair(table: Table, size: int, other: int) -> None:
-    n_records, (size1, size2) = sum(table[0]), sorted((size, other))
-    gamma = [
-        ((size1, b1), (size2, (n_records - size1 * b1) // size2))
-        for b1 in range(n_records // size1, -1, -1)
-        if (n_records - size1 * b1) % size2 == 0
-    ]
-    scanned = [
-        tuple(pair for pair in pairs if pair[1])
-        for pairs in gamma
-        if passes_theorem_1(*table, pairs)
-    ]
-    types = Counter(zip(*table, strict=True))
-    found = np.full(5, -1)
-    instance = SettingProblem.of(types, size1, size2, UNLIMITED)
-    module._look_at_pairs(
-        instance.n_records, instance.capacity, instance.counts, instance.limits, size2, size2,
-        False, False, 1, np.array([size1, size2]), found,
-    )  # fmt: skip
-    first = BucketSetting.of(found[1:3], found[3:]).pairs if found[0] >= 0 else None
-    assert first == (scanned[0] if scanned else None)
 
 
 # Two settings of loss 16, of which the second is found first.
@@ -223,26 +186,6 @@ def test_the_hint_names_the_smallest_sufficient_size(table: Table, max_size: int
 # --- Theorem 1, Algorithm 1, round-robin ----------------------------------------------------------
 
 
-@given(st.data())
-@settings(max_examples=examples(300), deadline=None)
-def test_theorem_1_holds_exactly_if_an_assignment_exists(data: st.DataObject) -> None:
-    table = data.draw(strategies.counts(4, 4))
-    setting = data.draw(strategies.settings_for(sum(table), 8))
-    limits = data.draw(
-        st.lists(
-            st.tuples(*(st.integers(0, int(size)) for size in setting.sizes)),
-            min_size=len(table),
-            max_size=len(table),
-        )
-    )
-    buckets = [
-        (size, tuple(row[j] for row in limits))
-        for j, (size, count) in enumerate(setting.pairs)
-        for _ in range(count)
-    ]
-    assert is_valid(table, limits, setting) == has_assignment(table, buckets)
-
-
 def check_assignment(table: list[int], limits: IntArray, setting: BucketSetting) -> None:
     """Deal all records and look into each bucket."""
     partition = partition_records(table, limits, setting)
@@ -278,19 +221,6 @@ def test_two_size_assignments_keep_every_bucket_within_its_thresholds(
     assert setting is not None
     limits = np.array([[floor(f * int(size)) for size in setting.sizes] for f in table[1]])
     check_assignment(table[0], limits, setting)
-
-
-@given(st.data())
-@settings(max_examples=examples(200), deadline=None)
-def test_any_valid_setting_has_an_assignment(data: st.DataObject) -> None:
-    table, thresholds = data.draw(strategies.tables(5, 12, eligible=True))
-    setting = data.draw(strategies.settings_for(sum(table), 20))
-    limits = FPrimePrivacy(thresholds).occurrence_limits(setting.sizes)
-    if is_valid(table, limits, setting):
-        check_assignment(table, limits, setting)
-    else:
-        with pytest.raises(InfeasibleError):
-            partition_records(table, limits, setting)
 
 
 @given(strategies.counts(8, 15), st.integers(1, 9))

@@ -24,7 +24,6 @@ from kanon_db.algorithms.bucketization.cell_assignment import (
     allot_cells,
     assign_in_cells,
     best_cut,
-    divided,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
@@ -193,67 +192,6 @@ def test_a_cut_that_is_sure_can_be_made_whatever_lies_where(
     if room.slack(side, cell) >= cell_assignment._NOT_AT_RISK:
         others = np.random.default_rng(0).permutation(codes)[:n]
         assert room.holds(np.bincount(others, minlength=m))
-
-
-@given(records(), st.integers(1, 4))
-@settings(max_examples=examples(100))
-def test_the_best_cut_has_the_largest_fall_of_impurity(
-    data: tuple[CodeArray, CodeArray, FPrimePrivacy], least: int
-) -> None:
-    qi_codes = data[0][:40]
-
-    def impurity(rows: CodeArray) -> Fraction:
-        """Of all attributes, times the number of records."""
-        squares = sum(int((np.bincount(column) ** 2).sum()) for column in rows.T)
-        return Fraction(rows.shape[1] * rows.shape[0]) - Fraction(squares, rows.shape[0])
-
-    falls = {}
-    for attribute in range(qi_codes.shape[1]):
-        for last in sorted(set(qi_codes[:, attribute].tolist()))[:-1]:
-            lower = qi_codes[:, attribute] <= last
-            if least <= lower.sum() <= lower.size - least:
-                falls[attribute, last] = impurity(qi_codes) - sum(
-                    impurity(qi_codes[side]) for side in (lower, ~lower)
-                )
-    found = best_cut(qi_codes, np.arange(len(qi_codes)), least)
-    if found is None:
-        assert max(falls.values(), default=0) <= 0
-    else:
-        assert falls[found.attribute, found.last] >= max(falls.values()) * Fraction(
-            10**9 - 1, 10**9
-        )
-
-
-@given(records(), st.data())
-@settings(max_examples=examples(60))
-def test_a_cut_divides_records_in_their_order(
-    data: tuple[CodeArray, CodeArray, FPrimePrivacy], draw: st.DataObject
-) -> None:
-    qi_codes, codes, privacy = data
-    m, random = len(privacy.thresholds), np.random.default_rng(0)
-    among = random.permutation(codes.size)[: draw.draw(st.integers(1, codes.size))]
-    cut = Cut(draw.draw(st.integers(0, qi_codes.shape[1] - 1)), draw.draw(st.integers(-1, 12)))
-    weights = random.integers(1, 9, codes.size)
-    is_lower = qi_codes[among, cut.attribute] <= cut.last
-    for given_weights, used in ((None, np.ones_like(weights)), (weights, weights)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cell_assignment, "_DIVIDED_AT_ONCE", draw.draw(st.integers(1, 120)))
-            lower, upper, counts = divided(qi_codes, codes, among, cut, m, given_weights)
-        for number, (side, expected) in enumerate(
-            ((lower, among[is_lower]), (upper, among[~is_lower]))
-        ):
-            assert side.tolist() == expected.tolist()
-            of_values = np.bincount(codes[side], weights=used[side], minlength=m)
-            assert counts[number].tolist() == of_values.tolist()
-
-
-def test_cuts_of_codes_far_apart() -> None:
-    """More codes than records: they are numbered anew."""
-    qi_codes = np.array([[7], [900_000], [8], [900_001]], dtype=np.int32)
-    found = best_cut(qi_codes, np.arange(4), 2)
-    assert found is not None
-    lower, upper, _ = divided(qi_codes, np.zeros(4, np.int32), np.arange(4), found, 1)
-    assert (lower.tolist(), upper.tolist()) == ([0, 2], [1, 3])
 
 
 def test_a_cut_of_many_attributes_does_not_take_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.information_loss import measure_freeform
 from tests.profiles import examples
-from tests.property.test_generalization_optimal import microdata
+from tests.property.generalization_tables import microdata
 from tests.unit.freeform.plain import (
     assert_valid,
     graph_loss,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import compress, product
 from math import floor
@@ -32,7 +32,7 @@ Table = tuple[list[int], tuple[Fraction, ...]]
 # --- Reference: Gale's criterion for every set of values, on rationals ----------------------------
 
 
-def holds_every_set(table: Table, sizes: list[int], n_buckets: list[int]) -> bool:
+def holds_every_set(table: Table, sizes: Sequence[int], n_buckets: Sequence[int]) -> bool:
     """Tell whether no set of values has more records than the buckets may hold of it."""
     counts, thresholds = table
     for members in product((False, True), repeat=len(counts)):
@@ -110,21 +110,6 @@ def test_a_setting_is_valid_if_no_set_of_values_is_crowded(data: st.DataObject) 
     assert (occurrences <= np.repeat(limits, setting.counts, axis=1)).all()
 
 
-def test_a_partition_does_not_depend_on_chance() -> None:
-    rng = np.random.default_rng(4)
-    counts = rng.integers(1, 400, size=60)
-    sizes = np.array([1, 2, 5, 9])
-    n_buckets = counts.sum() // (4 * sizes)
-    n_buckets[0] += counts.sum() - sizes @ n_buckets
-    setting = BucketSetting.of(sizes, n_buckets)
-    limits = np.tile(sizes, (60, 1))
-    first = partition_records(counts, limits, setting)
-    assert (first == partition_records(counts, limits, setting)).all()
-    # Every value is spread in proportion, or nearly so.
-    shares = setting.sizes * setting.counts / counts.sum()
-    assert (abs(first - counts[:, np.newaxis] * shares) <= 2).all()
-
-
 # --- Settings -------------------------------------------------------------------------------------
 
 
@@ -168,7 +153,7 @@ def random_table(seed: int) -> tuple[list[int], FPrimePrivacy, int]:
 def test_optimal_is_never_above_multi_size_nor_that_above_two_size() -> None:
     n_compared = n_better = 0
     seed = 0
-    while n_compared < 200:
+    while n_compared < 60:
         counts, privacy, max_size = random_table(seed)
         seed += 1
         try:
@@ -184,4 +169,4 @@ def test_optimal_is_never_above_multi_size_nor_that_above_two_size() -> None:
             assert setting.largest_size <= max_size
         n_compared += 1
         n_better += best.proof.objective < multi.loss < two.loss
-    assert n_better > 50
+    assert n_better > 15

@@ -28,12 +28,12 @@ from kanon_db.algorithms.programs import (
 )
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+from tests.generalization_plain import optimal_loss, total_loss
 from tests.profiles import examples
 from tests.property import generalization_tables, strategies
 from tests.property.test_general_settings import Table, holds_every_set, least_loss
 from tests.property.test_suppression import Rows, brute_force, published
 from tests.unit.freeform.plain import assert_valid, graph_loss, least_graph
-from tests.unit.generalization.exhaustive import exhaustive_optimum, total_loss
 
 # PuLP 4, which pyproject.toml excludes, has CBC in a package of its own.
 pytestmark = pytest.mark.filterwarnings("ignore:PULP_CBC_CMD is deprecated")
@@ -103,7 +103,7 @@ def test_classes(given_table: tuple[Microdata, int], loss: str, solver: str) -> 
         with pytest.raises(InvalidParameterError, match="cannot handle NULL"):
             class_program(table, k)
         return
-    expected = exhaustive_optimum(table, k, loss)
+    expected = optimal_loss(table, k, loss)
     found = least(class_program(table, k, loss=loss), solver)  # type: ignore[arg-type]
     assert found == pytest.approx(float(expected), abs=1e-6)
     for formulation in ("paper", "set_partition"):

@@ -126,7 +126,7 @@ def cheapest_group(rows: Rows, found: Suppression, k: int) -> int:
 def test_left_over_records_join_at_least_cost_against_brute_force() -> None:
     random = np.random.default_rng(11)
     n_joined = Counter[str]()
-    for number in range(1500):
+    for number in range(600):
         n, m, k = int(random.integers(3, 9)), int(random.integers(1, 4)), int(random.integers(2, 4))
         masks = np.append(random.permutation(2**m)[: int(random.integers(1, 6))], 2**m - 1)
         weights = random.integers(1, 5, size=m).tolist() if number % 2 else None
@@ -149,7 +149,7 @@ def test_left_over_records_join_at_least_cost_against_brute_force() -> None:
         moved = joined.pattern_of_record != found.pattern_of_record
         assert (joined.pattern_of_record[moved] == position).all()
         n_joined["fully" if patterns.stars[position].all() else "partly"] += 1
-    assert min(n_joined["fully"], n_joined["partly"]) > 50
+    assert min(n_joined["fully"], n_joined["partly"]) > 20
 
 
 @pytest.mark.parametrize("m", [3, 4, 6])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -54,6 +56,31 @@ def read(folder: Path, suffix: str) -> Any:
     return pa.concat_tables(
         pq.read_table(file) for file in sorted((release / suffix).glob("part-*"))
     )
+
+
+def tamper(target: Path, table: str, change: Callable[[Any], Any]) -> Callable[[], None]:
+    """Change the first file of a table; what is returned lets the manifest say so, too."""
+    import pyarrow.parquet as pq
+
+    (file, *_) = sorted(target.glob(f"release-*/{table}/part-*"))
+    pq.write_table(change(pq.read_table(file)), file)
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+    def tell() -> None:
+        manifest = json.loads((target / "manifest.json").read_text())
+        for described in (one for each in manifest["tables"].values() for one in each["files"]):
+            if described["name"] == file.name:
+                described["size"] = file.stat().st_size
+        (target / "manifest.json").write_text(json.dumps(manifest))
+
+    return tell
+
+
+def with_a_count_of_nine(sat: Any) -> Any:
+    """Let the first row of a sensitive table have another count."""
+    import pyarrow as pa
+
+    return sat.set_column(2, "count", pa.array([9, *sat["count"].to_pylist()[1:]], "int32"))
 
 
 ROWS: dict[str, Any] = {

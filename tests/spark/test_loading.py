@@ -1,14 +1,15 @@
-"""A publication made on Spark, in PostgreSQL: the same, and a failed load leaves no trace."""
+"""A publication made on Spark, in PostgreSQL: the same, and a failed load leaves no trace.
+
+Buckets, and rows, which are verified there, measured the same, and answer queries.
+"""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -124,18 +125,12 @@ def test_failures_leave_no_trace(
     """Files that say something else than the manifest are found out in PostgreSQL."""
     target = tmp_path / "people_b"
     shutil.copytree(published, target)
-    (file,) = target.glob("release-*/sat/part-*")
-    whole = pq.read_table(file)
-    changed = whole.set_column(2, "count", pa.array([9, *whole["count"].to_pylist()[1:]], "int32"))
-    pq.write_table(changed, file)
-    file.with_name(f".{file.name}.crc").unlink()
+    tell = data.tamper(target, "sat", data.with_a_count_of_nine)
     relations = "SELECT count(*) FROM pg_class WHERE relnamespace = 'published'::regnamespace"
     before = value(parties.admin, relations)
     with pytest.raises(VerificationError, match="changed"):
         on_spark.load(spark, str(target), parties.publisher, publication="changed")
-    manifest = json.loads((target / "manifest.json").read_text())
-    manifest["tables"]["_sat"]["files"][0]["size"] = file.stat().st_size
-    (target / "manifest.json").write_text(json.dumps(manifest))
+    tell()
     with pytest.raises(VerificationError):
         on_spark.load(
             spark, str(target), parties.publisher, publication="changed", source_name="changed"
@@ -143,3 +138,60 @@ def test_failures_leave_no_trace(
     assert value(parties.admin, relations) == before
     assert fetch(parties.admin, "SELECT FROM kanon.publication WHERE name = 'changed'") == []
     assert fetch(parties.admin, "SELECT FROM kanon.release WHERE name = 'changed'") == []
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+N = 600
+KINDS = {
+    "generalized": (on_spark.publish_generalized, ["age", "born", "pay", "city"]),
+    "freeform": (on_spark.publish_freeform, ["age", "born", "city"]),
+    "suppressed": (on_spark.publish_suppressed, ["age", "city"]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_loaded(spark: Any, kind: str, parties: Parties, tmp_path: Path) -> None:
+    source, target = tmp_path / "mixed.parquet", tmp_path / "published" / f"people_{kind[0]}"
+    table = data.mixed(N)
+    pq.write_table(table, source)
+    publish, names = KINDS[kind]
+    publish(
+        spark, source, str(target), quasi_identifiers=names, sensitive="disease", k=5,
+        source_name=f"people {kind}",
+    )  # fmt: skip
+    dsn = f"{parties.dsn} user={parties.publisher.info.user}"
+    loaded = on_spark.load(spark, str(target), dsn)
+    assert loaded.records == N
+    here = {one.metric: one.value for one in on_spark.metrics(spark, str(target))}
+    with kanon_db.connect(dsn) as kanon:
+        checks = kanon.verify(target.name)
+        assert checks["holds"].all(), checks
+        there = kanon.metrics(target.name).set_index("metric")["value"]
+        assert set(here) <= set(there.index)
+        for name, measured in here.items():
+            assert there[name] == pytest.approx(measured), name
+        question = f"SELECT count(*) FROM {target.name} WHERE disease = 'disease 1' AND age < 40"
+        found = kanon.estimate_count(question)
+    true = sum(
+        row["disease"] == "disease 1" and row["age"] is not None and row["age"] < 40
+        for row in table.to_pylist()
+    )
+    assert found.lower_bound <= true <= found.upper_bound
+    assert found.lower_bound <= found.estimate <= found.upper_bound
+    shares = "SELECT count(*) > 0 FROM published." + target.name
+    assert fetch(parties.analyst, shares) == [(True,)]
+
+
+def test_files_that_break_their_promise_are_not_loaded(
+    spark: Any, parties: Parties, tmp_path: Path
+) -> None:
+    """The checks on the files find it, before anything is copied."""
+    source, target = tmp_path / "mixed.parquet", tmp_path / "published" / "people_x"
+    pq.write_table(data.mixed(N), source)
+    on_spark.publish_suppressed(
+        spark, source, str(target), quasi_identifiers=["age", "city"], sensitive="disease", k=5
+    )
+    data.tamper(target, "rows", lambda rows: rows.slice(1))()
+    with pytest.raises(VerificationError, match="changed"):
+        on_spark.load(spark, str(target), parties.publisher)

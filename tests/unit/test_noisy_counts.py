@@ -11,13 +11,9 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.differential_privacy import MOST_QUESTIONS, most_questions
 from benchmarks.noisy_counts import (
-    counts_before_response,
-    fitted_shares,
     gaussian_scale,
     geometric_noise,
-    noisy_pairs,
     randomized_response,
     truth_probability,
     zcdp_budget,
@@ -93,52 +89,3 @@ def test_randomized_response_favors_the_truth_by_e_to_the_epsilon(epsilon: float
         for other in {0, 1, 2} - {value}:
             loss = math.log(reported[value] / reported[other])
             assert loss == pytest.approx(epsilon, abs=5 * math.sqrt(2 / reported[other]))
-
-
-def test_counts_before_response_are_unbiased() -> None:
-    generator = np.random.default_rng(3)
-    sa_codes = np.repeat(np.arange(5, dtype=np.int32), (400, 300, 200, 90, 10))
-    wanted = np.array([True, False, False, True, False])
-    answers = []
-    for _ in range(2000):
-        reported = randomized_response(sa_codes, 5, 1.0, generator)
-        counts = np.array([wanted[reported].sum()]), np.array([1000]), np.array([2])
-        answers.append(counts_before_response(*counts, n_values=5, epsilon=1.0)[0])
-    deviation = float(np.std(answers))
-    assert np.mean(answers) == pytest.approx(490, abs=5 * deviation / math.sqrt(2000))
-
-
-def test_one_occupation_changes_pair_counts_by_twice_the_number_of_quasi_identifiers() -> None:
-    generator = np.random.default_rng(4)
-    qi_codes = generator.integers(4, size=(50, 7)).astype(np.int32)
-    sa_codes = generator.integers(3, size=50).astype(np.int32)
-    changed = sa_codes.copy()
-    changed[17] = (changed[17] + 1) % 3
-    before, after = (
-        noisy_pairs(qi_codes, codes, 3, 0.0, generator) for codes in (sa_codes, changed)
-    )
-    squared = sum(float(((a - b) ** 2).sum()) for a, b in zip(before, after, strict=True))
-    assert squared == 2 * 7
-    noisy = noisy_pairs(qi_codes, sa_codes, 3, 10.0, np.random.default_rng(5))
-    noise = np.concatenate([(a - b).ravel() for a, b in zip(noisy, before, strict=True)])
-    assert 7 < noise.std() < 13
-
-
-def test_fit_repeats_exact_pair_counts_and_ignores_drowned_ones() -> None:
-    generator = np.random.default_rng(6)
-    qi_codes = generator.integers(3, size=(900, 2)).astype(np.int32)
-    sa_codes = ((qi_codes[:, 0] + generator.integers(2, size=900)) % 3).astype(np.int32)
-    exact = noisy_pairs(qi_codes, sa_codes, 3, 0.0, generator)
-    shares = fitted_shares(qi_codes, exact, 0.1)
-    assert shares.sum(axis=1) == pytest.approx(np.ones(900))
-    for j, table in enumerate(exact):
-        for value in range(3):
-            assert shares[qi_codes[:, j] == value].sum(axis=0) == pytest.approx(table[value], abs=1)
-    drowned = fitted_shares(qi_codes, exact, 1e5)
-    assert drowned == pytest.approx(np.full((900, 3), 1 / 3), abs=1e-3)
-
-
-def test_break_even_is_the_last_number_of_questions_within_the_limit() -> None:
-    assert most_questions(lambda n: 0.003 * n, 0.091) == 30
-    assert most_questions(lambda n: 0.1 * n, 0.091) == 0
-    assert most_questions(lambda n: 0 * n, 0.091) == MOST_QUESTIONS

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms import freeform, programs, suppression
+from kanon_db.algorithms import freeform, suppression
 from kanon_db.algorithms.bucketization import FPrimePrivacy
 from kanon_db.algorithms.bucketization import optimal as optimal_setting
 from kanon_db.algorithms.ground.computation import Pulse
@@ -21,7 +21,7 @@ from kanon_db.algorithms.programs import (
 )
 from kanon_db.algorithms.recoding import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-from tests.unit.generalization.exhaustive import random_microdata
+from tests.generalization_plain import random_table
 
 
 def stated(program: PaperProgram) -> dict[str, int]:
@@ -109,21 +109,6 @@ def test_the_program_of_patterns() -> None:
     assert written(program, "8_0") == "x_0_0 + x_0_1 + x_0_2 = 4"
 
 
-def test_too_large_a_table_is_refused(patients: Microdata, monkeypatch: pytest.MonkeyPatch) -> None:
-    half = FPrimePrivacy((Fraction(1, 2),) * 3)
-    rows = [[0, 0], [0, 1], [0, 2]]
-    monkeypatch.setattr(programs, "MAX_CONSTRAINTS", 8)
-    for refused in (
-        lambda: optimal_setting([3, 3, 2], half, 4, formulation="paper"),
-        lambda: freeform.optimal(patients, 2, formulation="paper"),
-        lambda: suppression.optimal(rows, suppression.all_patterns(2), 2, formulation="paper"),
-    ):
-        with pytest.raises(InvalidParameterError, match="too large for the formulation") as caught:
-            refused()
-        assert "limit = 8" in caught.value.detail
-        assert "leave out the option formulation" in caught.value.hint
-
-
 def test_unknown_formulations_are_refused(patients: Microdata) -> None:
     for refused in (
         lambda: optimal_setting([1], FPrimePrivacy((Fraction(1),)), 4, formulation="x"),  # type: ignore[arg-type]
@@ -141,7 +126,7 @@ def test_out_of_time() -> None:
     best = optimal_setting(counts, thresholds, 12)
     found = optimal_setting(counts, thresholds, 12, formulation="paper", pulse=Pulse(1e-9))
     assert found.proof.lower_bound <= best.proof.objective <= found.proof.objective
-    table = random_microdata(np.random.default_rng(3), 9, "nnc", 5)
+    table = random_table(np.random.default_rng(3), 9, "nnc", 5)
     graph = freeform.optimal(table, 3, formulation="paper", pulse=Pulse(1e-9))
     least = freeform.optimal(table, 3).proof.objective
     assert graph.proof.lower_bound <= least <= graph.proof.objective
@@ -150,14 +135,6 @@ def test_out_of_time() -> None:
         suppression.optimal(
             rows, suppression.all_patterns(5), 4, formulation="paper", pulse=Pulse(1e-9)
         )
-
-
-def test_nothing_to_publish() -> None:
-    setting = optimal_setting([], FPrimePrivacy(()), 4, formulation="paper")
-    assert (setting.setting.pairs, setting.proof.status) == ((), "optimal")
-    none = np.zeros((0, 2), dtype=int)
-    found = suppression.optimal(none, suppression.all_patterns(2), 2, formulation="paper")
-    assert (found.proof.status, found.proof.objective) == ("optimal", 0)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -72,52 +72,6 @@ def test_measures_find_what_they_look_for(tmp_path: Path) -> None:
     assert total == (3, 905, 4, 0, 1)
 
 
-def test_what_only_a_type_checker_imports_makes_a_circle(tmp_path: Path) -> None:
-    (tmp_path / "errors.py").write_text(
-        "if TYPE_CHECKING:\n    from kanon_db.heartbeat import beat\n"
-    )
-    (tmp_path / "heartbeat.py").write_text("import kanon_db.errors\n")
-    assert MEASURE["circles"](tmp_path) == ["errors", "heartbeat"]
-    assert MEASURE["circles"](tmp_path, types=False) == []
-
-
-def test_names_that_occur_twice_are_found(tmp_path: Path) -> None:
-    found = ["catalog/names.py", "session/_names.py"]
-    for file in found:
-        (tmp_path / file).parent.mkdir()
-        (tmp_path / file).with_name("__init__.py").write_text("")
-        (tmp_path / file).write_text("class Name:\n    class Inner: ...\n")
-    assert MEASURE["stems_twice"](tmp_path) == {"names": found}
-    assert MEASURE["classes_twice"](tmp_path) == {"Name": found}
-
-
-def test_private_modules_are_imported_from_their_own_package(tmp_path: Path) -> None:
-    for room in ("cluster", "cluster/_inside", "session"):
-        (tmp_path / room).mkdir()
-    for path, text in {
-        "cluster/_host.py": "",
-        "cluster/_inside/lock.py": "from kanon_db.cluster import _host\n",
-        "cluster/local.py": "from kanon_db.cluster._host import run\n"
-        "from kanon_db.cluster._inside.lock import Lock\n",
-        "session/protocol.py": "from kanon_db.cluster import _host\n",
-        "session/progress.py": "from kanon_db.cluster._inside.lock import Lock\n",
-    }.items():
-        (tmp_path / path).write_text(text)
-    assert MEASURE["private_imports"](tmp_path) == [
-        "session.progress -> cluster._inside.lock",
-        "session.protocol -> cluster._host",
-    ]
-
-
-def test_crowded_folders_are_found(tmp_path: Path) -> None:
-    for i in range(MEASURE["MOST_MODULES"]):
-        (tmp_path / f"module_{i}.py").write_text("")
-    (tmp_path / "__init__.py").write_text("")
-    assert MEASURE["crowded_folders"](tmp_path) == []
-    (tmp_path / "one_more.py").write_text("")
-    assert MEASURE["crowded_folders"](tmp_path) == [f".: {MEASURE['MOST_MODULES'] + 1}"]
-
-
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_package_says_what_is_inside(package: Path) -> None:
     assert ast.get_docstring(ast.parse((package / "__init__.py").read_text()))

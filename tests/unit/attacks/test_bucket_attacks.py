@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from fractions import Fraction
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -23,13 +22,11 @@ from kanon_db.algorithms.attacks import (
     unusual_records,
     weights_of_source,
 )
-from kanon_db.algorithms.attacks.minimality_attack import ends_of_buckets
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
-from kanon_db.algorithms.ground.computation import Pulse
 from tests.attacks.sparse import sparse_codes
 
 
@@ -53,20 +50,6 @@ def share_right(
     return float(np.average(named.values == values[named.tuples], weights=named.people))
 
 
-def test_truth_is_the_share_of_those_who_look_alike(random: np.random.Generator) -> None:
-    tuples, values = random.integers(0, 20, 200), random.integers(-1, 4, 200)
-    truth = TrueValues.of(tuples, values, 25, 4)
-    for t in range(25):
-        alike = values[tuples == t]
-        for v in range(4):
-            (share,) = truth.share(np.array([t]), np.array([v]))
-            if alike.size:
-                assert share == np.mean(alike == v)
-            else:
-                assert np.isnan(share)
-    assert truth.most_frequent == Counter(values[values >= 0].tolist()).most_common(1)[0][0]
-
-
 def test_achieved_leaves_out_what_is_not_bounded() -> None:
     truth = TrueValues.of(np.array([0, 1, 2]), np.array([0, 1, 1]), 4, 2)
     guesses, tuples = np.array([0, 1, 1, -1, 1]), np.array([0, 1, 0, 2, 3])
@@ -80,62 +63,6 @@ def test_achieved_leaves_out_what_is_not_bounded() -> None:
     several = score_guesses(truth, tuples, guesses, None, np.array([4, 1, 3, 9, 9]))
     assert (several.people, several.rate) == (8, 5 / 8)
     assert score_guesses(truth, tuples, guesses, None, np.zeros(5, dtype=int)).people == 0
-
-
-def test_candidates_and_names(random: np.random.Generator) -> None:
-    _, buckets, values = table(random)
-    sat = BucketValues.of(buckets, values, 5)
-    found = candidates_of(buckets, sat)
-    expected = [
-        (record, value, int(((buckets == bucket) & (values == value)).sum()))
-        for record, bucket in enumerate(buckets.tolist())
-        for value in sorted(set(values[buckets == bucket].tolist()))
-    ]
-    assert list(zip(found.record.tolist(), found.value.tolist(), found.count, strict=True)) == [
-        (record, value, float(count)) for record, value, count in expected
-    ]
-    told = (found.value == values[found.record]).astype(np.float64)
-    beliefs = Beliefs.of(found, told, np.arange(buckets.size), 5)
-    # Whoever is told who has which value names everybody with their own.
-    for guesses in (beliefs.named(np.bincount(values)), beliefs.most_likely):
-        assert sorted(guesses.tuples.tolist()) == list(range(buckets.size))
-        assert (guesses.values == values[guesses.tuples]).all()
-        assert (guesses.people == 1).all()
-
-
-def test_beliefs_average_over_records_that_look_alike(random: np.random.Generator) -> None:
-    _, buckets, values = table(random)
-    tuples = random.integers(0, 40, buckets.size)
-    found = candidates_of(buckets, BucketValues.of(buckets, values, 5))
-    beliefs = Beliefs.of(found, found.share, tuples, 5)
-    for t in range(40):
-        shares = np.zeros(5)
-        for record in np.flatnonzero(tuples == t):
-            bucket = values[buckets == buckets[record]]
-            shares += np.bincount(bucket, minlength=5) / bucket.size
-        at = beliefs.tuples == t
-        n = int((tuples == t).sum())
-        assert beliefs.weights[at] == pytest.approx(shares[shares > 0] / n)
-        assert beliefs.people[at].tolist() == [n] * int(at.sum())
-        (guess,) = beliefs.most_likely.values[beliefs.most_likely.tuples == t]
-        assert shares[guess] == pytest.approx(shares.max())
-    protected = beliefs.among(np.array([False, True, False, False, True]))
-    assert set(protected.values.tolist()) == {1, 4}
-
-
-def test_as_many_people_are_named_as_have_a_value(random: np.random.Generator) -> None:
-    _, buckets, values = table(random)
-    tuples = random.integers(0, 40, buckets.size)
-    found = candidates_of(buckets, BucketValues.of(buckets, values, 5))
-    beliefs = Beliefs.of(found, found.share, tuples, 5)
-    holders = np.bincount(values, minlength=5)
-    named = beliefs.named(holders)
-    assert np.bincount(named.values, named.people).tolist() == holders.tolist()
-    for v in range(5):
-        at, chosen = beliefs.values == v, named.values == v
-        weights = dict(zip(beliefs.tuples[at].tolist(), beliefs.weights[at], strict=True))
-        left_out = [w for t, w in weights.items() if t not in named.tuples[chosen]]
-        assert max(left_out, default=0) <= min(weights[t] for t in named.tuples[chosen].tolist())
 
 
 def test_unusual_records(random: np.random.Generator) -> None:
@@ -152,30 +79,6 @@ def test_unusual_records(random: np.random.Generator) -> None:
         assert unusual_records(codes, most).tolist() == unusual
     alone = np.array([[0], [0], [1]], dtype=np.int32)
     assert unusual_records(alone, 1).tolist() == [False, False, True]
-
-
-def test_all_orders_of_few_attributes_are_tried(random: np.random.Generator) -> None:
-    codes, _, _ = table(random)
-    orders = sweep_orders(codes)
-    assert {order.attributes for order in orders} == set(permutations(range(3)))
-    assert len(set(orders)) == len(orders) == 2 * 6
-    many = random.integers(0, 3, (50, 9)).astype(np.int32)
-    orders = sweep_orders(many)
-    assert len(set(orders)) == len(orders) == 2 * (24 + 5)
-    assert {order.attributes[0] for order in orders} == set(range(9))
-    assert all(sorted(order.attributes) == list(range(9)) for order in orders)
-
-
-def test_ends_of_buckets(random: np.random.Generator) -> None:
-    _, buckets, _ = table(random)
-    keys = random.permutation(buckets.size)
-    by_bucket = np.argsort(buckets, kind="stable")
-    starts = np.searchsorted(buckets[by_bucket], np.arange(buckets.max() + 1))
-    first, last = ends_of_buckets(keys, by_bucket, starts)
-    for bucket in range(buckets.max() + 1):
-        members = np.flatnonzero(buckets == bucket)
-        assert first[bucket] == members[keys[members].argmin()]
-        assert last[bucket] == members[keys[members].argmax()]
 
 
 def test_minimality_names_the_opening_record() -> None:
@@ -255,35 +158,3 @@ def test_own_record_teaches_nothing(random: np.random.Generator) -> None:
     assert right(weights_of_source(*given)) > 0.95
     shares = right(candidates.share)
     assert right(weights_of_source(*given, own=own)) == pytest.approx(shares, abs=0.05)
-
-
-def test_weights_of_source_are_naive_bayes(random: np.random.Generator) -> None:
-    """In buckets of one record each value is certain; in one bucket, odds follow the counts."""
-    codes = np.array([[0], [0], [0], [1], [1]], dtype=np.int32)
-    values = np.array([0, 0, 1, 1, 1])
-    candidates = candidates_of(
-        np.zeros(2, dtype=int), BucketValues.of(np.zeros(2, dtype=int), np.array([0, 1]), 2)
-    )
-    weights = weights_of_source(codes[[0, 3]], candidates, codes, values, 2)
-    # P(0|0) = 3/4, P(1|0) = 1/4 of value 0; 2/5 and 3/5 of value 1: odds 3/4 * 3/5 to 1/4 * 2/5.
-    matched = 3 / 4 * 3 / 5
-    crossed = 1 / 4 * 2 / 5
-    share = matched / (matched + crossed)
-    # Sinkhorn scaling keeps the odds ratio: w/(1-w) squared is the ratio of the products.
-    odds = (share / (1 - share)) ** 0.5
-    assert weights[0] == pytest.approx(odds / (1 + odds), rel=1e-3)
-
-
-def test_learners_and_sweeps_beat(random: np.random.Generator) -> None:
-    codes, buckets, values = table(random)
-    beats: list[None] = []
-    pulse = Pulse(heartbeat=lambda: beats.append(None))
-    sat = BucketValues.of(buckets, values, 5)
-    learned_weights(codes, candidates_of(buckets, sat), 5, pulse=pulse)
-    assert len(beats) > 15
-    before = len(beats)
-    truth = TrueValues.of(np.arange(300), values, 300, 5)
-    half = np.arange(50) < 25
-    orders = sweep_orders(codes)
-    name_rarest(codes, buckets, sat, np.arange(300), truth, np.full(5, 0.9), orders, half, pulse)
-    assert len(beats) - before == len(orders)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.attacks import PublishedRows, RowClasses, downcode, guess_people
-from kanon_db.algorithms.attacks.row_attacks import masses_of_cells, spread_values
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.algorithms.recoding import Attribute, Microdata, Ranges, Sets, cells_of_classes
 
@@ -36,74 +35,9 @@ def published(
     return codes, classes, random.integers(0, 3, n), cells, [7, 4, n // 2]
 
 
-def covers(cells: Ranges | Sets, number: int, code: int) -> bool:
-    if isinstance(cells, Sets):
-        start = cells.ends[number - 1] if number else 0
-        return code in cells.codes[start : cells.ends[number]]
-    return bool(cells.tells_nothing[number] or cells.low[number] <= code <= cells.high[number])
-
-
 def covering_of(cells: list[Ranges | Sets], n_classes: int, n_codes: list[int]) -> RowClasses:
     numbers = np.repeat(np.arange(n_classes)[:, np.newaxis], len(cells), axis=1)
     return RowClasses(cells, numbers, n_codes)
-
-
-def test_covering(random: np.random.Generator) -> None:
-    codes, classes, _, cells, n_codes = published(random)
-    n_classes = int(classes.max()) + 1
-    covering = covering_of(cells, n_classes, n_codes)
-    inside = np.array([
-        [all(covers(c, number, code) for c, code in zip(cells, person, strict=True))
-         for number in range(n_classes)]
-        for person in codes.tolist()
-    ])  # fmt: skip
-    for person in range(codes.shape[0]):
-        assert (
-            covering.classes_of(codes[person]).tolist() == np.flatnonzero(inside[person]).tolist()
-        )
-        assert inside[person, classes[person]]
-    for number in range(n_classes):
-        people = covering.people_of(number, codes)
-        assert people.tolist() == np.flatnonzero(inside[:, number]).tolist()
-        for attribute, cell in enumerate(cells):
-            covered = [covers(cell, number, code) for code in range(n_codes[attribute])]
-            assert covering.values_of(number, attribute).tolist() == covered
-
-
-def test_spread_values(random: np.random.Generator) -> None:
-    codes, classes, values, cells, n_codes = published(random)
-    for cell, n in zip(cells, n_codes, strict=True):
-        expected = np.zeros((n, 3))
-        for number, value in zip(classes.tolist(), values.tolist(), strict=True):
-            covered = [code for code in range(n) if covers(cell, number, code)]
-            expected[covered, value] += 1 / len(covered)
-        found = spread_values(cell, classes, values, np.ones(len(codes)), np.arange(n), 3)
-        assert found == pytest.approx(expected)
-
-
-def test_masses_of_cells(random: np.random.Generator) -> None:
-    _, classes, values, cells, n_codes = published(random)
-    for cell, n in zip(cells, n_codes, strict=True):
-        likelihood = random.random((n, 3))
-        expected = [
-            sum(likelihood[code, value] for code in range(n) if covers(cell, number, code))
-            for number, value in zip(classes.tolist(), values.tolist(), strict=True)
-        ]
-        found = masses_of_cells(cell, classes, values, np.arange(n), likelihood)
-        assert found == pytest.approx(expected)
-
-
-def test_cells_of_values_that_are_gone_cover_nobody() -> None:
-    nothing = Ranges(np.array([3]), np.array([2]), np.array([False]))
-    empty = Sets(np.zeros(0, np.int32), np.array([0]))
-    codes = np.zeros((2, 1), dtype=np.int32)
-    for cells in (nothing, empty):
-        covering = covering_of([cells], 1, [3])
-        assert covering.classes_of(codes[0]).size == 0
-        assert covering.people_of(0, codes).size == 0
-        one = np.zeros(1, dtype=np.int64)
-        assert spread_values(cells, one, one, np.ones(1), np.arange(3), 1).tolist() == [[0.0]] * 3
-        assert masses_of_cells(cells, one, one, np.arange(3), np.ones((3, 1))).tolist() == [1.0]
 
 
 def test_people_are_looked_up(random: np.random.Generator) -> None:

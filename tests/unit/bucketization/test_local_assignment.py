@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.bucketization.local_assignment import (
-    UNPLACED,
     LocalAssignment,
     assign_locally,
-    place_unplaced,
-    sweep,
 )
 from kanon_db.algorithms.bucketization.marginal_refinement import refine
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import sort_keys
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from kanon_db.metrics.count_queries import count_errors, random_queries
 from kanon_db.randomness import SecureRandom
@@ -25,27 +22,7 @@ from kanon_db.randomness import SecureRandom
 module = importlib.import_module("kanon_db.algorithms.bucketization.local_assignment")
 refinement = importlib.import_module("kanon_db.algorithms.bucketization.marginal_refinement")
 
-ANY, HALF, THIRD = Fraction(1), Fraction(1, 2), Fraction(1, 3)
-
-
-class CanceledError(Exception):
-    """What a heartbeat raises when a user cancels."""
-
-
-class StopAfter:
-    """A heartbeat that ends the work at its n-th beat."""
-
-    def __init__(self, n: int) -> None:
-        self.left = n
-
-    def __call__(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise CanceledError
-
-
-def limits_of(privacy: FPrimePrivacy, largest: int) -> np.ndarray:
-    return privacy.occurrence_limits(np.arange(largest + 1)).astype(np.int16)
+ANY, HALF = Fraction(1), Fraction(1, 2)
 
 
 def codes(*values: int) -> np.ndarray:
@@ -61,10 +38,6 @@ def correlated_table(n_records: int, seed: int = 0) -> tuple[np.ndarray, np.ndar
 
 
 class TestSortKeys:
-    def test_first_attribute_foremost(self) -> None:
-        first, second = codes(1, 0, 1, 0), codes(0, 2, 1, 1)
-        assert np.argsort(sort_keys([first, second])).tolist() == [3, 1, 0, 2]
-
     def test_reflected_neighbors_differ_in_one_attribute(self) -> None:
         grid = np.array([(i, j, k) for i in range(3) for j in range(3) for k in range(3)], np.int32)
         path = grid[np.argsort(sort_keys(list(grid.T), reflected=True))]
@@ -82,69 +55,6 @@ class TestSortKeys:
             assert np.unique(keys).size == 50
 
 
-class TestSweep:
-    def test_buckets_close_when_they_are_private(self) -> None:
-        limits = limits_of(FPrimePrivacy((HALF, HALF, ANY)), 6)
-        assert sweep(np.arange(5), codes(2, 0, 1, 1, 2), limits).tolist() == [0, 1, 1, 2, 2]
-
-    def test_a_rare_value_waits_for_a_bucket_that_is_large_enough(self) -> None:
-        limits = limits_of(FPrimePrivacy((Fraction(1, 4), ANY)), 6)
-        buckets = sweep(np.arange(6), codes(1, 0, 1, 1, 1, 1), limits)
-        assert buckets.tolist() == [0, 1, 1, 1, 1, 2]
-
-    def test_an_excess_meets_later_records(self) -> None:
-        limits = limits_of(FPrimePrivacy((HALF, HALF)), 4)
-        buckets = sweep(np.arange(8), codes(0, 0, 0, 0, 1, 1, 1, 1), limits)
-        assert buckets.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
-
-    def test_what_cannot_be_placed_is_left_over(self) -> None:
-        limits = limits_of(FPrimePrivacy((THIRD, ANY)), 3)
-        assert sweep(np.arange(3), codes(0, 0, 1), limits).tolist() == [UNPLACED] * 3
-
-    def test_a_value_that_fits_no_size_is_left_over_with_what_follows(self) -> None:
-        limits = limits_of(FPrimePrivacy((Fraction(1, 9), ANY)), 3)
-        assert sweep(np.arange(2), codes(0, 1), limits).tolist() == [UNPLACED] * 2
-
-    def test_blocks_go_on_where_the_last_one_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        _, values = correlated_table(200)
-        limits = limits_of(FPrimePrivacy((Fraction(2, 5),) * 5), 12)
-        order = np.random.default_rng(0).permutation(200)
-        whole = sweep(order, values, limits)
-        for length in (1, 7, 199):
-            monkeypatch.setattr(
-                "kanon_db.algorithms.bucketization.local_assignment._RECORDS_PER_SWEPT_BLOCK",
-                length,
-            )
-            assert sweep(order, values, limits).tolist() == whole.tolist()
-
-
-class TestPlaceLeftOver:
-    def test_the_nearest_bucket_with_room(self) -> None:
-        # Bucket 1 holds the value already, bucket 0 is too small for it, bucket 2 has room.
-        limits = limits_of(FPrimePrivacy((THIRD, ANY)), 4)
-        buckets = np.array([0, 1, 1, 1, 2, 2, UNPLACED])
-        values = codes(1, 0, 1, 1, 1, 1, 0)
-        place_unplaced(buckets, np.array([0, 1, 2, 3, 6, 4, 5]), values, limits)
-        assert buckets.tolist() == [0, 1, 1, 1, 2, 2, 2]
-
-    def test_full_buckets_stay_as_they_are(self) -> None:
-        limits = limits_of(FPrimePrivacy((HALF, ANY)), 2)
-        buckets = np.array([0, 0, 1, 1, UNPLACED])
-        place_unplaced(buckets, np.arange(5), codes(0, 1, 1, 1, 0), limits)
-        assert buckets.tolist() == [0, 0, 1, 1, UNPLACED]
-
-    def test_several_records_spread(self) -> None:
-        limits = limits_of(FPrimePrivacy((THIRD, ANY)), 4)
-        buckets = np.array([0, 0, 1, 1, 2, 2, UNPLACED, UNPLACED, UNPLACED, UNPLACED])
-        place_unplaced(buckets, np.arange(10), codes(1, 1, 1, 1, 1, 1, 0, 0, 0, 0), limits)
-        assert sorted(buckets.tolist()) == [UNPLACED, 0, 0, 0, 1, 1, 1, 2, 2, 2]
-
-    def test_without_any_bucket(self) -> None:
-        buckets = np.full(2, UNPLACED)
-        place_unplaced(buckets, np.arange(2), codes(0, 0), np.zeros((1, 3), np.int16))
-        assert buckets.tolist() == [UNPLACED] * 2
-
-
 @pytest.fixture
 def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tables of a few hundred records be refined."""
@@ -153,67 +63,6 @@ def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_cells")
 class TestRefine:
-    def test_a_swap_takes_a_record_to_where_its_neighbors_are(self) -> None:
-        """Of two equal values, the one from the other town changes places."""
-        qi_codes = np.array([[0], [0], [1], [1]], dtype=np.int32)
-        values, buckets = codes(0, 1, 0, 2), np.array([0, 1, 1, 0])
-        found = refine(
-            buckets, qi_codes, values, 3, np.random.default_rng(0), n_terms=10**6, pulse=UNLIMITED
-        )
-        assert buckets.tolist() == [1, 1, 0, 0]
-        assert found.objective == pytest.approx(0)
-
-    def test_errors_are_those_of_the_buckets(self) -> None:
-        qi_codes, values = correlated_table(300)
-        buckets = np.random.default_rng(1).integers(60, size=300)
-        buckets = np.unique(buckets, return_inverse=True)[1]
-        marginals = refine(
-            buckets, qi_codes, values, 5, np.random.default_rng(2), n_terms=10**6, pulse=UNLIMITED
-        )
-        sizes = np.bincount(buckets)
-        shares = np.zeros((sizes.size, 5))
-        np.add.at(shares, (buckets, values), 1)
-        shares /= sizes[:, np.newaxis]
-        errors = np.eye(5)[values] - shares[buckets]
-        for (a, b), first, width in zip(
-            marginals.pairs, marginals.first_cell, marginals.widths, strict=True
-        ):
-            cell = qi_codes[:, a] * max(width, 1) + (qi_codes[:, b] if width else 0)
-            expected = np.zeros((cell.max() + 1, 5))
-            np.add.at(expected, cell, errors)
-            found = marginals.errors[first : first + len(expected)]
-            assert found == pytest.approx(expected, abs=1e-9)
-
-    def test_no_bucket_changes_its_values(self) -> None:
-        qi_codes, values = correlated_table(300)
-        buckets = np.unique(np.random.default_rng(1).integers(60, size=300), return_inverse=True)[1]
-        before = Counter(zip(buckets.tolist(), values.tolist(), strict=True))
-        original = buckets.copy()
-        refine(
-            buckets, qi_codes, values, 5, np.random.default_rng(2), n_terms=10**6, pulse=UNLIMITED
-        )
-        assert (buckets != original).any()
-        assert Counter(zip(buckets.tolist(), values.tolist(), strict=True)) == before
-
-    def test_the_objective_falls_with_each_pass(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        qi_codes, values = correlated_table(400)
-        start = np.arange(400) % 80
-        objectives = []
-        for most in (1, 2, 5, 20):
-            monkeypatch.setattr(refinement, "_MOST_PASSES", most)
-            marginals = refine(
-                start.copy(),
-                qi_codes,
-                values,
-                5,
-                np.random.default_rng(2),
-                n_terms=10**12,
-                pulse=UNLIMITED,
-            )
-            objectives.append(marginals.objective)
-        assert objectives == sorted(objectives, reverse=True)
-        assert objectives[-1] < objectives[0]
-
     def test_no_record_is_moved_for_its_own_sake(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A cell of few records has no say: swaps would bring each to buckets of its own value."""
         monkeypatch.undo()
@@ -258,15 +107,6 @@ def privately(
 
 
 class TestAssignLocally:
-    def test_buckets_are_private_and_numbered_by_size(self) -> None:
-        qi_codes, values = correlated_table(1000)
-        privacy = FPrimePrivacy((Fraction(1, 4), Fraction(3, 10), HALF, ANY, HALF))
-        found = assign_locally(qi_codes, values, privacy, 20, SecureRandom())
-        assert privately(found, values, privacy, 20)
-        sizes = np.bincount(found.bucket_of_record)
-        assert (np.diff(sizes) >= 0).all()
-        assert found.setting.pairs == tuple(sorted(Counter(sizes.tolist()).items()))
-
     def test_alike_records_share_buckets(self) -> None:
         """Where each place has both values equally often, no bucket needs two places."""
         places = np.repeat(np.arange(50), 10)
@@ -356,25 +196,6 @@ class TestAssignLocally:
         found = assign_locally(np.zeros((1000, 1), np.int32), values, privacy, 5000, SecureRandom())
         assert privately(found, values, privacy, 5000)
 
-    def test_no_quasi_identifiers(self) -> None:
-        values = codes(0, 1, 0, 1)
-        privacy = FPrimePrivacy((HALF, HALF))
-        found = assign_locally(np.empty((4, 0), np.int32), values, privacy, 2, SecureRandom())
-        assert found.setting.pairs == ((2, 2),)
-
-    def test_empty_table(self) -> None:
-        found = assign_locally(
-            np.empty((0, 2), np.int32), codes(), FPrimePrivacy((HALF,)), 5, SecureRandom()
-        )
-        assert (found.bucket_of_record.size, found.setting.pairs) == (0, ())
-
-    def test_arguments_are_not_changed(self) -> None:
-        qi_codes, values = correlated_table(100)
-        before = qi_codes.copy(), values.copy()
-        assign_locally(qi_codes, values, FPrimePrivacy((HALF,) * 5), 10, SecureRandom())
-        assert (qi_codes == before[0]).all()
-        assert (values == before[1]).all()
-
     def test_ineligible(self) -> None:
         with pytest.raises(IneligibleError, match="no publication"):
             assign_locally(
@@ -388,13 +209,6 @@ class TestAssignLocally:
         with pytest.raises(InfeasibleError, match="at most two sizes") as caught:
             assign_locally(np.zeros((5, 1), np.int32), values, privacy, 2, SecureRandom())
         assert caught.value.hint
-
-    def test_max_bucket_size_below_the_smallest_bucket(self) -> None:
-        with pytest.raises(InfeasibleError, match="smaller than the smallest possible bucket"):
-            assign_locally(
-                np.zeros((3, 1), np.int32), codes(0, 1, 2), FPrimePrivacy((THIRD,) * 3), 2,
-                SecureRandom(),
-            )  # fmt: skip
 
     @pytest.mark.parametrize("size", [0, 5001])
     def test_max_bucket_size_out_of_range(self, size: int) -> None:
@@ -425,17 +239,3 @@ class TestAssignLocally:
                 SecureRandom(),
             )  # fmt: skip
         assert caught.value.hint == "lower max_bucket_size to at most 2"
-
-    def test_heartbeat_ends_each_step(self) -> None:
-        qi_codes, values = correlated_table(3_000)
-        privacy = FPrimePrivacy((HALF,) * 5)
-        for beats in (0, 1, 2, 4, 20):
-            with pytest.raises(CanceledError):
-                assign_locally(
-                    qi_codes,
-                    values,
-                    privacy,
-                    10,
-                    np.random.default_rng(0),
-                    pulse=Pulse(heartbeat=StopAfter(beats)),
-                )

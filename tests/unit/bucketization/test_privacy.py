@@ -42,22 +42,6 @@ class TestFPrimePrivacy:
         assert privacy.occurrence_limits([3, 4, 6]).tolist() == [[0, 1, 1], [1, 1, 2]]
         assert privacy.occurrence_limits([3]).dtype == np.int64
 
-    def test_specification_to_limit_is_exact(self) -> None:
-        spec = PrivacySpecification.parse('{"theta": 2, "base": 0.02}')
-        privacy = spec.thresholds(["a", "b"], [9, 91])
-        assert privacy.thresholds[0] == Fraction(1, 5)
-        assert privacy.occurrence_limits([5])[0, 0] == 1
-
-    def test_without_values(self) -> None:
-        privacy = FPrimePrivacy(())
-        assert privacy.occurrence_limits([1, 2]).shape == (0, 2)
-        assert (privacy.smallest_bucket_size(), privacy.corresponding_l()) == (1, 1)
-        assert privacy.ineligible([]).tolist() == []
-
-    def test_smallest_bucket_and_l_round_up(self) -> None:
-        privacy = FPrimePrivacy((Fraction(3, 10), Fraction(21, 100)))
-        assert (privacy.smallest_bucket_size(), privacy.corresponding_l()) == (4, 5)
-
     def test_a_frequency_equal_to_the_threshold_is_eligible(self) -> None:
         privacy = FPrimePrivacy((Fraction(1, 3), Fraction(2, 3)))
         assert privacy.ineligible([1, 2]).tolist() == [False, False]
@@ -71,24 +55,6 @@ class TestFPrimePrivacy:
 
 
 class TestRules:
-    def test_theta_and_base(self) -> None:
-        assert thresholds('{"theta": 2, "base": 0.02}', a=9, b=91) == ["1/5", "1"]
-        assert thresholds('{"theta": 1.5}', a=1, b=1) == ["3/4", "3/4"]
-        assert thresholds('{"base": 0.75}', a=1, b=3) == ["3/4", "3/4"]
-
-    def test_l(self) -> None:
-        assert thresholds('{"l": 4}', a=1, b=1) == ["1/4", "1/4"]
-        assert thresholds('{"l": "2.5"}', a=1) == ["2/5"]
-
-    def test_own_thresholds_replace_the_general_rule_in_both_directions(self) -> None:
-        text = '{"default": 0.5, "values": {"HIV": 0.05, "Flu": "2/3"}}'
-        assert thresholds(text, HIV=1, Flu=6, Cold=3) == ["1/20", "2/3", "1/2"]
-
-    def test_the_strictest_general_rule_counts(self) -> None:
-        text = '{"theta": 2, "base": 0.1, "default": 0.5, "l": "9/4"}'
-        assert thresholds(text, a=1, b=4, c=5) == ["3/10", "4/9", "4/9"]
-        assert thresholds(text.replace('"9/4"', "1.5"), a=1, b=4, c=5) == ["3/10", "1/2", "1/2"]
-
     def test_a_cap_bounds_all_values(self) -> None:
         text = '{"theta": 8, "base": 0.02, "cap": 0.5, "null": 0.9, "values": {"a": 0.8, "b": 0.1}}'
         spec = PrivacySpecification.parse(text)
@@ -96,20 +62,12 @@ class TestRules:
         assert [str(threshold) for threshold in found] == ["1/2", "1/2", "1/10", "1/2", "1/10"]
         assert spec.describe().endswith("null 0.9, cap 0.5, 2 values with a threshold of their own")
 
-    def test_a_cap_alone_is_a_general_rule(self) -> None:
-        assert thresholds('{"cap": "1/3"}', a=1, b=9) == ["1/3", "1/3"]
-        assert thresholds('{"cap": 0.5, "values": {"a": 0.1}}', a=1, b=9) == ["1/10", "1/2"]
-
     def test_null(self) -> None:
         spec = PrivacySpecification.parse(
             '{"default": 0.5, "null": "1/7", "values": {"null": 0.25}}'
         )
         privacy = spec.thresholds([None, "null", ""], [1, 1, 1])
         assert privacy.thresholds == (Fraction(1, 7), Fraction(1, 4), Fraction(1, 2))
-
-    def test_null_without_a_threshold_of_its_own_follows_the_general_rule(self) -> None:
-        spec = PrivacySpecification.parse('{"default": 0.5, "values": {"a": 0.25}}')
-        assert spec.thresholds([None, "a"], [1, 1]).thresholds[0] == Fraction(1, 2)
 
     def test_a_threshold_for_null_does_not_require_nulls(self) -> None:
         assert thresholds('{"l": 2, "null": 0.1}', a=1) == ["1/2"]
@@ -130,9 +88,6 @@ class TestRules:
     def test_a_value_without_records(self) -> None:
         with pytest.raises(InvalidParameterError, match="at least one record"):
             thresholds('{"l": 2}', a=1, b=0)
-
-    def test_an_empty_table(self) -> None:
-        assert thresholds('{"theta": 8, "base": 0.02}') == []
 
 
 class TestParse:

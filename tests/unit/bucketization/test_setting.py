@@ -11,21 +11,6 @@ from kanon_db.algorithms.bucketization.buckets import (
 from kanon_db.errors import InvalidParameterError
 
 
-def test_properties() -> None:
-    setting = BucketSetting.of([4, 2], [3, 5])
-    assert setting.pairs == ((2, 5), (4, 3))
-    assert (setting.n_buckets, setting.n_records, setting.largest_size) == (8, 22, 4)
-    assert setting.loss == 5 * 1 + 3 * 9
-    assert setting.msbs == 32 / 21
-
-
-def test_empty() -> None:
-    setting = BucketSetting.of([], [])
-    assert setting.pairs == ()
-    assert (setting.n_buckets, setting.n_records, setting.largest_size) == (0, 0, 0)
-    assert (setting.loss, setting.msbs) == (0, 0.0)
-
-
 def test_sizes_without_buckets_are_dropped() -> None:
     assert BucketSetting.of([3, 5, 5], [2, 0, 1]).pairs == ((3, 2), (5, 1))
 

@@ -8,13 +8,9 @@ import pytest
 from kanon_db.algorithms.freeform.matches import (
     FreeformMatches,
     MatchedPart,
-    as_assignments,
     draw_assignments,
-    named_after_originals,
-    numbered_cells,
 )
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.randomness import SecureRandom
 
@@ -70,15 +66,6 @@ def test_the_random_source_is_asked_for_each_choice() -> None:
     assert not source.numbers
 
 
-def test_long_walks_ask_for_more_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanon_db.algorithms.freeform.matches._NUMBERS_PER_CALL", 3)
-    n = 50
-    matches = np.column_stack([(np.arange(n) + r) % n for r in range(4)]).astype(np.int32)
-    drawn = draw_assignments(FreeformMatches.whole(matches), np.random.default_rng(3))
-    for assignment in drawn.cell_of_original:
-        assert np.array_equal(np.sort(assignment), np.arange(n))
-
-
 @pytest.mark.parametrize(
     "matches",
     [
@@ -93,32 +80,6 @@ def test_irregular_graphs_are_refused(matches: list[list[int]]) -> None:
         draw_assignments(
             FreeformMatches.whole(np.array(matches, dtype=np.int32)), np.random.default_rng(1)
         )
-
-
-def test_one_match_and_no_records() -> None:
-    random = np.random.default_rng(1)
-    alone = draw_assignments(
-        FreeformMatches.whole(np.arange(3, dtype=np.int32)[:, np.newaxis]), random
-    )
-    assert alone.cell_of_original.tolist() == [[0, 1, 2]]
-    empty = FreeformMatches.whole(np.empty((0, 2), dtype=np.int32))
-    table = Microdata(np.empty((0, 2), dtype=np.int32), (Attribute(1), Attribute(1)))
-    assert [cells.n_cells for cells in numbered_cells(table, empty)] == [0, 0]
-    assert draw_assignments(empty, random).cells.size == 0
-
-
-def test_columns_become_assignments() -> None:
-    rows = np.sort(MATCHES, axis=1)
-    found = as_assignments(rows)
-    assert np.array_equal(found[:, 0], np.arange(7))
-    assert np.array_equal(np.sort(found, axis=1), rows)
-    assert all(np.array_equal(np.sort(column), np.arange(7)) for column in found.T)
-    named = named_after_originals(rows[[3, 0, 6, 1, 5, 2, 4]])
-    assert np.array_equal(named[:, 0], np.arange(7))
-    assert all(np.array_equal(np.sort(column), np.arange(7)) for column in named.T)
-    assert sorted(np.sort(named, axis=1).tolist()) == sorted(rows.tolist())
-    with pytest.raises(InvalidParameterError, match="itself"):
-        as_assignments(np.array([[1, 2], [0, 1], [2, 0]]))
 
 
 def test_parts_of_a_graph_are_split_by_themselves() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import signal
 import threading
 from collections.abc import Callable
@@ -9,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.freeform._generalization_graph import cell_units, units_lost
+from kanon_db.algorithms.freeform._generalization_graph import cell_units
 from kanon_db.algorithms.freeform.improvement import ring
-from kanon_db.algorithms.freeform.matches import Method, lexicographic_order, partitioned
+from kanon_db.algorithms.freeform.matches import partitioned
 from kanon_db.algorithms.freeform.matching_heuristics import (
     greedy,
     hungarian,
@@ -24,14 +23,13 @@ from kanon_db.algorithms.freeform.optimal_graph import (
     min_cost_flow,
     optimal,
 )
-from kanon_db.algorithms.generalization.greedy_classes import greedy_search
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.loss import Ncp
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
+from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
+from tests.generalization_plain import random_table
 from tests.unit.freeform.plain import assert_valid, graph_loss, run
-from tests.unit.generalization.exhaustive import random_microdata
 
 METHODS = (greedy, sort_greedy, hungarian, ring, min_cost_flow)
 Weights = IntArray
@@ -49,75 +47,12 @@ def weights_after(ncp: Ncp, matches: IntArray) -> Weights:
     return weights
 
 
-@pytest.mark.parametrize("kinds", ["nnn", "n0c"])
-def test_sort_greedy_takes_the_lightest_edges_first(
-    kinds: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Then no edge is lighter than both of those that its original and its cell have."""
-
-    class DeadEndError(Exception):
-        pass
-
-    def stop(*given: object) -> None:
-        raise DeadEndError
-
-    module = importlib.import_module("kanon_db.algorithms.freeform.matching_heuristics")
-    monkeypatch.setattr(module, "resolve_dead_end", stop)
-    n_checked = 0
-    for seed in range(12):
-        table = random_microdata(np.random.default_rng(seed), 60, kinds, 40)
-        try:
-            matches = run(sort_greedy, table, 3, improve=False)
-        except DeadEndError:
-            continue
-        n_checked += 1
-        for n_rounds in (1, 2):
-            weights = weights_after(Ncp.of(table), matches[:, :n_rounds].astype(np.int64))
-            of_cell = weights[matches[:, n_rounds], np.arange(60)]
-            of_original = np.empty(60, dtype=np.int64)
-            of_original[matches[:, n_rounds]] = of_cell
-            heavier = np.minimum(of_original[:, np.newaxis], of_cell)
-            assert not ((weights >= 0) & (weights < heavier)).any()
-    assert n_checked
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_greedy_chooses_in_lexicographic_order(seed: int) -> None:
-    """Each original has the lightest of the edges to cells that those before it left."""
-    table = random_microdata(np.random.default_rng(seed), 200, "nnn", 200)
-    matches = run(greedy, table, 2, improve=False)
-    weights = weights_after(Ncp.of(table), np.arange(200)[:, np.newaxis])
-    cell_of_original = np.argsort(matches[:, 1])
-    is_free = np.ones(200, dtype=np.bool_)
-    heavier = 0
-    for original in lexicographic_order(Ncp.of(table).values):
-        cell = cell_of_original[original]
-        least = weights[original, is_free & (weights[original] >= 0)].min(initial=2**60)
-        heavier += weights[original, cell] != least
-        is_free[cell] = False
-    assert heavier <= 2  # an exchange, where the last one finds nothing but its own cell
-
-
-@pytest.mark.parametrize("kinds", ["nnn", "n0c", "ccc"])
-def test_hungarian_against_another_solver(kinds: str) -> None:
-    """Each round weighs as much as scipy's best assignment, with many ties and repeated rows."""
-    optimize = pytest.importorskip("scipy.optimize")
-    table = random_microdata(np.random.default_rng(5), 150, kinds, 5)
-    ncp, matches = Ncp.of(table), run(hungarian, table, 5, improve=False)
-    for n_rounds in range(1, 5):
-        weights = weights_after(ncp, matches[:, :n_rounds].astype(np.int64))
-        forbidden = np.where(weights < 0, weights.max() * 1000 + 1000, weights)
-        rows, columns = optimize.linear_sum_assignment(forbidden)
-        found = units_lost(ncp, matches[:, : n_rounds + 1]) - units_lost(ncp, matches[:, :n_rounds])
-        assert found == forbidden[rows, columns].sum()
-
-
 @pytest.mark.parametrize("kinds", ["nnn", "n0c", "ccc"])
 def test_min_cost_flow_against_another_solver(kinds: str) -> None:
     """The sum of weights is that of scipy's linear program over all edges."""
     optimize = pytest.importorskip("scipy.optimize")
     n, k = 40, 4
-    table = random_microdata(np.random.default_rng(6), n, kinds, 5)
+    table = random_table(np.random.default_rng(6), n, kinds, 5)
     weights = weights_after(Ncp.of(table), np.arange(n)[:, np.newaxis])
     rows = np.kron(np.eye(n), np.ones(n))
     columns = np.kron(np.ones(n), np.eye(n))
@@ -133,24 +68,9 @@ def test_min_cost_flow_against_another_solver(kinds: str) -> None:
     assert found == pytest.approx(best.fun)
 
 
-@pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian])
-@pytest.mark.parametrize("k", [5, 30])
-def test_improvement_loses_less_than_graph_and_classes(
-    method: Method, k: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kanon_db.algorithms.freeform.improvement.EFFORT", 50)
-    table = random_microdata(np.random.default_rng(3), 120, "n0cn", 9)
-    plain, improved = (run(method, table, k, improve=one) for one in (False, True))
-    assert_valid(table, improved, k)
-    loss = graph_loss(table, improved)
-    assert loss < graph_loss(table, plain)
-    classes = greedy_search(table, k).class_of_record
-    assert loss < Ncp.of(table).total(classes)
-
-
 def test_threads_end_with_the_heartbeat() -> None:
     """None is left, and none has taken a signal meant for the caller."""
-    table = random_microdata(np.random.default_rng(2), 400, "n0c", 40)
+    table = random_table(np.random.default_rng(2), 400, "n0c", 40)
     before = threading.active_count()
     masks = []
 
@@ -176,7 +96,7 @@ def test_threads_end_with_the_heartbeat() -> None:
 
 
 def test_what_a_thread_raises_ends_the_others() -> None:
-    table = random_microdata(np.random.default_rng(2), 400, "n0c", 40)
+    table = random_table(np.random.default_rng(2), 400, "n0c", 40)
     before = threading.active_count()
     others = iter([False, True])
 
@@ -191,15 +111,6 @@ def test_what_a_thread_raises_ends_the_others() -> None:
     assert threading.active_count() == before
 
 
-def test_identical_records_cost_nothing() -> None:
-    """Each row occurs k times, so cells can stay as they are."""
-    rows = np.repeat(np.arange(12), 5)[np.random.default_rng(1).permutation(60)]
-    numbers = np.arange(12, dtype=np.float64)
-    table = Microdata(rows[:, np.newaxis], (Attribute(12, numbers, 0, 11),))
-    for method in (greedy, sort_greedy, hungarian):
-        assert graph_loss(table, run(method, table, 5)) == 0
-
-
 def found(method: Callable[..., Any], table: Microdata, k: int, **options: Any) -> CodeArray:
     """Matches by a method or by the optimum, which takes microdata."""
     if method is optimal:
@@ -209,7 +120,7 @@ def found(method: Callable[..., Any], table: Microdata, k: int, **options: Any) 
 
 @pytest.mark.parametrize("method", [*METHODS, optimal])
 def test_small_tables(method: Callable[..., Any]) -> None:
-    table = random_microdata(np.random.default_rng(2), 6, "n0c", 4)
+    table = random_table(np.random.default_rng(2), 6, "n0c", 4)
     for k in range(1, 7):
         assert_valid(table, found(method, table, k), k)
     with pytest.raises(InfeasibleError, match="k must not exceed"):
@@ -228,13 +139,13 @@ def test_the_heartbeat_ends_the_work(method: Callable[..., Any]) -> None:
     def stop() -> None:
         raise Stopped
 
-    table = random_microdata(np.random.default_rng(2), 9, "n0c", 4)
+    table = random_table(np.random.default_rng(2), 9, "n0c", 4)
     with pytest.raises(Stopped):
         found(method, table, 3, pulse=Pulse(heartbeat=stop))
 
 
 def test_partition_sizes_that_make_no_sense() -> None:
-    table = random_microdata(np.random.default_rng(2), 9, "n0c", 4)
+    table = random_table(np.random.default_rng(2), 9, "n0c", 4)
     with pytest.raises(InvalidParameterError, match="partition_size must not be less than k"):
         partitioned(table, 3, sort_greedy, 2)
     assert_valid(table, partitioned(table, 3, sort_greedy, 100).matches, 3)
@@ -244,7 +155,7 @@ def test_partition_sizes_that_make_no_sense() -> None:
 def test_limits_of_the_methods_hold_for_each_partition(workers: int) -> None:
     size = 402
     k = MAX_MATCHES // size + 1
-    table = random_microdata(np.random.default_rng(2), 2 * size, "nc", 4)
+    table = random_table(np.random.default_rng(2), 2 * size, "nc", 4)
     with pytest.raises(InvalidParameterError, match="too many matches") as caught:
         partitioned(table, k, min_cost_flow, size, workers=workers)
     assert f"{size} records, k = {k}" in caught.value.detail
@@ -255,29 +166,29 @@ def test_symmetric_graphs_exist_in_each_partition() -> None:
     """An even number of records is cut into even numbers, whatever the size asked for."""
     random = np.random.default_rng(2)
     for n in (60, 62, 74):
-        table = random_microdata(random, n, "nc", 4)
+        table = random_table(random, n, "nc", 4)
         for size in (7, 9, 10, 15):
             assert_valid(table, partitioned(table, 4, reciprocal, size).matches, 4)
-    odd = random_microdata(random, 61, "nc", 4)
+    odd = random_table(random, 61, "nc", 4)
     with pytest.raises(InfeasibleError, match="no reciprocal graph"):
         partitioned(odd, 4, reciprocal, 10)
 
 
 def test_limits_of_the_optimum() -> None:
-    table = random_microdata(np.random.default_rng(2), 40, "nc", 4)
+    table = random_table(np.random.default_rng(2), 40, "nc", 4)
     with pytest.raises(InvalidParameterError, match="too large") as caught:
         optimal(table, 6)
     assert f"{MAX_COLUMNS:,}" in caught.value.detail
 
 
 def test_reciprocal_optimum() -> None:
-    table = random_microdata(np.random.default_rng(4), 8, "nnc", 5)
+    table = random_table(np.random.default_rng(4), 8, "nnc", 5)
     found, free = optimal(table, 3, symmetric=True), optimal(table, 3)
     assert_valid(table, found.matches, 3)
     edges = {(j, i) for j, row in enumerate(found.matches.tolist()) for i in row}
     assert edges == {(i, j) for j, i in edges}
     assert found.proof.status == "optimal"
     assert found.proof.objective == graph_loss(table, found.matches) >= free.proof.objective
-    odd = random_microdata(np.random.default_rng(4), 7, "nnc", 5)
+    odd = random_table(np.random.default_rng(4), 7, "nnc", 5)
     with pytest.raises(InfeasibleError, match="no reciprocal graph"):
         optimal(odd, 4, symmetric=True)

@@ -60,21 +60,6 @@ def test_values_outside_their_cells() -> None:
     assert (other.n_outside, other.holds) == (1, False)
 
 
-def test_cells() -> None:
-    ages, jobs = cells(TABLE, MATCHES)
-    assert isinstance(ages, Ranges)
-    assert isinstance(jobs, Sets)
-    assert ages.low.tolist() == [0, 0, 2, 3, 2]
-    assert ages.high.tolist() == [1, 1, 3, 3, 2]
-    assert ages.tells_nothing.tolist() == [False, False, False, True, True]
-    assert [part.tolist() for part in np.split(jobs.codes, jobs.ends[:-1])] == [
-        [0, 1], [0, 1], [0, 2], [1, 2], [0, 1]
-    ]  # fmt: skip
-    only_null, _ = cells(TABLE, np.array([[4, 4]]))
-    assert isinstance(only_null, Ranges)
-    assert (only_null.low[0], only_null.high[0], only_null.tells_nothing[0]) == (4, 4, False)
-
-
 def test_coverage_against_all_pairs() -> None:
     random = np.random.default_rng(3)
     for _ in range(50):

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.generalization.postprocessing import enforce, refine
+from kanon_db.algorithms.generalization.postprocessing import refine
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.algorithms.recoding.changing_classes import Constraint, PackedRecords
-from kanon_db.algorithms.recoding.loss import Ncp
+from kanon_db.algorithms.recoding.changing_classes import Constraint
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
@@ -87,45 +86,6 @@ def test_refusals(options: dict[str, object], message: str) -> None:
         Constraint(VALUES, 2)
 
 
-def test_classes_that_fulfil_it_stay_as_they_are() -> None:
-    table = Microdata(VALUES.reshape(-1, 1), (Attribute(3),))
-    constraint = Constraint(np.array([0, 1, 0, 1, 0, 1]), 2, l=2)
-    found = enforce(table, VALUES, 2, constraint).class_of_record
-    assert found.tolist() == VALUES.tolist()
-
-
-def test_a_class_that_breaks_it_joins_the_nearest_that_mends_it() -> None:
-    age = Attribute(4, np.array([20.0, 30.0, 50.0, 90.0]), 20.0, 90.0)
-    table = Microdata([[0], [0], [1], [1], [2], [2], [3], [3]], (age,))
-    # The second class is nearest to the first, but has the same values; the third mends it.
-    constraint = Constraint(np.array([0, 0, 0, 0, 0, 1, 0, 1]), 2, l=2)
-    found = enforce(table, [0, 0, 1, 1, 2, 2, 3, 3], 2, constraint).class_of_record
-    assert constraint.holds_for(found).all()
-    assert found[6] == found[7] != found[5]
-
-
-def test_united_classes_are_split_where_that_loses_less() -> None:
-    random = np.random.default_rng(4)
-    codes = random.integers(6, size=(120, 2)).astype(np.int32)
-    table = Microdata(codes, (Attribute(6), Attribute(6)))
-    values = random.integers(3, size=120)
-    constraint = Constraint(values, 3, l=2)
-    # Classes of one value each: all of them violate it.
-    classes = np.empty(120, dtype=np.int64)
-    first = 0
-    for value in range(3):
-        members = np.flatnonzero(values == value)
-        classes[members] = first + np.minimum(np.arange(members.size) // 5, members.size // 5 - 1)
-        first = int(classes.max()) + 1 if value == 0 else int(classes[members].max()) + 1
-    found = enforce(table, classes, 5, constraint).class_of_record
-    assert constraint.holds_for(found).all()
-    assert np.bincount(found).min() >= 5
-    refined = refine(table, found, 5, random=random, effort=100, constraint=constraint)
-    assert constraint.holds_for(refined.class_of_record).all()
-    ncp = Ncp.of(table)
-    assert ncp.total(refined.class_of_record) < ncp.total(found)
-
-
 def test_refine_refuses_classes_that_break_the_constraint() -> None:
     table = Microdata(VALUES.reshape(-1, 1), (Attribute(3),))
     random = np.random.default_rng(0)
@@ -170,14 +130,3 @@ def test_uniting_beats_between_unions(monkeypatch: pytest.MonkeyPatch) -> None:
     found = enforcing.enforce(microdata, np.arange(n) // 2, 2, sensitive, pulse=pulse)
     assert found.class_of_record.max() == 0
     assert len(beats) >= 199  # as many unions
-
-
-@pytest.mark.parametrize("n", [3, 64, 65, 200])
-def test_large_sets_lose_what_their_values_do(n: int) -> None:
-    enforcing = importlib.import_module("kanon_db.algorithms.generalization.postprocessing")
-    codes = np.random.default_rng(n).integers(0, 90, (n, 3))
-    microdata = Microdata(codes, (Attribute(90), Attribute(90), Attribute(90)))
-    ncp = Ncp.of(microdata)
-    members = np.arange(n)
-    lost = enforcing._set_loss(PackedRecords.of(ncp), members)
-    assert lost == ncp.of_classes(np.zeros(n))[0]

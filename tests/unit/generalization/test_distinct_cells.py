@@ -41,14 +41,6 @@ def test_each_cell_is_one_of_those_that_differ(make: object, seed: int) -> None:
     assert [shown[number] for number in numbers] == all_cells
 
 
-def test_no_cells() -> None:
-    none = np.empty(0, dtype=np.int32)
-    for given in (Sets(none, none.astype(np.int64)), Ranges(none, none, none.astype(np.bool_))):
-        found, numbers = distinct_cells(given)
-        assert listed(found) in ([], [()])
-        assert numbers.size == 0
-
-
 def test_sets_with_the_same_sum_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """By luck, sums of different sets may be equal; then all cells stay."""
     monkeypatch.setattr(

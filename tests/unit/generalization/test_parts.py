@@ -49,18 +49,6 @@ def test_cuts_are_those_of_mondrian(seed: int) -> None:
     assert found == mondrian(Microdata(codes, attributes), k).class_of_record.tolist()
 
 
-def test_a_cut_that_is_undone() -> None:
-    tree = PartTree(4)
-    codes = np.array([[0], [1], [2], [3]])
-    cut = median_cut(CutDomains.of([Attribute(4)]), [np.ones(4, dtype=np.int64)], 2)
-    assert cut is not None
-    tree.cut(0, cut)
-    assert len(tree.leaves) == 2
-    tree.undo(0)
-    assert tree.leaves == [0]
-    assert tree.nodes_of(codes).tolist() == [0, 0, 0, 0]
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_gaps_are_the_widest(seed: int) -> None:
     """No cut that leaves enough on both sides is between values that lie further apart."""

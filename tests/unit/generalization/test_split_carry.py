@@ -6,34 +6,18 @@ import pytest
 from kanon_db.algorithms.generalization.greedy_classes import initial
 from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
-from kanon_db.errors import InfeasibleError, InvalidParameterError
-from tests.unit.generalization.exhaustive import assert_valid, random_microdata, total_loss
-
-
-class StoppedError(RuntimeError):
-    pass
+from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.errors import InvalidParameterError
+from tests.generalization_plain import assert_valid, random_table, total_loss
 
 
 @pytest.fixture(scope="module")
 def records() -> Microdata:
-    return random_microdata(np.random.default_rng(10), 70, "n0cn", 6)
-
-
-@pytest.mark.parametrize("k", [2, 3, 4])
-@pytest.mark.parametrize(
-    "options", [{}, {"s": 1}, {"s": 2, "carry": 1}, {"carry": 6}, {"bubble": (14, 2)}]
-)
-def test_classes(records: Microdata, k: int, options: dict[str, int]) -> None:
-    found = split_carry(records, k, **options)  # type: ignore[arg-type]
-    assert_valid(found.class_of_record, 70, k)
-    assert found.n_cut_short == 0
-    first = total_loss(records, initial(records, k).class_of_record)
-    assert total_loss(records, found.class_of_record) < first
+    return random_table(np.random.default_rng(10), 70, "n0cn", 6)
 
 
 def test_one_sub_problem_is_the_whole_problem() -> None:
-    microdata = random_microdata(np.random.default_rng(11), 16, "nc", 5)
+    microdata = random_table(np.random.default_rng(11), 16, "nc", 5)
     whole = optimal(microdata, 3).proof.objective
     for options in ({"s": 5}, {"s": 9}, {"bubble": (16, 1)}, {"bubble": (15, 1)}):
         found = split_carry(microdata, 3, **options)  # type: ignore[arg-type]
@@ -60,7 +44,7 @@ def test_sub_problems_of_bubble_carry_have_one_size(records: Microdata) -> None:
 
 @pytest.mark.parametrize("n_records", range(6, 16))
 def test_bubble_carry_leaves_no_record_without_a_class(n_records: int) -> None:
-    microdata = random_microdata(np.random.default_rng(n_records), n_records, "nn", 5)
+    microdata = random_table(np.random.default_rng(n_records), n_records, "nn", 5)
     for n_accepted in (1, 2, 9):
         found = split_carry(microdata, 3, bubble=(7, n_accepted))
         assert_valid(found.class_of_record, n_records, 3)
@@ -74,43 +58,17 @@ def test_no_time(records: Microdata) -> None:
 
 
 def test_cut_short() -> None:
-    microdata = random_microdata(np.random.default_rng(12), 60, "nncccc", 12)
+    microdata = random_table(np.random.default_rng(12), 60, "nncccc", 12)
     found = split_carry(microdata, 6, s=5, pulse=Pulse(1e-9))
     assert found.n_cut_short > 0
     assert_valid(found.class_of_record, 60, 6)
 
 
-def test_few_records_and_small_k() -> None:
-    microdata = random_microdata(np.random.default_rng(13), 4, "nc", 4)
-    assert split_carry(microdata, 4).class_of_record.tolist() == [0] * 4
-    assert sorted(split_carry(microdata, 1).class_of_record.tolist()) == [0, 1, 2, 3]
-    empty = Microdata(np.zeros((0, 1), dtype=np.int32), (Attribute(1),))
-    assert split_carry(empty, 3).class_of_record.size == 0
-
-
-def test_the_heartbeat_stops_it(records: Microdata) -> None:
-    beats = 0
-
-    def heartbeat() -> None:
-        nonlocal beats
-        beats += 1
-        if beats == 7:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        split_carry(records, 3, pulse=Pulse(heartbeat=heartbeat))
-    assert beats == 7
-
-
 def test_refusals(records: Microdata) -> None:
-    with pytest.raises(InvalidParameterError, match="k must be at least 1"):
-        split_carry(records, 0)
-    with pytest.raises(InfeasibleError, match="must not exceed the number of records"):
-        split_carry(records, 71)
     for options in ({"s": 0}, {"carry": 0}):
         with pytest.raises(InvalidParameterError, match="s and carry"):
             split_carry(records, 3, **options)  # type: ignore[arg-type]
-    many = random_microdata(np.random.default_rng(1), 1001, "nn", 99)
+    many = random_table(np.random.default_rng(1), 1001, "nn", 99)
     with pytest.raises(InvalidParameterError, match="too many records for an exact search"):
         split_carry(many, 2, s=501)
     for bubble in ((5, 1), (12, 0)):

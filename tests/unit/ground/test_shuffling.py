@@ -24,13 +24,13 @@ def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("_how")
 def test_all_orders_are_as_likely() -> None:
-    """A chi-squared statistic with 119 degrees of freedom is above 190 once in 30,000 times."""
+    """A chi-squared statistic with 23 degrees of freedom is above 60 once in 30,000 times."""
     random = np.random.default_rng(5)
-    n_draws = 24_000
-    found = Counter(tuple(shuffled(5, random.bytes).tolist()) for _ in range(n_draws))
-    assert set(found) == set(permutations(range(5)))
+    n_draws = 4_800
+    found = Counter(tuple(shuffled(4, random.bytes).tolist()) for _ in range(n_draws))
+    assert set(found) == set(permutations(range(4)))
     expected = n_draws / len(found)
-    assert sum((n - expected) ** 2 / expected for n in found.values()) < 190
+    assert sum((n - expected) ** 2 / expected for n in found.values()) < 60
 
 
 @given(st.integers(0, 3000), st.integers(0, 9))

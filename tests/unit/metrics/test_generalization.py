@@ -1,36 +1,15 @@
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
-from kanon_db.metrics import information_loss
-from kanon_db.metrics.information_loss import class_ncp, measure_classes
+from kanon_db.metrics.information_loss import measure_classes
 
 AGE = Attribute(4, np.array([20.0, 30.0, 60.0, np.nan]), 20.0, 60.0, weight=2.0)
 PLACE = Attribute(3)
 TABLE = Microdata([[0, 0], [1, 1], [2, 2], [3, 2], [3, 0], [3, 0]], (AGE, PLACE))
-
-
-def test_examples() -> None:
-    results = doctest.testmod(information_loss)
-    assert results.attempted
-    assert not results.failed
-
-
-def test_numbers_and_null_lose_the_whole_range_and_null_alone_nothing() -> None:
-    ncp = class_ncp(TABLE, np.array([0, 0, 1, 1, 2, 2]))[0]
-    assert ncp.tolist() == [[0.25, 0.5], [1.0, 0.0], [0.0, 0.0]]
-
-
-def test_normalizations_of_sets() -> None:
-    by_pairs, by_values, binary = class_ncp(TABLE, np.array([0, 0, 0, 1, 1, 2]))[:, :, 1]
-    assert by_pairs.tolist() == [1.0, 0.5, 0.0]
-    assert by_values == pytest.approx([2 / 3, 1 / 3, 0])
-    assert binary == pytest.approx([1, 2 / 3, 0])
 
 
 def test_measures_of_classes_and_suppressed_records() -> None:
@@ -51,12 +30,6 @@ def test_all_suppressed_and_empty() -> None:
     assert (measured.gcp, measured.n_classes, measured.smallest_class) == (1.0, 0, 0)
     empty = measure_classes(Microdata(np.zeros((0, 2), dtype=np.int32), (AGE, PLACE)), [])
     assert (empty.gcp, empty.discernibility_loss, empty.average_class_size) == (0.0, 0, 0.0)
-
-
-def test_an_attribute_of_one_value_loses_nothing() -> None:
-    constant = Attribute(1, np.array([5.0]), 5.0, 5.0)
-    table = Microdata([[0, 0], [0, 0]], (constant, Attribute(1)))
-    assert measure_classes(table, [0, 0]).gcp == 0.0
 
 
 def test_refusals() -> None:

@@ -5,24 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import (
     CountErrors,
     CountQuery,
     count_errors,
     estimated_counts,
-    exact_counts,
     random_queries,
 )
-
-
-class CanceledError(Exception):
-    """What a heartbeat raises when a user cancels."""
-
-
-def stop() -> None:
-    raise CanceledError
 
 
 def make_table(
@@ -76,28 +66,6 @@ class TestRandomQueries:
             5, [10, 10], 10, np.random.default_rng(0), dimensionality=[2], selectivity=[0.001]
         )
         assert {int(q.sensitive.sum()) for q in queries} == {1}
-
-    def test_the_same_state_gives_the_same_queries(self) -> None:
-        def draw() -> list[CountQuery]:
-            return random_queries(
-                20, [6, 5], 9, np.random.default_rng(3), dimensionality=[1, 2], selectivity=[0.1]
-            )
-
-        for first, second in zip(draw(), draw(), strict=True):
-            assert first.quasi_identifiers.keys() == second.quasi_identifiers.keys()
-            assert (first.sensitive == second.sensitive).all()
-            for a, mask in first.quasi_identifiers.items():
-                assert (mask == second.quasi_identifiers[a]).all()
-
-    def test_every_attribute_and_value_has_its_turn(self) -> None:
-        queries = random_queries(
-            300, [5, 4, 3], 6, np.random.default_rng(1), dimensionality=[2], selectivity=[0.05]
-        )
-        for a, n_values in enumerate((5, 4, 3)):
-            masks = [q.quasi_identifiers[a] for q in queries if a in q.quasi_identifiers]
-            assert 150 < len(masks) < 250
-            assert np.sum(masks, axis=0).min() > 0
-            assert masks[0].shape == (n_values,)
 
     @pytest.mark.parametrize(
         ("n_values", "dimensionality", "selectivity"),
@@ -169,39 +137,6 @@ class TestCounts:
         microdata = count_errors(buckets, qi_codes, sa_codes, queries)
         assert estimates == pytest.approx(microdata.estimated)
 
-    def test_one_record_a_bucket_is_exact(self) -> None:
-        qi_codes, sa_codes, _ = make_table(150, [6, 4], 5, 1)
-        queries = random_queries(
-            50, [6, 4], 5, np.random.default_rng(2), dimensionality=[2], selectivity=[0.3]
-        )
-        errors = count_errors(np.arange(150), qi_codes, sa_codes, queries)
-        assert errors.estimated.tolist() == errors.actual.tolist()
-        assert errors.mean == 0
-
-    def test_empty_table(self) -> None:
-        query = CountQuery({0: np.array([True])}, np.array([True]), 1.0)
-        nothing = np.empty(0, dtype=np.int32)
-        errors = count_errors(nothing, nothing.reshape(0, 1), nothing, [query])
-        assert (errors.actual.tolist(), errors.estimated.tolist()) == ([0], [0.0])
-        assert math.isnan(errors.mean)
-
-    def test_a_query_for_another_table(self) -> None:
-        codes = np.array([[0], [2]], dtype=np.int32)
-        sensitive = np.array([0, 1], dtype=np.int32)
-        for query in (
-            CountQuery({0: np.array([True, False])}, np.array([True, False]), 1.0),
-            CountQuery({1: np.array([True])}, np.array([True, False]), 1.0),
-            CountQuery({}, np.array([True]), 1.0),
-        ):
-            with pytest.raises(InvalidParameterError, match="does not fit the table"):
-                exact_counts(codes, sensitive, [query])
-
-    def test_negative_codes(self) -> None:
-        codes = np.array([[-1]], dtype=np.int32)
-        query = CountQuery({}, np.array([True]), 1.0)
-        with pytest.raises(InvalidParameterError, match="at least 0"):
-            exact_counts(codes, np.zeros(1, dtype=np.int32), [query])
-
     def test_qit_and_sat_of_different_publications(self) -> None:
         codes = np.zeros((2, 1), dtype=np.int32)
         values = np.array([0, 1], dtype=np.int32)
@@ -210,38 +145,6 @@ class TestCounts:
                 np.array([0, 1]), codes, np.array([0, 0]), values, np.array([1, 1]), []
             )
         assert caught.value.detail == "2 of 2 buckets differ in size"
-
-    def test_heartbeat_ends_the_drawing(self) -> None:
-        """Drawing sets of very many values, and packing 64 of them, takes seconds."""
-        left = [3]
-
-        def stop_later() -> None:
-            if not left[0]:
-                raise CanceledError
-            left[0] -= 1
-
-        pulse = Pulse(heartbeat=stop_later)
-        with pytest.raises(CanceledError):
-            random_queries(
-                9, [5], 4, np.random.default_rng(0), dimensionality=[1], selectivity=[0.2],
-                pulse=pulse,
-            )  # fmt: skip
-        left[0] = 3
-        query = CountQuery({0: np.array([True, False, True])}, np.array([True, False]), 0.3)
-        qi_codes, sa_codes, _ = make_table(50, [3], 2, 5)
-        with pytest.raises(CanceledError):
-            exact_counts(qi_codes, sa_codes, [query] * 9, pulse=pulse)
-
-    def test_heartbeat_ends_the_evaluation(self) -> None:
-        qi_codes, sa_codes, buckets = make_table(50, [3], 2, 5)
-        query = CountQuery({0: np.array([True, False, True])}, np.array([True, False]), 0.3)
-        with pytest.raises(CanceledError):
-            exact_counts(qi_codes, sa_codes, [query], pulse=Pulse(heartbeat=stop))
-        ones = np.ones(50, dtype=np.int64)
-        with pytest.raises(CanceledError):
-            estimated_counts(
-                buckets, qi_codes, buckets, sa_codes, ones, [query], pulse=Pulse(heartbeat=stop)
-            )
 
 
 class TestCountErrors:

@@ -58,12 +58,6 @@ def test_what_is_not_declared_is_learned() -> None:
         assert not found.is_declared
 
 
-def test_the_most_frequent_categories_have_inputs() -> None:
-    values = [str(i) for i in range(150)] + [str(i) for i in range(50, 150)]
-    feature = Encoding.fit({"c": values}, {"c": "categorical"}).features[0]
-    assert set(feature.categories) == {str(i) for i in range(50, 150)}
-
-
 def test_images_keep_their_shape() -> None:
     encoding = Encoding.fit(
         {}, {"image": "array"}, ranges={"image": (0, 16)}, shapes={"image": (2, 3, 1)}
@@ -72,13 +66,6 @@ def test_images_keep_their_shape() -> None:
     inputs = encoding.encode({"image": [list(range(6)), [16] * 6]})
     assert inputs.shape == (2, 2, 3, 1)
     assert inputs[0, 1, 0, 0] == 3 / 16
-
-
-def test_truth_values_are_categories() -> None:
-    encoding = Encoding.fit(
-        {"b": [True, False]}, {"b": "categorical"}, categories={"b": ["false", "true"]}
-    )
-    assert encoding.encode({"b": [True, np.False_, None]}).argmax(axis=1).tolist() == [1, 0, 3]
 
 
 @given(

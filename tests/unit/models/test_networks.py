@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from kanon_db.errors import InvalidParameterError
 from kanon_db.models._network import (
     Architecture,
-    Layer,
     Member,
     digest_of,
     layer_outputs,
     logits,
     network_for,
-    probabilities,
 )
 
 SHAPES = [(5,), (4, 4, 1), (8, 8, 1), (9, 11, 3), (16, 17, 1)]
@@ -57,27 +55,6 @@ def test_table_4_1() -> None:
     assert {layer.units for layer in mnist.layers} == {32, 0, 200, 10}
     colors = network_for((32, 32, 3), 10)
     assert {layer.units for layer in colors.layers} == {64, 0, 256, 10}
-
-
-@pytest.mark.parametrize("is_padded", [False, True])
-def test_convolution_by_its_definition(is_padded: bool) -> None:
-    architecture = Architecture((5, 6, 2), (Layer("convolution", 3), Layer("logits", 2)), is_padded)
-    member = member_of(architecture)
-    image = np.random.default_rng(2).normal(size=(5, 6, 2)).astype(np.float32)
-    found = layer_outputs(member, image[None])[0][0]
-    weights, bias = member.parameters[0].reshape(3, 3, 2, 3), member.parameters[1]
-    if is_padded:
-        image = np.pad(image, ((1, 1), (1, 1), (0, 0)))
-    for y in range(found.shape[0]):
-        for x in range(found.shape[1]):
-            expected = bias + np.einsum("ijc,ijcf->f", image[y : y + 3, x : x + 3], weights)
-            np.testing.assert_allclose(found[y, x], np.maximum(expected, 0), atol=1e-5)
-
-
-def test_pooling_takes_the_largest_and_leaves_out_odd_edges() -> None:
-    architecture = Architecture((5, 4, 1), (Layer("pooling"), Layer("logits", 2)))
-    image = np.arange(20, dtype=np.float32).reshape(1, 5, 4, 1)
-    assert layer_outputs(member_of(architecture), image)[0].ravel().tolist() == [5, 7, 13, 15]
 
 
 def test_many_rows_are_answered_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,10 +107,3 @@ def test_cut_off_bytes_are_refused() -> None:
 def test_what_no_network_is_for(shape: tuple[int, ...], classes: int, message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         network_for(shape, classes)
-
-
-def test_probabilities_add_up_and_soften() -> None:
-    outputs = np.array([[1000.0, 0.0, -1000.0], [1.0, 1.0, 1.0]], np.float32)
-    assert probabilities(outputs).sum(axis=1).tolist() == pytest.approx([1, 1])
-    assert probabilities(outputs)[1].tolist() == pytest.approx([1 / 3] * 3)
-    assert probabilities(outputs, 500.0)[0, 0] < probabilities(outputs)[0, 0] == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +31,14 @@ from kanon_db.query.expressions import (
     TruthTest,
     by_attribute,
 )
-from kanon_db.query.formulas import corrected, count_buckets, trust
+from kanon_db.query.formulas import (
+    ValueTotals,
+    Weighed,
+    corrected,
+    count_buckets,
+    sum_buckets,
+    trust,
+)
 from tests.expected_counts import of_buckets
 
 CLASSES = st.lists(
@@ -78,6 +88,52 @@ def test_sums_equal_those_of_the_buckets_one_by_one(case):
     assert counted.estimate == pytest.approx(expected[0], rel=1e-12)
     assert counted.std_error == pytest.approx(expected[1], rel=1e-9)
     assert (counted.lower_bound, counted.upper_bound) == expected[2:]
+    # Buckets without a matching record tell nothing but the sums of all values.
+    totals = ValueTotals.of(in_values, sizes)
+    some = [counts > 0 for counts in in_records]
+    here = (
+        [own[at] for own, at in zip(counts, some, strict=True)]
+        for counts in (in_records, in_values)
+    )
+    assert count_buckets(*here, sizes, totals) == (found, doubt)
+
+
+VALUES = st.sampled_from([-3.5, -1.0, 0.0, 0.25, 2.0, 7.0])
+
+
+@given(
+    buckets=st.integers(2, 5).flatmap(
+        lambda size: st.lists(
+            st.tuples(st.lists(VALUES, min_size=1, max_size=size), st.integers(1, size)),
+            min_size=1, max_size=2,
+        ).map(lambda found: (size, found))
+    ),
+    is_average=st.booleans(),
+)  # fmt: skip
+def test_sums_follow_from_all_matchings(buckets, is_average):
+    """Each choice of s of a bucket's records is equally likely; the rest of them has no value."""
+    size, found = buckets
+    weighed = Weighed(
+        *np.array(
+            [[len(x), sum(x), sum(v * v for v in x), sum(v for v in x if v > 0),
+              sum(v for v in x if v < 0), min(x), max(x)] for x, _ in found], dtype=float,
+        ).T
+    )  # fmt: skip
+    others = [np.array([s for _, s in found], dtype=np.uint8)]
+    matched = sum_buckets([weighed], others, [size], is_average=is_average)
+    assert matched is not None
+    choices = [list(combinations([*x, *[None] * (size - len(x))], s)) for x, s in found]
+    worlds = [
+        [v for chosen in world for v in chosen if v is not None] for world in product(*choices)
+    ]
+    sums, counts = (np.array([f(world) for world in worlds], dtype=float) for f in (sum, len))
+    mean = sums.mean() / counts.mean()
+    reached = sums / np.maximum(counts, 1) if is_average else sums
+    assert matched.estimate == pytest.approx(mean if is_average else sums.mean(), abs=1e-9)
+    rest = sums - mean * counts if is_average else sums
+    assert matched.variance == pytest.approx(rest.var(), abs=1e-9)
+    assert matched.lower_bound <= reached[counts > 0].min() + 1e-9
+    assert matched.upper_bound >= reached[counts > 0].max() - 1e-9
 
 
 RECORDS = 6

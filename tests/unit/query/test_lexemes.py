@@ -15,16 +15,12 @@ def pieces(text: str) -> list[tuple[str, str]]:
     return [(lexeme.kind, lexeme.text) for lexeme in scan(text)]
 
 
-def test_words_fold_in_ascii_only() -> None:
-    assert pieces("AGE Größe ÄGE") == [("word", "age"), ("word", "größe"), ("word", "Äge")]
-
-
 def test_letters_are_those_of_ascii_the_underscore_and_all_that_is_not_ascii() -> None:
     usual = set(ascii_letters + "_") | {chr(code) for code in range(128, sys.maxunicode + 1)}
     letters, more = re.compile(_lexer._LETTER), re.compile(_lexer._IN_WORD, re.VERBOSE)
-    every = [chr(code) for code in range(sys.maxunicode + 1)]
-    assert {c for c in every if letters.fullmatch(c)} == usual
-    assert {c for c in every if more.fullmatch(c)} == usual | set(digits + "$")
+    every = "\n".join(map(chr, range(sys.maxunicode + 1)))
+    assert set(letters.findall(every)) == usual
+    assert set(more.findall(every)) == usual | set(digits + "$")
 
 
 def test_quoted_names_stay_as_they_are() -> None:
@@ -33,15 +29,6 @@ def test_quoted_names_stay_as_they_are() -> None:
 
 def test_strings_double_their_quotes_and_keep_backslashes() -> None:
     assert pieces(r"'it''s' 'a\' ''") == [("string", "it's"), ("string", "a\\"), ("string", "")]
-
-
-def test_nothing_inside_quotes_is_read() -> None:
-    assert pieces("""'-- /* ; " $1'""") == [("string", '-- /* ; " $1')]
-
-
-@pytest.mark.parametrize("number", ["0", "007", "5.", ".5", "1.25", "1e5", "1.E+5", ".5e-3"])
-def test_numbers(number: str) -> None:
-    assert pieces(number) == [("number", number)]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +59,6 @@ def test_positions_count_from_one() -> None:
 def test_names_that_postgresql_would_cut_off(name: str) -> None:
     with pytest.raises(UnsupportedQueryError, match="too long"):
         scan(name)
-
-
-@pytest.mark.parametrize("name", ["a" * 63, f'"{"é" * 31}"'])
-def test_the_longest_names(name: str) -> None:
-    assert len(scan(name)) == 1
 
 
 @pytest.mark.parametrize(

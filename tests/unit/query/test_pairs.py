@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanon_db.answers import _bitmap_sums
-from kanon_db.answers._bitmap_sums import Divided, count_pairs, numbered, sum_pairs
+from kanon_db.answers._bitmap_sums import (
+    Divided,
+    count_joined,
+    count_pairs,
+    numbered,
+    sum_joined,
+    sum_pairs,
+)
+from kanon_db.query.formulas import summed
 
 MOST_CLASSES = 6
 
@@ -185,3 +193,52 @@ def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_value
         expected = (mean, tt - 2 * mean * tc + mean * mean * cc, low, high, c)
     numbers = found.estimate, found.variance, found.lower_bound, found.upper_bound, found.number
     assert numbers == pytest.approx(expected, abs=1e-9)
+
+
+def _joined(case):
+    """The pairs of each bucket as the server joins them, and the sizes of buckets."""
+    shape, classes, matches, x = case
+    rows, sizes = [], []
+    for bucket, places in enumerate(_buckets(shape)):
+        sizes.append(len(places))
+        number = bucket * len(x)
+        alike = [
+            {key: [at for at, place in enumerate(places) if key_of(place) == key]
+             for key in dict.fromkeys(map(key_of, places)) if key[0]}
+            for key_of in (lambda at: (classes[0][at], x[at]), lambda at: (classes[1][at],))
+        ]  # fmt: skip
+        for (record, value), of_record in alike[0].items():
+            for (other,), of_value in alike[1].items():
+                if matches[record - 1][other - 1]:
+                    ids = number + of_record[0], number + of_value[0]
+                    rows.append((bucket, ids[0], len(of_record), ids[1], len(of_value),
+                                 value is not None, value or 0))  # fmt: skip
+    names = ["bucket", "record", "n_records", "value", "n_values", "has"]
+    dtype = [*((name, ">i4") for name in names), ("x", ">f8")]
+    return np.array(rows, dtype=dtype), lambda at: np.array(sizes, dtype=float)[at]
+
+
+@given(divided_buckets(), st.booleans())
+def test_joined_pairs_give_what_classes_do(case, is_average):
+    shape, classes, matches, x = case
+    pairs, sizes = _joined(case)
+    own, others = (
+        Divided(-1, _bitmaps(of, n), shape, lambda: None)
+        for of, n in zip(classes, (len(matches), len(matches[0])), strict=True)
+    )
+    counted = count_pairs(own, others, matches)
+    expected = counted.estimate, counted.variance, counted.lower_bound, counted.upper_bound
+    found = count_joined(pairs, sizes) if pairs.size else np.zeros(4)
+    assert found == pytest.approx(expected, abs=1e-9)
+    different = sorted({number for number in x if number is not None})
+    bitmaps = [sum(1 << at for at, number in enumerate(x) if number == one) for one in different]
+    numbers = numbered(bitmaps, len(bitmaps), len(x)), np.array(different, dtype=float)
+    wanted = sum_pairs(own, numbers, others, matches, is_average=is_average)
+    pairs = pairs[pairs["has"] > 0]
+    if not pairs.size:
+        assert wanted is None
+        return
+    totals, extremes = sum_joined(pairs, sizes)
+    assert summed(totals.tolist(), extremes, is_average=is_average) == pytest.approx(
+        wanted, abs=1e-9
+    )

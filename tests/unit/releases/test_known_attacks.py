@@ -172,19 +172,6 @@ def test_values_that_changed_are_a_contradiction() -> None:
     assert found.check("candidates").holds
 
 
-def test_bounds_of_one_protect_nobody() -> None:
-    found = measured(release(("ab", [0, 0])), release(("ab", [0, 0])), bounds=[Fraction(1)])
-    assert found.holds
-    assert found.counted == 2
-
-
-def test_nothing_is_measured_of_nothing() -> None:
-    empty = np.empty(0, dtype=np.int64)
-    found = measure_releases([BucketRelease(*[empty] * 6)] * 2, 0, [])
-    assert found.holds
-    assert found.people == 0
-
-
 def test_a_bucket_holds_a_value_for_everybody() -> None:
     with pytest.raises(InvalidParameterError, match="fewer values than people"):
         BucketReleases.of([release(("abc", [0, 1]))], 3, 2)

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import importlib
 import threading
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.algorithms.suppression.optimal_suppression import optimal, two_anonymity
+from kanon_db.algorithms.suppression.optimal_suppression import optimal
 from kanon_db.algorithms.suppression.pattern_vectors import all_patterns, parse_patterns
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from kanon_db.metrics.information_loss import output_row_types
@@ -26,35 +25,6 @@ def hard() -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     return np.random.default_rng(11).integers(0, 4, size=(60, 5))
 
 
-def test_fully_suppressed_records_are_not_exempt() -> None:
-    rows = [[0, 0], [0, 0], [1, 1]]
-    found = optimal(rows, parse_patterns(["..", "**"], 2), 2)
-    assert found.suppression.pattern_of_record.tolist() == [1, 1, 1]
-    assert (
-        found.proof.status,
-        found.proof.objective,
-        found.proof.lower_bound,
-        found.proof.gap,
-    ) == ("optimal", 6, 6, 0)
-
-
-def test_identical_records_can_be_suppressed_differently() -> None:
-    # Each of the last two records needs one of the first four.
-    rows = [[0, 0]] * 4 + [[0, 1], [1, 0]]
-    found = optimal(rows, parse_patterns(["..", ".*", "*."], 2), 2)
-    assert found.proof.objective == 4
-    assert sorted(found.suppression.pattern_of_record[:4].tolist()) == [0, 0, 1, 2]
-
-
-def test_weights() -> None:
-    rows = [[0, 0], [0, 1], [1, 0], [1, 1], [2, 1]]
-    found = optimal(rows, all_patterns(2, weights=["0.25", 1]), 2)
-    assert (
-        found.proof.objective == found.suppression.cost == found.proof.lower_bound == Fraction(5, 4)
-    )
-    assert found.suppression.n_suppressed == 5
-
-
 def test_no_instance_has_k_records() -> None:
     with pytest.raises(
         InfeasibleError, match="no suppression with these patterns exists"
@@ -62,22 +32,6 @@ def test_no_instance_has_k_records() -> None:
         optimal([[0, 0], [0, 1], [71, 2]], parse_patterns([".*"], 2), 2)
     assert "1 of 3 records" in caught.value.detail
     assert "71" not in caught.value.detail
-
-
-def test_instances_that_exclude_each_other() -> None:
-    # The middle record would have to join both others.
-    with pytest.raises(InfeasibleError, match="no suppression with these patterns exists"):
-        optimal([[0, 0], [0, 1], [1, 1]], parse_patterns([".*", "*."], 2), 2)
-
-
-def test_more_than_n_records_are_asked_for() -> None:
-    with pytest.raises(InfeasibleError, match="no suppression"):
-        optimal([[0, 0]], all_patterns(2), 2)
-
-
-def test_no_records() -> None:
-    found = optimal(np.zeros((0, 2), dtype=int), all_patterns(2), 2)
-    assert (found.proof.status, found.proof.objective, found.proof.gap) == ("optimal", 0, 0)
 
 
 def test_out_of_time_the_greedy_suppression_remains(
@@ -128,9 +82,3 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_CELLS", 11)
     with pytest.raises(InvalidParameterError, match="too large for the method optimal"):
         optimal([[0, 0], [0, 1], [1, 1]], all_patterns(2), 1)
-
-
-def test_two_anonymity_of_identical_and_single_records() -> None:
-    found = two_anonymity([[0, 0], [0, 0], [0, 1], [0, 2]], all_patterns(2))
-    assert (found.proof.status, found.proof.objective) == ("optimal", 2)
-    assert found.suppression.pattern_of_record.tolist() == [0, 0, 1, 1]

@@ -1,0 +1,75 @@
+"""Every search ends where its heartbeat raises, soon, and leaves no thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from kanon_db.algorithms import bucketization, generalization, suppression
+from kanon_db.algorithms.bucketization.bucket_assignment import transport
+from kanon_db.algorithms.bucketization.local_assignment import assign_locally
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.metrics.count_queries import count_errors, random_queries
+from kanon_db.randomness import SecureRandom
+from tests.generalization_plain import random_table
+
+HARD = bucketization.FPrimePrivacy(tuple(Fraction(i, 40) for i in (3, 4, 5, 6, 7, 9, 12, 16)))
+HARD_COUNTS = [40, 53, 99, 101, 135, 202, 233, 477]
+ROWS = np.random.default_rng(11).integers(0, 4, size=(60, 5))
+CODES = np.random.default_rng(1).integers(0, 12, size=(20_000, 3)).astype(np.int32)
+VALUES = CODES[:, 0] // 3
+TABLE = random_table(np.random.default_rng(7), 70, "n0cn", 6)
+
+SEARCHES: dict[str, Callable[[Pulse], object]] = {
+    "two sizes": lambda pulse: bucketization.two_size(HARD_COUNTS, HARD, 400, pulse=pulse),
+    "several sizes": lambda pulse: bucketization.multi_size(HARD_COUNTS, HARD, 40, pulse=pulse),
+    "the best sizes": lambda pulse: bucketization.optimal(HARD_COUNTS, HARD, 40, pulse=pulse),
+    "a transportation problem": lambda pulse: transport(
+        np.arange(9), np.arange(9), np.full((9, 9), 9), pulse=pulse
+    ),
+    "local buckets": lambda pulse: assign_locally(
+        CODES, VALUES, bucketization.FPrimePrivacy((Fraction(1, 2),) * 4), 10, SecureRandom(),
+        pulse=pulse,
+    ),
+    "split and carry": lambda pulse: generalization.split_carry(TABLE, 3, pulse=pulse),
+    "patterns": lambda pulse: suppression.greedy(ROWS, suppression.all_patterns(5), 4, pulse=pulse),
+    "the best patterns": lambda pulse: suppression.optimal(
+        ROWS, suppression.all_patterns(5), 4, pulse=pulse
+    ),
+    "questions": lambda pulse: random_queries(
+        9, [90_000] * 3, 90_000, np.random.default_rng(0), dimensionality=[2], selectivity=[0.1],
+        pulse=pulse,
+    ),
+    "answers": lambda pulse: count_errors(
+        VALUES, CODES, VALUES,
+        random_queries(200, [12] * 3, 4, np.random.default_rng(0), dimensionality=[1],
+                       selectivity=[0.5]),
+        pulse=pulse,
+    ),
+}  # fmt: skip
+
+
+class Stopped(BaseException):
+    """Neither an Exception nor anything that a search could wait for."""
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_heartbeat_that_raises_ends_it(search: str, most: int) -> None:
+    beats = 0
+
+    def beat() -> None:
+        nonlocal beats
+        beats += 1
+        if beats == most:
+            raise Stopped
+
+    before = threading.active_count()
+    with pytest.raises(Stopped):
+        SEARCHES[search](Pulse(heartbeat=beat))
+    assert beats == most
+    assert threading.active_count() == before
