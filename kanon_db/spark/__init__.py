@@ -72,13 +72,7 @@ class SparkOperation:
 
     @explained()
     def perform(self, session: Any, *arguments: Any, **given: Any) -> Any:
-        """Run it, if all parameters are known.
-
-        Raises
-        ------
-        KanonError
-            As in PostgreSQL, and `ServerError` where Spark or Java is missing, or Spark fails.
-        """
+        """Run it, if all parameters are known; it raises what `_RAISES` says."""
         known = sorted({item.name for item in self.parameters} | {*self.hears})
         for name in given:
             if name not in known:
@@ -101,7 +95,17 @@ class SparkOperation:
         listeners = [LISTENERS[name] for name in self.hears]
         describe_function(function, self.declared, [*added, *others, *listeners], "session")
         function.__qualname__ = function.__name__
+        function.__doc__ = f"{function.__doc__}\n\n{_RAISES}"
         return function
+
+
+_RAISES: Final = """Raises
+------
+KanonError
+    As in PostgreSQL; `ServerError` where Spark or Java is missing, or Spark fails;
+    `UnsupportedQueryError` for questions that only PostgreSQL answers; `VerificationError` where
+    files are not those that were published.
+"""
 
 
 def _as_it_is(value: Any, _name: str) -> Any:
