@@ -30,13 +30,13 @@ def paper_answers(connection: Connection, query: str) -> list[tuple[str, float |
         return [(row.group_key, row.estimate) for row in answer(session, query).rows]
 
 
-def compared(connection: Connection, query: str) -> str:
+def compared(connection: Connection, query: str, seconds: int = 60) -> str:
     """Run the rewritten statement, and compare it with the engine.
 
     Returns
     -------
     str
-        ``equal``, ``refused`` (the query), ``no statement``, or what differs.
+        ``equal``, ``refused`` (the query), ``no statement``, ``too long``, or what differs.
     """
     try:
         wanted = paper_answers(connection, query)
@@ -48,7 +48,7 @@ def compared(connection: Connection, query: str) -> str:
         return "no statement" if error.sqlstate == "0A000" else f"{query}: {error}"
     try:
         with connection.transaction():
-            connection.execute("SET LOCAL statement_timeout = '1s'")
+            connection.execute(f"SET LOCAL statement_timeout = '{seconds}s'".encode())
             found = connection.execute(statement.encode()).fetchall()
     except psycopg.Error as error:
         if error.sqlstate == TOO_LONG:

@@ -23,7 +23,8 @@ def test_a_rewritten_statement_gives_the_estimate(parties: Parties, way: str, ta
     outcomes: Counter[str] = Counter()
     faults = []
     for _ in range(N_QUESTIONS):
-        outcome = compared(parties.analyst, questions.question().replace(FROM, f"{way}_{table}"))
+        query = questions.question().replace(FROM, f"{way}_{table}")
+        outcome = compared(parties.analyst, query, seconds=1)
         if outcome in ("equal", "refused", "no statement", "too long"):
             outcomes[outcome] += 1
         else:
