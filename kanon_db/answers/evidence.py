@@ -590,7 +590,7 @@ class ListedTypes:
 
     def _fetched(self, asked: Asked) -> list[Row]:
         rows = asked.fetch(self.pieces.text, *self.pieces.bound)
-        if not any(row["piece"] == "types" for row in rows):
+        if not any(row["piece"] == "types" and row["part"] is not None for row in rows):
             raise NotReadError
         return rows
 

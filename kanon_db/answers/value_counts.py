@@ -443,8 +443,8 @@ class CellCounts:
         self._left_out, self._n_published = left_out
         self._is_unknown = sums.is_unknown
         suppressed = np.array([row["suppressed"] for row in values], dtype=bool)
-        surely = np.array([bool(row["st"]) for row in values]) & ~suppressed
-        possibly = np.array([bool(row["pt"]) for row in values]) | suppressed
+        surely = np.array([row["st"] for row in values], dtype=bool) & ~suppressed
+        possibly = np.array([row["pt"] for row in values], dtype=bool) | suppressed
         self._suppressed = suppressed
         self._kept: FloatArray = np.array([float(row["n"]) for row in values]) * ~suppressed
         self._whole = self._of_all(np.array([row["t"] for row in values], dtype=float))
