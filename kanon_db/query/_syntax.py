@@ -442,11 +442,12 @@ class CallReader(LexemeCursor):
         condition = self.expression(where.this if isinstance(where, parsed.Where) else None)
         _refuse_nested(condition, self.here.position)
         self.require(")")
+
+        def chosen(part: ex.Expression) -> ex.Expression:
+            return replace(part, condition=condition) if isinstance(part, ex.Aggregate) else part
+
         if isinstance(aggregate, ex.Spread):
-            return ex.rebuilt(
-                aggregate,
-                lambda part: replace(part, condition=condition),  # type: ignore[call-arg]
-            )
+            return ex.rebuilt(aggregate, chosen)
         return replace(aggregate, condition=condition)
 
 
