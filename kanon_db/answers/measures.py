@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -123,6 +124,8 @@ def _evaluate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated]
             low, high = expression.between(value.low, value.high)
             estimate = None if value.estimate is None else expression.of(value.estimate)
             return _Value(estimate, low, high, {**value.slopes, expression: 1.0})
+        case ex.Spread():
+            return _spread(expression, known)
         case ex.NullIf(left, ex.Literal(_, text)):
             value = _evaluate(left, known)
             return replace(value, estimate=None) if value.estimate == float(text) else value
@@ -175,6 +178,43 @@ def _ratio(division: ex.Arithmetic, one: _Value, other: _Value) -> _Value:
     ratio = one.estimate / other.estimate
     slopes = _combined(one.slopes, 1 / other.estimate, other.slopes, -ratio / other.estimate)
     return _Value(ratio, low, high, slopes)
+
+
+_CANCELLED: Final = 1e-14
+"""What a difference of doubles loses at most, relative to both."""
+
+
+def _spread(spread: ex.Spread, known: Mapping[ex.Aggregate, Estimated]) -> _Value:
+    """Calculate a standard deviation or a variance: bounds hold where it is not NULL."""
+    q, s, n = (_evaluate(part, known) for part in ex.children(spread))
+    fewest = max(n.low, spread.lost + 1.0)
+    if n.high < fewest:
+        return _Value(None, -math.inf, math.inf)
+    least = 0.0 if s.low <= 0 <= s.high else min(s.low**2, s.high**2)
+    most = max(s.low**2, s.high**2)
+    # Divided by fewer than are possible, the squares are at most, and by more, at least.
+    far = q.high - least / n.high + _CANCELLED * (abs(q.high) + least)
+    near = q.low - most / fewest - _CANCELLED * (abs(q.low) + most)
+    high = max(far, 0.0) / (fewest - spread.lost)
+    low = max(near, 0.0) / (n.high - spread.lost) if math.isfinite(near) else 0.0
+    if spread.is_root:
+        low, high = math.sqrt(low), math.sqrt(high)
+    low, high = low * (1 - _CANCELLED), high * (1 + _CANCELLED)
+    if q.estimate is None or s.estimate is None or n.estimate is None:
+        return _Value(None, low, high)
+    estimate = spread.of(q.estimate, s.estimate, n.estimate)
+    if estimate is None:
+        return _Value(None, low, high)
+    variance = estimate**2 if spread.is_root else estimate
+    by, mean = n.estimate - spread.lost, s.estimate / n.estimate
+    changes = (1 / by, -2 * mean / by, (mean**2 - variance) / by)
+    inner = (0.5 / estimate if estimate else math.inf) if spread.is_root else 1.0
+    slopes = {
+        part: change * inner
+        for part, change in zip(ex.children(spread), changes, strict=True)
+        if isinstance(part, ex.Aggregate) and known[part].std_error != 0
+    }
+    return _Value(estimate, low, high, slopes)
 
 
 def _is_nullable(divisor: ex.Expression) -> bool:

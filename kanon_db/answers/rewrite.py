@@ -205,6 +205,11 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             return exp.Coalesce(this=inner(first), expressions=[inner(one) for one in others])
         case ex.NullIf(left, right):
             return exp.Nullif(this=inner(left), expression=inner(right))
+        case ex.Spread(function=function):
+            raise refusal(
+                f"{function} is not shown as one statement",
+                hint="ask for it in kanon.estimate, or for SUM(x * x), SUM(x) and COUNT(x) here",
+            )
         case ex.Rounded(operand, digits, is_float):
             rounded = inner(operand) if is_float else _cast(inner(operand), "numeric")
             return _call("ROUND", rounded, *([] if digits is None else [_number(str(digits))]))

@@ -247,9 +247,6 @@ _EXTRACT: Final = "write EXTRACT(YEAR FROM <column>), or date_trunc('month', <co
 _LOOKUP: Final = (
     "join a lookup table that has the result for each value, or compare with LIKE or ILIKE"
 )
-_MEANS: Final = (
-    "ask for AVG(x) and AVG(x * x): AVG(x * x) - AVG(x) * AVG(x) is the variance of a population"
-)
 _ONE_BY_ONE: Final = "ask a query for each"
 _ROUND: Final = "write CAST(x AS integer), which rounds, or a condition like x >= 1 AND x < 2"
 _TODAY: Final = "write the date, as DATE '2024-01-31'"
@@ -308,9 +305,6 @@ HINTS: Final = {
         ("greatest", "least"), "write CASE WHEN a > b THEN a ELSE b END"
     ),
     **dict.fromkeys(
-        ("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"), _MEANS
-    ),
-    **dict.fromkeys(
         ("bool_and", "bool_or", "every"),
         "write COUNT(*) FILTER (WHERE ...): its bounds say whether there is one",
     ),
@@ -339,7 +333,7 @@ KEYWORDS: Final = frozenset(
 
 FUNCTIONS: Final = frozenset(
     "age avg cast coalesce count date_part date_trunc extract max min nullif percentile_cont"
-    " percentile_disc round sum".split()
+    " percentile_disc round stddev stddev_pop stddev_samp sum var_pop var_samp variance".split()
 )
 """The functions of a count query; without a parenthesis, these words are names."""
 

@@ -23,6 +23,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "this": (
         exp.From, exp.TableAlias, exp.Where, exp.Having, exp.Not, exp.Neg, exp.Paren, exp.Sum,
         exp.Avg, exp.Min, exp.Max, exp.PercentileCont, exp.PercentileDisc, exp.Var, exp.Boolean,
+        exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop,
     ),
     "expression": (exp.Limit, exp.Offset),
     "expressions": (exp.Group, exp.Order, exp.With, exp.Distinct),
@@ -186,6 +187,11 @@ class LexemeCursor:
 _AGGREGATES: Final[dict[type[parsed.Expr], ex.AggregateFunction]] = {
     parsed.Count: "count", parsed.Sum: "sum", parsed.Avg: "avg", parsed.Min: "min",
     parsed.Max: "max",
+}  # fmt: skip
+_SPREADS: Final[dict[type[parsed.Expr], tuple[str, ...]]] = {
+    parsed.Stddev: ("stddev",), parsed.StddevPop: ("stddev_pop",),
+    parsed.StddevSamp: ("stddev_samp",), parsed.Variance: ("variance", "var_samp"),
+    parsed.VariancePop: ("var_pop",),
 }  # fmt: skip
 _SHARES: Final = {"min": 0.0, "max": 1.0}
 _LITERALS: Final[dict[parsed.DType, ex.LiteralKind]] = {
@@ -357,6 +363,30 @@ class CallReader(LexemeCursor):
         self.require(")")
         return ex.Aggregate(function, operand, share=_SHARES.get(function))
 
+    def spread(self, node: parsed.Expr) -> ex.Spread:
+        """Read a standard deviation or a variance."""
+        names = _SPREADS[type(node)]
+        function = next((name for name in names if self.takes(name)), "")
+        if not function:
+            raise unexpected(self.here)
+        self.require("(")
+        if isinstance(node.this, parsed.Distinct):
+            raise refusal(
+                f"{function}(DISTINCT ...) is not supported",
+                self.here.position,
+                "leave DISTINCT out: every record counts",
+            )
+        operand = self.expression(node.this)
+        _refuse_nested(operand, self.here.position)
+        self.require(")")
+        x = ex.Cast(operand, "double precision")  # squares of integers could be out of range
+        return ex.Spread(
+            ex.Aggregate("sum", ex.Arithmetic("*", x, x)),
+            ex.Aggregate("sum", x),
+            ex.Aggregate("count", operand),
+            function,
+        )
+
     def percentile(self, node: parsed.WithinGroup) -> ex.Aggregate:
         """Read percentile_cont or percentile_disc."""
         called, order = node.this, node.expression
@@ -396,12 +426,15 @@ class CallReader(LexemeCursor):
         self.require(")")
         return ex.Aggregate(function, operand, share=share)
 
-    def filtered(self, node: parsed.Filter) -> ex.Aggregate:
+    def filtered(self, node: parsed.Filter) -> ex.Expression:
         """Read an aggregate with ``FILTER (WHERE condition)``."""
+        aggregate: ex.Aggregate | ex.Spread
         if isinstance(node.this, parsed.WithinGroup):
             aggregate = self.percentile(node.this)
         elif type(node.this) in _AGGREGATES:
             aggregate = self.aggregate(node.this)
+        elif type(node.this) in _SPREADS:
+            aggregate = self.spread(node.this)
         else:
             raise unexpected(self.here)
         where = node.expression
@@ -409,6 +442,12 @@ class CallReader(LexemeCursor):
         condition = self.expression(where.this if isinstance(where, parsed.Where) else None)
         _refuse_nested(condition, self.here.position)
         self.require(")")
+
+        def chosen(part: ex.Expression) -> ex.Expression:
+            return replace(part, condition=condition) if isinstance(part, ex.Aggregate) else part
+
+        if isinstance(aggregate, ex.Spread):
+            return ex.rebuilt(aggregate, chosen)
         return replace(aggregate, condition=condition)
 
 
@@ -653,6 +692,11 @@ class ExpressionReader(CallReader):
                 return self.date_part(node)
             case parsed.Count() | parsed.Sum() | parsed.Avg() | parsed.Min() | parsed.Max():
                 return self.aggregate(node)
+            case (
+                parsed.Stddev() | parsed.StddevPop() | parsed.StddevSamp()
+                | parsed.Variance() | parsed.VariancePop()
+            ):  # fmt: skip
+                return self.spread(node)
             case parsed.WithinGroup():
                 return self.percentile(node)
             case parsed.Anonymous():

@@ -224,6 +224,10 @@ class Measures:
             case ex.NullIf(left, ex.Literal("number") as right):
                 (one, kind), (other, _) = self._calculated(left), self._calculated(right)
                 return ex.NullIf(one, other), kind
+            case ex.Spread(number=ex.Aggregate(operand=ex.Expression() as operand)):
+                _, type_ = self._binder.value(operand)
+                spread = ex.rebuilt(expression, lambda part: self._calculated(part)[0])
+                return spread, "float" if type_.category == "float" else "numeric"
             case ex.Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
                 (one, kind), (other, another) = self._calculated(left), self._calculated(right)
                 if operator == "/" and kind == another == "integer":
@@ -286,6 +290,9 @@ class Measures:
                 label += "" if condition is None else " filter (...)"
             case Rounded():
                 label = "round"
+            case ex.Spread(number=ex.Aggregate(operand=operand), function=function):
+                inside = operand.name if isinstance(operand, ex.Column) else "..."
+                label = f"{function}({inside})"
             case _:
                 label = "?column?"
         label = label if alias is None else alias
@@ -362,6 +369,8 @@ class Measures:
                 return expression
             case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
                 return ex.rebuilt(expression, self._number)
+            case ex.Spread():
+                return self._calculated(expression)[0]
             case ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | Rounded() if _aggregates(
                 expression
             ) or not _names(expression):

@@ -330,6 +330,39 @@ class Aggregate(Expression):
     type: Type | None = None
 
 
+class Spread(Expression):
+    """``stddev(x)``, ``variance(x)`` and so on, by the sums that they follow from.
+
+    Attributes
+    ----------
+    squares, total, number : Expression
+        ``SUM(x * x)``, ``SUM(x)`` and ``COUNT(x)``.
+    function : str
+    """
+
+    squares: Expression
+    total: Expression
+    number: Expression
+    function: str
+
+    @property
+    def lost(self) -> int:
+        """How many records less the squares are divided by."""
+        return 0 if self.function.endswith("_pop") else 1
+
+    def of(self, squares: float, total: float, number: float) -> float | None:
+        """Calculate; None for NULL, where there are too few records."""
+        if number <= self.lost:
+            return None
+        variance = max((squares - total * total / number) / (number - self.lost), 0.0)
+        return math.sqrt(variance) if self.is_root else variance
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is a standard deviation, the root of a variance."""
+        return self.function.startswith("stddev")
+
+
 DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})
 """Aggregates that have a statement of their own only where they are exact."""
 

@@ -208,6 +208,12 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
             case Rounded(operand):
                 inner = number(operand)
                 return None if inner is None else Decimal(expression.of(float(inner)))
+            case ex.Spread(squares, total, many):
+                parts = number(squares), number(total), number(many)
+                spread = None
+                if None not in parts:
+                    spread = expression.of(*(float(part) for part in parts if part is not None))
+                return None if spread is None else Decimal(spread)
             case ex.NullIf(left, right):
                 one, other = number(left), number(right)
                 return None if one == other else one

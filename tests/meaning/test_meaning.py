@@ -57,6 +57,18 @@ def test_what_was_wrong(parties: Parties, way: str, question: str) -> None:
     assert found.faults == []
 
 
+@pytest.mark.parametrize("way", ways_of("mixed"))
+def test_spreads(parties: Parties, way: str) -> None:
+    found = ask(
+        parties.analyst, parties.admin, f"{way}_mixed", f"{SCHEMA}.mixed",
+        "SELECT grade, stddev(hours), var_pop(wage), stddev_samp(age) FILTER (WHERE sick > 'c')"
+        " FROM {publication} GROUP BY grade",
+        lists_all=way not in WITHOUT_SOME_VALUES,
+    )  # fmt: skip
+    assert found.faults == []
+    assert found.outcome != "refused"
+
+
 EXACTLY_WRONG = (
     (
         "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY wage) FROM {publication}"

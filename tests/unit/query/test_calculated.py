@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from random import Random
+from statistics import pstdev, pvariance, stdev, variance
+
 import pytest
 
 from kanon_db.answers.measures import with_calculated
@@ -84,3 +87,39 @@ def test_order_by_what_is_calculated() -> None:
     assert [order.measure for order in found.order] == [3, 2]
     assert [label.label for _, label in found.shown] == ["s"]
     assert found.listed == (3,)
+
+
+def ends(numbers: list[float]) -> Estimated:
+    return Estimated(numbers[0], 1.0, min(numbers), max(numbers))
+
+
+@pytest.mark.parametrize("function", ["stddev", "stddev_samp", "stddev_pop", "variance", "var_pop"])
+def test_bounds_of_spreads_hold(function: str) -> None:
+    of = {"stddev_pop": pstdev, "variance": variance, "var_pop": pvariance}.get(function, stdev)
+    draw, fewest = Random(1), 1 if function.endswith("_pop") else 2  # noqa: S311
+    for _ in range(300):
+        tables = [
+            [draw.choice([0.1, -3, 7, 1e6, 1e6 + 1]) for _ in range(draw.randint(1, 5))]
+            for _ in range(draw.randint(1, 3))
+        ]
+        sums = (
+            ends([sum(x * x for x in table) for table in tables]),
+            ends([sum(table) for table in tables]),
+            ends([len(table) for table in tables]),
+        )
+        found = calculate(f"{function}(age) FILTER (WHERE member)", *sums)
+        known = [of(table) for table in tables if len(table) >= fewest]
+        if not known:
+            assert found == NOTHING
+        for truth in known if found.estimate is not None else []:
+            assert found.lower_bound is not None
+            assert found.upper_bound is not None
+            assert found.lower_bound <= truth <= found.upper_bound
+        if len(tables) == 1 and known:
+            assert found.estimate == pytest.approx(known[0], rel=1e-4, abs=1e-2)
+
+
+@pytest.mark.parametrize("call", ["stddev(DISTINCT age)", "stddev(name)", "stddev(SUM(age))"])
+def test_spreads_refused(call: str) -> None:
+    with pytest.raises(UnsupportedQueryError):
+        query(f"SELECT {call} FROM t")
