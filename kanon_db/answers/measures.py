@@ -124,8 +124,8 @@ def _evaluate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated]
             low, high = expression.between(value.low, value.high)
             estimate = None if value.estimate is None else expression.of(value.estimate)
             return _Value(estimate, low, high, {**value.slopes, expression: 1.0})
-        case ex.Spread():
-            return _spread(expression, known)
+        case ex.Deviation():
+            return _deviation(expression, known)
         case ex.NullIf(left, ex.Literal(_, text)):
             value = _evaluate(left, known)
             return replace(value, estimate=None) if value.estimate == float(text) else value
@@ -184,7 +184,7 @@ _CANCELLED: Final = 1e-14
 """What a difference of doubles loses at most, relative to both."""
 
 
-def _spread(spread: ex.Spread, known: Mapping[ex.Aggregate, Estimated]) -> _Value:
+def _deviation(spread: ex.Deviation, known: Mapping[ex.Aggregate, Estimated]) -> _Value:
     """Calculate a standard deviation or a variance: bounds hold where it is not NULL."""
     q, s, n = (_evaluate(part, known) for part in ex.children(spread))
     fewest = max(n.low, spread.lost + 1.0)
@@ -209,7 +209,7 @@ def _spread(spread: ex.Spread, known: Mapping[ex.Aggregate, Estimated]) -> _Valu
     by, mean = n.estimate - spread.lost, s.estimate / n.estimate
     changes = (1 / by, -2 * mean / by, (mean**2 - variance) / by)
     inner = (0.5 / estimate if estimate else math.inf) if spread.is_root else 1.0
-    slopes = {
+    slopes: dict[ex.Expression, float] = {
         part: change * inner
         for part, change in zip(ex.children(spread), changes, strict=True)
         if isinstance(part, ex.Aggregate) and known[part].std_error != 0

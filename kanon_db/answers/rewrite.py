@@ -205,7 +205,7 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             return exp.Coalesce(this=inner(first), expressions=[inner(one) for one in others])
         case ex.NullIf(left, right):
             return exp.Nullif(this=inner(left), expression=inner(right))
-        case ex.Spread(function=function):
+        case ex.Deviation(function=function):
             raise refusal(
                 f"{function} is not shown as one statement",
                 hint="ask for it in kanon.estimate, or for SUM(x * x), SUM(x) and COUNT(x) here",

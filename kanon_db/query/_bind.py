@@ -229,7 +229,7 @@ class Binder:
                     hint="compare the column itself, as in x >= 1.5 AND x < 2.5 for ROUND(x) = 2;"
                     " CAST(x AS integer) rounds, too",
                 )
-            case ex.Aggregate() | ex.Spread():
+            case ex.Aggregate() | ex.Deviation():
                 raise refusal(
                     "an aggregate is not allowed here",
                     hint="use COUNT, SUM, AVG and so on in the select list, HAVING and ORDER BY",

@@ -363,24 +363,18 @@ class CallReader(LexemeCursor):
         self.require(")")
         return ex.Aggregate(function, operand, share=_SHARES.get(function))
 
-    def spread(self, node: parsed.Expr) -> ex.Spread:
+    def spread(self, node: parsed.Expr) -> ex.Deviation:
         """Read a standard deviation or a variance."""
         names = _SPREADS[type(node)]
         function = next((name for name in names if self.takes(name)), "")
         if not function:
             raise unexpected(self.here)
         self.require("(")
-        if isinstance(node.this, parsed.Distinct):
-            raise refusal(
-                f"{function}(DISTINCT ...) is not supported",
-                self.here.position,
-                "leave DISTINCT out: every record counts",
-            )
         operand = self.expression(node.this)
         _refuse_nested(operand, self.here.position)
         self.require(")")
         x = ex.Cast(operand, "double precision")  # squares of integers could be out of range
-        return ex.Spread(
+        return ex.Deviation(
             ex.Aggregate("sum", ex.Arithmetic("*", x, x)),
             ex.Aggregate("sum", x),
             ex.Aggregate("count", operand),
@@ -428,7 +422,7 @@ class CallReader(LexemeCursor):
 
     def filtered(self, node: parsed.Filter) -> ex.Expression:
         """Read an aggregate with ``FILTER (WHERE condition)``."""
-        aggregate: ex.Aggregate | ex.Spread
+        aggregate: ex.Aggregate | ex.Deviation
         if isinstance(node.this, parsed.WithinGroup):
             aggregate = self.percentile(node.this)
         elif type(node.this) in _AGGREGATES:
@@ -446,7 +440,7 @@ class CallReader(LexemeCursor):
         def chosen(part: ex.Expression) -> ex.Expression:
             return replace(part, condition=condition) if isinstance(part, ex.Aggregate) else part
 
-        if isinstance(aggregate, ex.Spread):
+        if isinstance(aggregate, ex.Deviation):
             return ex.rebuilt(aggregate, chosen)
         return replace(aggregate, condition=condition)
 

@@ -224,7 +224,7 @@ class Measures:
             case ex.NullIf(left, ex.Literal("number") as right):
                 (one, kind), (other, _) = self._calculated(left), self._calculated(right)
                 return ex.NullIf(one, other), kind
-            case ex.Spread(number=ex.Aggregate(operand=ex.Expression() as operand)):
+            case ex.Deviation(number=ex.Aggregate(operand=ex.Expression() as operand)):
                 _, type_ = self._binder.value(operand)
                 spread = ex.rebuilt(expression, lambda part: self._calculated(part)[0])
                 return spread, "float" if type_.category == "float" else "numeric"
@@ -290,7 +290,7 @@ class Measures:
                 label += "" if condition is None else " filter (...)"
             case Rounded():
                 label = "round"
-            case ex.Spread(number=ex.Aggregate(operand=operand), function=function):
+            case ex.Deviation(number=ex.Aggregate(operand=operand), function=function):
                 inside = operand.name if isinstance(operand, ex.Column) else "..."
                 label = f"{function}({inside})"
             case _:
@@ -369,7 +369,7 @@ class Measures:
                 return expression
             case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
                 return ex.rebuilt(expression, self._number)
-            case ex.Spread():
+            case ex.Deviation():
                 return self._calculated(expression)[0]
             case ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | Rounded() if _aggregates(
                 expression

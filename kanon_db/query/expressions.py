@@ -330,7 +330,7 @@ class Aggregate(Expression):
     type: Type | None = None
 
 
-class Spread(Expression):
+class Deviation(Expression):
     """``stddev(x)``, ``variance(x)`` and so on, by the sums that they follow from.
 
     Attributes

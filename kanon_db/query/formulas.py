@@ -208,7 +208,7 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
             case Rounded(operand):
                 inner = number(operand)
                 return None if inner is None else Decimal(expression.of(float(inner)))
-            case ex.Spread(squares, total, many):
+            case ex.Deviation(squares, total, many):
                 parts = number(squares), number(total), number(many)
                 spread = None
                 if None not in parts:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.integration.parties import Parties, fetch
+from tests.integration.parties import Functions, Parties, fetch, sqlstate_of
 from tests.meaning.questions import FROM, Questions
 from tests.meaning.tables import (
     SCHEMA,
@@ -58,7 +58,7 @@ def test_what_was_wrong(parties: Parties, way: str, question: str) -> None:
 
 
 @pytest.mark.parametrize("way", ways_of("mixed"))
-def test_spreads(parties: Parties, way: str) -> None:
+def test_deviations(parties: Parties, way: str) -> None:
     found = ask(
         parties.analyst, parties.admin, f"{way}_mixed", f"{SCHEMA}.mixed",
         "SELECT grade, stddev(hours), var_pop(wage), stddev_samp(age) FILTER (WHERE sick > 'c')"
@@ -67,6 +67,19 @@ def test_spreads(parties: Parties, way: str) -> None:
     )  # fmt: skip
     assert found.faults == []
     assert found.outcome != "refused"
+    publication = f"{way}_mixed"
+
+    def estimates(query: str) -> list[float | None]:
+        found = fetch(parties.analyst, "SELECT estimate FROM kanon.estimate($1::text)", query)
+        return [estimate for (estimate,) in found]
+
+    listed = f"SELECT grade, stddev(hours) FROM {publication} GROUP BY grade"
+    groups = estimates(listed)
+    chosen = estimates(f"{listed} HAVING stddev(hours) >= 0 ORDER BY stddev(hours) DESC")
+    assert chosen == sorted(filter(lambda one: one is not None, groups), reverse=True)
+    assert sqlstate_of(lambda: Functions(parties.analyst).rewrite(listed)) == "0A000"
+    distinct = f"SELECT variance(DISTINCT hours) FROM {publication}"
+    assert sqlstate_of(lambda: estimates(distinct)) == "0A000"
 
 
 EXACTLY_WRONG = (

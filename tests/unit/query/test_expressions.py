@@ -28,6 +28,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.Aggregate("count", None), ()),
     (ex.Aggregate("sum", A), (A,)),
     (ex.Aggregate("sum", A, B), (A, B)),
+    (ex.Deviation(A, B, C, "stddev"), (A, B, C)),
     (ex.Cast(A, "integer"), (A,)),
     (ex.Age(A, B), (A, B)),
     (ex.Coalesce((A, B, C)), (A, B, C)),
