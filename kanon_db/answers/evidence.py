@@ -261,6 +261,13 @@ def is_unknown(read: PieceReader, marked: Sequence[int]) -> bool:
     return any(one.n[one.hidden].sum() > one.n.sum() / 2 for one in of)
 
 
+class _Listings(dict[int, Listing]):
+    """The columns whose values were listed; too many were not."""
+
+    def __missing__(self, place: int) -> Listing:
+        raise NotReadError
+
+
 class ReadPieces:
     """:class:`PieceReader` of what a statement has found.
 
@@ -295,7 +302,9 @@ class ReadPieces:
             self.sizes[place] = (n_values + 1) << BEGINS if place in pieces.ended else n_values
         listed = [place for place in pieces.vague if f"x{place}" in parts]
         summed = None if pieces.summed is None else pieces.summed.own
-        self.lists = {place: self._listing(place, is_summed=place == summed) for place in listed}
+        self.lists: dict[int, Listing] = _Listings(
+            (place, self._listing(place, is_summed=place == summed)) for place in listed
+        )
         self.n_values = dict(self.sizes)
         for place, listing in self.lists.items():
             self.n_values[place] = int(listing.value.max(initial=-1)) + 1
@@ -590,7 +599,7 @@ class ListedTypes:
 
     def _fetched(self, asked: Asked) -> list[Row]:
         rows = asked.fetch(self.pieces.text, *self.pieces.bound)
-        if not any(row["piece"] == "types" and row["part"] is not None for row in rows):
+        if not any(row["piece"] == "types" for row in rows):
             raise NotReadError
         return rows
 

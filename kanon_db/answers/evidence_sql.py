@@ -696,13 +696,11 @@ class PieceWriter(TypeWriter):
         source: Sequence[str | Nested],
         where: Sequence[str] = (),
     ) -> None:
-        """Add a piece; NULL where a condition of `where`, on all of it, does not hold."""
+        """Add a piece; none where a condition of `where`, on all of it, does not hold."""
         by = f" ORDER BY {', '.join(order)}" if order else ""
         part = f"coalesce(string_agg({' || '.join(fields)}, ''::bytea{by}), ''::bytea)"
-        if where:
-            part = f"CASE WHEN {' AND '.join(where)} THEN {part} END"
         columns = {"piece": f"'{name}'", "part": part, "texts": "NULL::text[]"}
-        self._pieces.append(Select(columns, source, where))
+        self._pieces.append(Select(columns, source, where, having=" AND ".join(where)))
 
 
 # What values the cells of a column have: what percentiles and DISTINCT follow from.
