@@ -38,10 +38,10 @@ QUESTIONS = (
     "SELECT sex, AVG(ward) FROM {} WHERE wage BETWEEN 1000 AND 7000 GROUP BY sex",
     "SELECT COUNT(*) FROM {} WHERE wage < 99999999999 AND born < '2030-01-01'",
     "SELECT COUNT(*) FROM {} WHERE wage > 2000 AND wage % 2 = 0",
-    "SELECT MIN(wage), percentile_disc(0.5) WITHIN GROUP (ORDER BY wage) FROM {}",
     "SELECT COUNT(*) FROM {} WHERE wage IN (1000, 2000, 3000) AND born <> '1990-01-01'",
 )
 OTHERWISE = (  # more is asked than how likely a condition on one of the columns is
+    "SELECT MIN(wage), percentile_disc(0.5) WITHIN GROUP (ORDER BY wage) FROM {}",
     "SELECT COUNT(*) FROM {} WHERE CASE WHEN wage < 3000 THEN sick = 'flu' ELSE sex = 'f' END",
     "SELECT AVG(wage) FROM {} WHERE sick = 'flu'",
     "SELECT COUNT(*) FROM {} WHERE wage > ward",
