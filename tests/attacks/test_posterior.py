@@ -82,7 +82,7 @@ UNEVEN = {
 
 RARE = (THIRD, ONE)
 CASES = DIVERSE | UNEVEN
-N_RUNS = examples(4000)
+N_RUNS = examples(8000)
 """Of the methods that are not enumerated."""
 
 MOST_RUNS = 25 * examples(1000)

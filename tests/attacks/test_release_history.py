@@ -190,13 +190,13 @@ class History:
 
     def _revoke(self, name: str, role: str) -> None:
         if name in self.live:
-            self._look()
-            fetch(self.parties.publisher, "SELECT count(*) FROM kanon.releases")
             relations = ", ".join(f"published.{name}{end}" for end in ("", "_qit", "_sat", "_bit"))
             fetch(
                 self.parties.publisher, f"REVOKE SELECT ON {relations} FROM {self.roles[role]}"
             )  # fmt: skip
-            self.live[name].grantees.discard(role)
+            if role in self.live[name].grantees:  # only then its rights change
+                self.live[name].grantees.discard(role)
+                self.live[name].readers |= self._can(self.live[name])
 
     def _tried(self, function: str, *texts: str, **given: Any) -> bool:
         """Whether it was done; what was refused leaves no trace, nor what the ledger saw."""

@@ -75,7 +75,10 @@ def gathered(
         roles = [new_role("kanon_publisher"), new_role("kanon_analyst"), new_role()]
         database = quoted(admin.info.dbname)
         fetch(admin, f"GRANT CREATE ON DATABASE {database} TO {roles[0]}")
-        yield Parties(dsn, admin, *(stack.enter_context(connect_as(dsn, role)) for role in roles))
+        sessions = [admin, *(stack.enter_context(connect_as(dsn, role)) for role in roles)]
+        for session in sessions:
+            session.prepare_threshold = None  # DISCARD ALL forgets what was prepared
+        yield Parties(dsn, *sessions)
 
 
 class Gathering:
@@ -130,7 +133,7 @@ def clear(parties: Parties) -> None:
     """Drop what was published and made, and forget what sessions have set."""
     for connection in (parties.admin, parties.publisher, parties.analyst, parties.stranger):
         connection.autocommit = True
-        connection.execute("DISCARD ALL")  # the driver forgets what it has prepared, too
+        connection.execute("DISCARD ALL")
     for connection in (parties.publisher, parties.admin):
         for name in Functions(connection).publications():
             Functions(connection).drop(name)
