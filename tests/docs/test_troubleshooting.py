@@ -25,7 +25,8 @@ from tests.acceptance.commands import kanon
 from tests.docs.mistakes import FILES, SECTIONS, Mistake
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "troubleshooting.md"
-ANALYST = r"(?:bi\b|kanon_test_\w+)"  # bi is of another page, whose examples this server may have run
+# bi is of another page, whose examples this server may have run
+ANALYST = r"(?:bi\b|kanon_test_\w+)"
 ANALYSTS = re.compile(rf"\b{ANALYST}(?:(?:, | and )(?:{ANALYST}|\d+ more roles))*")
 """Every test of the pages makes another one."""
 
