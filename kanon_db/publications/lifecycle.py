@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
 from kanon_db.catalog.names import is_plain
@@ -36,9 +36,11 @@ from kanon_db.publications.releases.release_check import RISK, require_alone
 from kanon_db.publications.results import Published, require_checks
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import DUPLICATE_TABLE, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE
-from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.session.settings import roomy, settings
 from kanon_db.transfer.allowance import Allowance
+
+if TYPE_CHECKING:  # in the server there is no driver to load
+    from kanon_db.session.psycopg_session import PsycopgSession
 
 _LOCK_MILLISECONDS: Final = 100
 """Time that readers may have to wait behind one attempt to replace a publication."""
