@@ -340,7 +340,8 @@ class BitmapReader:
             is_by_bucket=is_by_bucket,
         )  # fmt: skip
         whole = {"bucket": "int4", "n": "int4"} if is_by_bucket else {"n": "int8"}
-        numbers = whole | dict.fromkeys([] if weighed is None else _WEIGHED, "float8")
+        sums = _WEIGHED if is_by_bucket else ("n_x", "sx")
+        numbers = whole | dict.fromkeys([] if weighed is None else sums, "float8")
         written = Statement(counted.write(), constants.bound)
         return self.opened.packed(written, keys, numbers)
 

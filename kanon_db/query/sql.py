@@ -543,8 +543,8 @@ def counted_in_buckets(
     is_by_bucket: bool = True,
 ) -> Select:
     """Count the rows of QIT, or the values of SAT, in each bucket (from 0) and in each part."""
-    # Parts are told apart by expressions, by the names of their columns. Of what is weighed, there
-    # are ``n_x`` values, and those of `weights`.
+    # Parts are told apart by expressions, by the names of their columns. What is weighed has
+    # ``n_x`` values with the sum ``sx``; in each bucket, it has all of `weights`.
     relation, alias = (tables.sat, "s") if side else (tables.qit, "q")
     spell = speller(alias)
     columns = {"bucket": f"{alias}.{tables.bucket_id} - 1"} if is_by_bucket else {}
@@ -555,6 +555,6 @@ def counted_in_buckets(
         x = f"({write(weighed, spell, constants)})::float8"
         times = f" * s.{tables.count}" if side else ""
         columns["n_x"] = f"sum((({x}) IS NOT NULL)::int4{times})"
-        columns |= weights(x, times)
+        columns |= weights(x, times) if is_by_bucket else {"sx": f"sum({x}{times})"}
     source = joined_relations(relation, alias, [condition, weighed, *parts.values()], lookups)
     return Select(columns, source, [write(p, spell, constants) for p in parts_of(condition)], by)
