@@ -71,7 +71,7 @@ def made(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: Any) -> M
 
 
 @pytest.fixture(scope="module")
-def people(parties: Parties) -> None:
+def mixed_table(parties: Parties) -> None:
     rows = [list(row.values()) for row in data.mixed(N).to_pylist()]
     create_table(parties.publisher, "data.mixed", TYPES, rows)
 
@@ -90,7 +90,7 @@ def target_of(
     )  # fmt: skip
 
 
-@pytest.mark.usefixtures("people")
+@pytest.mark.usefixtures("mixed_table")
 def test_the_same_is_found_in_postgresql(spark: Any, made: Made, parties: Parties) -> None:
     on_spark.load(spark, str(made.target), parties.publisher)
     here = on_spark.attack(spark, str(made.target), made.source)
