@@ -21,47 +21,15 @@ EVALUATING: Final = (
 
 
 def evaluate_counts(
-    session: Session,
-    name: str,
+    session: Session,  # the session of a role that may read both
+    name: str,  # the publication
     *,
-    queries: int = 1000,
+    queries: int = 1000,  # how many queries, up to 100,000
     dimensionality: Sequence[int] | None = None,
     selectivity: Sequence[float] | None = None,
     seed: int | None = None,
 ) -> list[CountAccuracy]:
-    """Answer random count queries from a bucketization and from its source, and compare them.
-
-    Parameters
-    ----------
-    session : Session
-        The session of a role that may read both.
-    name : str
-        The publication.
-    queries : int
-        How many queries, up to 100,000.
-    dimensionality : sequence of int, optional
-        Each query draws one of these numbers, and has conditions on as many quasi-identifiers; by
-        default any number.
-    selectivity : sequence of float, optional
-        Each query draws one of these expected selectivities, which lie in (0, 1]; by default 0.01,
-        0.05 and 0.1.
-    seed : int, optional
-        At least 0. The same seed draws the same queries for the same source.
-
-    Returns
-    -------
-    list of CountAccuracy
-        One for each selectivity, then one for all queries.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or its source is gone.
-    InvalidParameterError
-        When it is not a bucketization, or a parameter is outside its range.
-    PermissionDeniedError
-        When the role cannot read all of the source.
-    """
+    """Answer random count queries from a bucketization and from its source, and compare them."""
     publication = find_publication(session, name)
     declared = kind_named(publication.kind)
     if declared.shape != "buckets":

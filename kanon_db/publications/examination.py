@@ -25,13 +25,7 @@ from kanon_db.transfer.allowance import Allowance
 
 
 def verify(session: Session, name: str) -> list[Check]:
-    """Check a publication, using only its published relations.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or the role may not read it.
-    """
+    """Check a publication, using only its published relations."""
     session.phase("verifying")
     publication = find_publication(session, name)
     if not publication.is_whole:
@@ -61,13 +55,6 @@ def metrics(session: Session, name: str) -> list[Metric]:
     """Measure a publication from its published relations.
 
     Metrics that need the source are repeated as they were measured when publishing.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or the role may not read it.
-    VerificationError
-        When its relations are gone, or have been replaced by others.
     """
     session.phase("measuring")
     publication = find_publication(session, name)
@@ -98,29 +85,7 @@ def attack(session: Session, name: str) -> list[Attack]:
     Guesses are made from the published relations; the source scores them, and teaches the one
     attacker who knows its correlations.
 
-    Parameters
-    ----------
-    session : Session
-        The session of the role that published it, which needs SELECT on the source. Everything runs
-        with the rights of this role.
-    name : str
-        The publication.
-
-    Returns
-    -------
-    list of Attack
-        Which attacks there are depends on the kind.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or its source is gone.
-    PermissionDeniedError
-        When another role published it, or this one cannot read all of the source.
-    SchemaMismatchError
-        When the source's columns have changed since it was registered.
-    VerificationError
-        When the published relations are not those that were published.
+    Only the publishing role may do this, and everything runs with its rights.
     """
     session.plan(["verifying", "attacking"])
     target = open_target(session, name)
@@ -131,13 +96,7 @@ def attack(session: Session, name: str) -> list[Attack]:
 
 
 def open_target(session: Session, name: str) -> AttackTarget:
-    """Open a publication with its source, for the role that published it.
-
-    Raises
-    ------
-    NotFoundError, PermissionDeniedError, SchemaMismatchError, VerificationError
-        As :func:`attack`.
-    """
+    """Open a publication with its source, for the role that published it."""
     publication = find_publication(session, name)
     _check_role(session, name)
     require_whole(publication)

@@ -61,13 +61,6 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
     """Refuse a name that the publication could not get in the end.
 
     Nothing is locked: whoever finishes first gets the name.
-
-    Raises
-    ------
-    DuplicateError
-        When a publication has the name and `replace` is false, or any other relation has it.
-    PermissionDeniedError
-        When another role published what has the name.
     """
     if session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         if not replace:
@@ -93,38 +86,16 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
 def enter_publication(
     staging: StagedRelations,
     publication: Publication,
-    source: Source | None,
+    source: Source | None,  # None if it is elsewhere; the release then has its ``label``
     *,
-    metrics: Mapping[str, float],
-    suffixes: Sequence[str],
+    metrics: Mapping[str, float],  # those that follow from the published relations
+    suffixes: Sequence[str],  # see `StagedRelations.publish`
     closed: Collection[str],
     notes: Mapping[str, Note],
-    release: Mapping[str, Any],
+    release: Mapping[str, Any],  # what the ledger keeps
     replace: bool,
 ) -> int:
-    """Give staged relations the publication's name, and enter it into the catalog; return its id.
-
-    Parameters
-    ----------
-    staging : StagedRelations
-    publication : Publication
-    source : Source or None
-        None if it is elsewhere; the release then has its ``label``.
-    metrics : mapping of str to float
-        Those that follow from the published relations.
-    suffixes, closed, notes, replace
-        See :meth:`StagedRelations.publish`.
-    release : mapping
-        What the ledger keeps.
-
-    Raises
-    ------
-    DuplicateError, PermissionDeniedError
-        As :func:`check_name`, if this has changed since then.
-    DatabaseError
-        When the source was registered anew meanwhile, or an old publication of this name is in use
-        all the time; publishing again may then succeed.
-    """
+    """Give staged relations the publication's name, enter it into the catalog; return its id."""
     name = publication.name
     registered = {}
     if source is not None:
@@ -165,14 +136,6 @@ def drop_publication(session: Session, name: str) -> None:
     when nothing depends on them any more. Nobody's reading delays it: where somebody keeps the
     publication in use, all rights on it are taken within a second or two, and rows and names when
     something is next published or dropped.
-
-    Raises
-    ------
-    NotFoundError
-    PermissionDeniedError
-        When another role published it.
-    DatabaseError
-        When it is being replaced all the time.
     """
     if not session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         raise NotFoundError(
@@ -293,57 +256,28 @@ _LONGEST_LABEL: Final = 1000
 
 @dataclass(frozen=True, eq=False)
 class LoadedTable:
-    """A table from elsewhere.
+    """A table from elsewhere."""
 
-    Attributes
-    ----------
-    columns : mapping of str to str
-        PostgreSQL's types of its columns, as SQL, by their names.
-    blocks : callable
-        Returns its rows as CSV, in blocks of whole lines: texts are quoted, NULL is nothing.
-    """
-
-    columns: Mapping[str, str]
+    columns: Mapping[str, str]  # PostgreSQL's types of its columns, as SQL, by their names
+    # Returns its rows as CSV, in blocks of whole lines: texts are quoted, NULL is nothing.
     blocks: Callable[[], Iterable[bytes]]
 
 
 @dataclass(frozen=True, eq=False)
 class ForeignPublication:
-    """A publication that was made elsewhere.
+    """A publication that was made elsewhere."""
 
-    Attributes
-    ----------
-    publication : Publication
-        Its source is a label, which people gave it.
-    tables : mapping of str to LoadedTable
-        By their suffixes.
-    columns : mapping
-        What the ledger keeps of the source's columns: ``quasi_identifiers``, ``sensitive`` and
-        ``published``.
-    """
-
-    publication: Publication
-    tables: Mapping[str, LoadedTable]
+    publication: Publication  # its source is a label, which people gave it
+    tables: Mapping[str, LoadedTable]  # by their suffixes
+    # What the ledger keeps of the source's columns: ``quasi_identifiers``, ``sensitive`` and
+    # ``published``.
     columns: Mapping[str, Any]
 
 
 def load_publication(
     session: PsycopgSession, elsewhere: ForeignPublication, request: LoadRequest
 ) -> Published:
-    """Load a publication that was made elsewhere, verified before anybody sees it.
-
-    Parameters
-    ----------
-    session : PsycopgSession
-        In a transaction of the publishing role.
-    elsewhere : ForeignPublication
-    request : LoadRequest
-
-    Raises
-    ------
-    KanonError
-        The transaction must then be rolled back.
-    """
+    """Load a publication that was made elsewhere, verified before anybody sees it."""
     started = time.perf_counter()
     given = replace(elsewhere.publication, name=request.publication or elsewhere.publication.name)
     label = given.source if request.source_name is None else request.source_name
@@ -433,14 +367,7 @@ def _fill(
 
 
 def require_loaded_tables(kind: str, tables: Iterable[str]) -> Sequence[str]:
-    """Return the suffixes of the tables that are loaded; refuse a publication that lacks one.
-
-    Raises
-    ------
-    InvalidParameterError
-        When publications of the kind cannot be loaded.
-    VerificationError
-    """
+    """Return the suffixes of the tables that are loaded; refuse a publication that lacks one."""
     told = kind_named(kind).load().told
     if not told:
         raise InvalidParameterError(

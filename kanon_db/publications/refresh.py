@@ -58,32 +58,16 @@ from kanon_db.transfer.values import read_integers
 
 @dataclass(frozen=True, eq=False)
 class RefreshTask:
-    """A publication to refresh.
-
-    Attributes
-    ----------
-    session : Session
-    source : Source
-    types : dict of str to ColumnType
-        All columns of the source, in their order.
-    old : Publication
-    kind : Kind
-    request : PublishRequest
-        What was asked for, under the same guarantee.
-    upto : str or None
-        The greatest arrival that is published; None if no arrival is known.
-    knows_entities : bool
-        Whether the ledger has the hashes of those that are published.
-    """
+    """A publication to refresh."""
 
     session: Session
     source: Source
-    types: Mapping[str, ColumnType]
+    types: Mapping[str, ColumnType]  # all columns of the source, in their order
     old: Publication
     kind: Kind
-    request: PublishRequest
-    upto: str | None
-    knows_entities: bool
+    request: PublishRequest  # what was asked for, under the same guarantee
+    upto: str | None  # the greatest arrival that is published; None if no arrival is known
+    knows_entities: bool  # whether the ledger has the hashes of those that are published
 
     def not_known(self) -> InvalidParameterError:
         """Make the refusal where nothing says who is new."""
@@ -110,60 +94,29 @@ class RefreshTask:
 
 @dataclass(frozen=True, eq=False)
 class NothingToPublish:
-    """Nothing changes.
+    """Nothing changes."""
 
-    Attributes
-    ----------
-    waiting : int
-        Records that came, and are not published.
-    missing : str or None
-        Why.
-    """
-
-    waiting: int
-    missing: str | None
+    waiting: int  # records that came, and are not published
+    missing: str | None  # why
 
 
 @dataclass(frozen=True, eq=False)
 class StagedRefresh(NothingToPublish):
-    """A staged publication that will take the place of the old one.
-
-    Attributes
-    ----------
-    staging : StagedRelations
-    written : Written
-        Of everybody.
-    published : sequence of str
-        The columns of the source that it shows.
-    types : dict
-        Their types, for the catalog.
-    records : int
-    added : int
-        Records that are new in it.
-    metrics : dict of str to float
-        Those that were measured from the source.
-    upto : str or None
-    entities : StagedEntities or None
-        The hashes to keep.
-    withdrawn : int or None
-        Records of before that are not in it any more; None if nobody can leave.
-    left_out : int
-        Those of them whose people are still in the source.
-    parameters : dict
-        What the catalog keeps in addition.
-    """
+    """A staged publication that will take the place of the old one."""
 
     staging: StagedRelations
-    written: Written
-    published: Sequence[str]
-    types: Mapping[str, Any]
+    written: Written  # of everybody
+    published: Sequence[str]  # the columns of the source that it shows
+    types: Mapping[str, Any]  # their types, for the catalog
     records: int
-    added: int
-    metrics: Mapping[str, float]
+    added: int  # records that are new in it
+    metrics: Mapping[str, float]  # those that were measured from the source
     upto: str | None
-    entities: StagedEntities | None
+    entities: StagedEntities | None  # the hashes to keep
+    # Records of before that are not in it any more; None if nobody can leave.
     withdrawn: int | None = None
-    left_out: int = 0
+    left_out: int = 0  # those of them whose people are still in the source
+    # What the catalog keeps in addition.
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -172,11 +125,6 @@ def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
 
     They have a later arrival than all that are published, and another entity, whose hash the ledger
     does not have: as far as the source says either.
-
-    Raises
-    ------
-    InvalidParameterError
-        Where nothing says who is new.
     """
     session, source, kind, old = task.session, task.source, task.kind, task.old
     batch = _Newcomers(task)
@@ -331,15 +279,7 @@ def _said(error: KanonError) -> str:
 
 
 def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
-    """Publish those who stay and those who came, in new buckets.
-
-    Raises
-    ------
-    InvalidParameterError
-        Where the ledger does not know who was published.
-    InfeasibleError
-        Where nobody is left to publish.
-    """
+    """Publish those who stay and those who came, in new buckets."""
     session, source, kind = task.session, task.source, task.kind
     if not task.knows_entities or not can_be_hashed(session, source, task.types):
         raise task.not_known()
@@ -428,38 +368,20 @@ def _missing(n_left_out: int, n_waiting: int) -> str | None:
 
 @dataclass(frozen=True)
 class Refreshed(ShownResult):
-    """The result of a refresh.
-
-    Attributes
-    ----------
-    publication_id : int
-    name, guarantee : str
-    records : int
-        Number of records, in all batches.
-    added : int
-        Records of the new batch; 0 if nobody came, or too few to keep the guarantee.
-    waiting : int
-        Records that came, and are not published: too few, or late, or of people who are published.
-    missing : str or None
-        Why they wait.
-    metrics : dict of str to float
-    seconds : float
-    withdrawn : int
-        Records of before that are not published any more, where people can leave.
-    left_out : int
-        Those of them whose people are still in the source, and are never published again.
-    """
+    """The result of a refresh."""
 
     publication_id: int
     name: str
     guarantee: str
-    records: int
-    added: int
+    records: int  # number of records, in all batches
+    added: int  # records of the new batch; 0 if nobody came, or too few to keep the guarantee
+    # Records that came, and are not published: too few, or late, or of people who are published.
     waiting: int
-    missing: str | None
+    missing: str | None  # why they wait
     metrics: Mapping[str, float]
     seconds: float
-    withdrawn: int = 0
+    withdrawn: int = 0  # records of before that are not published any more, where people can leave
+    # Those of them whose people are still in the source, and are never published again.
     left_out: int = 0
 
 

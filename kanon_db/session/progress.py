@@ -30,28 +30,16 @@ _SHOW: Final = "SELECT pg_catalog.set_config('application_name', $1::pg_catalog.
 
 
 class Progress(NamedTuple):
-    """The current step of an operation.
+    """The current step of an operation."""
 
-    Attributes
-    ----------
-    phase, phases : int
-        The number of the phase, from 1 on, and how many there are; 0 where nobody knows.
-    step : str
-        What is being done in this phase.
-    share : float or None
-        How much of the step is done, where that is known.
-    seconds : float or None
-        How long the step may still take, where something can be said about it.
-    is_limit : bool
-        Whether `seconds` is what is left of the phase's time limit, which a search may exceed a
-        little; otherwise it follows from the share.
-    """
-
-    phase: int
+    phase: int  # the number of the phase, from 1 on, and how many there are; 0 where nobody knows
     phases: int
-    step: str
-    share: float | None = None
+    step: str  # what is being done in this phase
+    share: float | None = None  # how much of the step is done, where that is known
+    # How long the step may still take, where something can be said about it.
     seconds: float | None = None
+    # Whether `seconds` is what is left of the phase's time limit, which a search may exceed a
+    # little; otherwise it follows from the share.
     is_limit: bool = False
 
     @property
@@ -106,15 +94,7 @@ Watcher = Callable[[Progress], None]
 
 
 class Tracker:
-    """Follows what an operation says of itself, and shows it: steps at once, shares now and then.
-
-    Parameters
-    ----------
-    show : callable
-        Called with what is to be shown.
-    clock : callable
-        Seconds.
-    """
+    """Follows what an operation says of itself; shows steps at once, shares now and then."""
 
     def __init__(self, show: Watcher, clock: Callable[[], float] = time.monotonic) -> None:
         self._show = show
@@ -181,13 +161,7 @@ class Tracker:
 
 
 class Reporter:
-    """Passes on what an operation says of itself.
-
-    Parameters
-    ----------
-    show : callable
-        Called with each :class:`Progress`.
-    """
+    """Passes on what an operation says of itself."""
 
     def __init__(self, show: Watcher) -> None:
         self._tracker = Tracker(show)
@@ -221,13 +195,7 @@ class Reporter:
 
 
 class ReportingSession(Reporter, ABC):
-    """The part of a session that says how far an operation is; see the protocol.
-
-    Parameters
-    ----------
-    watcher : callable, optional
-        Called with each :class:`Progress`.
-    """
+    """The part of a session that says how far an operation is; see the protocol."""
 
     def __init__(self, watcher: Watcher | None = None) -> None:
         super().__init__(self._shown)
