@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Protocol
+from typing import Final, Protocol
 
 from kanon_db.catalog.entries import (
     Publication,
@@ -15,11 +16,11 @@ from kanon_db.catalog.entries import (
     source_of,
 )
 from kanon_db.catalog.sources import open_source
-from kanon_db.errors import PermissionDeniedError
-from kanon_db.publications.kind import AttackTarget
+from kanon_db.errors import InvalidParameterError, PermissionDeniedError
+from kanon_db.publications.kind import AttackTarget, Workload
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.results import Attack, Check, Examination, Metric
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination, Metric
 from kanon_db.session import Session, fetch_one
 from kanon_db.transfer.allowance import Allowance
 
@@ -101,12 +102,17 @@ def open_target(session: Session, name: str) -> AttackTarget:
     _check_role(session, name)
     require_whole(publication)
     kind = kind_named(publication.kind).load()
-    source, types = open_source(session, source_of(session, name).quoted(session))
+    target = _with_source(session, publication)
     session.phase("verifying")
     # Whatever has taken the place of a published relation is not read. Bitmaps are not read, so it
     # suffices to sample them.
     if not all(check.holds for check in kind.examine(session, publication, is_new=True).checks):
         raise changed(publication)
+    return target
+
+
+def _with_source(session: Session, publication: Publication) -> AttackTarget:
+    source, types = open_source(session, source_of(session, publication.name).quoted(session))
     return AttackTarget(
         session, publication, source, types, published_schema(session), Allowance.of(session)
     )
@@ -126,3 +132,33 @@ def _check_role(session: Session, name: str) -> None:
             detail=f'publication "{name}" belongs to role "{row["publisher"]}"',
             hint="ask this role to play them",
         )
+
+
+EVALUATING: Final = (
+    "reading the source", "drawing the queries", "counting in the source",
+    "estimating from the publication",
+)  # fmt: skip
+
+
+def evaluate_counts(
+    session: Session,  # the session of a role that may read both
+    name: str,  # the publication
+    *,
+    queries: int = 1000,  # how many queries, up to 100,000
+    dimensionality: Sequence[int] | None = None,
+    selectivity: Sequence[float] | None = None,
+    seed: int | None = None,
+) -> list[CountAccuracy]:
+    """Answer random count queries from a bucketization and from its source, and compare them."""
+    publication = find_publication(session, name)
+    declared = kind_named(publication.kind)
+    if declared.shape != "buckets":
+        raise InvalidParameterError(
+            "only buckets can be evaluated with count queries",
+            detail=f'publication "{name}" is of the kind {publication.kind}',
+        )
+    require_whole(publication)
+    session.plan(EVALUATING)
+    target = _with_source(session, publication)
+    workload = Workload.of(queries, dimensionality, selectivity, seed)
+    return list(declared.load().evaluate(target, workload))

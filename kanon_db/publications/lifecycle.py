@@ -7,9 +7,10 @@ source here, so attacks, evaluations, refreshes and later grants are refused.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,13 +27,13 @@ from kanon_db.errors import (
 )
 from kanon_db.publications.publish_request import LoadRequest
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.relations import Note, ShownNames, StagedRelations
+from kanon_db.publications.relations import ShownNames, StagedRelations
 from kanon_db.publications.releases.ledger import (
     check_readers,
     digest_of_relations,
     earlier_releases_elsewhere,
 )
-from kanon_db.publications.releases.release_check import RISK, require_alone
+from kanon_db.publications.releases.release_check import RISK, CombinedReleases, require_alone
 from kanon_db.publications.results import Published, require_checks
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import DUPLICATE_TABLE, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE
@@ -86,20 +87,28 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
 def enter_publication(
     staging: StagedRelations,
     publication: Publication,
-    source: Source | None,  # None if it is elsewhere; the release then has its ``label``
+    name: str,
+    source: Source | None,
     *,
     metrics: Mapping[str, float],  # those that follow from the published relations
-    suffixes: Sequence[str],  # see `StagedRelations.publish`
-    closed: Collection[str],
-    notes: Mapping[str, Note],
-    release: Mapping[str, Any],  # what the ledger keeps
+    columns: Mapping[str, Any],  # what the ledger keeps of the source's columns
+    combined: CombinedReleases,  # what it tells together with others
     replace: bool,
+    **ledger: Any,
 ) -> int:
-    """Give staged relations the publication's name, enter it into the catalog; return its id."""
-    name = publication.name
+    """Give staged relations their name, and enter them into the catalog; return the new id.
+
+    The publication has the name of its staged relations until then. Without a source, which then is
+    elsewhere, the ledger has its ``label``.
+    """
+    session, kind = staging.session, kind_named(publication.kind).load()
     registered = {}
     if source is not None:
         registered = {"source_id": source.source_id, "registered_at": source.registered_at}
+    digested = [
+        session.identifier(staging.schema, staging.name + suffix)
+        for suffix in kind.digested(publication.layout)
+    ]
     entry: dict[str, Any] = {
         **registered,
         "kind": publication.kind,
@@ -110,23 +119,37 @@ def enter_publication(
         "guarantee": publication.guarantee,
         "metrics": metrics,
         "source_metrics": publication.metrics,
-        **release,
+        "columns": columns,
+        "digest": digest_of_relations(session, digested),
+        "measured": combined.described,
+        "seen": combined.seen,
+        **ledger,
     }
+    notes = kind.notes(dataclasses.replace(publication, name=name), ShownNames(session))
     with refusal_of_owner(name):
         publication_id: int = _patiently(
-            staging.session,
+            session,
             name,
             lambda: staging.publish(
                 name,
                 entry,
-                suffixes=suffixes,
-                closed=closed,
+                suffixes=kind.made(publication.layout),
+                closed=kind.closed,
                 readers=publication.parameters["readers"],
                 notes=notes,
                 replace=replace,
             ),
         )
     return publication_id
+
+
+def released_columns(source: Source, published: Sequence[str]) -> dict[str, Any]:
+    """Say for the ledger which columns of a source a release shows."""
+    return {
+        "quasi_identifiers": list(source.quasi_identifiers),
+        "sensitive": source.sensitive,
+        "published": list(published),
+    }
 
 
 def drop_publication(session: Session, name: str) -> None:
@@ -316,30 +339,11 @@ def load_publication(
     )
     if not combined.refused and RISK not in given.parameters.get("accept", {}):
         accepted.pop(RISK, None)
-    entered = replace(staged, name=given.name)
-    names = [staging.name + suffix for suffix in kind.digested(staged.layout)]
     publication_id = enter_publication(
-        staging,
-        entered,
-        None,
-        metrics=examined.metrics,
-        suffixes=kind.made(entered.layout),
-        closed=kind.closed,
-        notes=kind.notes(entered, ShownNames(session)),
-        release={
-            "label": label,
-            "columns": elsewhere.columns,
-            "digest": digest_of_relations(
-                session, [session.identifier(schema, name) for name in names]
-            ),
-            "measured": combined.described,
-            "seen": combined.seen,
-            "upto": None,
-            "keeps_grants": False,
-            "entities": None,
-        },
-        replace=request.replace,
-    )
+        staging, staged, given.name, None, metrics=examined.metrics, columns=elsewhere.columns,
+        combined=combined, replace=request.replace, label=label, upto=None, keeps_grants=False,
+        entities=None,
+    )  # fmt: skip
     return Published(
         publication_id=publication_id,
         name=given.name,

@@ -31,13 +31,13 @@ from kanon_db.errors import InfeasibleError, RiskError
 from kanon_db.publications.entities import can_be_hashed, read_entities, stage_published
 from kanon_db.publications.guarantees import WarnsCaller, warn_of_gap, warn_of_unused_options
 from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Workload, Written
-from kanon_db.publications.lifecycle import check_name, enter_publication
+from kanon_db.publications.lifecycle import check_name, enter_publication, released_columns
 from kanon_db.publications.publish_request import RISKS, PublishRequest, accepted_risks
 from kanon_db.publications.registry import kind_of
-from kanon_db.publications.relations import ShownNames, StagedRelations
+from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.releases.ledger import check_readers, earlier_releases
 from kanon_db.publications.releases.release_check import RISK as COMBINED
-from kanon_db.publications.releases.release_check import describe_release, judge_release
+from kanon_db.publications.releases.release_check import judge_release
 from kanon_db.publications.results import FIGURES, Examination, Published, require_checks
 from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session, fetch_one, undone
@@ -415,25 +415,12 @@ def _publish(
     if refusal is not None:
         raise refusal
     session.phase("publishing")
-    digested = [publication.name + suffix for suffix in kind.digested(publication.layout)]
-    release = describe_release(session, source, staged.columns, digested, combined)
-    entered = replace(publication, name=name)
     publication_id = enter_publication(
-        staged.staging,
-        entered,
-        source,
-        metrics=staged.metrics,
-        suffixes=kind.made(entered.layout),
-        closed=kind.closed,
-        notes=kind.notes(entered, ShownNames(session)),
-        release={
-            **release,
-            "upto": staged.upto,
-            "keeps_grants": keeps_grants,
-            "entities": staged.entities,
-        },
-        replace=request.replace,
-    )
+        staged.staging, publication, name, source, metrics=staged.metrics,
+        columns=released_columns(source, staged.columns), combined=combined,
+        replace=request.replace, upto=staged.upto, keeps_grants=keeps_grants,
+        entities=staged.entities,
+    )  # fmt: skip
     return published(publication_id, {})
 
 

@@ -41,13 +41,17 @@ from kanon_db.publications.entities import (
     stage_unknown,
 )
 from kanon_db.publications.kind import Job, Kind, Written
-from kanon_db.publications.lifecycle import enter_publication, refusal_of_owner
+from kanon_db.publications.lifecycle import (
+    enter_publication,
+    refusal_of_owner,
+    released_columns,
+)
 from kanon_db.publications.pipeline import PHASES, draw_records
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.registry import DeclaredKind, kind_named
-from kanon_db.publications.relations import ShownNames, StagedRelations
+from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.releases.ledger import earlier_releases
-from kanon_db.publications.releases.release_check import describe_release, require_compatible
+from kanon_db.publications.releases.release_check import require_compatible
 from kanon_db.publications.results import WAITING_WARNING, require_checks
 from kanon_db.session import Session
 from kanon_db.transfer.allowance import Allowance
@@ -460,19 +464,12 @@ def refresh(
     )  # fmt: skip
     combined = require_compatible(session, source, new, name, earlier, request.accept)
     session.phase("publishing")
-    digested = [staging.name + end for end in kind.digested(new.layout)]
-    release = describe_release(session, source, made.published, digested, combined)
-    new = replace(new, name=name)
     publication_id = enter_publication(
-        staging, new, source, metrics=examined.metrics, suffixes=kind.made(new.layout),
-        closed=kind.closed, notes=kind.notes(new, ShownNames(session)),
-        release={
-            **release, "upto": made.upto, "refreshes": state["publication_id"],
-            "keeps_grants": True, "added": made.added,
-            **({} if made.withdrawn is None else {"withdrawn": made.withdrawn}),
-            "entities": None if made.entities is None else made.entities.staging.name,
-        },
-        replace=True,
+        staging, new, name, source, metrics=examined.metrics,
+        columns=released_columns(source, made.published), combined=combined, replace=True,
+        upto=made.upto, refreshes=state["publication_id"], keeps_grants=True, added=made.added,
+        **({} if made.withdrawn is None else {"withdrawn": made.withdrawn}),
+        entities=None if made.entities is None else made.entities.staging.name,
     )  # fmt: skip
     return Refreshed(
         publication_id, name, new.guarantee, made.records, made.added, made.waiting, made.missing,

@@ -44,7 +44,6 @@ from kanon_db.publications.releases.ledger import (
     EarlierRelease,
     ReleaseFinding,
     check_readers,
-    digest_of_relations,
     earlier_releases,
     finding_sentences,
     names_of,
@@ -165,29 +164,6 @@ def _refusal(combined: CombinedReleases) -> RiskError:
         f' (kanon.refresh), or say why: accept => \'{{"{RISK}":'
         ' "why this is acceptable"}\'',
     )
-
-
-def describe_release(
-    session: Session,
-    source: Source,
-    published: Sequence[str],  # the columns of the source that it shows
-    relations: Sequence[str],  # the staged relations from which all others follow
-    combined: CombinedReleases,  # what it tells together with others
-) -> dict[str, Any]:
-    """Describe a release for the ledger."""
-    schema = published_schema(session)
-    return {
-        "columns": {
-            "quasi_identifiers": list(source.quasi_identifiers),
-            "sensitive": source.sensitive,
-            "published": list(published),
-        },
-        "digest": digest_of_relations(
-            session, [session.identifier(schema, name) for name in relations]
-        ),
-        "measured": combined.described,
-        "seen": combined.seen,
-    }
 
 
 def _warned(
