@@ -115,7 +115,7 @@ class PlpySession(ReportingSession):
         if now - self._asked_at >= _SECONDS_BETWEEN_BEATS:
             self._asked_at = now
             self.fetch("SELECT 1")
-            self._tracker.beat()
+            self._beat()
 
     def tell(self, message: str) -> None:
         """Send the client a NOTICE."""

@@ -123,10 +123,6 @@ class PsycopgSession(ReportingSession):
         """Run the block in a savepoint."""
         return self.connection.transaction()
 
-    def heartbeat(self) -> None:
-        """Say how far the operation is; Ctrl-C interrupts this process anyway."""
-        self._tracker.beat()
-
     def tell(self, message: str) -> None:
         """Pass the message to the listener."""
         if self._on_notice:
