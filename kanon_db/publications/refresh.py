@@ -234,32 +234,18 @@ class _Newcomers:
         session, source, kind = task.session, task.source, task.kind
         kind.prepare(task.request, source)
         self.published = kind.columns(source, task.types)
-        entity = [] if source.entity is None else [source.entity]
         arrival = [] if source.arrival in (None, *self.published) else [str(source.arrival)]
-        room = Allowance.of(session)
-        columns = [*self.published, *entity, *arrival]
-        snapshot = take_snapshot(session, source.relation, columns, room, where=self._new)
-        require_unchanged(session, source)
+        job = _read(task, self._new, arrival, are_counted=kind.counts_entities)
         if source.arrival is not None:
-            self.upto = snapshot.greatest(source.arrival) or self.upto
-        deciding = [*self.published, *(entity if kind.counts_entities else ())]
-        snapshot, random = draw_records(
-            session, task.request, source, snapshot, [task.types[name] for name in deciding]
-        )
-        entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
-        schema = published_schema(session)
-        staging = StagedRelations.begin(session, schema)
-        job = Job(
-            session, task.request, source, task.types, staging, snapshot, room, random, entities
-        )
+            self.upto = job.snapshot.greatest(source.arrival) or self.upto
         session.phase("searching")
         found = kind.search(job)
         session.phase("writing")
         written = kind.write(job, found)
         if self._by_hash:
             column = task.types[str(source.entity)]
-            self.entities = stage_published(session, schema, snapshot, column)
-        snapshot.drop()
+            self.entities = stage_published(session, job.schema, job.snapshot, column)
+        job.snapshot.drop()
         return job, written
 
     def drop(self) -> None:
@@ -290,7 +276,12 @@ def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
     kind.prepare(task.request, source)
     schema, column = published_schema(session), task.types[str(source.entity)]
     known = stage_unknown(session, schema, source, column, task.old.name, "true")
-    job = _read(task, known)
+    read = column.read(session)
+    # A record without an entity is refused when it is read, not left out.
+    stays_or_came = (
+        f"{read} IS NULL OR {digest_of(column, read)} IN (SELECT k.digest FROM {known.table} AS k)"
+    )
+    job = _read(task, stays_or_came, are_counted=False)
     session.phase("searching")
     found = kind.renew(*_with_signatures(task, job, known))
     known.drop()
@@ -325,25 +316,27 @@ def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
     )  # fmt: skip
 
 
-def _read(task: RefreshTask, known: StagedEntities) -> Job[Any]:
-    """Copy the records of those who stay, and of those who came."""
-    session, source = task.session, task.source
-    entity = task.types[str(source.entity)]
-    read = entity.read(session)
-    # A record without an entity is refused when it is read, not left out.
-    where = (
-        f"{read} IS NULL OR {digest_of(entity, read)} IN (SELECT k.digest FROM {known.table} AS k)"
-    )
+def _read(
+    task: RefreshTask, where: str, more: Sequence[str] = (), *, are_counted: bool
+) -> Job[Any]:
+    """Copy the records ``s`` that a condition chooses, with more columns than are published.
+
+    Entities decide about the draw where they are counted, or where everybody is drawn anew.
+    """
+    session, source, kind = task.session, task.source, task.kind
+    published = kind.columns(source, task.types)
+    entity = [] if source.entity is None else [source.entity]
     room = Allowance.of(session)
-    columns = [*task.kind.columns(source, task.types), str(source.entity)]
+    columns = [*published, *entity, *more]
     snapshot = take_snapshot(session, source.relation, columns, room, where=where)
     require_unchanged(session, source)
+    deciding = [*published, *(entity if are_counted or kind.renews(task.old) else ())]
     snapshot, random = draw_records(
-        session, task.request, source, snapshot, [task.types[name] for name in columns]
+        session, task.request, source, snapshot, [task.types[name] for name in deciding]
     )
-    read_entities(snapshot, source, are_counted=False)
+    entities = read_entities(snapshot, source, are_counted=are_counted)
     staging = StagedRelations.begin(session, published_schema(session))
-    return Job(session, task.request, source, task.types, staging, snapshot, room, random)
+    return Job(session, task.request, source, task.types, staging, snapshot, room, random, entities)
 
 
 def _with_signatures(
