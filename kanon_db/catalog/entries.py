@@ -270,6 +270,28 @@ def source_of(session: Session, name: str) -> Relation:
     return Relation(**row)
 
 
+def require_publisher(
+    session: Session, name: str, may: str, hint: str = "", *, or_superuser: bool = True
+) -> None:
+    """Refuse everybody but the role that published a publication, which the caller may read.
+
+    `may` says what only this role can do.
+    """
+    row = fetch_one(
+        session,
+        "SELECT published_by AS publisher, published_by = current_user AS is_own,"
+        " (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS is_superuser"
+        " FROM kanon.publications WHERE name = $1::text",
+        name,
+    )
+    if not (row["is_own"] or (or_superuser and row["is_superuser"])):
+        raise PermissionDeniedError(
+            f"only the role that published a publication can {may}",
+            detail=f'publication "{name}" belongs to role "{row["publisher"]}"',
+            hint=hint,
+        )
+
+
 def record_attacks(session: Session, name: str, found: Sequence[Mapping[str, Any]]) -> None:
     """Keep with a publication what attacks on it achieved, and when they were played."""
     run_errand(session, "keep attacks", name=name, found=found)

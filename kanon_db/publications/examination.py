@@ -12,16 +12,17 @@ from kanon_db.catalog.entries import (
     find_publication,
     published_schema,
     record_attacks,
+    require_publisher,
     require_whole,
     source_of,
 )
 from kanon_db.catalog.sources import open_source
-from kanon_db.errors import InvalidParameterError, PermissionDeniedError
+from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import AttackTarget, Workload
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination, Metric
-from kanon_db.session import Session, fetch_one
+from kanon_db.session import Session
 from kanon_db.transfer.allowance import Allowance
 
 
@@ -99,7 +100,10 @@ def attack(session: Session, name: str) -> list[Attack]:
 def open_target(session: Session, name: str) -> AttackTarget:
     """Open a publication with its source, for the role that published it."""
     publication = find_publication(session, name)
-    _check_role(session, name)
+    # Not a superuser either: a source may be a view, which runs code.
+    require_publisher(
+        session, name, "play attacks against it", "ask this role to play them", or_superuser=False
+    )
     require_whole(publication)
     kind = kind_named(publication.kind).load()
     target = _with_source(session, publication)
@@ -116,22 +120,6 @@ def _with_source(session: Session, publication: Publication) -> AttackTarget:
     return AttackTarget(
         session, publication, source, types, published_schema(session), Allowance.of(session)
     )
-
-
-def _check_role(session: Session, name: str) -> None:
-    """Refuse everybody but the one who published: a source may be a view, which runs code."""
-    row = fetch_one(
-        session,
-        "SELECT published_by AS publisher, published_by = current_user AS allowed"
-        " FROM kanon.publications WHERE name = $1::text",
-        name,
-    )
-    if not row["allowed"]:
-        raise PermissionDeniedError(
-            "only the role that published a publication can play attacks against it",
-            detail=f'publication "{name}" belongs to role "{row["publisher"]}"',
-            hint="ask this role to play them",
-        )
 
 
 EVALUATING: Final = (

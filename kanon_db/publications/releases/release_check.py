@@ -19,6 +19,7 @@ from kanon_db.catalog.entries import (
     find_publication,
     find_source,
     published_schema,
+    require_publisher,
     require_whole,
     run_errand,
     source_of,
@@ -26,7 +27,6 @@ from kanon_db.catalog.entries import (
 from kanon_db.errors import (
     InvalidParameterError,
     NotFoundError,
-    PermissionDeniedError,
     RiskError,
     SchemaMismatchError,
 )
@@ -321,17 +321,6 @@ def _earlier(
 
 def _own(session: Session, name: str) -> Publication:
     found = find_publication(session, name)
-    row = fetch_one(
-        session,
-        "SELECT published_by = current_user"
-        " OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS allowed"
-        " FROM kanon.publications WHERE name = $1::text",
-        name,
-    )
-    if not row["allowed"]:
-        raise PermissionDeniedError(
-            "only the role that published a publication can grant it, or set it against others",
-            detail=f'publication "{name}"',
-        )
+    require_publisher(session, name, "grant it, or set it against others")
     require_whole(found)
     return found
