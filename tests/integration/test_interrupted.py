@@ -367,23 +367,6 @@ def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: s
     kanon.drop("many")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_temporary_file_limit(
-    parties: Parties, connect_as: Callable[[str, str], Connection], way: str
-) -> None:
-    role = parties.publisher.info.user
-    for setting in ("temp_file_limit = '64kB'", "work_mem = '64kB'"):
-        fetch(parties.admin, f"ALTER ROLE {role} SET {setting}")
-    with connect_as(parties.dsn, role) as connection:
-        kanon = WAYS[way](connection)
-        assert sqlstate_of(lambda: kanon.publish("data.many", "many", privacy=PRIVACY)) == "53400"
-        assert remains(parties.admin) == []
-    fetch(parties.admin, f"ALTER ROLE {role} RESET ALL")
-    with connect_as(parties.dsn, role) as connection:
-        WAYS[way](connection).publish("data.many", "many", privacy=PRIVACY)
-        WAYS[way](connection).drop("many")
-
-
 def test_backend_killed() -> None:
     """A backend dies of SIGKILL, as by the kernel for want of memory; the server recovers."""
     cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))

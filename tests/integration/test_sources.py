@@ -17,7 +17,6 @@ from tests.integration.parties import (
     check_published,
     create_table,
     fetch,
-    quoted,
     remains,
     sqlstate_of,
     value,
@@ -163,24 +162,6 @@ def test_foreign_table(parties: Parties, cluster_dsn: str) -> None:
         parties.publisher, "public.source", "foreign", ["age"], "sick", lambda _: Fraction(1, 3)
     )
     kanon.drop("foreign")
-
-
-def test_many_columns(parties: Parties) -> None:
-    names = [f"c{i}" for i in range(100)]
-    columns = ", ".join(f"i % {2 + i % 5} AS {name}" for i, name in enumerate(names))
-    table = "data.wide"
-    fetch(
-        parties.publisher,
-        f"CREATE TABLE {table} AS SELECT {columns}, i % 4 AS sick FROM generate_series(1, 80) AS i",
-    )
-    kanon = Functions(parties.publisher)
-    kanon.register(table, names, "sick")
-    kanon.publish(table, "wide", privacy='{"l": 4}')
-    check_published(parties.publisher, table, "wide", names, "sick", lambda _: Fraction(1, 4))
-    n = value(parties.publisher, f"SELECT count(*) FROM {table} WHERE {names[-1]} = 1")
-    query = f"SELECT COUNT(*) FROM wide WHERE {names[-1]} = 1"
-    assert Functions(parties.analyst).estimate(query) == (n, 0, n, n)
-    kanon.drop("wide")
 
 
 EXTREMES: dict[str, tuple[list[tuple[object, object]], str]] = {
@@ -357,17 +338,3 @@ def test_concurrent_publications(
             assert found == "42710"
     kanon.drop("twice")
     kanon.drop("thrice")
-
-
-def test_quoted_schema(parties: Parties) -> None:
-    """A relation of the same name in another schema, or another case, is another source."""
-    for schema in ("Data", 'da"ta', "data.people"):
-        fetch(parties.publisher, f"CREATE SCHEMA {quoted(schema)}")
-        table = quoted(schema, "people")
-        create_table(parties.publisher, table, "age int, sick int", [(1, 1), (2, 2)])
-        kanon = Functions(parties.publisher)
-        kanon.register(table, ["age"], "sick")
-        assert kanon.publish(table, "other", privacy='{"l": 2}')["records"] == 2
-        listed = "SELECT source FROM kanon.publications WHERE name = 'other'"
-        assert value(parties.analyst, listed) == f"{schema}.people"
-        kanon.drop("other")
