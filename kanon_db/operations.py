@@ -264,7 +264,7 @@ _OTHERS: Final = (
     Operation(
         "evaluate_counts",
         "relative errors of a bucketization's answers to random count queries, against its source",
-        "kanon_db.publications.count_accuracy:evaluate_counts",
+        "kanon_db.publications.examination:evaluate_counts",
         columns(
             expected_selectivity="double precision", n_queries="bigint", undefined="bigint",
             mean_relative_error="double precision", median_relative_error="double precision",

@@ -33,10 +33,6 @@ class SeededRandom(SecureRandom):
     order, would undo the shuffling. So the seed is a secret of 256 bits, made by
     :func:`kanon_db.publications.pipeline.draw_records`, and the bytes are SHAKE256 of it and of a
     counter (FIPS 202), of which any number tells nothing of others.
-
-    Parameters
-    ----------
-    seed : bytes, of length 32
     """
 
     def __init__(self, seed: bytes) -> None:

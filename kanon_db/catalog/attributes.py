@@ -35,35 +35,17 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A hierarchy, with its values in an order in which each label's values follow each other.
-
-    Attributes
-    ----------
-    values : tuple of str
-    levels : tuple of tuple of str
-        At each level, from the narrowest, the label of each value, by its place.
-    spans : mapping of str to tuple of int
-        The values that each label stands for; no value is also a label, unless of itself alone.
-    """
+    """A hierarchy, with its values in an order in which each label's values follow each other."""
 
     values: tuple[str, ...]
+    # At each level, from the narrowest, the label of each value, by its place.
     levels: tuple[tuple[str, ...], ...]
+    # The values that each label stands for; no value is also a label, unless of itself alone.
     spans: Mapping[str, Span]
 
     @classmethod
     def of(cls, given: object) -> Self:
         """Read a hierarchy, and check that it is one.
-
-        Parameters
-        ----------
-        given : mapping of str to list of str
-            The labels of each value, the narrowest first.
-
-        Raises
-        ------
-        InvalidParameterError
-            When a value has more labels than another, a label is not a text, or labels are not
-            nested: a label has two wider ones, or stands for other values at another level.
 
         Examples
         --------
@@ -231,12 +213,7 @@ class AttributeDescription:
 
 
 def read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check the descriptions of all attributes, and return them as they were given.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Check the descriptions of all attributes, and return them as they were given."""
     description = options(AttributeDescription, "key", is_shown=False)
     for described in given.values():
         if isinstance(described, str):  # which may itself be JSON

@@ -31,23 +31,8 @@ OWNER: Final = "kanon_owner"
 def run_errand(session: Session, task: str, **given: Any) -> Any:
     """Have a task done with the rights of the owner of all publications.
 
-    Parameters
-    ----------
-    session : Session
-        The owner does the task for the session's current role.
-    task : str
-    **given
-        What the task needs, as plain JSON.
-
-    Returns
-    -------
-    object
-        The task's answer.
-
-    Raises
-    ------
-    DatabaseError
-        With the SQLSTATE of the refusal.
+    The owner does it for the session's current role; a refusal has its SQLSTATE. What is given and
+    returned is plain JSON.
     """
     row = fetch_one(
         session,
@@ -62,25 +47,8 @@ def run_errand(session: Session, task: str, **given: Any) -> Any:
 def ask_model(session: Session, task: str, inputs: bytes | None = None, **given: Any) -> Any:
     """Ask a model, whose members only the owner of all publications may read.
 
-    Parameters
-    ----------
-    session : Session
-        The owner answers the session's current role, if it may read the publication.
-    task : {"classify", "members"}
-    inputs : bytes, optional
-        What to classify.
-    **given
-        The publication's name, and what else the task needs, as plain JSON.
-
-    Returns
-    -------
-    object
-        The answer.
-
-    Raises
-    ------
-    KanonError
-        When the question is refused.
+    The owner answers the session's current role, if it may read the publication; `task` is
+    ``classify`` or ``members``.
     """
     row = fetch_one(
         session,
@@ -128,10 +96,6 @@ def require_harmless(session: Session, relation: Relation, oid: str) -> None:
     Reading a table runs what its owner has attached to it (an index on an expression, a policy, a
     view's functions) with the rights of whoever reads, even if the query is only planned. So does
     any SELECT in PostgreSQL. For other roles this is documented in ``docs/howto/operation.md``.
-
-    Raises
-    ------
-    PermissionDeniedError
     """
     (row,) = session.fetch(_OTHERS, oid)
     if row["n"]:
@@ -144,25 +108,7 @@ def require_harmless(session: Session, relation: Relation, oid: str) -> None:
 
 
 class Source(NamedTuple):
-    """Microdata as its owner described it with `register_source`.
-
-    Attributes
-    ----------
-    insensitive : tuple of str
-        The columns that rows are published with as they are.
-    entity : str or None
-        The column that says whom a record is about; None if there is one record of each person.
-    columns : tuple of str
-        All columns that the relation had when it was registered.
-    arrival : str or None
-        The column that says when a record came: later records have greater values.
-    registered_at : str
-        When, exactly: it changes with every registration.
-    registered_by : str or None
-        The role, by its name today; None if it is gone.
-    fingerprint : str or None
-        What the relation was made of then; see ``sql/05_sources.sql``.
-    """
+    """Microdata as its owner described it with `register_source`."""
 
     source_id: int
     relation: Relation
@@ -170,12 +116,14 @@ class Source(NamedTuple):
     sensitive: str | None
     identifiers: tuple[str, ...]
     attributes: Mapping[str, Mapping[str, Any]]
-    columns: tuple[str, ...]
-    insensitive: tuple[str, ...] = ()
+    columns: tuple[str, ...]  # all columns that the relation had when it was registered
+    insensitive: tuple[str, ...] = ()  # the columns that rows are published with as they are
+    # The column that says whom a record is about; None if there is one record of each person.
     entity: str | None = None
-    registered_at: str = ""
-    registered_by: str | None = None
-    fingerprint: str | None = None
+    registered_at: str = ""  # when, exactly: it changes with every registration
+    registered_by: str | None = None  # the role, by its name today; None if it is gone
+    fingerprint: str | None = None  # what the relation was made of then; see ``sql/05_sources.sql``
+    # The column that says when a record came: later records have greater values.
     arrival: str | None = None
 
     @property
@@ -209,30 +157,21 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """One publication, as the catalog describes it.
-
-    Attributes
-    ----------
-    parameters : dict
-        What the publisher asked for, as plain JSON.
-    layout : dict
-        What the estimator and the verification need to read the published relations: column
-        names and, for buckets, the range of bucket numbers for each size.
-    metrics : dict
-        The metrics that were measured when it was published; some need the source.
-    is_whole : bool
-        Whether its relations are there, and belong to `kanon_owner`: others may run code.
-    """
+    """One publication, as the catalog describes it."""
 
     name: str
     kind: str
     method: str
     source: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any]  # what the publisher asked for, as plain JSON
+    # What the estimator and the verification need to read the published relations: column names
+    # and, for buckets, the range of bucket numbers for each size.
     layout: Mapping[str, Any]
     records: int
     guarantee: str
+    # The metrics that were measured when it was published; some need the source.
     metrics: Mapping[str, float]
+    # Whether its relations are there, and belong to `kanon_owner`: others may run code.
     is_whole: bool = True
 
     @property
@@ -248,13 +187,7 @@ def published_schema(session: Session) -> str:
 
 
 def find_source(session: Session, relation: Relation) -> Source:
-    """Look up a registered source.
-
-    Raises
-    ------
-    NotFoundError
-        When the relation was not registered.
-    """
+    """Look up a registered source."""
     rows = session.fetch(
         "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text, columns,"
         " insensitive, entity, arrival, registered_at::text AS registered_at, fingerprint,"
@@ -289,13 +222,6 @@ def find_publication(session: Session, name: str) -> Publication:
 
     A replacement drops relations whose new ones an older snapshot does not see. So the publication
     is locked against it (as by any SELECT), and then looked up again.
-
-    Raises
-    ------
-    NotFoundError
-        When there is none of that name, or the role may not read it; both look the same.
-    ReplacedError
-        When it was replaced after the statement, or the transaction, took its snapshot.
     """
     found = _entry(session, name)
     if found["state"] == "whole":
@@ -328,13 +254,7 @@ def _entry(session: Session, name: str) -> Row:
 
 
 def source_of(session: Session, name: str) -> Relation:
-    """Return the relation that a publication was made from, as it was named then.
-
-    Raises
-    ------
-    NotFoundError
-        When it was made elsewhere, and loaded: of its source there is only a label.
-    """
+    """Return the relation that a publication was made from, as it was named then."""
     row = fetch_one(
         session,
         "SELECT source_schema AS schema, source_relation AS name FROM kanon.publication"
@@ -350,18 +270,35 @@ def source_of(session: Session, name: str) -> Relation:
     return Relation(**row)
 
 
+def require_publisher(
+    session: Session, name: str, may: str, hint: str = "", *, or_superuser: bool = True
+) -> None:
+    """Refuse everybody but the role that published a publication, which the caller may read.
+
+    `may` says what only this role can do.
+    """
+    row = fetch_one(
+        session,
+        "SELECT published_by AS publisher, published_by = current_user AS is_own,"
+        " (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS is_superuser"
+        " FROM kanon.publications WHERE name = $1::text",
+        name,
+    )
+    if not (row["is_own"] or (or_superuser and row["is_superuser"])):
+        raise PermissionDeniedError(
+            f"only the role that published a publication can {may}",
+            detail=f'publication "{name}" belongs to role "{row["publisher"]}"',
+            hint=hint,
+        )
+
+
 def record_attacks(session: Session, name: str, found: Sequence[Mapping[str, Any]]) -> None:
     """Keep with a publication what attacks on it achieved, and when they were played."""
     run_errand(session, "keep attacks", name=name, found=found)
 
 
 def require_whole(publication: Publication) -> None:
-    """Refuse a publication whose relations somebody has taken away or put others in place of.
-
-    Raises
-    ------
-    VerificationError
-    """
+    """Refuse a publication whose relations somebody has taken away or put others in place of."""
     if not publication.is_whole:
         raise changed(publication)
 

@@ -28,18 +28,7 @@ def is_plain(name: str) -> bool:
 
 
 def require_plain(what: str, name: str) -> None:
-    """Refuse a name that does not show what it is, for whatever has a name.
-
-    Parameters
-    ----------
-    what : str
-        What has the name, such as ``"a column"``.
-    name : str
-
-    Raises
-    ------
-    InvalidNameError
-    """
+    """Refuse a name that does not show what it is, for whatever has a name."""
     if not is_plain(name):
         raise InvalidNameError(
             f"{what} has control characters in its name, or characters that turn text around",

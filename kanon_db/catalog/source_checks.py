@@ -20,12 +20,7 @@ from kanon_db.transfer.columns import ColumnType, incomparable, types_of
 
 
 def check_roles(source: Source) -> None:
-    """Refuse roles of columns that do not exist, and two roles of one column.
-
-    Raises
-    ------
-    NotFoundError, InvalidNameError, InvalidParameterError
-    """
+    """Refuse roles of columns that do not exist, and two roles of one column."""
     if not source.quasi_identifiers:
         raise InvalidParameterError(
             "a source needs at least one quasi-identifier",
@@ -85,15 +80,7 @@ _WHOLE: Final = ("smallint", "integer", "bigint")
 
 
 def check_attribute(session: Session, column: ColumnType, described: Mapping[str, Any]) -> None:
-    """Refuse a description that does not fit the column's type.
-
-    Raises
-    ------
-    SchemaMismatchError
-        When it is one of numbers or times, or a coarsening, and the column has none.
-    InvalidParameterError
-        When a bound cannot be read as the column's type, or bounds are in another order.
-    """
+    """Refuse a description that does not fit the column's type."""
     require_fitting(column, described)
     where = _where(column)
     if "hierarchy" in described:
@@ -103,13 +90,7 @@ def check_attribute(session: Session, column: ColumnType, described: Mapping[str
 
 
 def require_fitting(column: ColumnType, described: Mapping[str, Any]) -> None:
-    """Refuse a description of values that a column of this type cannot have.
-
-    Raises
-    ------
-    SchemaMismatchError, InvalidParameterError
-        As :func:`check_attribute`, without its bounds.
-    """
+    """Refuse a description of values that a column of this type cannot have."""
     where = _where(column)
     is_numeric = column.type_category in _NUMERIC_CATEGORIES
     if not is_numeric and (
@@ -274,14 +255,7 @@ _PARTS: Final = ("name", "email", "phone", "address", "adresse", "telefon", "soc
 
 
 def warn_of_roles(session: Session, source: Source) -> None:
-    """Warn of roles that are probably mistakes: by the columns' names, and by their values.
-
-    Parameters
-    ----------
-    session : Session
-    source : Source
-        Values of its columns are only counted. If they cannot be read, that is warned of, too.
-    """
+    """Warn of roles that are probably mistakes: by the columns' names, and by their values."""
     if source.without_role:
         session.tell(
             f"columns without a role are not published: {_listed(source.without_role)}; name those"
@@ -301,21 +275,9 @@ def warn_of_values(
     shares: Mapping[str, float],
     shown_by_buckets: Sequence[str],
     insensitive: Sequence[str],
-    once: str = "occur once",
+    once: str = "occur once",  # how the share was counted, as a verb
 ) -> None:
-    """Warn of columns that are called like what identifies people, or are nearly unique.
-
-    Parameters
-    ----------
-    warn : callable
-    shares : mapping of str to float
-        Which share of a column's values is of one person; see :data:`_MOST_UNIQUE`.
-    shown_by_buckets : sequence of str
-        The quasi-identifiers that are, or could be, published as they are.
-    insensitive : sequence of str
-    once : str
-        How the share was counted, as a verb.
-    """
+    """Warn of columns that are called like what identifies people, or are nearly unique."""
     unique = {column: share for column, share in shares.items() if share >= _MOST_UNIQUE}
     for column in shown_by_buckets:
         if column in unique:
@@ -340,14 +302,7 @@ def warn_of_values(
 
 
 def warn_of_recurring(warn: Callable[[str], None], shares: Mapping[str, float]) -> None:
-    """Warn of identifiers whose values recur, so that several records may be about one person.
-
-    Parameters
-    ----------
-    warn : callable
-    shares : mapping of str to float
-        Which share of the values of an identifier occur once.
-    """
+    """Warn of identifiers whose values recur, so that several records may be about one person."""
     for column, share in shares.items():
         if 1 - share >= _MOST_RECURRING:
             warn(

@@ -36,9 +36,9 @@ _PATIENCE: Final = "2s"
 def register_source(
     session: Session,
     source: str,
-    quasi_identifiers: Sequence[str],
-    sensitive: str | None = None,
-    identifiers: Sequence[str] = (),
+    quasi_identifiers: Sequence[str],  # columns that others may know about a person, at least one
+    sensitive: str | None = None,  # the column to protect
+    identifiers: Sequence[str] = (),  # columns that name a person, which are never published
     attributes: Mapping[str, Any] | None = None,
     insensitive: Sequence[str] = (),
     entity: str | None = None,
@@ -46,46 +46,8 @@ def register_source(
 ) -> int:
     """Describe microdata once, and keep the description in the database.
 
-    Parameters
-    ----------
-    source : str
-        The relation as SQL text, like ``public.census``: a table, partitioned table, foreign
-        table, view or materialized view.
-    quasi_identifiers : sequence of str
-        Columns that others may know about a person, at least one.
-    sensitive : str, optional
-        The column to protect.
-    identifiers : sequence of str
-        Columns that name a person, which are never published.
-    attributes : mapping, optional
-        For each quasi-identifier a mapping with ``kind`` (``numeric`` or ``categorical``),
-        ``lower``, ``upper``, ``weight``, ``round``, ``top`` and ``bottom``, or some of them.
-    insensitive : sequence of str
-        Columns that publications of rows show as they are. A column without any role is not
-        published.
-    entity : str, optional
-        The column that says whom a record is about, which is never published; needed if several
-        records can be about the same person.
-    arrival : str, optional
-        The column that says when a record came, such as a time or a running number, for
-        `refresh`. It may have another role, too.
-
-    Returns
-    -------
-    int
-        The source's id. Registering it again replaces the description.
-
-    Raises
-    ------
-    NotFoundError, InvalidParameterError, SchemaMismatchError
-        When the relation, the columns or the attributes are not as described above.
-    InvalidNameError
-        When a name has control characters.
-    PermissionDeniedError
-        When the current role cannot read the columns, or anything that a view is made of.
-    InUseError
-        When there are publications of the source, unless all that is new are columns at its end,
-        some of them identifiers.
+    Registering a source again replaces the description; returns its id. While there are
+    publications of it, only columns at its end can be new, and get a role as identifiers.
     """
     relation, oid, kind = find_relation(session, source)
     if kind == "t":
@@ -163,27 +125,9 @@ def register_source(
 def open_source(session: Session, source: str) -> tuple[Source, dict[str, ColumnType]]:
     """Look up a registered source, which must be what it was when it was registered.
 
-    Parameters
-    ----------
-    source : str
-        The relation as SQL text.
-
-    Returns
-    -------
-    source : Source
-    types : dict of str to ColumnType
-        All its columns, in their order.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such relation, or it was not registered.
-    SchemaMismatchError
-        When it was created anew, a view behind it was redefined, or its columns have been added,
-        renamed, dropped, put into another order or given another type since then.
-    PermissionDeniedError
-        When reading it would run the code of others with the rights of a superuser, or a role that
-        does not own it has registered it.
+    Refused (`SchemaMismatchError`) if it was created anew, a view behind it was redefined, or its
+    columns changed; and (`PermissionDeniedError`) where reading it would run the code of others
+    with the rights of a superuser, or a role that does not own it has registered it.
     """
     relation, oid, _ = find_relation(session, source)
     require_harmless(session, relation, oid)
@@ -218,10 +162,6 @@ def require_unchanged(session: Session, source: Source) -> None:
     """Refuse a source that is not what it was when it was registered.
 
     After it has been read, others cannot change it before the transaction ends.
-
-    Raises
-    ------
-    SchemaMismatchError
     """
     row = fetch_one(
         session,
@@ -267,13 +207,7 @@ def _require_known_author(session: Session, source: Source, oid: str) -> None:
 
 
 def require_sensitive(source: Source, message: str) -> str:
-    """Return the sensitive attribute of a source that must have one.
-
-    Raises
-    ------
-    InvalidParameterError
-        With this message, when it has none.
-    """
+    """Return the sensitive attribute of a source that must have one."""
     if source.sensitive is None:
         raise InvalidParameterError(
             message,

@@ -23,36 +23,14 @@ from kanon_db.transfer.values import read_integers
 
 @dataclass(frozen=True, eq=False)
 class Entities:
-    """The entity that each record is about.
+    """The entity that each record is about."""
 
-    Attributes
-    ----------
-    codes : ndarray of int, shape (n_records,)
-        A number from 0 on for each entity.
-    number : int
-        How many entities there are, fewer than records.
-    """
-
-    codes: AnyIntArray
-    number: int
+    codes: AnyIntArray  # shape (n_records,); a number from 0 on for each entity
+    number: int  # how many entities there are, fewer than records
 
 
 def read_entities(snapshot: Snapshot, source: Source, *, are_counted: bool) -> Entities | None:
-    """Read whom each record is about; None if there is one record of each entity.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        With the column of entities, if the source has one.
-    source : Source
-    are_counted : bool
-        Whether the publication counts entities, and not records.
-
-    Raises
-    ------
-    InvalidParameterError
-        When the entity of a record is NULL, or entities with several records cannot be counted.
-    """
+    """Read whom each record is about; None if there is one record of each entity."""
     if source.entity is None:
         return None
     session = snapshot.session
@@ -74,13 +52,7 @@ def read_entities(snapshot: Snapshot, source: Source, *, are_counted: bool) -> E
 
 
 def entity_statement(name: str, table: str) -> str:
-    """Write the statement that counts entities, and those with several records.
-
-    Parameters
-    ----------
-    name, table : str
-        The column of entities and its table, quoted.
-    """
+    """Write the statement that counts entities, and those with several records."""
     return (
         "SELECT count(*) AS entities, count(*) FILTER (WHERE n > 1) AS repeated, max(n) AS most,"
         " coalesce(sum(n) FILTER (WHERE is_null), 0)::int8 AS without"
@@ -90,12 +62,7 @@ def entity_statement(name: str, table: str) -> str:
 
 
 def require_entities(found: Row, source: Source) -> None:
-    """Refuse records without an entity, by what :func:`entity_statement` has counted.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Refuse records without an entity, by what :func:`entity_statement` has counted."""
     if found["without"]:
         raise InvalidParameterError(
             "some records have no entity",
@@ -106,12 +73,7 @@ def require_entities(found: Row, source: Source) -> None:
 
 
 def require_one_record(found: Row, source: Source) -> None:
-    """Refuse records without an entity, and several records of one.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
+    """Refuse records without an entity, and several records of one."""
     require_entities(found, source)
     if found["repeated"]:
         raise InvalidParameterError(
@@ -136,20 +98,11 @@ _NEW: Final = "_new"
 
 @dataclass(frozen=True)
 class StagedEntities:
-    """The staged hashes of some entities.
-
-    Attributes
-    ----------
-    staging : StagedRelations
-    n_gone : int
-        How many of those that have a signature in the publication are not among them.
-    suffix : str
-        The end of the table's name.
-    """
+    """The staged hashes of some entities."""
 
     staging: StagedRelations
-    n_gone: int = 0
-    suffix: str = ""
+    n_gone: int = 0  # how many of those that have a signature in the publication are not among them
+    suffix: str = ""  # the end of the table's name
 
     @property
     def table(self) -> str:
@@ -200,10 +153,7 @@ def stage_published(
 ) -> StagedEntities:
     """Stage the entities of a snapshot, for the ledger to keep with what is made of it.
 
-    Parameters
-    ----------
-    signatures : ndarray of int32, shape (n_records,), optional
-        The number of each record's signature, if the ledger is to keep it.
+    The ledger keeps `signatures`, shape (n_records,), if they are given.
     """
     session.step("hashing entities")
     found = StagedEntities(StagedRelations.begin(session, schema))
@@ -225,15 +175,8 @@ def stage_unknown(
 ) -> StagedEntities:
     """Stage the entities of a source that a publication does not have yet, and others.
 
-    Parameters
-    ----------
-    where : str
-        A condition on the rows ``s`` to look at, as SQL.
-
-    Returns
-    -------
-    StagedEntities
-        The new ones without a signature; those that have one in the publication, with its number.
+    `where` is a condition on the rows ``s`` to look at. The new ones have no signature; those that
+    have one in the publication are there, too, with its number.
     """
     session.step("looking for new entities")
     staging = StagedRelations.begin(session, schema)

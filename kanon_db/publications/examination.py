@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Protocol
+from typing import Final, Protocol
 
 from kanon_db.catalog.entries import (
     Publication,
@@ -11,27 +12,22 @@ from kanon_db.catalog.entries import (
     find_publication,
     published_schema,
     record_attacks,
+    require_publisher,
     require_whole,
     source_of,
 )
 from kanon_db.catalog.sources import open_source
-from kanon_db.errors import PermissionDeniedError
-from kanon_db.publications.kind import AttackTarget
+from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.kind import AttackTarget, Workload
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.results import Attack, Check, Examination, Metric
-from kanon_db.session import Session, fetch_one
+from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination, Metric
+from kanon_db.session import Session
 from kanon_db.transfer.allowance import Allowance
 
 
 def verify(session: Session, name: str) -> list[Check]:
-    """Check a publication, using only its published relations.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or the role may not read it.
-    """
+    """Check a publication, using only its published relations."""
     session.phase("verifying")
     publication = find_publication(session, name)
     if not publication.is_whole:
@@ -61,13 +57,6 @@ def metrics(session: Session, name: str) -> list[Metric]:
     """Measure a publication from its published relations.
 
     Metrics that need the source are repeated as they were measured when publishing.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or the role may not read it.
-    VerificationError
-        When its relations are gone, or have been replaced by others.
     """
     session.phase("measuring")
     publication = find_publication(session, name)
@@ -98,29 +87,7 @@ def attack(session: Session, name: str) -> list[Attack]:
     Guesses are made from the published relations; the source scores them, and teaches the one
     attacker who knows its correlations.
 
-    Parameters
-    ----------
-    session : Session
-        The session of the role that published it, which needs SELECT on the source. Everything runs
-        with the rights of this role.
-    name : str
-        The publication.
-
-    Returns
-    -------
-    list of Attack
-        Which attacks there are depends on the kind.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or its source is gone.
-    PermissionDeniedError
-        When another role published it, or this one cannot read all of the source.
-    SchemaMismatchError
-        When the source's columns have changed since it was registered.
-    VerificationError
-        When the published relations are not those that were published.
+    Only the publishing role may do this, and everything runs with its rights.
     """
     session.plan(["verifying", "attacking"])
     target = open_target(session, name)
@@ -131,39 +98,55 @@ def attack(session: Session, name: str) -> list[Attack]:
 
 
 def open_target(session: Session, name: str) -> AttackTarget:
-    """Open a publication with its source, for the role that published it.
-
-    Raises
-    ------
-    NotFoundError, PermissionDeniedError, SchemaMismatchError, VerificationError
-        As :func:`attack`.
-    """
+    """Open a publication with its source, for the role that published it."""
     publication = find_publication(session, name)
-    _check_role(session, name)
+    # Not a superuser either: a source may be a view, which runs code.
+    require_publisher(
+        session, name, "play attacks against it", "ask this role to play them", or_superuser=False
+    )
     require_whole(publication)
     kind = kind_named(publication.kind).load()
-    source, types = open_source(session, source_of(session, name).quoted(session))
+    target = _with_source(session, publication)
     session.phase("verifying")
     # Whatever has taken the place of a published relation is not read. Bitmaps are not read, so it
     # suffices to sample them.
     if not all(check.holds for check in kind.examine(session, publication, is_new=True).checks):
         raise changed(publication)
+    return target
+
+
+def _with_source(session: Session, publication: Publication) -> AttackTarget:
+    source, types = open_source(session, source_of(session, publication.name).quoted(session))
     return AttackTarget(
         session, publication, source, types, published_schema(session), Allowance.of(session)
     )
 
 
-def _check_role(session: Session, name: str) -> None:
-    """Refuse everybody but the one who published: a source may be a view, which runs code."""
-    row = fetch_one(
-        session,
-        "SELECT published_by AS publisher, published_by = current_user AS allowed"
-        " FROM kanon.publications WHERE name = $1::text",
-        name,
-    )
-    if not row["allowed"]:
-        raise PermissionDeniedError(
-            "only the role that published a publication can play attacks against it",
-            detail=f'publication "{name}" belongs to role "{row["publisher"]}"',
-            hint="ask this role to play them",
+EVALUATING: Final = (
+    "reading the source", "drawing the queries", "counting in the source",
+    "estimating from the publication",
+)  # fmt: skip
+
+
+def evaluate_counts(
+    session: Session,  # the session of a role that may read both
+    name: str,  # the publication
+    *,
+    queries: int = 1000,  # how many queries, up to 100,000
+    dimensionality: Sequence[int] | None = None,
+    selectivity: Sequence[float] | None = None,
+    seed: int | None = None,
+) -> list[CountAccuracy]:
+    """Answer random count queries from a bucketization and from its source, and compare them."""
+    publication = find_publication(session, name)
+    declared = kind_named(publication.kind)
+    if declared.shape != "buckets":
+        raise InvalidParameterError(
+            "only buckets can be evaluated with count queries",
+            detail=f'publication "{name}" is of the kind {publication.kind}',
         )
+    require_whole(publication)
+    session.plan(EVALUATING)
+    target = _with_source(session, publication)
+    workload = Workload.of(queries, dimensionality, selectivity, seed)
+    return list(declared.load().evaluate(target, workload))

@@ -69,13 +69,7 @@ def _added(one: str, other: str) -> str:
 
 
 def share_unbounded(privacy: FPrimePrivacy, counts: IntArray) -> float:
-    """Return the share of the records whose value has a threshold of 1.
-
-    Raises
-    ------
-    InvalidParameterError
-        When that is so for every record: such a specification protects nobody.
-    """
+    """Return the share of the records whose value has a threshold of 1."""
     unbounded: int = sum(
         count
         for count, threshold in zip(counts.tolist(), privacy.thresholds, strict=True)
@@ -99,12 +93,7 @@ def measure_exposure(
     l: str = "1",
     by: str = "value",
 ) -> Row:
-    """Run the statement of :func:`exposure_statement`, whose parameters these are.
-
-    Returns
-    -------
-    mapping
-    """
+    """Run the statement of :func:`exposure_statement`, whose parameters these are."""
     statement, bound = exposure_statement(privacy, profile, *values, l=l, by=by)
     with fixed_labels(session):
         return fetch_one(session, statement, *bound)
@@ -114,35 +103,19 @@ def exposure_statement(
     privacy: PrivacySpecification,
     profile: str,
     *values: Sequence[str | None],
-    l: str = "1",
-    by: str = "value",
+    l: str = "1",  # diversity to compare with, independently of the specification
+    by: str = "value",  # what tells values apart: a column of the profile
 ) -> tuple[str, list[str | Sequence[str | None]]]:
     """Count the pairs of a group (bucket or equivalence class) and a value above its threshold.
 
     Each distinct (value, count, size) is judged once. Thresholds are fractions written as
     numerator and denominator, so that no comparison is rounded.
 
-    Parameters
-    ----------
-    privacy : PrivacySpecification
-    profile : str
-        A SELECT of ``value, count, size, buckets``: the number of groups of this size in which
-        the value occurs this often.
-    values : sequences of (str or None)
-        What the profile has bound, from ``$5`` on.
-    l : str
-        Diversity to compare with, independently of the specification.
-    by : str
-        What tells values apart: a column of the profile.
-
-    Returns
-    -------
-    statement : str
-        Its one row has ``above`` and ``not_diverse``: the numbers of pairs above the threshold and
-        above 1/l; ``ratio`` and ``frequency``: the largest ones; ``values``: how many distinct
-        values; ``records``: how many there are, and ``unbounded``: of how many the threshold is 1.
-    bound : list
-        What it has bound.
+    `profile` selects ``value, count, size, buckets``: in how many groups of this size a value
+    occurs this often; `values` are what it binds, from ``$5`` on. The one row of the result has
+    ``above`` and ``not_diverse``, the numbers of pairs above the threshold and above 1/l; the
+    largest ``ratio`` and ``frequency``; the numbers of distinct ``values``, of ``records``, and of
+    those that are ``unbounded``.
     """
     labels = list(privacy.values)
     own = [_capped(threshold, privacy) for threshold in privacy.values.values()]
@@ -305,19 +278,8 @@ _ROUNDING: Final = Fraction(1, 10**9)  # of a measured loss, relative
 def proof_of_published(proof: Proof | None, data: Microdata, loss: float) -> Proof | None:
     """Compare a published loss with a bound that was proven for the loss that was searched for.
 
-    Parameters
-    ----------
-    proof : Proof or None
-        What the search proved, for the same records and at least as many solutions.
-    data : Microdata
-        What was searched.
-    loss : float
-        Weighted loss of what is published, as it was measured.
-
-    Returns
-    -------
-    Proof or None
-        None where the bound says nothing of what is published.
+    `proof` was found for the same records and at least as many solutions; None is returned where
+    its bound says nothing about `loss`, the measured weighted loss.
 
     Notes
     -----

@@ -45,68 +45,33 @@ from kanon_db.transfer.values import (
 
 @dataclass(frozen=True)
 class PublishedBuckets:
-    """A publication of buckets; every name is quoted.
+    """A publication of buckets; every name is quoted."""
 
-    Attributes
-    ----------
-    people : str
-        A relation with a row for each record.
-    contents : str
-        A relation with a row for each value in a bucket.
-    bucket, value, count : str
-        Columns: the bucket in both relations, the value and how often it occurs.
-    quasi_identifiers : mapping of str to str
-        Columns of `people`, by their names.
-    sensitive : str
-        The name of the attribute that the values are of.
-    thresholds : callable
-        The largest share that each value, by its text, may have, from how often it occurs.
-    """
-
-    people: str
-    contents: str
-    bucket: str
+    people: str  # a relation with a row for each record
+    contents: str  # a relation with a row for each value in a bucket
+    bucket: str  # columns: the bucket in both relations, the value and how often it occurs
     value: str
     count: str
-    quasi_identifiers: Mapping[str, str]
-    sensitive: str
+    quasi_identifiers: Mapping[str, str]  # columns of `people`, by their names
+    sensitive: str  # the name of the attribute that the values are of
+    # The largest share that each value, by its text, may have, from how often it occurs.
     thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]]
 
 
 @dataclass(frozen=True)
 class PublishedClasses:
-    """A publication of rows, where those with the same cells are a class; no name is quoted.
+    """A publication of rows, where those with the same cells are a class; no name is quoted."""
 
-    Attributes
-    ----------
-    relation : Relation
-        The published rows.
-    cells : sequence of mapping
-        The ``name`` of each quasi-identifier, and what its ``cell`` is, as in the layout.
-    pattern : str or None
-        The column that marks suppressed cells, if there is one.
-    others : sequence of str
-        What the rows show besides quasi-identifiers.
-    sensitive : str or None
-    types : mapping of str to object
-        What the types of the source's columns were.
-    k : int
-        The least number of rows of a class that was promised.
-    least : int
-        The least number of sensitive values in a class that was promised, at least 1.
-    thresholds : callable or None
-        As of :class:`PublishedBuckets`; 1 where nothing is promised. None if that is so of all
-        values.
-    """
-
-    relation: Relation
+    relation: Relation  # the published rows
+    # The ``name`` of each quasi-identifier, and what its ``cell`` is, as in the layout.
     cells: Sequence[Mapping[str, str]]
-    pattern: str | None
-    others: Sequence[str]
+    pattern: str | None  # the column that marks suppressed cells, if there is one
+    others: Sequence[str]  # what the rows show besides quasi-identifiers
     sensitive: str | None
-    types: Mapping[str, object]
-    k: int
-    least: int
+    types: Mapping[str, object]  # what the types of the source's columns were
+    k: int  # the least number of rows of a class that was promised
+    least: int  # the least number of sensitive values in a class that was promised, at least 1
+    # As of `PublishedBuckets`; 1 where nothing is promised. None if that is so of all values.
     thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]] | None
 
     @property
@@ -117,17 +82,11 @@ class PublishedClasses:
 
 @dataclass(frozen=True, eq=False)
 class Usefulness:
-    """Usefulness of a publication: its answers to counts, and its losses.
+    """Usefulness of a publication: its answers to counts, and its losses."""
 
-    Attributes
-    ----------
-    answers : ndarray of float64, shape (n_queries,)
-        What `estimate_count` answers.
-    losses : ndarray of float64, shape (n_qi,)
-        For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
-    """
-
-    answers: FloatArray
+    answers: FloatArray  # shape (n_queries,); what `estimate_count` answers
+    # Shape (n_qi,); for each quasi-identifier: 0 if each row shows its value, 1 if no row shows
+    # anything.
     losses: FloatArray
 
 
@@ -159,45 +118,23 @@ class Workload:
 
 @dataclass(frozen=True, eq=False)
 class ComparedCounts:
-    """The two sides that queries are asked of.
+    """The two sides that queries are asked of."""
 
-    Attributes
-    ----------
-    phase : callable
-        Hears what is done next.
-    hold : callable
-        Refuses what needs too much memory, given bytes and what for.
-    count : callable
-        Counts in the source.
-    estimate : callable
-        Estimates from the publication.
-    """
-
-    phase: Callable[[str], None]
+    phase: Callable[[str], None]  # hears what is done next
+    # Refuses what needs too much memory, given bytes and what for.
     hold: Callable[[float, str], None]
-    count: Callable[[Sequence[CountQuery]], IntArray]
-    estimate: Callable[[Sequence[CountQuery]], FloatArray]
+    count: Callable[[Sequence[CountQuery]], IntArray]  # counts in the source
+    estimate: Callable[[Sequence[CountQuery]], FloatArray]  # estimates from the publication
 
 
 def compare_counts(
     workload: Workload,
-    n_values: Sequence[int],
-    n_sensitive: int,
+    n_values: Sequence[int],  # the number of values of each quasi-identifier in the source
+    n_sensitive: int,  # the same of the sensitive attribute
     compared: ComparedCounts,
     pulse: Pulse,
 ) -> list[CountAccuracy]:
-    """Draw random queries, and compare the answers of both sides.
-
-    Parameters
-    ----------
-    workload : Workload
-    n_values : sequence of int
-        The number of values of each quasi-identifier in the source.
-    n_sensitive : int
-        The same of the sensitive attribute.
-    compared : ComparedCounts
-    pulse : Pulse
-    """
+    """Draw random queries, and compare the answers of both sides."""
     compared.phase("drawing the queries")
     queries, dimensionality = workload.queries, workload.dimensionality
     largest = sorted(n_values, reverse=True)
@@ -239,22 +176,12 @@ _MOST_CONDITIONS: Final = 3
 
 @dataclass(frozen=True, eq=False)
 class RandomQueries:
-    """Random count queries on up to three quasi-identifiers, and the sensitive attribute.
+    """Random count queries on up to three quasi-identifiers, and the sensitive attribute."""
 
-    Attributes
-    ----------
-    columns : list of DistinctValues
-        The quasi-identifiers.
-    sensitive : DistinctValues or None
-    queries : list of CountQuery
-    actual : ndarray of int64, shape (n_queries,)
-        How many records of the source match.
-    """
-
-    columns: list[DistinctValues]
+    columns: list[DistinctValues]  # the quasi-identifiers
     sensitive: DistinctValues | None
     queries: list[CountQuery]
-    actual: IntArray
+    actual: IntArray  # shape (n_queries,); how many records of the source match
 
     @classmethod
     def draw(
@@ -265,24 +192,10 @@ class RandomQueries:
         types: Mapping[str, ColumnType],
         *,
         selectivity: Sequence[float],
-        seed: int,
+        seed: int,  # the same seed draws the same questions to the same records
         pulse: Pulse,
     ) -> Self:
-        """Draw n questions, and answer them from a snapshot of the source.
-
-        Parameters
-        ----------
-        n : int
-        snapshot : Snapshot
-            With the quasi-identifiers, and the sensitive attribute if there is one.
-        source : Source
-        types : mapping of str to ColumnType
-        selectivity : sequence of float
-            Expected shares of matching records, of which each query draws one.
-        seed : int
-            The same seed draws the same questions to the same records.
-        pulse : Pulse
-        """
+        """Draw n questions, and answer them from a snapshot of the source."""
         columns = [distinct_values(snapshot, types[name]) for name in source.quasi_identifiers]
         codes = read_codes(snapshot, columns)
         sensitive, values = None, np.zeros(snapshot.n_records, dtype=np.int32)
@@ -322,36 +235,19 @@ Request = TypeVar("Request", bound=PublishRequest)
 
 @dataclass(frozen=True, eq=False)
 class Job(Generic[Request]):
-    """A publication in the making: what was asked for, and what has been read so far.
-
-    Attributes
-    ----------
-    session : Session
-    request : PublishRequest
-    source : Source
-    types : dict of str to ColumnType
-        All columns of the source, in their order.
-    staging : StagedRelations
-        Where the published relations are made.
-    records : Records
-        The columns that the kind asked for, and that of the entities: a copy of them, or of some
-        kinds (:attr:`Kind.takes_codes`) all their codes.
-    room : Allowance
-        How much memory and disk there is.
-    random : SeededRandom
-        See :mod:`kanon_db.publications.pipeline`.
-    entities : Entities or None
-        Whom each record is about, if several can be about the same entity.
-    """
+    """A publication in the making: what was asked for, and what has been read so far."""
 
     session: Session
     request: Request
     source: Source
-    types: Mapping[str, ColumnType]
-    staging: StagedRelations
+    types: Mapping[str, ColumnType]  # all columns of the source, in their order
+    staging: StagedRelations  # where the published relations are made
+    # The columns that the kind asked for, and that of the entities: a copy of them, or of some
+    # kinds (`Kind.takes_codes`) all their codes.
     records: Records
-    room: Allowance
-    random: SeededRandom
+    room: Allowance  # how much memory and disk there is
+    random: SeededRandom  # see `kanon_db.publications.pipeline`
+    # Whom each record is about, if several can be about the same entity.
     entities: Entities | None = None
 
     @property
@@ -376,21 +272,11 @@ class Job(Generic[Request]):
 
 @dataclass(eq=False)
 class MethodResult:
-    """The result of a method.
+    """The result of a method."""
 
-    Attributes
-    ----------
-    result : object
-        What the kind writes: a bucket setting, classes, matches, a suppression.
-    proof : Proof or None
-        From an exact method: how far from the optimum the result can be.
-    method : str or None
-        The method that was used, if the one asked for chooses among others.
-    """
-
-    result: Any
-    proof: Proof | None = None
-    method: str | None = None
+    result: Any  # what the kind writes: a bucket setting, classes, matches, a suppression
+    proof: Proof | None = None  # from an exact method: how far from the optimum the result can be
+    method: str | None = None  # the method that was used, if the one asked for chooses among others
 
     def hand_over(self) -> Any:
         """Return the result for the last time: it may be as large as the source."""
@@ -400,62 +286,34 @@ class MethodResult:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A written publication, with facts that are known only while writing it.
-
-    Attributes
-    ----------
-    guarantee : str
-    layout : dict
-        What the catalog keeps for the estimator and the verification.
-    checks : sequence of Check
-        The checks that need the source.
-    metrics : dict of str to float
-        The metrics that need the source.
-    parameters : dict
-        What the catalog keeps in addition to the parameters of the request.
-    cells : dict of str to CellDescription
-        Of rows: the published quasi-identifiers that have shares.
-    matches : int or None
-        Of rows: how many originals each cell covers, if it is not all of a class.
-    signatures : ndarray of int32, shape (n_records,), or None
-        The number of each record's signature, which the ledger keeps with a hash of its entity; 0
-        where too few buckets have it.
-    """
+    """A written publication, with facts that are known only while writing it."""
 
     guarantee: str
+    # What the catalog keeps for the estimator and the verification.
     layout: Mapping[str, Any] = field(default_factory=dict)
-    checks: Sequence[Check] = ()
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    checks: Sequence[Check] = ()  # the checks that need the source
+    metrics: Mapping[str, float] = field(default_factory=dict)  # the metrics that need the source
+    # What the catalog keeps in addition to the parameters of the request.
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    # Of rows: the published quasi-identifiers that have shares.
     cells: Mapping[str, CellDescription] = field(default_factory=dict)
+    # Of rows: how many originals each cell covers, if it is not all of a class.
     matches: int | None = None
+    # Shape (n_records,); the number of each record's signature, which the ledger keeps with a hash
+    # of its entity; 0 where too few buckets have it.
     signatures: CodeArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class RedrawnBuckets:
-    """The buckets of everybody who stays and everybody who came.
+    """The buckets of everybody who stays and everybody who came."""
 
-    Attributes
-    ----------
-    job : Job
-        With a snapshot of those who are published.
-    found : MethodResult
-        Its result is None if nobody is published.
-    n_stay, n_new : int
-        Records of each that are published.
-    n_left_out : int
-        Records of people who stay, and cannot be published any more.
-    n_waiting : int
-        New records that wait.
-    """
-
-    job: Job[Any]
-    found: MethodResult
-    n_stay: int
+    job: Job[Any]  # with a snapshot of those who are published
+    found: MethodResult  # its result is None if nobody is published
+    n_stay: int  # records of both that are published
     n_new: int
-    n_left_out: int
-    n_waiting: int
+    n_left_out: int  # records of people who stay, and cannot be published any more
+    n_waiting: int  # new records that wait
 
 
 class ValuesInOrder(Protocol):
@@ -555,28 +413,15 @@ class SnapshotCodes:
 
 @dataclass(frozen=True, eq=False)
 class AttackTarget:
-    """A publication under attack, with its source: see :class:`MeasuredPublication`.
-
-    Attributes
-    ----------
-    session : Session
-    publication : Publication
-    source : Source
-        Attacks read it to score guesses, and where the attacker knows its correlations.
-    types : dict of str to ColumnType
-        All columns of the source, in their order.
-    schema : str
-        The schema of published relations.
-    room : Allowance
-        How much memory and disk there is.
-    """
+    """A publication under attack, with its source: see :class:`MeasuredPublication`."""
 
     session: Session
     publication: Publication
+    # Attacks read it to score guesses, and where the attacker knows its correlations.
     source: Source
-    types: Mapping[str, ColumnType]
-    schema: str
-    room: Allowance
+    types: Mapping[str, ColumnType]  # all columns of the source, in their order
+    schema: str  # the schema of published relations
+    room: Allowance  # how much memory and disk there is
 
     def pulse(self) -> Pulse:
         """Return the session's heartbeat."""
@@ -634,12 +479,7 @@ class Kind(ABC):
         return ()
 
     def require_shown(self, source: Source) -> None:
-        """Refuse coarsened columns, unless the kind publishes their bins.
-
-        Raises
-        ------
-        InvalidParameterError
-        """
+        """Refuse coarsened columns, unless the kind publishes their bins."""
         if source.coarsened and not self.coarsens:
             raise InvalidParameterError(
                 "publications of this kind show quasi-identifiers as they are, not coarsened",
@@ -700,22 +540,7 @@ class Kind(ABC):
         batch: Written,  # noqa: ARG002
         whole: StagedRelations,  # noqa: ARG002
     ) -> Written:
-        """Write a publication and a batch of new people as one.
-
-        Parameters
-        ----------
-        job : Job
-            The job of the batch, which is staged.
-        old : Publication
-        batch : Written
-        whole : StagedRelations
-            Where to write both together.
-
-        Raises
-        ------
-        InvalidParameterError
-            Where a kind has no batches.
-        """
+        """Write a publication and a batch of new people as one."""
         raise InvalidParameterError(
             "publications of this kind cannot be refreshed", detail=f'publication "{old.name}"'
         )
@@ -726,13 +551,7 @@ class Kind(ABC):
         publication: Publication,
         room: Allowance,  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Write all other relations from the staged tables that are :attr:`told`.
-
-        Returns
-        -------
-        mapping
-            The layout, with what it keeps of them.
-        """
+        """Write all other relations from the staged tables that are :attr:`told`."""
         raise InvalidParameterError(
             "publications of this kind cannot be loaded", detail=f"kind {publication.kind}"
         )
@@ -761,6 +580,9 @@ class Kind(ABC):
         ------
         InvalidParameterError
             Where a kind has batches only.
+
+        `signature_of`, shape (n_records,), is the number of the signature that somebody has in the
+        publication; -1 for new people.
         """
         raise InvalidParameterError(
             "people cannot leave publications of this kind", detail=f'publication "{old.name}"'
@@ -792,19 +614,8 @@ class Kind(ABC):
     ) -> Usefulness:
         """Answer many count queries from the published relations, and say what each column loses.
 
-        Parameters
-        ----------
-        target : AttackTarget
-        columns : sequence of DistinctValues
-            The quasi-identifiers' values in the source, by whose codes queries ask.
-        sensitive : DistinctValues or None
-            The same of the sensitive attribute; without one, all records have the code 0.
-        queries : sequence of CountQuery
-
-        Raises
-        ------
-        InvalidParameterError
-            Where a kind answers no counts.
+        Queries ask by the codes of the source's values; without a sensitive attribute, all records
+        have the code 0.
         """
         raise InvalidParameterError(
             "publications of this kind answer no counts",
@@ -835,16 +646,8 @@ def run_method(
 ) -> MethodResult:
     """Call the function of the method that is asked for.
 
-    Parameters
-    ----------
-    methods : module
-        It has a function named like each method: ``method(data, request, pulse) -> Found``.
-    data : object
-        What the methods of this kind search in.
-    pulse : Pulse, optional
-        Given if the kind has one time limit for all of its methods.
-    method : str
-        The method to call instead of the request's.
+    `methods` has a function named like each method: ``method(data, request, pulse) ->
+    MethodResult``; a pulse is given if the kind has one time limit for all of its methods.
     """
     request, pulse = job.request, pulse or job.pulse()
     has_limit = "time_limit" in request.options_of_method

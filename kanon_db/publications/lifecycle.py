@@ -7,9 +7,10 @@ source here, so attacks, evaluations, refreshes and later grants are refused.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,13 +27,13 @@ from kanon_db.errors import (
 )
 from kanon_db.publications.publish_request import LoadRequest
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.relations import Note, ShownNames, StagedRelations
+from kanon_db.publications.relations import ShownNames, StagedRelations
 from kanon_db.publications.releases.ledger import (
     check_readers,
     digest_of_relations,
     earlier_releases_elsewhere,
 )
-from kanon_db.publications.releases.release_check import RISK, require_alone
+from kanon_db.publications.releases.release_check import RISK, CombinedReleases, require_alone
 from kanon_db.publications.results import Published, require_checks
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import DUPLICATE_TABLE, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE
@@ -61,13 +62,6 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
     """Refuse a name that the publication could not get in the end.
 
     Nothing is locked: whoever finishes first gets the name.
-
-    Raises
-    ------
-    DuplicateError
-        When a publication has the name and `replace` is false, or any other relation has it.
-    PermissionDeniedError
-        When another role published what has the name.
     """
     if session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         if not replace:
@@ -93,42 +87,28 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
 def enter_publication(
     staging: StagedRelations,
     publication: Publication,
+    name: str,
     source: Source | None,
     *,
-    metrics: Mapping[str, float],
-    suffixes: Sequence[str],
-    closed: Collection[str],
-    notes: Mapping[str, Note],
-    release: Mapping[str, Any],
+    metrics: Mapping[str, float],  # those that follow from the published relations
+    columns: Mapping[str, Any],  # what the ledger keeps of the source's columns
+    combined: CombinedReleases,  # what it tells together with others
     replace: bool,
+    **ledger: Any,
 ) -> int:
-    """Give staged relations the publication's name, and enter it into the catalog; return its id.
+    """Give staged relations their name, and enter them into the catalog; return the new id.
 
-    Parameters
-    ----------
-    staging : StagedRelations
-    publication : Publication
-    source : Source or None
-        None if it is elsewhere; the release then has its ``label``.
-    metrics : mapping of str to float
-        Those that follow from the published relations.
-    suffixes, closed, notes, replace
-        See :meth:`StagedRelations.publish`.
-    release : mapping
-        What the ledger keeps.
-
-    Raises
-    ------
-    DuplicateError, PermissionDeniedError
-        As :func:`check_name`, if this has changed since then.
-    DatabaseError
-        When the source was registered anew meanwhile, or an old publication of this name is in use
-        all the time; publishing again may then succeed.
+    The publication has the name of its staged relations until then. Without a source, which then is
+    elsewhere, the ledger has its ``label``.
     """
-    name = publication.name
+    session, kind = staging.session, kind_named(publication.kind).load()
     registered = {}
     if source is not None:
         registered = {"source_id": source.source_id, "registered_at": source.registered_at}
+    digested = [
+        session.identifier(staging.schema, staging.name + suffix)
+        for suffix in kind.digested(publication.layout)
+    ]
     entry: dict[str, Any] = {
         **registered,
         "kind": publication.kind,
@@ -139,23 +119,37 @@ def enter_publication(
         "guarantee": publication.guarantee,
         "metrics": metrics,
         "source_metrics": publication.metrics,
-        **release,
+        "columns": columns,
+        "digest": digest_of_relations(session, digested),
+        "measured": combined.described,
+        "seen": combined.seen,
+        **ledger,
     }
+    notes = kind.notes(dataclasses.replace(publication, name=name), ShownNames(session))
     with refusal_of_owner(name):
         publication_id: int = _patiently(
-            staging.session,
+            session,
             name,
             lambda: staging.publish(
                 name,
                 entry,
-                suffixes=suffixes,
-                closed=closed,
+                suffixes=kind.made(publication.layout),
+                closed=kind.closed,
                 readers=publication.parameters["readers"],
                 notes=notes,
                 replace=replace,
             ),
         )
     return publication_id
+
+
+def released_columns(source: Source, published: Sequence[str]) -> dict[str, Any]:
+    """Say for the ledger which columns of a source a release shows."""
+    return {
+        "quasi_identifiers": list(source.quasi_identifiers),
+        "sensitive": source.sensitive,
+        "published": list(published),
+    }
 
 
 def drop_publication(session: Session, name: str) -> None:
@@ -165,14 +159,6 @@ def drop_publication(session: Session, name: str) -> None:
     when nothing depends on them any more. Nobody's reading delays it: where somebody keeps the
     publication in use, all rights on it are taken within a second or two, and rows and names when
     something is next published or dropped.
-
-    Raises
-    ------
-    NotFoundError
-    PermissionDeniedError
-        When another role published it.
-    DatabaseError
-        When it is being replaced all the time.
     """
     if not session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         raise NotFoundError(
@@ -293,57 +279,28 @@ _LONGEST_LABEL: Final = 1000
 
 @dataclass(frozen=True, eq=False)
 class LoadedTable:
-    """A table from elsewhere.
+    """A table from elsewhere."""
 
-    Attributes
-    ----------
-    columns : mapping of str to str
-        PostgreSQL's types of its columns, as SQL, by their names.
-    blocks : callable
-        Returns its rows as CSV, in blocks of whole lines: texts are quoted, NULL is nothing.
-    """
-
-    columns: Mapping[str, str]
+    columns: Mapping[str, str]  # PostgreSQL's types of its columns, as SQL, by their names
+    # Returns its rows as CSV, in blocks of whole lines: texts are quoted, NULL is nothing.
     blocks: Callable[[], Iterable[bytes]]
 
 
 @dataclass(frozen=True, eq=False)
 class ForeignPublication:
-    """A publication that was made elsewhere.
+    """A publication that was made elsewhere."""
 
-    Attributes
-    ----------
-    publication : Publication
-        Its source is a label, which people gave it.
-    tables : mapping of str to LoadedTable
-        By their suffixes.
-    columns : mapping
-        What the ledger keeps of the source's columns: ``quasi_identifiers``, ``sensitive`` and
-        ``published``.
-    """
-
-    publication: Publication
-    tables: Mapping[str, LoadedTable]
+    publication: Publication  # its source is a label, which people gave it
+    tables: Mapping[str, LoadedTable]  # by their suffixes
+    # What the ledger keeps of the source's columns: ``quasi_identifiers``, ``sensitive`` and
+    # ``published``.
     columns: Mapping[str, Any]
 
 
 def load_publication(
     session: PsycopgSession, elsewhere: ForeignPublication, request: LoadRequest
 ) -> Published:
-    """Load a publication that was made elsewhere, verified before anybody sees it.
-
-    Parameters
-    ----------
-    session : PsycopgSession
-        In a transaction of the publishing role.
-    elsewhere : ForeignPublication
-    request : LoadRequest
-
-    Raises
-    ------
-    KanonError
-        The transaction must then be rolled back.
-    """
+    """Load a publication that was made elsewhere, verified before anybody sees it."""
     started = time.perf_counter()
     given = replace(elsewhere.publication, name=request.publication or elsewhere.publication.name)
     label = given.source if request.source_name is None else request.source_name
@@ -382,30 +339,11 @@ def load_publication(
     )
     if not combined.refused and RISK not in given.parameters.get("accept", {}):
         accepted.pop(RISK, None)
-    entered = replace(staged, name=given.name)
-    names = [staging.name + suffix for suffix in kind.digested(staged.layout)]
     publication_id = enter_publication(
-        staging,
-        entered,
-        None,
-        metrics=examined.metrics,
-        suffixes=kind.made(entered.layout),
-        closed=kind.closed,
-        notes=kind.notes(entered, ShownNames(session)),
-        release={
-            "label": label,
-            "columns": elsewhere.columns,
-            "digest": digest_of_relations(
-                session, [session.identifier(schema, name) for name in names]
-            ),
-            "measured": combined.described,
-            "seen": combined.seen,
-            "upto": None,
-            "keeps_grants": False,
-            "entities": None,
-        },
-        replace=request.replace,
-    )
+        staging, staged, given.name, None, metrics=examined.metrics, columns=elsewhere.columns,
+        combined=combined, replace=request.replace, label=label, upto=None, keeps_grants=False,
+        entities=None,
+    )  # fmt: skip
     return Published(
         publication_id=publication_id,
         name=given.name,
@@ -433,14 +371,7 @@ def _fill(
 
 
 def require_loaded_tables(kind: str, tables: Iterable[str]) -> Sequence[str]:
-    """Return the suffixes of the tables that are loaded; refuse a publication that lacks one.
-
-    Raises
-    ------
-    InvalidParameterError
-        When publications of the kind cannot be loaded.
-    VerificationError
-    """
+    """Return the suffixes of the tables that are loaded; refuse a publication that lacks one."""
     told = kind_named(kind).load().told
     if not told:
         raise InvalidParameterError(

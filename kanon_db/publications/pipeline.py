@@ -31,13 +31,13 @@ from kanon_db.errors import InfeasibleError, RiskError
 from kanon_db.publications.entities import can_be_hashed, read_entities, stage_published
 from kanon_db.publications.guarantees import WarnsCaller, warn_of_gap, warn_of_unused_options
 from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Workload, Written
-from kanon_db.publications.lifecycle import check_name, enter_publication
+from kanon_db.publications.lifecycle import check_name, enter_publication, released_columns
 from kanon_db.publications.publish_request import RISKS, PublishRequest, accepted_risks
 from kanon_db.publications.registry import kind_of
-from kanon_db.publications.relations import ShownNames, StagedRelations
+from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.releases.ledger import check_readers, earlier_releases
 from kanon_db.publications.releases.release_check import RISK as COMBINED
-from kanon_db.publications.releases.release_check import describe_release, judge_release
+from kanon_db.publications.releases.release_check import judge_release
 from kanon_db.publications.results import FIGURES, Examination, Published, require_checks
 from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session, fetch_one, undone
@@ -101,7 +101,7 @@ _ONLY_EFFORT: Final = ("time_limit", "workers")
 
 def draw_records(
     session: Session, request: PublishRequest, source: Source, records: Read,
-    columns: Sequence[ColumnType],
+    columns: Sequence[ColumnType],  # their columns
 ) -> tuple[Read, SeededRandom]:  # fmt: skip
     """Put the records in a random order, and make all further randomness.
 
@@ -110,21 +110,7 @@ def draw_records(
     with the same quasi-identifiers would part them by their sensitive values. Quasi-identifiers are
     sorted first, so that where they come does not depend on anything else.
 
-    Parameters
-    ----------
-    session : Session
-    request : PublishRequest
-    source : Source
-    records : Records
-        In the order in which the source gave them.
-    columns : sequence of ColumnType
-        Their columns.
-
-    Returns
-    -------
-    records : Records
-        Only records that are alike in all columns may still have another order.
-    random : SeededRandom
+    Only records that are alike in all columns may still have another order afterwards.
     """
     session.step("putting the records in order")
     known = [column for column in columns if column.name in source.quasi_identifiers]
@@ -242,40 +228,21 @@ column read rows that are as wide as all of them."""
 
 @dataclass(frozen=True)
 class Forecast:
-    """Forecast of what a request will need, for any number of records.
-
-    Attributes
-    ----------
-    kind : Kind
-    request : PublishRequest
-    source : Source
-    types : dict of str to ColumnType
-        All columns of the source.
-    room : Allowance
-    n_values : float
-        How many values the quasi-identifiers have, as the server's planner expects.
-    """
+    """Forecast of what a request will need, for any number of records."""
 
     kind: Kind
     request: PublishRequest
     source: Source
-    types: Mapping[str, ColumnType]
+    types: Mapping[str, ColumnType]  # all columns of the source
     room: Allowance
-    n_values: float
+    n_values: float  # how many values the quasi-identifiers have, as the server's planner expects
 
     def begin(self, session: Session, columns: Sequence[str]) -> int:
         """Say what publishing will need, by what the server's planner expects of the source.
 
-        Returns
-        -------
-        int
-            How many records there is room for, if they are as wide as expected.
-
-        Raises
-        ------
-        InfeasibleError
-            When there is too little, or more than :data:`MOST_COLUMNS`. The planner may be wrong
-            about rows, so these are counted before.
+        Returns for how many records there is room, if they are as wide as expected. Too little, or
+        more than :data:`MOST_COLUMNS`, is refused; the planner may be wrong about rows, so these
+        are counted before.
         """
         relation = self.source.relation
         if len(columns) > MOST_COLUMNS:
@@ -305,17 +272,7 @@ class Forecast:
         return most
 
     def require(self, size: Size) -> Needs:
-        """Refuse what there is no room for.
-
-        Returns
-        -------
-        Needs
-            What there is room for.
-
-        Raises
-        ------
-        InfeasibleError
-        """
+        """Refuse what there is no room for."""
         if size.n_records > MAX_RECORDS:
             raise InfeasibleError(
                 "the source has too many rows",
@@ -356,21 +313,8 @@ def measure_staged(
 ) -> dict[str, Any]:
     """Measure a staged publication as its publisher could measure it afterwards.
 
-    Parameters
-    ----------
-    kind : Kind
-    target : AttackTarget
-        The publication, under the name of its staged relations.
-    accepted : mapping of str to str
-        The known risks that it takes, with the reasons.
-    refusal : RiskError or None
-        Why publishing it to these readers would be refused.
-
-    Returns
-    -------
-    dict
-        Plain JSON: ``counts`` (rows of `evaluate_counts`, for buckets), ``attacks`` (rows of
-        `attack`), ``risks``, and in ``not_measured`` the reasons for what is missing.
+    Plain JSON: ``counts`` (rows of `evaluate_counts`, for buckets), ``attacks`` (rows of `attack`),
+    ``risks``, and in ``not_measured`` the reasons for what is missing.
     """
     not_measured: dict[str, str] = {}
 
@@ -423,25 +367,9 @@ MEASURING: Final = "measuring"
 def publish(session: Session, request: PublishRequest) -> Published:
     """Publish a source, verified before anybody sees it; a dry run leaves nothing behind.
 
-    Parameters
-    ----------
-    session : Session
-        In a transaction of the publishing role, which needs SELECT on the source.
-    request : PublishRequest
-        The request of a registered kind.
-
-    Returns
-    -------
-    Published
-
-    Raises
-    ------
-    IneligibleError
-        When no publication at all can satisfy the request.
-    InfeasibleError
-        When no publication exists within the given limits.
-    KanonError
-        For everything else that is refused. The transaction must then be rolled back.
+    The transaction is the publishing role's, which needs SELECT on the source; after a
+    `KanonError`, it must be rolled back. `IneligibleError`: no publication can satisfy the request;
+    `InfeasibleError`: none exists within the given limits.
 
     Notes
     -----
@@ -487,55 +415,27 @@ def _publish(
     if refusal is not None:
         raise refusal
     session.phase("publishing")
-    digested = [publication.name + suffix for suffix in kind.digested(publication.layout)]
-    release = describe_release(session, source, staged.columns, digested, combined)
-    entered = replace(publication, name=name)
     publication_id = enter_publication(
-        staged.staging,
-        entered,
-        source,
-        metrics=staged.metrics,
-        suffixes=kind.made(entered.layout),
-        closed=kind.closed,
-        notes=kind.notes(entered, ShownNames(session)),
-        release={
-            **release,
-            "upto": staged.upto,
-            "keeps_grants": keeps_grants,
-            "entities": staged.entities,
-        },
-        replace=request.replace,
-    )
+        staged.staging, publication, name, source, metrics=staged.metrics,
+        columns=released_columns(source, staged.columns), combined=combined,
+        replace=request.replace, upto=staged.upto, keeps_grants=keeps_grants,
+        entities=staged.entities,
+    )  # fmt: skip
     return published(publication_id, {})
 
 
 @dataclass(frozen=True, eq=False)
 class StagedPublication:
-    """A publication that is written and verified, and that nobody else can read yet.
-
-    Attributes
-    ----------
-    publication : Publication
-        Under the name of its staged relations.
-    accepted : dict of str to str
-        The known risks that it takes, with the reasons; the publication's own record of them.
-    metrics : dict of str to float
-        Those that follow from the published relations.
-    columns : list of str
-        The columns of the source that it shows.
-    upto : str or None
-        The greatest value of the column that says when a record came.
-    entities : str or None
-        The staged relation of the hashes of its entities, if it is to have one.
-    """
+    """A publication that is written and verified, and that nobody else can read yet."""
 
     staging: StagedRelations
-    publication: Publication
+    publication: Publication  # under the name of its staged relations
+    # The known risks that it takes, with the reasons; the publication's own record of them.
     accepted: dict[str, str]
-    metrics: Mapping[str, float]
-    columns: list[str]
-    upto: str | None
-    entities: str | None
+    metrics: Mapping[str, float]  # those that follow from the published relations
+    columns: list[str]  # the columns of the source that it shows
+    upto: str | None  # the greatest value of the column that says when a record came
+    entities: str | None  # the staged relation of the hashes of its entities, if it is to have one
     room: Allowance
 
 
@@ -546,13 +446,7 @@ def stage(
     types: Mapping[str, ColumnType],
     readers: Sequence[str],
 ) -> StagedPublication:
-    """Read, search, write and verify: all of publishing but the publication's name and readers.
-
-    Raises
-    ------
-    KanonError
-        As :func:`publish`.
-    """
+    """Read, search, write and verify: all of publishing but the publication's name and readers."""
     kind = kind_of(request).load()
     session.phase("reading the source")
     accepted = accept_request(session, kind, request, source)

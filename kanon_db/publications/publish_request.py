@@ -65,13 +65,7 @@ ACCEPTED: Final = json_object(_read_accepted)
 
 
 def accepted_risks(accepted: Mapping[str, str], taken: Sequence[str]) -> dict[str, str]:
-    """Return the reasons for the risks that a publication takes.
-
-    Raises
-    ------
-    RiskError
-        For the first one that is not accepted.
-    """
+    """Return the reasons for the risks that a publication takes."""
     for name in taken:
         if name not in accepted:
             raise RiskError(

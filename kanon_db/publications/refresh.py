@@ -41,13 +41,17 @@ from kanon_db.publications.entities import (
     stage_unknown,
 )
 from kanon_db.publications.kind import Job, Kind, Written
-from kanon_db.publications.lifecycle import enter_publication, refusal_of_owner
+from kanon_db.publications.lifecycle import (
+    enter_publication,
+    refusal_of_owner,
+    released_columns,
+)
 from kanon_db.publications.pipeline import PHASES, draw_records
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.registry import DeclaredKind, kind_named
-from kanon_db.publications.relations import ShownNames, StagedRelations
+from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.releases.ledger import earlier_releases
-from kanon_db.publications.releases.release_check import describe_release, require_compatible
+from kanon_db.publications.releases.release_check import require_compatible
 from kanon_db.publications.results import WAITING_WARNING, require_checks
 from kanon_db.session import Session
 from kanon_db.transfer.allowance import Allowance
@@ -58,32 +62,16 @@ from kanon_db.transfer.values import read_integers
 
 @dataclass(frozen=True, eq=False)
 class RefreshTask:
-    """A publication to refresh.
-
-    Attributes
-    ----------
-    session : Session
-    source : Source
-    types : dict of str to ColumnType
-        All columns of the source, in their order.
-    old : Publication
-    kind : Kind
-    request : PublishRequest
-        What was asked for, under the same guarantee.
-    upto : str or None
-        The greatest arrival that is published; None if no arrival is known.
-    knows_entities : bool
-        Whether the ledger has the hashes of those that are published.
-    """
+    """A publication to refresh."""
 
     session: Session
     source: Source
-    types: Mapping[str, ColumnType]
+    types: Mapping[str, ColumnType]  # all columns of the source, in their order
     old: Publication
     kind: Kind
-    request: PublishRequest
-    upto: str | None
-    knows_entities: bool
+    request: PublishRequest  # what was asked for, under the same guarantee
+    upto: str | None  # the greatest arrival that is published; None if no arrival is known
+    knows_entities: bool  # whether the ledger has the hashes of those that are published
 
     def not_known(self) -> InvalidParameterError:
         """Make the refusal where nothing says who is new."""
@@ -110,60 +98,29 @@ class RefreshTask:
 
 @dataclass(frozen=True, eq=False)
 class NothingToPublish:
-    """Nothing changes.
+    """Nothing changes."""
 
-    Attributes
-    ----------
-    waiting : int
-        Records that came, and are not published.
-    missing : str or None
-        Why.
-    """
-
-    waiting: int
-    missing: str | None
+    waiting: int  # records that came, and are not published
+    missing: str | None  # why
 
 
 @dataclass(frozen=True, eq=False)
 class StagedRefresh(NothingToPublish):
-    """A staged publication that will take the place of the old one.
-
-    Attributes
-    ----------
-    staging : StagedRelations
-    written : Written
-        Of everybody.
-    published : sequence of str
-        The columns of the source that it shows.
-    types : dict
-        Their types, for the catalog.
-    records : int
-    added : int
-        Records that are new in it.
-    metrics : dict of str to float
-        Those that were measured from the source.
-    upto : str or None
-    entities : StagedEntities or None
-        The hashes to keep.
-    withdrawn : int or None
-        Records of before that are not in it any more; None if nobody can leave.
-    left_out : int
-        Those of them whose people are still in the source.
-    parameters : dict
-        What the catalog keeps in addition.
-    """
+    """A staged publication that will take the place of the old one."""
 
     staging: StagedRelations
-    written: Written
-    published: Sequence[str]
-    types: Mapping[str, Any]
+    written: Written  # of everybody
+    published: Sequence[str]  # the columns of the source that it shows
+    types: Mapping[str, Any]  # their types, for the catalog
     records: int
-    added: int
-    metrics: Mapping[str, float]
+    added: int  # records that are new in it
+    metrics: Mapping[str, float]  # those that were measured from the source
     upto: str | None
-    entities: StagedEntities | None
+    entities: StagedEntities | None  # the hashes to keep
+    # Records of before that are not in it any more; None if nobody can leave.
     withdrawn: int | None = None
-    left_out: int = 0
+    left_out: int = 0  # those of them whose people are still in the source
+    # What the catalog keeps in addition.
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -172,11 +129,6 @@ def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
 
     They have a later arrival than all that are published, and another entity, whose hash the ledger
     does not have: as far as the source says either.
-
-    Raises
-    ------
-    InvalidParameterError
-        Where nothing says who is new.
     """
     session, source, kind, old = task.session, task.source, task.kind, task.old
     batch = _Newcomers(task)
@@ -282,32 +234,18 @@ class _Newcomers:
         session, source, kind = task.session, task.source, task.kind
         kind.prepare(task.request, source)
         self.published = kind.columns(source, task.types)
-        entity = [] if source.entity is None else [source.entity]
         arrival = [] if source.arrival in (None, *self.published) else [str(source.arrival)]
-        room = Allowance.of(session)
-        columns = [*self.published, *entity, *arrival]
-        snapshot = take_snapshot(session, source.relation, columns, room, where=self._new)
-        require_unchanged(session, source)
+        job = _read(task, self._new, arrival, are_counted=kind.counts_entities)
         if source.arrival is not None:
-            self.upto = snapshot.greatest(source.arrival) or self.upto
-        deciding = [*self.published, *(entity if kind.counts_entities else ())]
-        snapshot, random = draw_records(
-            session, task.request, source, snapshot, [task.types[name] for name in deciding]
-        )
-        entities = read_entities(snapshot, source, are_counted=kind.counts_entities)
-        schema = published_schema(session)
-        staging = StagedRelations.begin(session, schema)
-        job = Job(
-            session, task.request, source, task.types, staging, snapshot, room, random, entities
-        )
+            self.upto = job.snapshot.greatest(source.arrival) or self.upto
         session.phase("searching")
         found = kind.search(job)
         session.phase("writing")
         written = kind.write(job, found)
         if self._by_hash:
             column = task.types[str(source.entity)]
-            self.entities = stage_published(session, schema, snapshot, column)
-        snapshot.drop()
+            self.entities = stage_published(session, job.schema, job.snapshot, column)
+        job.snapshot.drop()
         return job, written
 
     def drop(self) -> None:
@@ -331,22 +269,19 @@ def _said(error: KanonError) -> str:
 
 
 def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
-    """Publish those who stay and those who came, in new buckets.
-
-    Raises
-    ------
-    InvalidParameterError
-        Where the ledger does not know who was published.
-    InfeasibleError
-        Where nobody is left to publish.
-    """
+    """Publish those who stay and those who came, in new buckets."""
     session, source, kind = task.session, task.source, task.kind
     if not task.knows_entities or not can_be_hashed(session, source, task.types):
         raise task.not_known()
     kind.prepare(task.request, source)
     schema, column = published_schema(session), task.types[str(source.entity)]
     known = stage_unknown(session, schema, source, column, task.old.name, "true")
-    job = _read(task, known)
+    read = column.read(session)
+    # A record without an entity is refused when it is read, not left out.
+    stays_or_came = (
+        f"{read} IS NULL OR {digest_of(column, read)} IN (SELECT k.digest FROM {known.table} AS k)"
+    )
+    job = _read(task, stays_or_came, are_counted=False)
     session.phase("searching")
     found = kind.renew(*_with_signatures(task, job, known))
     known.drop()
@@ -381,25 +316,27 @@ def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
     )  # fmt: skip
 
 
-def _read(task: RefreshTask, known: StagedEntities) -> Job[Any]:
-    """Copy the records of those who stay, and of those who came."""
-    session, source = task.session, task.source
-    entity = task.types[str(source.entity)]
-    read = entity.read(session)
-    # A record without an entity is refused when it is read, not left out.
-    where = (
-        f"{read} IS NULL OR {digest_of(entity, read)} IN (SELECT k.digest FROM {known.table} AS k)"
-    )
+def _read(
+    task: RefreshTask, where: str, more: Sequence[str] = (), *, are_counted: bool
+) -> Job[Any]:
+    """Copy the records ``s`` that a condition chooses, with more columns than are published.
+
+    Entities decide about the draw where they are counted, or where everybody is drawn anew.
+    """
+    session, source, kind = task.session, task.source, task.kind
+    published = kind.columns(source, task.types)
+    entity = [] if source.entity is None else [source.entity]
     room = Allowance.of(session)
-    columns = [*task.kind.columns(source, task.types), str(source.entity)]
+    columns = [*published, *entity, *more]
     snapshot = take_snapshot(session, source.relation, columns, room, where=where)
     require_unchanged(session, source)
+    deciding = [*published, *(entity if are_counted or kind.renews(task.old) else ())]
     snapshot, random = draw_records(
-        session, task.request, source, snapshot, [task.types[name] for name in columns]
+        session, task.request, source, snapshot, [task.types[name] for name in deciding]
     )
-    read_entities(snapshot, source, are_counted=False)
+    entities = read_entities(snapshot, source, are_counted=are_counted)
     staging = StagedRelations.begin(session, published_schema(session))
-    return Job(session, task.request, source, task.types, staging, snapshot, room, random)
+    return Job(session, task.request, source, task.types, staging, snapshot, room, random, entities)
 
 
 def _with_signatures(
@@ -428,38 +365,20 @@ def _missing(n_left_out: int, n_waiting: int) -> str | None:
 
 @dataclass(frozen=True)
 class Refreshed(ShownResult):
-    """The result of a refresh.
-
-    Attributes
-    ----------
-    publication_id : int
-    name, guarantee : str
-    records : int
-        Number of records, in all batches.
-    added : int
-        Records of the new batch; 0 if nobody came, or too few to keep the guarantee.
-    waiting : int
-        Records that came, and are not published: too few, or late, or of people who are published.
-    missing : str or None
-        Why they wait.
-    metrics : dict of str to float
-    seconds : float
-    withdrawn : int
-        Records of before that are not published any more, where people can leave.
-    left_out : int
-        Those of them whose people are still in the source, and are never published again.
-    """
+    """The result of a refresh."""
 
     publication_id: int
     name: str
     guarantee: str
-    records: int
-    added: int
+    records: int  # number of records, in all batches
+    added: int  # records of the new batch; 0 if nobody came, or too few to keep the guarantee
+    # Records that came, and are not published: too few, or late, or of people who are published.
     waiting: int
-    missing: str | None
+    missing: str | None  # why they wait
     metrics: Mapping[str, float]
     seconds: float
-    withdrawn: int = 0
+    withdrawn: int = 0  # records of before that are not published any more, where people can leave
+    # Those of them whose people are still in the source, and are never published again.
     left_out: int = 0
 
 
@@ -538,19 +457,12 @@ def refresh(
     )  # fmt: skip
     combined = require_compatible(session, source, new, name, earlier, request.accept)
     session.phase("publishing")
-    digested = [staging.name + end for end in kind.digested(new.layout)]
-    release = describe_release(session, source, made.published, digested, combined)
-    new = replace(new, name=name)
     publication_id = enter_publication(
-        staging, new, source, metrics=examined.metrics, suffixes=kind.made(new.layout),
-        closed=kind.closed, notes=kind.notes(new, ShownNames(session)),
-        release={
-            **release, "upto": made.upto, "refreshes": state["publication_id"],
-            "keeps_grants": True, "added": made.added,
-            **({} if made.withdrawn is None else {"withdrawn": made.withdrawn}),
-            "entities": None if made.entities is None else made.entities.staging.name,
-        },
-        replace=True,
+        staging, new, name, source, metrics=examined.metrics,
+        columns=released_columns(source, made.published), combined=combined, replace=True,
+        upto=made.upto, refreshes=state["publication_id"], keeps_grants=True, added=made.added,
+        **({} if made.withdrawn is None else {"withdrawn": made.withdrawn}),
+        entities=None if made.entities is None else made.entities.staging.name,
     )  # fmt: skip
     return Refreshed(
         publication_id, name, new.guarantee, made.records, made.added, made.waiting, made.missing,

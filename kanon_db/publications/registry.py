@@ -82,13 +82,7 @@ def register_kind(kind: DeclaredKind) -> None:
 
 
 def kind_named(name: str) -> DeclaredKind:
-    """Return the kind of a publication.
-
-    Raises
-    ------
-    NotFoundError
-        When it is not registered here.
-    """
+    """Return the kind of a publication."""
     if name not in KINDS:
         raise NotFoundError(
             "the publication is of a kind that this kanon_db does not have",

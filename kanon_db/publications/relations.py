@@ -29,17 +29,10 @@ class Note:
     Everybody who may connect can read comments, so they name columns, never a value or a figure;
     a guarantee is in ``kanon.publications``, which readers can read. A draft, which nobody else may
     read, has no notes (``kanon.owner_note``).
-
-    Attributes
-    ----------
-    use : str
-        Follows the mark in the relation's comment.
-    columns : mapping of str to str
-        Comments on columns, by their names.
     """
 
-    use: str
-    columns: Mapping[str, str] = field(default_factory=dict)
+    use: str  # follows the mark in the relation's comment
+    columns: Mapping[str, str] = field(default_factory=dict)  # comments on columns, by their names
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -84,19 +77,11 @@ class StagedRelations:
 
     They get the publication's name when it is published. Until then, an old publication of this
     name stays as it is, and its readers do not wait.
-
-    Attributes
-    ----------
-    session : Session
-    schema : str
-        The schema of published relations.
-    name : str
-        How the relations' names begin.
     """
 
     session: Session
-    schema: str
-    name: str
+    schema: str  # the schema of published relations
+    name: str  # how the relations' names begin
 
     @classmethod
     def begin(cls, session: Session, schema: str) -> StagedRelations:
@@ -108,14 +93,7 @@ class StagedRelations:
     ) -> None:
         """Create a table with the columns of a query, without rows.
 
-        Parameters
-        ----------
-        suffix : str
-            The end of the table's name.
-        select : str
-            The query, with its bound values.
-        uncompressed : sequence of str
-            Columns whose values are read completely, and hardly shrink.
+        Columns that are `uncompressed` are read completely, and hardly shrink.
         """
         session = self.session
         shape = session.identifier("pg_temp", f"kanon_shape_{secrets.token_hex(8)}")
@@ -147,13 +125,7 @@ class StagedRelations:
     def materialize_join(self, rows: str, cells: str, number: str, columns: Sequence[str]) -> None:
         """Create the materialized view of two tables, which are joined by a column of both.
 
-        Parameters
-        ----------
-        rows, cells : str
-            The ends of the tables' names. No other column is in both.
-        number : str
-        columns : sequence of str
-            Those of the view.
+        The number is the only column that both tables have.
         """
         self._run("create view", tables=[rows, cells], number=number, columns=list(columns))
 
@@ -171,32 +143,15 @@ class StagedRelations:
         entry: Mapping[str, Any],
         *,
         suffixes: Sequence[str],
-        closed: Collection[str],
+        closed: Collection[str],  # suffixes of the relations that readers may not read
         readers: Sequence[str],
-        notes: Mapping[str, Note],
-        replace: bool,
+        notes: Mapping[str, Note],  # what comments say about the relations with these suffixes
+        replace: bool,  # whether a publication of this name may be dropped
     ) -> int:
         """Enter the publication into the catalog, and give the relations its name.
 
-        Parameters
-        ----------
-        name : str
-        entry : mapping
-            What the catalog keeps, with the source's id and the time of its registration.
-        suffixes : sequence of str
-            All relations, in the order in which to drop them: what depends on others first.
-        closed : collection of str
-            Suffixes of the relations that readers may not read.
-        readers : sequence of str
-        notes : mapping of str to Note
-            What comments say about the relations with these suffixes.
-        replace : bool
-            Whether a publication of this name may be dropped.
-
-        Returns
-        -------
-        int
-            The publication's id.
+        `entry` is what the catalog keeps; `suffixes` name all relations in the order in which to
+        drop them: what depends on others first. Returns the publication's id.
         """
         return int(
             self._run(
@@ -236,16 +191,7 @@ def check_relations(
 ) -> Check:
     """Check what the published relations are, reading only the server's catalogs.
 
-    Parameters
-    ----------
-    promise : str
-        What the check is called.
-    view : str
-        Quoted name of a view that may read nothing but the tables.
-    tables : sequence of str
-        Quoted names of tables that may not have row-level security.
-    materialized : bool
-        Whether the view is materialized.
+    The view, quoted, may read nothing but the tables, which may not have row-level security.
     """
     kind = "m" if materialized else "v"
     found = fetch_one(session, _RELATIONS, view, list(tables), kind)
@@ -266,19 +212,11 @@ class DecodedRows:
     """Columns of records that are known by their codes, and of numbers from 0 on.
 
     Whole numbers follow from their codes, and other values are looked up in an array.
-
-    Attributes
-    ----------
-    session : Session
-    columns : mapping of str to CodedColumn
-        By the quoted names of the rows' columns.
-    numbers : mapping of str to ndarray of int, shape (n_records,)
-        Likewise; they come after the others.
     """
 
     session: Session
-    columns: Mapping[str, CodedColumn]
-    numbers: Mapping[str, AnyIntArray]
+    columns: Mapping[str, CodedColumn]  # by the quoted names of the rows' columns
+    numbers: Mapping[str, AnyIntArray]  # shape (n_records,); likewise; they come after the others
 
     @property
     def names(self) -> list[str]:
@@ -294,18 +232,7 @@ class DecodedRows:
         return f"SELECT {', '.join(shown)} FROM {', '.join([*tables, '(SELECT) AS one'])}"
 
     def parts(self, order: AnyIntArray) -> Iterator[tuple[str, list[Value]]]:
-        """Select the rows of some records, a part of them at a time.
-
-        Parameters
-        ----------
-        order : ndarray of int, shape (n_rows,)
-            The records, in the order of the rows.
-
-        Yields
-        ------
-        tuple of str and list
-            SQL, with what it has bound.
-        """
+        """Select the rows of some records, a part of them at a time."""
         values = self._values
         for start in range(0, order.size, _ROWS_AT_ONCE):
             self.session.done(start, order.size)

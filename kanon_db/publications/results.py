@@ -15,29 +15,16 @@ FIGURES: Final = "figures"
 
 @dataclass(frozen=True)
 class Published(ShownResult):
-    """The result of a `publish_*` call.
+    """The result of a `publish_*` call."""
 
-    Attributes
-    ----------
-    publication_id : int or None
-        None for a dry run.
-    name : str
-    guarantee : str
-        The privacy guarantee in words.
-    records : int
-    metrics : dict
-        The headline metrics, by name. A dry run adds `FIGURES`: what it measured besides, as plain
-        JSON; see `kanon_db.publications.pipeline`.
-    seconds : float
-        Wall-clock time of the call.
-    """
-
-    publication_id: int | None
+    publication_id: int | None  # None for a dry run
     name: str
-    guarantee: str
+    guarantee: str  # the privacy guarantee in words
     records: int
+    # The headline metrics, by name. A dry run adds `FIGURES`: what it measured besides, as plain
+    # JSON; see `kanon_db.publications.pipeline`.
     metrics: dict[str, Any]
-    seconds: float
+    seconds: float  # wall-clock time of the call
 
 
 @dataclass(frozen=True)
@@ -52,64 +39,40 @@ class Check:
 
 @dataclass(frozen=True)
 class Examination:
-    """The findings in the published relations.
-
-    Attributes
-    ----------
-    checks : list of Check
-    metrics : dict of str to float
-        Empty if the relations are not those that were published: whatever has taken their place
-        is not read, since reading it could run code with the rights of whoever verifies.
-    """
+    """The findings in the published relations."""
 
     checks: list[Check]
+    # Empty if the relations are not those that were published: whatever has taken their place is
+    # not read, since reading it could run code with the rights of whoever verifies.
     metrics: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One line of the attacks: what someone achieves who plays it.
-
-    Attributes
-    ----------
-    attack : str
-    bound : float or None
-        What the guarantee allows for these guesses; None where nothing bounds them.
-    base_rate : float or None
-        The share of the same people for whom someone without the publication is right.
-    rate : float or None
-        The share of people for whom the attack is right; None if there is nobody to guess.
-    people : int
-        How many people were guessed.
-    """
+    """One line of the attacks: what someone achieves who plays it."""
 
     attack: str
+    # What the guarantee allows for these guesses; None where nothing bounds them.
     bound: float | None
+    # The share of the same people for whom someone without the publication is right.
     base_rate: float | None
+    # The share of people for whom the attack is right; None if there is nobody to guess.
     rate: float | None
-    people: int
+    people: int  # how many people were guessed
 
 
 @dataclass(frozen=True)
 class CountAccuracy:
-    """Errors of the answers to random count queries.
+    """Errors of the answers to random count queries."""
 
-    Attributes
-    ----------
-    expected_selectivity : float or None
-        Share of matching records to expect if attributes were uniform and independent; None for
-        all queries together.
-    n_queries : int
-    undefined : int
-        The number of queries that no record matches. Their relative errors are undefined, and left
-        out.
-    mean_relative_error, median_relative_error : float
-        Mean and median of |estimate - count| / count; NaN if all of them are undefined.
-    """
-
+    # Share of matching records to expect if attributes were uniform and independent; None for all
+    # queries together.
     expected_selectivity: float | None
     n_queries: int
+    # The number of queries that no record matches. Their relative errors are undefined, and left
+    # out.
     undefined: int
+    # Mean and median of |estimate - count| / count; NaN if all of them are undefined.
     mean_relative_error: float
     median_relative_error: float
 
@@ -123,12 +86,7 @@ class Metric:
 
 
 def require_checks(checks: Sequence[Check]) -> None:
-    """Refuse to publish unless every check holds.
-
-    Raises
-    ------
-    VerificationError
-    """
+    """Refuse to publish unless every check holds."""
     failed = [check.check for check in checks if not check.holds]
     if failed:
         raise VerificationError(
@@ -158,13 +116,7 @@ WAITING_WARNING: Final = (
 
 
 def check_waiting(parameters: Mapping[str, Any]) -> Check:
-    """Say in a verification what is not covered, and how often people can have waited.
-
-    Parameters
-    ----------
-    parameters : mapping
-        Of the publication, as in the catalog.
-    """
+    """Say in a verification what is not covered, and how often people can have waited."""
     states = int(parameters.get("batches", 1)) + int(parameters.get("renewals", 0))
     return Check(
         f"not covered: {WAITING_NOT_COVERED}",

@@ -23,16 +23,6 @@ def flush(session: Session) -> None:
     PostgreSQL does so when a transaction commits. What a transaction does for good before, such as
     drawing from a sequence, a crash of the server can undo until then.
 
-    Parameters
-    ----------
-    session : Session
-        Inside the server.
-
-    Raises
-    ------
-    ServerError
-        When the server has no such function.
-
     Notes
     -----
     Before version 17, no function in SQL does it, so this calls the one in C that a commit calls.
@@ -125,7 +115,7 @@ class PlpySession(ReportingSession):
         if now - self._asked_at >= _SECONDS_BETWEEN_BEATS:
             self._asked_at = now
             self.fetch("SELECT 1")
-            self._tracker.beat()
+            self._beat()
 
     def tell(self, message: str) -> None:
         """Send the client a NOTICE."""

@@ -30,28 +30,16 @@ _SHOW: Final = "SELECT pg_catalog.set_config('application_name', $1::pg_catalog.
 
 
 class Progress(NamedTuple):
-    """The current step of an operation.
+    """The current step of an operation."""
 
-    Attributes
-    ----------
-    phase, phases : int
-        The number of the phase, from 1 on, and how many there are; 0 where nobody knows.
-    step : str
-        What is being done in this phase.
-    share : float or None
-        How much of the step is done, where that is known.
-    seconds : float or None
-        How long the step may still take, where something can be said about it.
-    is_limit : bool
-        Whether `seconds` is what is left of the phase's time limit, which a search may exceed a
-        little; otherwise it follows from the share.
-    """
-
-    phase: int
+    phase: int  # the number of the phase, from 1 on, and how many there are; 0 where nobody knows
     phases: int
-    step: str
-    share: float | None = None
+    step: str  # what is being done in this phase
+    share: float | None = None  # how much of the step is done, where that is known
+    # How long the step may still take, where something can be said about it.
     seconds: float | None = None
+    # Whether `seconds` is what is left of the phase's time limit, which a search may exceed a
+    # little; otherwise it follows from the share.
     is_limit: bool = False
 
     @property
@@ -105,27 +93,18 @@ class Progress(NamedTuple):
 Watcher = Callable[[Progress], None]
 
 
-class Tracker:
-    """Follows what an operation says of itself, and shows it: steps at once, shares now and then.
-
-    Parameters
-    ----------
-    show : callable
-        Called with what is to be shown.
-    clock : callable
-        Seconds.
-    """
+class Reporter:
+    """Follows what an operation says of itself; shows steps at once, shares now and then."""
 
     def __init__(self, show: Watcher, clock: Callable[[], float] = time.monotonic) -> None:
         self._show = show
         self._clock = clock
-        self._phases: list[str] = []
-        self._phase = 0
         self.clear()
 
     def clear(self) -> None:
         """Forget the operation, which is over."""
-        self._phases, self._phase = [], 0
+        self._phases: list[str] = []
+        self._phase = 0
         self._step = ""
         self._share: float | None = None
         self._limit = inf
@@ -146,19 +125,24 @@ class Tracker:
         self._step, self._share = name, None
         self._began = self._clock()
         self._now()
+        self.heartbeat()
 
     def limit(self, seconds: float) -> None:
         """Say that the phase has a time limit, from now on."""
         self._limit = self._clock() + seconds
-        self.beat()
+        self._beat()
 
     def done(self, n: int, of: int) -> None:
         """Say how much of the step is done."""
         self._share = n / of if of else None
-        self.beat()
+        self._beat()
+        self.heartbeat()
 
-    def beat(self) -> None:
-        """Show how far the step is, unless that was shown a moment ago."""
+    def heartbeat(self) -> None:
+        """Show how far the step is, now and then; a session also checks for a cancel."""
+        self._beat()
+
+    def _beat(self) -> None:
         if self._share is None and self._limit == inf:
             return
         if self._clock() - self._shown_at >= _SECONDS_BETWEEN:
@@ -180,54 +164,8 @@ class Tracker:
         )
 
 
-class Reporter:
-    """Passes on what an operation says of itself.
-
-    Parameters
-    ----------
-    show : callable
-        Called with each :class:`Progress`.
-    """
-
-    def __init__(self, show: Watcher) -> None:
-        self._tracker = Tracker(show)
-
-    def heartbeat(self) -> None:
-        """Show how far the step is, now and then."""
-        self._tracker.beat()
-
-    def plan(self, phases: Sequence[str]) -> None:
-        """Say which phases the operation has."""
-        self._tracker.plan(phases)
-
-    def phase(self, name: str) -> None:
-        """Begin a phase of the plan."""
-        self._tracker.phase(name)
-        self.heartbeat()
-
-    def step(self, name: str) -> None:
-        """Begin a step of the phase."""
-        self._tracker.step(name)
-        self.heartbeat()
-
-    def limit(self, seconds: float) -> None:
-        """Say that the phase has a time limit, from now on."""
-        self._tracker.limit(seconds)
-
-    def done(self, n: int, of: int) -> None:
-        """Say how much of the step is done."""
-        self._tracker.done(n, of)
-        self.heartbeat()
-
-
 class ReportingSession(Reporter, ABC):
-    """The part of a session that says how far an operation is; see the protocol.
-
-    Parameters
-    ----------
-    watcher : callable, optional
-        Called with each :class:`Progress`.
-    """
+    """The part of a session that says how far an operation is; see the protocol."""
 
     def __init__(self, watcher: Watcher | None = None) -> None:
         super().__init__(self._shown)
@@ -239,10 +177,6 @@ class ReportingSession(Reporter, ABC):
     @abstractmethod
     def fetch(self, statement: str, *values: Any) -> Sequence[Any]:
         """Run one statement; see the protocol."""
-
-    @abstractmethod
-    def heartbeat(self) -> None:
-        """Check for a cancel; see the protocol."""
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -256,7 +190,7 @@ class ReportingSession(Reporter, ABC):
         self._end()
 
     def _begin(self) -> None:
-        self._tracker.clear()
+        self.clear()
         self._own, self._is_wanted = None, True
 
     def _end(self) -> None:

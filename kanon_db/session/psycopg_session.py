@@ -42,14 +42,7 @@ class PsycopgSession(ReportingSession):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block in one transaction, under the settings that statements rely on.
-
-        Raises
-        ------
-        UndoneInterrupt
-            At Ctrl-C within the block, of which nothing is left then. One that comes later, with
-            the commit, stays a KeyboardInterrupt: nobody knows what it met.
-        """
+        """Run the block in one transaction, under the settings that statements rely on."""
         with self.translated_errors(), self.connection.transaction():
             for name, value in SETTINGS.items():
                 # Everything is qualified, since this still runs with the caller's search path.
@@ -64,13 +57,7 @@ class PsycopgSession(ReportingSession):
                 raise UndoneInterrupt from None
 
     def qualified(self, relation: str) -> str:
-        """Find a relation with the connection's own search path, so outside of a transaction.
-
-        Returns
-        -------
-        str
-            Its schema-qualified name, or the given name if there is no such relation.
-        """
+        """Find a relation with the connection's own search path, so outside of a transaction."""
         rows = self.fetch(
             "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name"
             " FROM pg_catalog.pg_class AS c"
@@ -102,13 +89,7 @@ class PsycopgSession(ReportingSession):
                 yield from rows
 
     def copy(self, statement: str, blocks: Iterable[bytes]) -> None:
-        """Run ``COPY ... FROM STDIN`` with data that comes in blocks.
-
-        Raises
-        ------
-        DatabaseError
-            As :meth:`fetch`.
-        """
+        """Run ``COPY ... FROM STDIN`` with data that comes in blocks."""
         with (
             self.translated_errors(),
             psycopg.RawCursor(self.connection) as cursor,
@@ -142,10 +123,6 @@ class PsycopgSession(ReportingSession):
         """Run the block in a savepoint."""
         return self.connection.transaction()
 
-    def heartbeat(self) -> None:
-        """Say how far the operation is; Ctrl-C interrupts this process anyway."""
-        self._tracker.beat()
-
     def tell(self, message: str) -> None:
         """Pass the message to the listener."""
         if self._on_notice:
@@ -158,14 +135,7 @@ class PsycopgSession(ReportingSession):
 
 
 def open_connection(dsn: str) -> psycopg.Connection:
-    """Connect in autocommit mode, so that each operation has its own transaction.
-
-    Raises
-    ------
-    ServerError
-        When no connection can be made. Most of the driver's text is not repeated, since it may
-        contain the DSN with its password.
-    """
+    """Connect in autocommit mode, so that each operation has its own transaction."""
     address = _ADDRESS.match(dsn)
     if address is not None and "@" in address["host"]:
         # The driver would ask the network for a host that is the end of the password.

@@ -29,8 +29,7 @@ from kanon_db.errors import (
     SchemaMismatchError,
 )
 from kanon_db.operations import EvaluateRequest
-from kanon_db.publications.count_accuracy import EVALUATING
-from kanon_db.publications.examination import accepted_checks
+from kanon_db.publications.examination import EVALUATING, accepted_checks
 from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination, Metric
 from kanon_db.session.progress import Watcher

@@ -79,58 +79,46 @@ def _password(parties: Parties) -> str:
     return parties.publisher.info.password or "none"
 
 
-WAYS: dict[str, Callable[..., dict[str, Any]]] = {
-    "sql": in_sql, "python": in_python, "shell": in_the_shell,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    ("kind", "way"), [*((kind, "sql") for kind in KINDS), *(("suppressed", way) for way in WAYS)]
-)
-def test_nothing_is_left(parties: Parties, source: str, kind: str, way: str) -> None:
+    ("kind", "dry_run"),
+    [("buckets", in_sql), ("generalized", in_python), ("freeform", in_sql),
+     ("suppressed", in_the_shell)],
+)  # fmt: skip
+def test_nothing_is_left(
+    parties: Parties, source: str, kind: str, dry_run: Callable[..., dict[str, Any]]
+) -> None:
+    """And its figures are those of the publication, where a setting leaves nothing to chance."""
     before = everything(parties.admin)
-    tried = WAYS[way](parties, kind, source, **KINDS[kind], dry_run=True)
+    tried = dry_run(parties, kind, source, **KINDS[kind], dry_run=True)
     assert tried["publication_id"] is None
-    assert tried["metrics"]["figures"]["attacks"]
     assert everything(parties.admin) == before
     locked = (
         "SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)"
         " WHERE a.usename = $1 AND l.locktype IN ('relation', 'advisory', 'object')"
     )
     assert value(parties.admin, locked, parties.publisher.info.user) == 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_figures_are_those_of_the_publication(parties: Parties, source: str, kind: str) -> None:
-    """Of settings that leave nothing to chance."""
     publisher = Functions(parties.publisher)
-    tried = in_sql(parties, kind, source, **KINDS[kind], dry_run=True)
     published = in_sql(parties, kind, source, **KINDS[kind])
     figures = tried["metrics"].pop("figures")
     fixed = ("guarantee", "records", "metrics")
     assert [tried[name] for name in fixed] == [published[name] for name in fixed]
-    played = publisher.rows("attack", "out")
     chosen = [
         [row for row in rows if row["attack"] in DETERMINED]
-        for rows in (figures["attacks"], played)
+        for rows in (figures["attacks"], publisher.rows("attack", "out"))
     ]
     assert chosen[0] == chosen[1]
     assert len(chosen[0]) > 1
-    if kind == "buckets":
-        asked = publisher.rows("evaluate_counts", "out", seed=1)
-        assert figures["counts"] == asked
-        assert asked[-1]["mean_relative_error"] > 0
-    else:
-        assert figures["counts"] == []
+    asked = publisher.rows("evaluate_counts", "out", seed=1) if kind == "buckets" else []
+    assert figures["counts"] == asked
+    assert not asked or asked[-1]["mean_relative_error"] > 0
 
 
-@pytest.mark.parametrize("kind", ["buckets", "generalized"])
-def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str, kind: str) -> None:
+def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str) -> None:
+    """By the row, by a warning, and by the command, which prints the figures."""
     in_sql(parties, "buckets", source, **KINDS["buckets"])
     before = everything(parties.admin)
-    parameters = {"privacy": '{"l": 2}'} if kind == "buckets" else KINDS[kind]
     call = lambda **given: Functions(parties.publisher).call(
-        f"publish_{kind}", source, "second", **parameters, **given
+        "publish_generalized", source, "second", **KINDS["generalized"], **given
     )
     warned: list[str] = []
     listen = lambda notice: warned.append(str(notice.message_primary))
@@ -151,50 +139,40 @@ def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str,
     assert accepted["metrics"]["figures"]["risks"][0] | {"meaning": ""} == {
         "risk": RISK, "is_refused": False, "accepted": "one team", "meaning": "",
     }  # fmt: skip
+    dsn = parties.publisher.info.dsn + f" password={_password(parties)}"
+    done = command("publish", "suppressed", source, "tried", "--k", 3, "--dry-run", dsn=dsn)
+    assert done.returncode == 0, done.stderr
+    for shown in ("linking a row", RISK, "Tried and verified, nothing kept"):
+        assert shown in done.stdout
+    assert "publishing it would be refused" in done.stderr
     assert everything(parties.admin) == before
 
 
-@pytest.mark.parametrize("given", [
-    ("buckets", {"privacy": '{"l": 2}', "assignment": "local"}, REFUSED),
-    ("suppressed", {"k": 3, "options": '{"left_over": "publish"}'}, REFUSED),
-    ("buckets", {"privacy": '{"l": 13}'}, "KN001"),
-    ("generalized", {"k": 13}, "22023"),
-    ("suppressed", {"k": 3, "readers": ["no such role"]}, "42704"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize("dry_run", [True, False])
 def test_what_is_refused_is_refused(
-    parties: Parties, source: str, given: tuple[str, dict[str, Any], str]
-) -> None:
-    kind, parameters, expected = given
-    for dry_run in (True, False):
-        call = lambda: in_sql(parties, kind, source, **parameters, dry_run=dry_run)
+    parties: Parties, source: str, dry_run: bool, new_role: Callable[..., str],
+    connect_as: Callable[[str, str], psycopg.Connection[Any]],
+) -> None:  # fmt: skip
+    """It gives no right that publishing does not: every column of the source must be readable."""
+    for kind, given, expected in (
+        ("buckets", {"privacy": '{"l": 2}', "assignment": "local"}, REFUSED),
+        ("suppressed", {"k": 3, "options": '{"left_over": "publish"}'}, REFUSED),
+        ("buckets", {"privacy": '{"l": 13}'}, "KN001"),
+        ("generalized", {"k": 13}, "22023"),
+        ("suppressed", {"k": 3, "readers": ["no such role"]}, "42704"),
+    ):
+        call = lambda: in_sql(parties, kind, source, **given, dry_run=dry_run)
         assert sqlstate_of(call) == expected
-
-
-def test_it_gives_no_right_that_publishing_does_not(parties: Parties, source: str) -> None:
-    """Who may not read a column of the source learns nothing of it by a dry run either."""
-    for connection in (parties.analyst, parties.stranger):
-        for kind, parameters in KINDS.items():
-            call = lambda: Functions(connection).call(
-                f"publish_{kind}",
-                source,
-                "out",
-                **parameters,
-                dry_run=True,
-            )
-            assert sqlstate_of(call) == "42501"
-    other = parties.analyst.info.user
-    fetch(parties.admin, f'GRANT kanon_publisher TO "{other}"')
+    other = new_role("kanon_publisher")
     fetch(parties.publisher, f'GRANT USAGE ON SCHEMA data TO "{other}"')
     fetch(parties.publisher, f'GRANT SELECT (age, sex) ON {source} TO "{other}"')
-    for dry_run in (True, False):
-        call = lambda: Functions(parties.analyst).call(
-            "publish_suppressed",
-            source,
-            "out",
-            k=3,
-            dry_run=dry_run,
-        )
-        assert sqlstate_of(call) == "42501"
+    with connect_as(parties.dsn, other) as publisher:
+        for connection in (parties.analyst, parties.stranger, publisher):
+            call = lambda: Functions(connection).call(
+                "publish_suppressed", source, "out", k=3, dry_run=dry_run
+            )
+            assert sqlstate_of(call) == "42501"
+    fetch(parties.admin, f'DROP OWNED BY "{other}"')
 
 
 def test_what_there_is_no_room_for_is_not_measured(parties: Parties) -> None:
@@ -215,14 +193,3 @@ def test_what_there_is_no_room_for_is_not_measured(parties: Parties) -> None:
     assert figures["counts"] is None
     assert "reading needs more room than it may have" in figures["not_measured"]["counts"]
     assert figures["attacks"]
-
-
-def test_the_command_prints_the_figures(parties: Parties, source: str) -> None:
-    in_sql(parties, "buckets", source, **KINDS["buckets"])
-    dsn = parties.publisher.info.dsn + f" password={_password(parties)}"
-    done = command("publish", "suppressed", source, "tried", "--k", 3, "--dry-run", dsn=dsn)
-    assert done.returncode == 0, done.stderr
-    assert "linking a row" in done.stdout
-    assert RISK in done.stdout
-    assert "Tried and verified, nothing kept" in done.stdout
-    assert "publishing it would be refused" in done.stderr

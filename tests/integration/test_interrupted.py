@@ -155,8 +155,7 @@ def test_timeouts(parties: Parties, way: str) -> None:
     kanon.drop("some")
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", ["buckets", "generalized"])
+@pytest.mark.parametrize(("way", "kind"), [("sql", "buckets"), ("python", "generalized")])
 def test_timeouts_of_attacks(parties: Parties, way: str, kind: str) -> None:
     """The publication stays as it is, and nothing is kept of an attack that did not end."""
     publisher = Functions(parties.publisher)
@@ -235,8 +234,9 @@ def test_cancelled_while_it_sorts(parties: Parties) -> None:
         assert value(connection, "SELECT pg_temp.sort()") == "57014, 1 thread"
 
 
-@pytest.mark.parametrize("signal_sent", ["pg_cancel_backend", "pg_terminate_backend"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "signal_sent"), [("sql", "pg_cancel_backend"), ("python", "pg_terminate_backend")]
+)
 def test_signals_from_elsewhere(
     parties: Parties,
     connect_as: Callable[[str, str], Connection],
@@ -353,8 +353,9 @@ def small_tablespace(parties: Parties) -> Iterator[str]:
 
 
 @pytest.mark.pitfall(18)
-@pytest.mark.parametrize("setting", ["temp_tablespaces", "default_tablespace"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("setting", "way"), [("temp_tablespaces", "sql"), ("default_tablespace", "python")]
+)
 def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: str) -> None:
     """When the disk is full, nothing is left, and the next publication succeeds."""
     kanon = WAYS[way](parties.publisher)
@@ -364,23 +365,6 @@ def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: s
     assert remains(parties.admin) == []
     kanon.publish("data.many", "many", privacy=PRIVACY)
     kanon.drop("many")
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_temporary_file_limit(
-    parties: Parties, connect_as: Callable[[str, str], Connection], way: str
-) -> None:
-    role = parties.publisher.info.user
-    for setting in ("temp_file_limit = '64kB'", "work_mem = '64kB'"):
-        fetch(parties.admin, f"ALTER ROLE {role} SET {setting}")
-    with connect_as(parties.dsn, role) as connection:
-        kanon = WAYS[way](connection)
-        assert sqlstate_of(lambda: kanon.publish("data.many", "many", privacy=PRIVACY)) == "53400"
-        assert remains(parties.admin) == []
-    fetch(parties.admin, f"ALTER ROLE {role} RESET ALL")
-    with connect_as(parties.dsn, role) as connection:
-        WAYS[way](connection).publish("data.many", "many", privacy=PRIVACY)
-        WAYS[way](connection).drop("many")
 
 
 def test_backend_killed() -> None:

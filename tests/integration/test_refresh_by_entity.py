@@ -69,9 +69,7 @@ def test_without_an_entity_nobody_is_new(parties: Parties) -> None:
     [
         ("numeric", "{}.0", "{}.000"),
         ("char(9)", "p{}", "p{}   "),
-        ("bigint", "{}", "{}"),
         ("uuid", "00000000-0000-0000-0000-0000000{:05}", "{{000000000000000000000000000{:05}}}"),
-        ("varchar", "ü{}", "ü{}"),
     ],
 )
 def test_equal_entities_have_one_hash(
@@ -85,7 +83,7 @@ def test_equal_entities_have_one_hash(
     assert source.refresh()["added"] == 40
 
 
-@pytest.mark.parametrize("kind", ["float8", "text COLLATE data.deaf", "date"])
+@pytest.mark.parametrize("kind", ["float8", "text COLLATE data.deaf"])
 def test_entities_without_one_text_are_refused(parties: Parties, kind: str) -> None:
     """-0 is 0, and what is equal for a collation: as publications of before, by name."""
     fetch(
@@ -93,24 +91,12 @@ def test_entities_without_one_text_are_refused(parties: Parties, kind: str) -> N
         "CREATE COLLATION IF NOT EXISTS data.deaf (provider = icu, locale = 'und-u-ks-level2',"
         " deterministic = false)",
     )
-    source = Source(parties, entity=kind)
-    ids = [f"2026-01-{1 + i % 28} +{i}" if kind == "date" else i for i in range(28)]
-    source.add(0, ids=[str(one).split(" +")[0] for one in ids])
+    source = Source(parties, 28, entity=kind)
     source.publish("anatomy")
     assert source.kept() == 0
     with pytest.raises(psycopg.Error, match="not known who came since") as raised:
         source.refresh()
     assert "different ways" in str(raised.value.diag.message_detail)
-
-
-def test_publications_of_before_are_refused(parties: Parties) -> None:
-    """Nothing was kept of them, and what the source says now may not be what was published."""
-    source = Source(parties, 60)
-    source.publish("anatomy")
-    fetch(parties.admin, "DELETE FROM kanon.release_key")
-    fetch(parties.admin, "DELETE FROM kanon.release_entity")
-    with pytest.raises(psycopg.Error, match="not known who came since"):
-        source.refresh()
 
 
 def test_the_hashes_are_closed(
@@ -167,7 +153,10 @@ def test_the_hashes_say_nothing_of_batches(parties: Parties) -> None:
 
 
 def test_what_is_replaced_is_forgotten(parties: Parties) -> None:
-    """A publication that takes the place of another has a key of its own."""
+    """A publication that takes the place of another has a key of its own.
+
+    Without one, as of publications of before, what the source says may not be what was published.
+    """
     source = Source(parties, 60)
     source.publish("anatomy")
     key = value(parties.admin, "SELECT key FROM kanon.release_key")
@@ -177,17 +166,20 @@ def test_what_is_replaced_is_forgotten(parties: Parties) -> None:
     assert source.kept() == 70
     (found,) = fetch(parties.admin, "SELECT key FROM kanon.release_key")
     assert found != (key,)
+    for table in ("release_key", "release_entity"):
+        fetch(parties.admin, f"DELETE FROM kanon.{table}")
+    with pytest.raises(psycopg.Error, match="not known who came since"):
+        source.refresh()
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_any_history(parties: Parties, seed: int) -> None:
+def test_any_history(parties: Parties) -> None:
     """People come, go, come back and change: a batch has those who were never published."""
-    draw = random.Random(seed)  # noqa: S311  # made-up data
+    draw = random.Random(0)  # noqa: S311  # made-up data
     source = Source(parties)
     source.add(0, ids=list(range(60)))
     source.publish("anatomy")
     here, published, following = set(range(60)), set(range(60)), 60
-    for _ in range(6):
+    for _ in range(4):
         gone = set(draw.sample(sorted(here), draw.randrange(20)))
         source.run("DELETE FROM {} WHERE id = ANY ($1::int[])", sorted(gone))
         here -= gone
@@ -207,9 +199,8 @@ def test_any_history(parties: Parties, seed: int) -> None:
         assert (row["records"], source.kept()) == (len(published), len(published))
 
 
-@pytest.mark.parametrize("kind", ["generalized", "suppressed"])
-@pytest.mark.parametrize("first", [True, False])
-def test_batches_of_which_one_counts_entities(parties: Parties, kind: str, *, first: bool) -> None:
+@pytest.mark.parametrize(("kind", "first"), [("generalized", True), ("suppressed", False)])
+def test_batches_of_which_one_counts_entities(parties: Parties, kind: str, first: bool) -> None:
     """Somebody has several records, in the first batch or in the second one only."""
     source = Source(parties)
     twice = [*range(100), *range(0, 100, 9)]

@@ -340,16 +340,12 @@ def test_readers(
             )
 
 
-@pytest.mark.parametrize("suffix", ["", "_qit", "_sat", "_bit"])
-def test_published_relations_are_read_only(published: Parties, suffix: str) -> None:
-    held = {
-        privilege
-        for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER")
-        if value(
-            published.analyst,
-            "SELECT has_table_privilege($1::text, $2::text)",
-            f"published.people{suffix}",
-            privilege,
-        )
-    }
-    assert held == {"SELECT"}
+def test_published_relations_are_read_only(published: Parties) -> None:
+    held = fetch(
+        published.analyst,
+        "SELECT s.suffix, p.name FROM unnest($1::text[]) AS s (suffix), unnest($2::text[]) AS"
+        " p (name) WHERE has_table_privilege('published.people' || s.suffix, p.name)",
+        ["", "_qit", "_sat", "_bit"],
+        ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER"],
+    )
+    assert held == [(suffix, "SELECT") for suffix in ("", "_qit", "_sat", "_bit")]

@@ -59,23 +59,13 @@ from kanon_db.transfer.values import DistinctValues, distinct_values, read_codes
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Everybody who is in the source now.
+    """Everybody who is in the source now."""
 
-    Attributes
-    ----------
-    values : dict of str to DistinctValues
-        The values of each quasi-identifier that a publication of rows has.
-    codes : ndarray of int32, shape (n_tuples, n_qi)
-        The distinct combinations of their codes.
-    number : ndarray of int64, shape (n_tuples,)
-        How many people have each.
-    person : ndarray of int64, shape (n_tuples,)
-        A keyed hash of the quasi-identifiers that all releases show.
-    """
-
+    # The values of each quasi-identifier that a publication of rows has.
     values: dict[str, DistinctValues]
-    codes: CodeArray
-    number: IntArray
+    codes: CodeArray  # shape (n_tuples, n_qi); the distinct combinations of their codes
+    number: IntArray  # shape (n_tuples,); how many people have each
+    # Shape (n_tuples,); a keyed hash of the quasi-identifiers that all releases show.
     person: IntArray
 
     @property
@@ -91,24 +81,13 @@ class People:
 
 @dataclass(frozen=True, eq=False)
 class ReleasedClasses:
-    """A publication of rows.
+    """A publication of rows."""
 
-    Attributes
-    ----------
-    fits : Fits
-        The classes that each combination of quasi-identifiers fits.
-    class_of_row : ndarray of int64, shape (n_rows,)
-    cells : sequence of Ranges or Sets
-        The distinct cells of each quasi-identifier.
-    cell_of_class : ndarray of int32, shape (n_classes, n_qi)
-    others : dict of str to (list of str or None, ndarray of int32)
-        The texts of each other column's values, and the code of each row.
-    """
-
-    fits: ClassFits
-    class_of_row: IntArray
-    cells: Sequence[Ranges | Sets]
-    cell_of_class: CodeArray
+    fits: ClassFits  # the classes that each combination of quasi-identifiers fits
+    class_of_row: IntArray  # shape (n_rows,)
+    cells: Sequence[Ranges | Sets]  # the distinct cells of each quasi-identifier
+    cell_of_class: CodeArray  # shape (n_classes, n_qi)
+    # The texts of each other column's values, and the code of each row.
     others: dict[str, tuple[list[str | None], CodeArray]]
 
     @property
@@ -121,30 +100,10 @@ def read_people(
     session: Session,
     source: Source,
     publications: Sequence[PublishedClasses],
-    hashed: str,
-    shown: set[str],
+    hashed: str,  # SQL for the keyed hash of a row ``s``
+    shown: set[str],  # the columns that it reads
 ) -> People:
-    """Read the quasi-identifiers that publications of rows have, of everybody in the source.
-
-    Parameters
-    ----------
-    session : Session
-    source : Source
-    publications : sequence of PublishedClasses
-    hashed : str
-        SQL for the keyed hash of a row ``s``.
-    shown : set of str
-        The columns that it reads.
-
-    Raises
-    ------
-    SchemaMismatchError
-        When the source's columns are not those that were published.
-    InfeasibleError
-        When it is empty, or there is no room for it.
-    PermissionDeniedError
-        When the role may not read it.
-    """
+    """Read the quasi-identifiers that publications of rows have, of everybody in the source."""
     names = list(dict.fromkeys(name for one in publications for name in one.quasi_identifiers))
     described = describe_types(session, source.relation, names)
     for one in publications:
@@ -167,15 +126,7 @@ def read_people(
 def read_classes(
     session: Session, publication: PublishedClasses, people: People
 ) -> ReleasedClasses:
-    """Read the published rows, and find who fits which of their classes.
-
-    Raises
-    ------
-    SchemaMismatchError
-        When the source's values cannot be compared with the published ones any more.
-    InfeasibleError
-        When people fit too many classes, or there is no room.
-    """
+    """Read the published rows, and find who fits which of their classes."""
     names = publication.quasi_identifiers
     pattern = [] if publication.pattern is None else [publication.pattern]
     view = take_snapshot(
@@ -211,73 +162,37 @@ _HELD = np.dtype([("bucket", ">i4"), ("count", ">i4")])
 
 @dataclass(frozen=True, eq=False)
 class ReleasedRows:
-    """A release of rows, and what may be somebody's.
-
-    Attributes
-    ----------
-    read : ReleasedClasses
-    contents : Contents
-        The sensitive values of each class.
-    merged : Merged
-    """
+    """A release of rows, and what may be somebody's."""
 
     read: ReleasedClasses
-    contents: ClassContents
+    contents: ClassContents  # the sensitive values of each class
     merged: MergedClasses
 
 
 @dataclass(frozen=True, eq=False)
 class ReleaseArrays:
-    """Releases of the same people.
+    """Releases of the same people."""
 
-    Attributes
-    ----------
-    releases : list of Release
-        Releases of rows; two classes are merged where somebody fits both.
-    n_tuples : int
-    labels : list of str or None
-        The sensitive values, as texts, in the order of their codes; None is NULL.
-    rows : list of ReleasedRows or None
-        The rows of each release of rows.
-    people : People or None
-        Everybody who is in the source, if there are releases of rows.
-    linked : ndarray of int64, shape (n,)
-        The tuples of these people.
-    """
-
+    # Releases of rows; two classes are merged where somebody fits both.
     releases: list[BucketRelease]
     n_tuples: int
+    # The sensitive values, as texts, in the order of their codes; None is NULL.
     labels: list[str | None]
-    rows: list[ReleasedRows | None]
-    people: People | None
-    linked: IntArray
+    rows: list[ReleasedRows | None]  # the rows of each release of rows
+    people: People | None  # everybody who is in the source, if there are releases of rows
+    linked: IntArray  # shape (n,); the tuples of these people
 
 
 def read_releases(
     session: Session,
-    source: Source,
+    source: Source,  # it says who may be in classes of rows
     partitions: Sequence[PublishedBuckets | PublishedClasses],
-    sensitive: str,
+    sensitive: str,  # without such a column, all rows have the same value
 ) -> ReleaseArrays:
     """Read partitions, with the values of one sensitive attribute.
 
     People are told apart by the quasi-identifiers that all partitions show. Who is who is only
     known while this runs: each combination is a keyed hash, with a key of its own for each call.
-
-    Parameters
-    ----------
-    session : Session
-    source : Source
-        It says who may be in classes of rows.
-    partitions : sequence of PublishedBuckets or PublishedClasses
-        Buckets are all of the sensitive attribute.
-    sensitive : str
-        Without such a column, all rows have the same value.
-
-    Raises
-    ------
-    SchemaMismatchError, InfeasibleError, PermissionDeniedError
-        See :func:`.read_people` and :func:`.read_classes`.
     """
     common = [
         name
@@ -402,23 +317,12 @@ ReleasesByPosition = Sequence[tuple[int, PublishedBuckets | PublishedClasses]]
 
 def measure_rows(
     read: ReleaseArrays,
-    together: ReleasesByPosition,
+    together: ReleasesByPosition,  # the releases, with their positions in what was read
     sensitive: str | None,
-    bounds: Sequence[Fraction],
+    bounds: Sequence[Fraction],  # the threshold of each sensitive value
     pulse: Pulse,
 ) -> list[ReleaseFinding]:
-    """Count the rows, and the sensitive values, that may be somebody's in all releases.
-
-    Parameters
-    ----------
-    read : ReleaseArrays
-    together : sequence of int and PublishedBuckets or PublishedClasses
-        The releases, with their positions in what was read.
-    sensitive : str or None
-    bounds : sequence of Fraction
-        The threshold of each sensitive value.
-    pulse : Pulse
-    """
+    """Count the rows, and the sensitive values, that may be somebody's in all releases."""
     assert read.people is not None  # noqa: S101  # there are rows
     people = read.people.number
     rows = [
@@ -513,29 +417,11 @@ def _finding(
 
 def records_of(
     rows: Sequence[tuple[ReleasedRows, PublishedClasses]],
-    linked: Sequence[str],
-    sensitive: str | None,
-    labels: Sequence[str | None],
+    linked: Sequence[str],  # the columns that make a record
+    sensitive: str | None,  # one of them
+    labels: Sequence[str | None],  # the texts of its values, in the order of their codes
 ) -> tuple[list[ClassContents], IntArray]:
-    """Find the distinct records that rows show, and the sensitive value of each.
-
-    Parameters
-    ----------
-    rows : sequence of ReleasedRows and PublishedClasses
-    linked : sequence of str
-        The columns that make a record.
-    sensitive : str or None
-        One of them.
-    labels : sequence of str or None
-        The texts of its values, in the order of their codes.
-
-    Returns
-    -------
-    list of Contents
-        The records in each class.
-    ndarray of int64, shape (n_records,)
-        Their sensitive values; 0 without such a column.
-    """
+    """Find the distinct records that rows show, and the sensitive value of each."""
     ends = np.cumsum([0, *(one.read.class_of_row.size for one, _ in rows)])
     columns: list[IntArray] = [np.zeros(int(ends[-1]), dtype=np.int64)]
     values = columns[0]
@@ -590,12 +476,6 @@ def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
     some fine classes, and their rows, of which it may show fewer columns; and its cells cover
     theirs. So whoever has the fine release can make the coarse one, but for the choice of the
     classes that were put together.
-
-    Parameters
-    ----------
-    fine, coarse : tuple of ReleasedRows and PublishedClasses
-    n_codes : mapping of str to int
-        How many values each quasi-identifier has.
     """
     (one, its), (other, others) = fine, coarse
     if not one.merged.is_exact or not other.merged.is_exact:

@@ -20,17 +20,7 @@ DEFAULT_READERS: Final = ("kanon_analyst",)
 
 
 def check_readers(session: Session, readers: Sequence[str] | None, schema: str) -> tuple[str, ...]:
-    """Return the roles that may read a publication; refuse roles that could not reach it.
-
-    Raises
-    ------
-    InvalidNameError
-        When a role's name has control characters.
-    NotFoundError
-        When a role does not exist.
-    InvalidParameterError
-        When a role cannot use the schema of publications.
-    """
+    """Return the roles that may read a publication; refuse roles that could not reach it."""
     roles = DEFAULT_READERS if readers is None else tuple(dict.fromkeys(readers))
     for role in roles:
         require_plain("a reader", role)
@@ -56,26 +46,16 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
 
 @dataclass(frozen=True)
 class EarlierRelease:
-    """An earlier release, which a reader of the new one could read.
-
-    Attributes
-    ----------
-    release_id : int
-    name, kind : str
-    ended : str or None
-        ``replaced`` or ``dropped``: readers may still have a copy, but it cannot be measured.
-    shared : tuple of str
-        Login roles that could read it, now or then.
-    ticket : str
-        By which the owner of all publications knows that it told of this release. It is good for
-        this transaction, and for this role.
-    """
+    """An earlier release, which a reader of the new one could read."""
 
     release_id: int
     name: str
     kind: str
+    # ``replaced`` or ``dropped``: readers may still have a copy, but it cannot be measured.
     ended: str | None
-    shared: tuple[str, ...]
+    shared: tuple[str, ...]  # login roles that could read it, now or then
+    # By which the owner of all publications knows that it told of this release. It is good for this
+    # transaction, and for this role.
     ticket: str = ""
 
     @property
@@ -94,15 +74,8 @@ def earlier_releases(
     Two sources may be about the same people if they share any relation that they are made of: a
     renamed table, a view over it, and a view over that are the same source.
 
-    Parameters
-    ----------
-    session : Session
-    source_id : int
-    readers : sequence of str
-        Roles that will read the new release. Login roles count that are their members; neither the
-        publisher nor superusers do.
-    publication_id : int, optional
-        The new release itself, if it is published as a draft.
+    Login roles count that are members of `readers`; neither the publisher nor superusers do. A
+    draft names itself as `publication_id`.
     """
     return _earlier(
         session, source_id=source_id, readers=list(readers), publication_id=publication_id
@@ -135,12 +108,6 @@ def digest_of_relations(session: Session, relations: Sequence[str]) -> str:
 
     For each relation, two hashes of every row's text are added up. It tells copies and changes; it
     is no signature.
-
-    Parameters
-    ----------
-    session : Session
-    relations : sequence of str
-        Quoted.
     """
     sums = ", ".join(f"coalesce(sum(hashtextextended(row_text, {seed})), 0)" for seed in (0, 1))
     with fixed_labels(session):
@@ -165,33 +132,18 @@ def only_warns(session: Session) -> bool:
 
 @dataclass(frozen=True)
 class ReleaseFinding:
-    """A finding of a check of several releases.
-
-    Attributes
-    ----------
-    check : str
-    result : {"exact", "sound", "estimate", "not measured"}
-        Exact and sound results hold in every world; sound ones may miss something.
-    releases : str
-        The names of those that were set against each other.
-    people : int or None
-        For how many people a value exceeds its bound, or fewer than k rows are possible.
-    certain : int or None
-        How many people's values, or rows, are certain.
-    share, bound : float or None
-        The share of a value that exceeds its bound most, or comes closest to it, and the bound.
-    holds : bool
-        Whether nobody's value exceeds its bound.
-    """
+    """A finding of a check of several releases."""
 
     check: str
-    result: str
-    releases: str
+    result: str  # exact and sound results hold in every world; sound ones may miss something
+    releases: str  # the names of those that were set against each other
+    # For how many people a value exceeds its bound, or fewer than k rows are possible.
     people: int | None
-    certain: int | None
+    certain: int | None  # how many people's values, or rows, are certain
+    # The share of a value that exceeds its bound most, or comes closest to it, and the bound.
     share: float | None
     bound: float | None
-    holds: bool
+    holds: bool  # whether nobody's value exceeds its bound
 
 
 def not_measured(reasons: Mapping[str, Sequence[EarlierRelease]]) -> list[ReleaseFinding]:

@@ -19,6 +19,7 @@ from kanon_db.catalog.entries import (
     find_publication,
     find_source,
     published_schema,
+    require_publisher,
     require_whole,
     run_errand,
     source_of,
@@ -26,7 +27,6 @@ from kanon_db.catalog.entries import (
 from kanon_db.errors import (
     InvalidParameterError,
     NotFoundError,
-    PermissionDeniedError,
     RiskError,
     SchemaMismatchError,
 )
@@ -44,7 +44,6 @@ from kanon_db.publications.releases.ledger import (
     EarlierRelease,
     ReleaseFinding,
     check_readers,
-    digest_of_relations,
     earlier_releases,
     finding_sentences,
     names_of,
@@ -63,19 +62,12 @@ RISK: Final = "combined_releases"
 
 @dataclass(frozen=True)
 class CombinedReleases:
-    """The findings about a release.
-
-    Attributes
-    ----------
-    findings : list of ReleaseFinding
-    seen : list of str
-        The tickets of all earlier releases that were considered.
-    refused : list of EarlierRelease
-        Those that the new release may not be set against.
-    """
+    """The findings about a release."""
 
     findings: list[ReleaseFinding] = field(default_factory=list)
+    # The tickets of all earlier releases that were considered.
     seen: list[str] = field(default_factory=list)
+    # Those that the new release may not be set against.
     refused: list[EarlierRelease] = field(default_factory=list)
 
     @property
@@ -91,24 +83,12 @@ class CombinedReleases:
 
 def combine(
     session: Session,
-    source: Source,
-    new: Publication,
-    shown: str,
+    source: Source,  # what the new release was made from
+    new: Publication,  # as it is in the database now, under the name of its relations
+    shown: str,  # the name that it will have
     earlier: Sequence[EarlierRelease],
 ) -> CombinedReleases:
-    """Measure what a new release and earlier ones tell together.
-
-    Parameters
-    ----------
-    session : Session
-    source : Source
-        What the new release was made from.
-    new : Publication
-        As it is in the database now, under the name of its relations.
-    shown : str
-        The name that it will have.
-    earlier : sequence of EarlierRelease
-    """
+    """Measure what a new release and earlier ones tell together."""
     own = _partition(session, new)
     compared: list[ComparableRelease] = []
     refused: list[EarlierRelease] = []
@@ -146,13 +126,7 @@ def require_compatible(
     earlier: Sequence[EarlierRelease],
     accept: Mapping[str, str],
 ) -> CombinedReleases:
-    """Refuse a release that readers may not set against earlier ones, unless that is accepted.
-
-    Raises
-    ------
-    RiskError
-        With what was measured.
-    """
+    """Refuse a release that readers may not set against earlier ones, unless that is accepted."""
     combined, refusal = judge_release(session, source, new, shown, earlier, accept)
     if refusal is not None:
         raise refusal
@@ -192,41 +166,6 @@ def _refusal(combined: CombinedReleases) -> RiskError:
     )
 
 
-def describe_release(
-    session: Session,
-    source: Source,
-    published: Sequence[str],
-    relations: Sequence[str],
-    combined: CombinedReleases,
-) -> dict[str, Any]:
-    """Describe a release for the ledger.
-
-    Parameters
-    ----------
-    session : Session
-    source : Source
-    published : sequence of str
-        The columns of the source that it shows.
-    relations : sequence of str
-        The staged relations from which all others follow.
-    combined : CombinedReleases
-        What it tells together with others.
-    """
-    schema = published_schema(session)
-    return {
-        "columns": {
-            "quasi_identifiers": list(source.quasi_identifiers),
-            "sensitive": source.sensitive,
-            "published": list(published),
-        },
-        "digest": digest_of_relations(
-            session, [session.identifier(schema, name) for name in relations]
-        ),
-        "measured": combined.described,
-        "seen": combined.seen,
-    }
-
-
 def _warned(
     session: Session, earlier: Sequence[EarlierRelease], accept: Mapping[str, str]
 ) -> CombinedReleases | None:
@@ -244,20 +183,7 @@ def _warned(
 def require_alone(
     session: Session, earlier: Sequence[EarlierRelease], accept: Mapping[str, str], reason: str
 ) -> CombinedReleases:
-    """Refuse a release that can be set against earlier ones where nothing can be measured.
-
-    Parameters
-    ----------
-    session : Session
-    earlier : sequence of EarlierRelease
-    accept : mapping of str to str
-    reason : str
-        Why nothing is measured.
-
-    Raises
-    ------
-    RiskError
-    """
+    """Refuse a release that can be set against earlier ones where nothing can be measured."""
     if (warned := _warned(session, earlier, accept)) is not None:
         return warned
     reasons = {reason: earlier} if earlier else {}
@@ -335,29 +261,8 @@ def check_release(
     Nothing is published, granted or kept. The publication is there already: as a draft, which
     nobody may read, if it was published with ``readers => '{}'``.
 
-    Parameters
-    ----------
-    session : Session
-        A session of the role that published it.
-    source : str
-        The relation that it was made from.
-    publication : str
-    readers : sequence of str, optional
-        Roles that are to read it; by default those that may read it now, or kanon_analyst.
-
-    Returns
-    -------
-    list of Finding
-        None if it may be granted without a word.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or a role does not exist.
-    PermissionDeniedError
-        When another role published it.
-    SchemaMismatchError
-        When it was made from another source.
+    `readers` are those that may read it now, or kanon_analyst, by default. No finding: it may be
+    granted without a word.
     """
     found = _own(session, publication)
     relation, _, _ = find_relation(session, source)
@@ -380,26 +285,7 @@ def check_release(
 def grant_publication(
     session: Session, name: str, readers: Sequence[str], accept: Mapping[str, str]
 ) -> None:
-    """Let more roles read a publication, under the rules for publishing it to them.
-
-    Parameters
-    ----------
-    session : Session
-        A session of the role that published it.
-    name : str
-    readers : sequence of str
-    accept : mapping of str to str
-        ``combined_releases`` with a reason, if it may be set against other releases.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or a role does not exist.
-    PermissionDeniedError
-        When another role published it.
-    RiskError
-        When a reader could set it against another release, which was not accepted.
-    """
+    """Let more roles read a publication, under the rules for publishing it to them."""
     found = _own(session, name)
     if not readers:
         raise InvalidParameterError("no role is named", hint="name the roles that may read it")
@@ -435,17 +321,6 @@ def _earlier(
 
 def _own(session: Session, name: str) -> Publication:
     found = find_publication(session, name)
-    row = fetch_one(
-        session,
-        "SELECT published_by = current_user"
-        " OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS allowed"
-        " FROM kanon.publications WHERE name = $1::text",
-        name,
-    )
-    if not row["allowed"]:
-        raise PermissionDeniedError(
-            "only the role that published a publication can grant it, or set it against others",
-            detail=f'publication "{name}"',
-        )
+    require_publisher(session, name, "grant it, or set it against others")
     require_whole(found)
     return found

@@ -84,14 +84,7 @@ _ROWS_AT_ONCE: Final = 1 << 20
 
 
 def shows_rows(numbering: CellNumbers, rows: NumberedRows) -> bool:
-    """Tell whether the rows of the view are those of the table of classes.
-
-    Parameters
-    ----------
-    numbering : CellNumbers
-    rows : NumberedRows
-        What the table has; of each column, its numbers are those of its cells.
-    """
+    """Tell whether the rows of the view are those of the table of classes."""
     hashing = _Hashing(numbering, rows)
     return hashing.of_view() == hashing.of_table()
 
@@ -232,37 +225,19 @@ MOST_NUMBERED: Final = 1 << 16
 
 @dataclass(frozen=True)
 class WrittenClasses:
-    """The table of classes, as it was written.
+    """The table of classes, as it was written."""
 
-    Attributes
-    ----------
-    layout : dict
-        What the publication's layout keeps of it.
-    table : ClassTable
-    classes_of_cells : dict of str to ndarray of int64, shape (n_cells,)
-        How many classes have each cell, for each quasi-identifier whose cells have numbers.
-    """
-
-    layout: dict[str, Any]
+    layout: dict[str, Any]  # what the publication's layout keeps of it
     table: ClassTable
+    # Shape (n_cells,); how many classes have each cell, for each quasi-identifier whose cells have
+    # numbers.
     classes_of_cells: dict[str, IntArray]
 
 
 def write_classes(
     staging: StagedRelations, view: RowView, described: Mapping[str, Any], rows: ShownRows
 ) -> WrittenClasses:
-    """Write the table of classes.
-
-    Parameters
-    ----------
-    staging : StagedRelations
-    view : RowView
-        Already materialized.
-    described : mapping
-        The publication's layout.
-    rows : ShownRows
-        Those of the view.
-    """
+    """Write the table of classes."""
     session = staging.session
     session.step("numbering the cells of the rows")
     table, layout = _create_table(staging, view, described)
@@ -359,13 +334,9 @@ def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntAr
 def count_class_differences(
     session: Session, view: RowView, schema: str, publication: Publication
 ) -> tuple[ClassSizes | None, Check]:
-    """Compare the table of classes with what follows from it, and its rows with those of the view.
+    """Compare the table of classes with what follows from it, and its rows with the view's.
 
-    Returns
-    -------
-    sizes : ClassSizes or None
-        None unless all quasi-identifiers have numbers, and these are right.
-    check : Check
+    There are no sizes unless all quasi-identifiers have numbers, and these are right.
     """
     session.step("checking the numbers of cells")
     name, described = publication.name, publication.layout
@@ -409,30 +380,16 @@ def _number(
     numbering: CellNumbers,
     name: str,
     cells: CellColumn,
-    records: IntArray,
-    n_hidden: int,
+    records: IntArray,  # shape (n_cells,); how many rows have each cell
+    n_hidden: int,  # in how many rows it is suppressed
     *,
     is_loose: bool,
 ) -> AnyIntArray | None:
     """Write the distinct cells of a column with their numbers, unless there are too many.
 
-    Parameters
-    ----------
-    numbering : CellNumbers
-    name : str
-    cells : CellColumn
-    records : ndarray of int64, shape (n_cells,)
-        How many rows have each cell.
-    n_hidden : int
-        In how many rows it is suppressed.
-    is_loose : bool
-        Whether equal cells may have several texts: the first one stands for them, whatever the
-        order of the rows, which have to be read for it.
-
-    Returns
-    -------
-    ndarray of int32, shape (n_cells + 1,), or None
-        The number of each cell, and of the suppressed ones; -1 where there is none.
+    Where `is_loose`, equal cells may have several texts: the first one stands for them, whatever
+    the order of the rows, which have to be read for it. Returns the number of each cell, and of the
+    suppressed ones, shape (n_cells + 1,); -1 where there is none.
     """
     session, table = numbering.session, numbering.table
     bound: list[Value] = []
@@ -537,27 +494,14 @@ ShareLine = dict[str, Any]
 
 def write_value_shares(
     staging: StagedRelations,
-    classes: WrittenClasses,
-    cells: Mapping[str, CellDescription],
+    classes: WrittenClasses,  # the table of the distinct cells, and how many classes have each
+    cells: Mapping[str, CellDescription],  # the quasi-identifiers, in the view's order
     matches: int | None,
 ) -> dict[str, WhatIsKnown]:
     """Write the table of shares.
 
-    Parameters
-    ----------
-    staging : StagedRelations
-    classes : WrittenClasses
-        The table of the distinct cells, and how many classes have each.
-    cells : mapping of str to CellDescription
-        The quasi-identifiers, in the view's order.
-    matches : int or None
-        How many originals each cell covers as tightly as possible; None if it covers those of all
-        records that have the same cells.
-
-    Returns
-    -------
-    dict of str to str
-        What is known of each column; without those that have too many different cells.
+    Each cell covers `matches` originals as tightly as possible or, if that is None, those of all
+    records with the same cells. Columns with too many different cells are left out.
     """
     session = staging.session
     session.step("finding the shares of values in cells")

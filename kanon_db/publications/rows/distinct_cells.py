@@ -48,27 +48,18 @@ from kanon_db.transfer.values import CodedColumn, DistinctValues
 
 @dataclass(frozen=True, eq=False)
 class CellColumn:
-    """The distinct cells of a column, and which of them each combination of cells has.
+    """The distinct cells of a column, and which of them each combination of cells has."""
 
-    Attributes
-    ----------
-    table, number, cell : str
-        A temporary table of the cells, its column with their numbers from 0, and that with the
-        cells; quoted.
-    n_cells : int
-    of_combination : ndarray of int, shape (n_combinations,)
-        The number of a cell; -1 where it is suppressed. Of quasi-identifiers, its type holds
-        ``n_cells``, too.
-    is_spelled_once : bool
-        Whether all rows with equal cells have the same text there.
-    """
-
+    # A temporary table of the cells, its column with their numbers from 0, and that with the cells;
+    # quoted.
     table: str
     number: str
     cell: str
     n_cells: int
+    # Shape (n_combinations,); the number of a cell; -1 where it is suppressed. Its type holds
+    # ``n_cells``, too, for quasi-identifiers.
     of_combination: AnyIntArray
-    is_spelled_once: bool = True
+    is_spelled_once: bool = True  # whether all rows with equal cells have the same text there
 
     @classmethod
     def of_values(
@@ -84,20 +75,12 @@ class CellTable:
     """The table of combinations of cells, in a random order; names are quoted.
 
     Neither its numbers nor its order tell where the records are from which a combination was made.
-
-    Attributes
-    ----------
-    table, number : str
-    name : str
-        The column `number`, not quoted.
-    columns : mapping of str to CellColumn
-        By the quoted names of the table's columns.
     """
 
     table: str
     number: str
-    name: str
-    columns: Mapping[str, CellColumn]
+    name: str  # the column `number`, not quoted
+    columns: Mapping[str, CellColumn]  # by the quoted names of the table's columns
     _numbers: CodeArray
 
     @classmethod
@@ -164,20 +147,11 @@ The sample has 10,000 records.
 
 @dataclass(frozen=True, eq=False)
 class ShownRows:
-    """Published rows, in any order.
+    """Published rows, in any order."""
 
-    Attributes
-    ----------
-    cells : mapping of str to CellColumn
-        The quasi-identifiers.
-    combination_of_row : ndarray of int, shape (n_rows,)
-        Each combination of cells has a row.
-    others : mapping of str to CodedColumn
-        The other columns with few values, and their codes in each row.
-    """
-
-    cells: Mapping[str, CellColumn]
-    combination_of_row: AnyIntArray
+    cells: Mapping[str, CellColumn]  # the quasi-identifiers
+    combination_of_row: AnyIntArray  # shape (n_rows,); each combination of cells has a row
+    # The other columns with few values, and their codes in each row.
     others: Mapping[str, CodedColumn]
 
     @classmethod
@@ -211,17 +185,10 @@ class ShownRows:
 
 @dataclass(frozen=True, eq=False)
 class SourceColumns:
-    """The columns of a source whose rows are going to be published.
-
-    Attributes
-    ----------
-    quasi_identifiers : list of CodedColumn
-    others : mapping of str to CodedColumn
-        The other columns with few values.
-    """
+    """The columns of a source whose rows are going to be published."""
 
     quasi_identifiers: list[CodedColumn]
-    others: Mapping[str, CodedColumn]
+    others: Mapping[str, CodedColumn]  # the other columns with few values
 
     @classmethod
     def of(cls, job: Job[Any]) -> Self:
@@ -241,13 +208,7 @@ class SourceColumns:
         return [column.values for column in self.quasi_identifiers]
 
     def codes(self, kind: np.dtype[_Code] | None = None) -> npt.NDArray[_Code]:
-        """Put the codes of the quasi-identifiers into one array, shape (n_records, n_qi).
-
-        Parameters
-        ----------
-        kind : dtype, optional
-            By default, that of the fewest bytes that holds all of them.
-        """
+        """Put the codes of the quasi-identifiers into one array, shape (n_records, n_qi)."""
         columns = [column.codes for column in self.quasi_identifiers]
         kind = np.result_type(*columns) if kind is None else kind
         codes = np.empty((columns[0].size, len(columns)), dtype=kind)
@@ -309,50 +270,31 @@ _BLOCK: Final = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class NumberedRows:
-    """The rows of a view as numbers.
+    """The rows of a view as numbers."""
 
-    Attributes
-    ----------
-    cells, others : sequence of str
-        The columns of quasi-identifiers, and the other ones.
-    sizes : ndarray of int64, shape (n_classes,)
-    of_classes : list of ndarray of int, shape (n_classes,)
-        For each quasi-identifier, the numbers of its cells, or their ends as codes; ascending.
-        Classes that differ only in columns without either are merged.
-    of_rows : sequence of ndarray of uint16, shape (n_rows,)
-        For each other column, the numbers of its cells; class by class, ascending.
-    ends : frozenset of str
-        Columns with ends.
-    """
-
-    cells: Sequence[str]
+    cells: Sequence[str]  # the columns of quasi-identifiers, and the other ones
     others: Sequence[str]
-    sizes: IntArray
+    sizes: IntArray  # shape (n_classes,)
+    # Shape (n_classes,); for each quasi-identifier, the numbers of its cells, or their ends as
+    # codes; ascending. Classes that differ only in columns without either are merged.
     of_classes: Sequence[AnyIntArray]
+    # Shape (n_rows,); for each other column, the numbers of its cells; class by class, ascending.
     of_rows: Sequence[AnyIntArray]
-    ends: frozenset[str]
+    ends: frozenset[str]  # columns with ends
 
     @classmethod
     def of(
         cls,
         cells: Sequence[str],
         others: Sequence[str],
-        bases: Sequence[int],
+        bases: Sequence[int],  # more than the largest digit of each column
         packed: list[IntArray],
-        ends: frozenset[str] = frozenset(),
+        ends: frozenset[str] = frozenset(),  # columns with ends
     ) -> Self | None:
         """Sort rows by the cells, then by the other columns; None where a cell has no number.
 
-        Parameters
-        ----------
-        cells, others : sequence of str
-        bases : sequence of int
-            More than the largest digit of each column.
-        packed : list of ndarray of int64, shape (n_rows,)
-            The digits of the rows, as :func:`packing` groups the columns; it is emptied. A digit
-            is a number, or a code of ends, plus 1; or 0.
-        ends : frozenset of str
-            Columns with ends.
+        `packed` has the digits of the rows as :func:`packing` groups the columns, each array of
+        shape (n_rows,), and is emptied. A digit is a number, or a code of ends, plus 1; or 0.
         """
         groups = packing(bases)
         if len(groups) == 1:
@@ -387,15 +329,7 @@ class NumberedRows:
     def patterns(self, hidden: Sequence[int]) -> tuple[list[str], IntArray]:
         """Return the distinct patterns of suppressed cells, and which of them each class has.
 
-        Parameters
-        ----------
-        hidden : sequence of int
-            The number of the suppressed cells of each quasi-identifier; -1 if there are none.
-
-        Returns
-        -------
-        patterns : list of str
-        pattern_of_class : ndarray of int64, shape (n_classes,)
+        `hidden` is the number of each quasi-identifier's suppressed cells; -1 if there are none.
         """
         stars = np.zeros(self.sizes.size, dtype=np.int64)
         for place, number in enumerate(hidden):
@@ -449,11 +383,6 @@ class NumberedRows:
 def packing(bases: Sequence[int]) -> list[tuple[int, int]]:
     """Group columns so that the digits of each group are those of one number of 63 bits.
 
-    Returns
-    -------
-    list of (int, int)
-        The first column of each group, and that after its last; one empty group of no columns.
-
     Examples
     --------
     >>> packing([2**20, 2**40, 2**4, 2]), packing([])
@@ -468,22 +397,15 @@ def packing(bases: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def packed_rows(
-    bases: Sequence[int],
+    bases: Sequence[int],  # more than the largest digit of each column
     of_classes: Sequence[AnyIntArray],
-    class_of_row: AnyIntArray,
-    of_rows: Sequence[AnyIntArray],
+    class_of_row: AnyIntArray,  # shape (n_rows,)
+    of_rows: Sequence[AnyIntArray],  # shape (n_rows,); the other columns
 ) -> list[IntArray]:
     """Pack the numbers of each row as digits, each plus 1; see :func:`packing`.
 
-    Parameters
-    ----------
-    bases : sequence of int
-        More than the largest digit of each column.
-    of_classes : sequence of ndarray of int, shape (n_classes,)
-        The columns whose numbers follow from a row's class; they come first.
-    class_of_row : ndarray of int, shape (n_rows,)
-    of_rows : sequence of ndarray of int, shape (n_rows,)
-        The other columns.
+    Columns `of_classes`, each of shape (n_classes,), come first: their numbers follow from a row's
+    class.
 
     Examples
     --------
@@ -515,31 +437,15 @@ def _appended(digits: IntArray, columns: Sequence[AnyIntArray], bases: Sequence[
 
 @dataclass(frozen=True, eq=False)
 class ClassSizes:
-    """The sizes of a view's classes: rows with the same cells and the same pattern.
+    """The sizes of a view's classes: rows with the same cells and the same pattern."""
 
-    Attributes
-    ----------
-    sizes : ndarray of int64, shape (n_classes,)
-    patterns : sequence of (str or None)
-        Distinct ones; one empty text if nothing is suppressed.
-    pattern_of_class : ndarray of int64, shape (n_classes,)
-    """
-
-    sizes: IntArray
-    patterns: Sequence[str | None]
-    pattern_of_class: IntArray
+    sizes: IntArray  # shape (n_classes,)
+    patterns: Sequence[str | None]  # distinct ones; one empty text if nothing is suppressed
+    pattern_of_class: IntArray  # shape (n_classes,)
 
     @classmethod
     def of_numbers(cls, rows: NumberedRows, hidden: Sequence[int]) -> Self:
-        """Take the sizes of classes from the numbers of all cells.
-
-        Parameters
-        ----------
-        rows : NumberedRows
-            With numbers of all quasi-identifiers.
-        hidden : sequence of int
-            The number of the suppressed cells of each; -1 if there are none.
-        """
+        """Take the sizes of classes from the numbers of all cells."""
         return cls(rows.sizes, *rows.patterns(hidden))
 
     @classmethod
@@ -570,16 +476,7 @@ class SpecialCells:
 
 
 class CellNumbers:
-    """Finds the numbers of cells, which the table of classes has already.
-
-    Parameters
-    ----------
-    session : Session
-    view : RowView
-    table : ClassTable
-    described : mapping
-        The publication's layout.
-    """
+    """Finds the numbers of cells, which the table of classes has already."""
 
     def __init__(
         self, session: Session, view: RowView, table: ClassTable, described: Mapping[str, Any]
@@ -612,13 +509,7 @@ class CellNumbers:
         return f"substr({alias}.{self.view.pattern}, {self._places[name]}, 1) = '*'"
 
     def of_cells(self, name: str, cells: CellColumn) -> CodeArray:
-        """Return the number of each cell of a column, and of the suppressed ones; -1 without one.
-
-        Parameters
-        ----------
-        name : str
-        cells : CellColumn
-        """
+        """Return the number of each cell of a column, and of the suppressed ones; -1: none."""
         value, special = f"v.{cells.cell}", self.special(name)
         row = fetch_one(
             self.session,
@@ -648,10 +539,7 @@ class CellNumbers:
     def stored(self, most: int) -> NumberedRows | None:
         """Read the numbers of all rows as the table has them; None where these are no numbers.
 
-        Parameters
-        ----------
-        most : int
-            No more rows than these can have been published.
+        No more than `most` rows can have been published.
         """
         table = self.table
         cells = [name for name in self._places if name in table.columns | table.ends]
@@ -758,20 +646,9 @@ def write_ends(
 ) -> AnyIntArray | None:
     """Write the cell that holds all ranges of a column.
 
-    Parameters
-    ----------
-    numbering : CellNumbers
-    name : str
-    cells : CellColumn
-        The distinct ranges.
-    records : ndarray of int64, shape (n_cells,)
-        How many rows have each range.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_cells + 1,), or None
-        The code of each range (:class:`~kanon_db.query.layout.ClassTable`), and -1 for suppressed
-        cells; None if they are no ranges of whole numbers or days, or one has no end.
+    Returns the code of each range (:class:`~kanon_db.query.layout.ClassTable`), shape (n_cells +
+    1,), and -1 for suppressed cells; None if they are no ranges of whole numbers or days, or one
+    has no end. `records`, shape (n_cells,), says how many rows have each.
     """
     session, table = numbering.session, numbering.table
     type_ = numbering.type_of(name)

@@ -49,20 +49,12 @@ _CLOSED, _NULL, _ANYTHING = 1, 2, 3  # kinds of ranges; of any other kind, the u
 
 @dataclass(frozen=True, eq=False)
 class RowCodes:
-    """Published rows as codes.
+    """Published rows as codes."""
 
-    Attributes
-    ----------
-    cells : list of Ranges or Sets
-        The distinct cells of each quasi-identifier, by the codes of the source's values.
-    numbers : ndarray of int32, shape (n_rows, n_qi)
-        Which of them each row has.
-    values : ndarray of int64, shape (n_rows,)
-        The code of each row's sensitive value; 0 without a sensitive attribute.
-    """
-
+    # The distinct cells of each quasi-identifier, by the codes of the source's values.
     cells: Sequence[Ranges | Sets]
-    numbers: CodeArray
+    numbers: CodeArray  # shape (n_rows, n_qi); which of them each row has
+    # Shape (n_rows,); the code of each row's sensitive value; 0 without a sensitive attribute.
     values: IntArray
 
 
@@ -74,34 +66,17 @@ def classes_of_rows(numbers: CodeArray) -> tuple[IntArray, IntArray]:
 
 
 def read_cells(
-    view: Snapshot,
-    types: Mapping[str, ColumnType],
+    view: Snapshot,  # the published rows
+    types: Mapping[str, ColumnType],  # the columns of the view
     described: Sequence[Mapping[str, Any]],
     columns: Sequence[DistinctValues],
-    pattern: Sequence[str] = (),
+    pattern: Sequence[str] = (),  # the column that marks suppressed cells, if there is one
 ) -> tuple[list[Ranges | Sets], CodeArray]:
     """Read the distinct cells of each quasi-identifier, and which of them each row has.
 
-    Parameters
-    ----------
-    view : Snapshot
-        The published rows.
-    types : mapping of str to ColumnType
-        The columns of the view.
-    described : sequence of mapping
-        The ``name`` of each quasi-identifier, what its ``cell`` is, and its ``labels`` if it has
-        any, as in the layout.
-    columns : sequence of DistinctValues
-        Their values in the source, by which cells are coded. Values that the source no longer has
-        are covered by no code.
-    pattern : sequence of str
-        The column that marks suppressed cells, if there is one.
-
-    Returns
-    -------
-    cells : list of Ranges or Sets
-        A suppressed cell covers everything.
-    numbers : ndarray of int32, shape (n_rows, n_qi)
+    `described` is the layout's description of each quasi-identifier; cells are coded by `columns`,
+    its values in the source, and cover no code for values that are gone. A suppressed cell covers
+    everything. Returns the cells, and the number of each row's cell, shape (n_rows, n_qi).
     """
     cells: list[Ranges | Sets] = []
     numbers = np.empty((view.n_records, len(columns)), dtype=np.int32)
@@ -217,15 +192,9 @@ def answer_from_rows(
     sensitive: DistinctValues | None,
     queries: Sequence[CountQuery],
     *,
-    shares_cells: bool,
+    shares_cells: bool,  # whether the rows with the same cells are a class
 ) -> Usefulness:
-    """See :meth:`.Kind.usefulness`.
-
-    Parameters
-    ----------
-    shares_cells : bool
-        Whether the rows with the same cells are a class.
-    """
+    """See :meth:`.Kind.usefulness`."""
     session, layout = target.session, target.publication.layout
     relation = Relation(target.schema, target.publication.name)
     names = [cell["name"] for cell in layout["quasi_identifiers"]]
@@ -255,23 +224,9 @@ def estimate_row_counts(
     queries: Sequence[CountQuery],
     pulse: Pulse,
     *,
-    shares_cells: bool,
+    shares_cells: bool,  # as of `answer_from_rows`
 ) -> FloatArray:
-    """Answer queries from rows whose values have the same codes as in the source.
-
-    Parameters
-    ----------
-    publication : Publication
-    read : RowCodes
-    queries : sequence of CountQuery
-    pulse : Pulse
-    shares_cells : bool
-        As of :func:`answer_from_rows`.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_queries,)
-    """
+    """Answer queries from rows whose values have the same codes as in the source."""
     layout = publication.layout
     _, first = classes_of_rows(read.numbers)
     return row_counts(
@@ -304,43 +259,26 @@ class SensitiveCounts(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ValueBounds:
-    """The part of a guarantee that is about sensitive values.
+    """The part of a guarantee that is about sensitive values."""
 
-    Attributes
-    ----------
-    values : ndarray of float64, shape (n_values,), or None
-        The largest probability of each value; None if it says nothing.
-    certain : float or None
-        The largest share of people whose value may be certain; None if it says nothing.
-    """
-
+    # Shape (n_values,); the largest probability of each value; None if it says nothing.
     values: FloatArray | None = None
+    # The largest share of people whose value may be certain; None if it says nothing.
     certain: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class AttackedRows:
-    """Rows and source by the same codes; without a sensitive attribute all values are 0.
-
-    Attributes
-    ----------
-    rows : PublishedRows
-    class_of_row, values_of_rows : ndarray of int64, shape (n_rows,)
-        The class of each row, and the code of its sensitive value.
-    codes : ndarray of int32, shape (n_people, n_qi)
-        The codes of the people in the source.
-    values : ndarray of int64, shape (n_people,)
-        The codes of its sensitive values; -1 of one that no row has.
-    sensitive : SensitiveCounts or None
-        The sensitive values of the rows.
-    """
+    """Rows and source by the same codes; without a sensitive attribute all values are 0."""
 
     rows: PublishedRows
+    # Shape (n_rows,); the class of each row, and the code of its sensitive value.
     class_of_row: IntArray
     values_of_rows: IntArray
-    codes: CodeArray
+    codes: CodeArray  # shape (n_people, n_qi); the codes of the people in the source
+    # Shape (n_people,); the codes of its sensitive values; -1 of one that no row has.
     values: IntArray
-    sensitive: SensitiveCounts | None
+    sensitive: SensitiveCounts | None  # the sensitive values of the rows
 
     @classmethod
     def of(
@@ -348,19 +286,10 @@ class AttackedRows:
         read: RowCodes,
         codes: CodeArray,
         values: IntArray,
-        n_codes: Sequence[int],
+        n_codes: Sequence[int],  # the number of values of each quasi-identifier in the source
         sensitive: SensitiveCounts | None,
     ) -> Self:
-        """Gather rows into classes, and set the source against them.
-
-        Parameters
-        ----------
-        read : RowCodes
-        codes, values, sensitive
-            As attributes.
-        n_codes : sequence of int
-            The number of values of each quasi-identifier in the source.
-        """
+        """Gather rows into classes, and set the source against them."""
         class_of_row, first = classes_of_rows(read.numbers)
         covering = RowClasses(read.cells, read.numbers[first], n_codes)
         n_values = 1 if sensitive is None else len(sensitive.labels)
@@ -412,23 +341,7 @@ def attack_read_rows(
 ) -> list[Attack]:
     """Play all attacks on published rows.
 
-    Parameters
-    ----------
-    listener : AttackSession
-    pulse : Pulse
-    publication : Publication
-        Its k says how many rows a person may have at least, or how many people a row.
-    attacked : AttackedRows
-    bounds : ValueBounds
-    shares_cells : bool
-        Whether the rows with the same cells are a class; otherwise, the rows that may be a person's
-        take its place.
-
-    Returns
-    -------
-    list of Attack
-        See ``docs/understand/attacks.md``. People are a random sample if all of them would take too
-        long.
+    Where cells are not shared, the rows that may be a person's take the place of a class.
     """
     return [
         Attack(name, found.bound, found.base_rate, found.rate, found.people)

@@ -55,22 +55,15 @@ _WHOLE: Final = {
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """The bins of a column that have a value, in their order; NULL's comes last.
-
-    Attributes
-    ----------
-    table : str
-        Temporary table ``(code, low, high, is_closed)``, quoted: where each bin begins and ends,
-        NULL without an end; and whether its end belongs to it.
-    codes : ndarray of int32, shape (n_values,)
-        The bin of each distinct value.
-    lows, highs : ndarray of float64, shape (n_bins,)
-        The ends as numbers, NaN of NULL; where there is no end, that of the values in the bin.
-    """
+    """The bins of a column that have a value, in their order; NULL's comes last."""
 
     session: Session
+    # Temporary table ``(code, low, high, is_closed)``, quoted: where each bin begins and ends, NULL
+    # without an end; and whether its end belongs to it.
     table: str
-    codes: CodeArray
+    codes: CodeArray  # shape (n_values,); the bin of each distinct value
+    # Shape (n_bins,); the ends as numbers, NaN of NULL; where there is no end, that of the values
+    # in the bin.
     lows: FloatArray
     highs: FloatArray
 
@@ -97,14 +90,8 @@ def element_of(column: ColumnType, value: str) -> str:
 def bin_of(column: ColumnType, described: Mapping[str, Any], value: str) -> tuple[str, str]:
     """Write where the bin of a value begins, and where it ends; NULL where it has no end.
 
-    Parameters
-    ----------
-    column : ColumnType
-        A column of numbers, dates or timestamps.
-    described : mapping
-        How it was registered. Its values, without a unit, are parameters, in its order.
-    value : str
-        What :func:`element_of` wrote; not NULL.
+    Values of `described`, without a unit, are parameters, in its order; `value` is what
+    :func:`element_of` wrote, and not NULL.
 
     Examples
     --------
@@ -161,19 +148,7 @@ def _rounded(column: ColumnType, unit: str | float, value: str, width: str) -> t
 
 
 def read_bins(values: DistinctValues, described: Mapping[str, Any]) -> Bins | None:
-    """Find the bins of a column's values; None if it has none, or is not coarsened.
-
-    Parameters
-    ----------
-    values : DistinctValues
-    described : mapping
-        How the column was registered.
-
-    Raises
-    ------
-    SchemaMismatchError
-        When a value is infinite or no number, or a bin would end beyond all values of its type.
-    """
+    """Find the bins of a column's values; None if it has none, or is not coarsened."""
     if not any(key in described for key in BINNED):
         return None
     column, session = values.column, values.session
@@ -254,36 +229,19 @@ _NULL_LABEL = -1  # instead of a label
 
 @dataclass(frozen=True, eq=False)
 class HierarchyLabels:
-    """A hierarchy, and which of its values each value of a column is.
-
-    Attributes
-    ----------
-    hierarchy : Hierarchy
-    taxonomy : Taxonomy
-    codes : ndarray of int32, shape (n_values,)
-        The place of each distinct value in the hierarchy; NULL's comes after them.
-    table : str
-        Temporary table ``(label, first, last)`` of the labels, quoted.
-    places : str
-        Temporary table ``(label, first)`` of the values alone, by their texts, quoted.
-    """
+    """A hierarchy, and which of its values each value of a column is."""
 
     values: DistinctValues
     hierarchy: Hierarchy
     taxonomy: Taxonomy
+    # Shape (n_values,); the place of each distinct value in the hierarchy; NULL's comes after them.
     codes: CodeArray
-    table: str
-    places: str
+    table: str  # temporary table ``(label, first, last)`` of the labels, quoted
+    places: str  # temporary table ``(label, first)`` of the values alone, by their texts, quoted
 
     @classmethod
     def of(cls, values: DistinctValues, described: object) -> Self:
-        """Find the values of a column in a hierarchy.
-
-        Raises
-        ------
-        SchemaMismatchError
-            When the hierarchy lacks values; the message says how many.
-        """
+        """Find the values of a column in a hierarchy."""
         hierarchy, column, session = Hierarchy.of(described), values.column, values.session
         places: dict[str | None, int] = {text: at for at, text in enumerate(hierarchy.values)}
         places[None] = len(places)
@@ -370,25 +328,14 @@ _NULL, _ANYTHING = -1, -2  # instead of a code: only NULL, or NULL and numbers t
 
 @dataclass(frozen=True, eq=False)
 class GeneralizedColumn:
-    """A quasi-identifier that is to be generalized.
-
-    Attributes
-    ----------
-    values : DistinctValues
-    attribute : Attribute
-        Its domain, as the algorithms see it.
-    range_type : str or None
-        The type of its cells; None if they are sets of texts.
-    bins : Bins or None
-        The bins of its values, if it has any: the codes that the algorithms see.
-    labels : HierarchyLabels or None
-        The hierarchy of its values, if it has one: its values are the codes.
-    """
+    """A quasi-identifier that is to be generalized."""
 
     values: DistinctValues
-    attribute: Attribute
-    range_type: str | None
+    attribute: Attribute  # its domain, as the algorithms see it
+    range_type: str | None  # the type of its cells; None if they are sets of texts
+    # The bins of its values, if it has any: the codes that the algorithms see.
     bins: Bins | None = None
+    # The hierarchy of its values, if it has one: its values are the codes.
     labels: HierarchyLabels | None = None
 
     @property
@@ -431,12 +378,8 @@ class GeneralizedColumn:
     def covers(self, name: str, low: str, high: str) -> str:
         """Return SQL for whether the value ``s.name``, quoted, lies within the cell ``c.name``.
 
-        Parameters
-        ----------
-        name : str
-        low, high : str
-            Columns of ``c`` with what :meth:`ends` says, quoted; the cell itself must be there
-            unless :attr:`has_whole_ends`.
+        `low` and `high` are columns of ``c`` with what :meth:`ends` says, quoted; the cell itself
+        must be there unless :attr:`has_whole_ends`.
         """
         value = f"s.{name}"
         if self.labels is not None:
@@ -604,16 +547,10 @@ def write_cells(
     staging: StagedRelations,
     view: RowView,
     columns: Sequence[GeneralizedColumn],
-    cells: Sequence[NumberedCells],
+    cells: Sequence[NumberedCells],  # the cells of each quasi-identifier, the same number for each
     random: SecureRandom,
 ) -> CellTable:
-    """Write the cells of the rows that are to be published.
-
-    Parameters
-    ----------
-    cells : sequence of NumberedCells
-        The cells of each quasi-identifier, the same number for each.
-    """
+    """Write the cells of the rows that are to be published."""
     session = staging.session
     session.step("writing the cells")
     suffix = secrets.token_hex(8)

@@ -347,12 +347,7 @@ def check_k(job: Job[Any], k: int) -> None:
 
 
 def require_k(source: Source, k: int, number: int, what: str = "records") -> None:
-    """Refuse a k that is larger than a number of records or entities.
-
-    Raises
-    ------
-    TooFewError
-    """
+    """Refuse a k that is larger than a number of records or entities."""
     if k > number:
         raise TooFewError(
             f"k must not exceed the number of {what}",
@@ -369,11 +364,6 @@ def weights_of(
     """Return the weight of each quasi-identifier; None if all weights are 1.
 
     An attribute that `weights` does not name has its registered weight.
-
-    Raises
-    ------
-    InvalidParameterError
-        When `weights` names another column.
     """
     given = weights or {}
     for column in given:
@@ -391,14 +381,8 @@ def row_layout(
 ) -> dict[str, Any]:
     """Choose the layout of a publication, which the catalog keeps for :meth:`RowView.of`.
 
-    Parameters
-    ----------
-    source : Source
-        The view keeps the order of its columns.
-    cells : sequence of str
-        ``range``, ``set`` or ``value`` for each quasi-identifier.
-    with_pattern : bool
-        Whether an extra column says which cells of a row are suppressed.
+    A cell is a ``range``, ``set``, ``label`` or ``value``; an extra column, the pattern, says which
+    cells of a row are suppressed.
     """
     columns = source.published
     layout: dict[str, Any] = {
@@ -489,13 +473,7 @@ def bytes_of_cells(source: Source, types: Mapping[str, ColumnType], k: int, size
 def bytes_of_shares(
     source: Source, types: Mapping[str, ColumnType], n_cells: float, size: Size
 ) -> float:
-    """Forecast the memory in which the shares of values in sets are found, with their texts.
-
-    Parameters
-    ----------
-    n_cells : float
-        Distinct ones that a column may have; of more than :data:`.MOST_CELLS`, nothing is kept.
-    """
+    """Forecast the memory in which the shares of values in sets are found, with their texts."""
     width = size.width / (1 + len(source.quasi_identifiers))
     return _n_sets(source, types) * min(n_cells, MOST_CELLS) * (120 + 12 * width)
 
@@ -526,27 +504,14 @@ _BLOCK: Final = 1 << 17
 def count_outside(
     session: Session,
     codes: Sequence[AnyIntArray],
-    columns: Sequence[GeneralizedColumn],
+    columns: Sequence[GeneralizedColumn],  # in the order of the table's
     table: CellTable,
     assignments: CodeArray,
 ) -> int:
     """Count the records with an original value that is not in the cell of an assignment.
 
-    Parameters
-    ----------
-    session : Session
-    codes : sequence of ndarray of int, shape (n_records,)
-        What value of each column each record has; -1 for one that is not listed.
-    columns : sequence of GeneralizedColumn
-        In the order of the table's.
-    table : CellTable
-    assignments : ndarray of int32, shape (k, n_records)
-        The combination of cells of each record, in each assignment.
-
-    Returns
-    -------
-    int
-        Records counted in all assignments together.
+    Shapes: `codes` (n_records,) for each column, -1 for a value that is not listed; `assignments`
+    (k, n_records), the combination of cells of each record. All assignments are counted together.
     """
     session.step("checking each original value")
     outside = [np.zeros(0, dtype=np.int64)]  # numbers of pairs of an assignment and a record
@@ -638,17 +603,10 @@ def _keys(codes: AnyIntArray, cells: CellColumn, one: AnyIntArray, n_values: int
 
 @dataclass(frozen=True, eq=False)
 class RecodedRows:
-    """A source whose quasi-identifiers are going to be published as ranges and sets.
-
-    Attributes
-    ----------
-    view : RowView
-    layout : dict
-        The publication's layout, as the catalog keeps it.
-    """
+    """A source whose quasi-identifiers are going to be published as ranges and sets."""
 
     view: RowView
-    layout: Mapping[str, Any]
+    layout: Mapping[str, Any]  # the publication's layout, as the catalog keeps it
     _job: Job[Any]
     _read: SourceColumns
     _columns: Sequence[GeneralizedColumn]
@@ -657,13 +615,7 @@ class RecodedRows:
     def of(
         cls, job: Job[Any], k: int, weights: Mapping[str, Fraction] | None
     ) -> tuple[Self, Microdata]:
-        """Read the source; return what is to be published, and the quasi-identifiers as codes.
-
-        Raises
-        ------
-        InvalidParameterError
-            When it has fewer than k records.
-        """
+        """Read the source; return what is to be published, and the quasi-identifiers as codes."""
         check_k(job, k)
         read = SourceColumns.of(job)
         microdata, columns = microdata_of(
@@ -681,18 +633,8 @@ class RecodedRows:
     def require_room(self, n_sets: int, n_records: int, hint: str) -> None:
         """Refuse a search that keeps more sets of categorical values than there is memory for.
 
-        Parameters
-        ----------
-        n_sets : int
-            At a time; each has a bit for every value of the records that are searched together.
-        n_records : int
-            How many these are.
-        hint : str
-            How to need less.
-
-        Raises
-        ------
-        InfeasibleError
+        `n_sets` are kept at a time, each with a bit for every value of the `n_records` that are
+        searched together.
         """
         n_values = sum(
             min(attribute.n_values, n_records)
@@ -710,16 +652,8 @@ class RecodedRows:
     def write(self, table: CellTable, cell_of_record: AnyIntArray) -> int:
         """Write the rows in random order, each with the other columns of a record and its cells.
 
-        Parameters
-        ----------
-        table : CellTable
-        cell_of_record : ndarray of int, shape (n_records,)
-            The number of each record's cells; -1 for a record that is left out.
-
-        Returns
-        -------
-        int
-            Records with an original value that is not in its cell: they are not written.
+        `cell_of_record`, shape (n_records,), has -1 for a record that is left out. Returns how many
+        records were not written, since an original value is not in its cell.
         """
         with fixed_labels(self._job.session):
             return write_row_view(
@@ -752,19 +686,11 @@ class RecodedRows:
     def finish(
         self,
         table: CellTable,
-        cell_of_record: AnyIntArray,
+        cell_of_record: AnyIntArray,  # shape (n_records,); as of `write`
         written: Written,
-        matches: int | None = None,
+        matches: int | None = None,  # see `write_value_shares`
     ) -> Written:
-        """Complete what was written, and drop what is no longer needed.
-
-        Parameters
-        ----------
-        cell_of_record : ndarray of int, shape (n_records,)
-            As of :meth:`write`.
-        matches : int, optional
-            See :func:`.write_shares`.
-        """
+        """Complete what was written, and drop what is no longer needed."""
         session = self._job.session
         cells = {column.values.column.name: column.published(session) for column in self._columns}
         named = dict(zip(cells, table.columns.values(), strict=True))

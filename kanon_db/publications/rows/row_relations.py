@@ -58,16 +58,7 @@ def digest_rows(session: Session, view: RowView) -> str:
 
 
 def check_digest(session: Session, view: RowView, digest: str, promise: str) -> Check:
-    """Compare the rows with their digest when they were published.
-
-    Parameters
-    ----------
-    session : Session
-    view : RowView
-    digest : str
-    promise : str
-        What the check is called.
-    """
+    """Compare the rows with their digest when they were published."""
     return same_digest(promise, same=digest_rows(session, view) == digest)
 
 
@@ -99,50 +90,30 @@ def counted_layout(job: Job[Any], view: RowView) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RowsWithEntities:
-    """The published rows, each with the entity that it is about, as a temporary table.
-
-    Attributes
-    ----------
-    session : Session
-    view : RowView
-    table : str
-    entity : str
-        Its columns are this one, whose name no other column has, and those of the view that are
-        compared; names are quoted.
-    cells : str
-        The columns by which rows are told apart, with commas between them.
-    sensitive : str or None
-    """
+    """The published rows, each with the entity that it is about, as a temporary table."""
 
     session: Session
     view: RowView
     table: str
+    # Its columns are this one, whose name no other column has, and those of the view that are
+    # compared; names are quoted.
     entity: str
-    cells: str
+    cells: str  # the columns by which rows are told apart, with commas between them
     sensitive: str | None
 
     @classmethod
     def of(
         cls,
-        job: Job[Any],
+        job: Job[Any],  # a job whose source has entities
         view: RowView,
         cells: CellTable,
         cell_of_record: AnyIntArray,
         *,
-        with_sensitive: bool = False,
+        with_sensitive: bool = False,  # whether the sensitive attribute is needed
     ) -> Self:
         """Join the records of the source with the cells that they are published with.
 
-        Parameters
-        ----------
-        job : Job
-            A job whose source has entities.
-        view : RowView
-        cells : CellTable
-        cell_of_record : ndarray of int, shape (n_records,)
-            The number of each record's cells; -1 for a record that is left out.
-        with_sensitive : bool
-            Whether the sensitive attribute is needed.
+        `cell_of_record`, shape (n_records,), has -1 for a record that is left out.
         """
         session, source, snapshot = job.session, job.source, job.snapshot
         suffix = secrets.token_hex(8)
@@ -227,18 +198,10 @@ class RowsWithEntities:
 
 @dataclass(frozen=True)
 class CellCover:
-    """SQL that tells whether the original values of a record lie within its cells.
+    """SQL that tells whether the original values of a record lie within its cells."""
 
-    Attributes
-    ----------
-    cells : str
-        SQL for the table of cells, with what `inside` needs.
-    inside : str
-        A condition on a record ``s`` and its cells ``c``.
-    """
-
-    cells: str
-    inside: str
+    cells: str  # SQL for the table of cells, with what `inside` needs
+    inside: str  # a condition on a record ``s`` and its cells ``c``
 
     def kept(self, number: str, of_record: str) -> str:
         """Write the join of records ``s`` with their cells, by their numbers, and the condition."""
@@ -250,26 +213,15 @@ def write_row_view(
     view: RowView,
     cells: CellTable,
     combination_of_record: AnyIntArray,
-    covering: CellCover | None = None,
+    covering: CellCover | None = None,  # rows are only written where it holds
 ) -> int:
     """Write the published rows in a random order, and materialize the view.
 
     Rows are written with the numbers of their cells, a fraction as wide as with the cells. To join
     them in the view, the server may read either table first: both are in a random order.
 
-    Parameters
-    ----------
-    cells : CellTable
-    combination_of_record : ndarray of int, shape (n_records,)
-        The cells with which the other columns of each record are published; -1 for a record that is
-        left out.
-    covering : CellCover, optional
-        Rows are only written where it holds.
-
-    Returns
-    -------
-    int
-        How many were not written because it does not.
+    `combination_of_record`, shape (n_records,), has -1 for a record that is left out. Returns how
+    many records were not written because `covering` does not hold.
     """
     session = job.session
     session.step("writing the published rows")
@@ -299,16 +251,6 @@ def write_batches(
 
     As long as both have numbers of cells, so does what comes of them: the view is made as before,
     and what others have made of it lives on.
-
-    Parameters
-    ----------
-    number : str or None
-        The column of the numbers in the newer one, not quoted.
-
-    Returns
-    -------
-    bool
-        Whether rows have numbers of their cells.
     """
     session = staging.session
     tables = [_columns(session, one.rows, one.cells) for one in (before, now)]
@@ -411,35 +353,14 @@ def _write_decoded(
 
 def finish_rows(
     job: Job[Any],
-    view: RowView,
-    table: CellTable,
+    view: RowView,  # already materialized
+    table: CellTable,  # from which it was
     layout: Mapping[str, Any],
-    rows: ShownRows,
+    rows: ShownRows,  # those of the view
     cells: Mapping[str, CellDescription] | None = None,
     matches: int | None = None,
 ) -> dict[str, Any]:
-    """Write what the estimator reads, gather statistics, and warn of columns that may be missed.
-
-    Parameters
-    ----------
-    job : Job
-    view : RowView
-        Already materialized.
-    table : CellTable
-        From which it was.
-    layout : mapping
-    rows : ShownRows
-        Those of the view.
-    cells : mapping of str to CellDescription, optional
-        The quasi-identifiers, if their cells stand for several values; see
-        :func:`.write_value_shares`.
-    matches : int, optional
-
-    Returns
-    -------
-    dict
-        The layout, with what it keeps of these relations.
-    """
+    """Write what the estimator reads, gather statistics, and warn of columns that may be missed."""
     numbered = {**layout, "number": table.name}
     found = write_estimator_tables(job.staging, view, numbered, rows, cells, matches)
     job.session.step("gathering statistics")
@@ -470,26 +391,14 @@ def write_estimator_tables(
 
 
 def write_from_rows(
-    staging: StagedRelations,
+    staging: StagedRelations,  # where the rows are
     publication: Publication,
     room: Allowance,
     *,
-    with_shares: bool,
-    matches: int | None,
+    with_shares: bool,  # whether cells stand for several values
+    matches: int | None,  # see `write_value_shares`
 ) -> dict[str, Any]:
-    """Write what follows from the staged rows, and return the layout with it.
-
-    Parameters
-    ----------
-    staging : StagedRelations
-        Where the rows are.
-    publication : Publication
-    room : Allowance
-    with_shares : bool
-        Whether cells stand for several values.
-    matches : int or None
-        See :func:`.write_shares`.
-    """
+    """Write what follows from the staged rows, and return the layout with it."""
     session, name = staging.session, staging.name
     layout = dict(publication.layout)
     session.step("materializing the view")

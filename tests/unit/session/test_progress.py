@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanon_db.session.progress import Progress, Tracker
+from kanon_db.session.progress import Progress, Reporter
 
 
 class Clock:
@@ -15,10 +15,10 @@ class Clock:
         return self.now
 
 
-def tracked() -> tuple[Tracker, list[Progress], Clock]:
+def tracked() -> tuple[Reporter, list[Progress], Clock]:
     shown: list[Progress] = []
     clock = Clock()
-    return Tracker(shown.append, clock), shown, clock
+    return Reporter(shown.append, clock), shown, clock
 
 
 def test_phases_and_steps_are_shown_at_once() -> None:
@@ -71,10 +71,10 @@ def test_a_time_limit_is_that_of_its_phase() -> None:
     tracker.step("refining")
     assert shown[-1].remaining == "time limit in 50 s"
     clock.now += 10
-    tracker.beat()
+    tracker.heartbeat()
     assert shown[-1].remaining == "time limit in 40 s"
     clock.now += 41  # a method may need a little longer
-    tracker.beat()
+    tracker.heartbeat()
     assert shown[-1].remaining == ""
     tracker.phase("writing")
     assert shown[-1].remaining == ""
@@ -82,10 +82,10 @@ def test_a_time_limit_is_that_of_its_phase() -> None:
 
 def test_steps_that_say_nothing_are_not_shown_again() -> None:
     tracker, shown, clock = tracked()
-    tracker.beat()
+    tracker.heartbeat()
     tracker.step("sorting")
     clock.now += 9
-    tracker.beat()
+    tracker.heartbeat()
     assert len(shown) == 1
 
 
