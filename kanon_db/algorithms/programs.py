@@ -37,38 +37,13 @@ Variables = Mapping[tuple[int, ...], Any]
 
 @dataclass(frozen=True, eq=False)
 class PaperProgram:
-    """A program as a paper states it.
+    """A program as a paper states it."""
 
-    Parameters
-    ----------
-    problem : pulp.LpProblem
-        To be minimized.
-    variables : mapping of str to mapping of tuple of int to pulp.LpVariable
-        By the paper's letter, then by the paper's indices, from 0.
-
-    Examples
-    --------
-    >>> program = bucket_program([2, 3], [Fraction(7, 10), Fraction(1)], 1, 2)
-    >>> _ = program.problem.solve(pulp.HiGHS(msg=False))
-    >>> program.whole_values("b").tolist()  # buckets of 1 and of 2 records
-    [1, 2]
-    """
-
-    problem: Any
-    variables: Mapping[str, Variables]
+    problem: Any  # To be minimized
+    variables: Mapping[str, Variables]  # By the paper's letter, then by the paper's indices, from 0
 
     def whole_values(self, letter: str) -> IntArray:
-        """Read the variables of a letter from the solution, rounded to whole numbers.
-
-        Parameters
-        ----------
-        letter : str
-
-        Returns
-        -------
-        ndarray of int64
-            One axis for each index; 0 where there is no variable.
-        """
+        """Read the variables of a letter from the solution, rounded to whole numbers."""
         of_letter = self.variables[letter]
         shape = [max(axis) + 1 for axis in zip(*of_letter, strict=True)]
         values = np.zeros(shape, dtype=np.int64)

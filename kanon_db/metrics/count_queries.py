@@ -146,60 +146,22 @@ _ShareOf = Callable[[BoolArray], FloatArray]
 
 
 def row_counts(
-    cells: Sequence[Ranges | Sets],
-    numbers: CodeArray,
+    cells: Sequence[Ranges | Sets],  # The distinct cells of each quasi-identifier
+    numbers: CodeArray,  # (n_rows, n_qi): which of them each row has
     classes: CodeArray,
     sa_codes: AnyIntArray,
     queries: Sequence[CountQuery],
     *,
     matches: int | None = None,
-    n_left_out: int = 0,
+    n_left_out: int = 0,  # Records without a row, which are as likely to match as the others
     coarse: Sequence[bool] | None = None,
     rarity: float = 1.0,
     pulse: Pulse = UNLIMITED,
 ) -> FloatArray:
     """Estimate counts from published rows: the sum of the rows' probabilities of a match.
 
-    Parameters
-    ----------
-    cells : sequence of Ranges or Sets
-        The distinct cells of each quasi-identifier.
-    numbers : ndarray of int32, shape (n_rows, n_qi)
-        Which of them each row has.
-    classes : ndarray of int32, shape (n_classes, n_qi)
-        Which of them each class of rows with the same cells has.
-    sa_codes : ndarray of int, shape (n_rows,)
-        The sensitive value of each row; a negative code matches nothing.
-    queries : sequence of CountQuery
-    matches : int, optional
-        Number of originals that each cell covers, if not all of a class (freeform rows).
-    n_left_out : int
-        Records without a row, which are as likely to match as the others.
-    coarse : sequence of bool, optional
-        For each quasi-identifier, whether its ranges and sets may have ends and values that no
-        record has; none by default.
-    rarity : float
-        A cell that tells nothing is distributed like the mean of the other cells, each weighted by
-        this power of its number of records.
-    pulse : Pulse
-
-    Returns
-    -------
-    ndarray of float64, shape (n_queries,)
-
-    Notes
-    -----
-    It is the estimator of `estimate_count` in numpy: the frequency of a value in a cell follows
-    from all cells of its column (:mod:`~kanon_db.algorithms.recoding.generalized_cells`), and
-    columns are taken as independent. One difference: ranges contain no numbers that no record has.
-
-    Examples
-    --------
-    >>> cells = [Ranges(np.array([0]), np.array([1]), np.array([False]))]
-    >>> numbers, one = np.zeros((4, 1), dtype=np.int32), np.array([True, False])
-    >>> query = CountQuery({0: one}, np.array([True]), 0.5)
-    >>> row_counts(cells, numbers, numbers[:1], np.zeros(4, dtype=np.int64), [query]).tolist()
-    [2.0]
+    The estimator of `estimate_count` in numpy: a value's frequency in a cell follows from all cells
+    of its column; columns are independent. Ranges hold no numbers that no record has.
     """
     coarse = [False] * len(cells) if coarse is None else coarse
     shares = [
@@ -227,14 +189,7 @@ def column_losses(
 ) -> FloatArray:
     """Return the loss of each column: the mean of (n - 1) / (N - 1) over all records.
 
-    A record's cell covers n of the column's N values. The loss of a record without a row is 1.
-
-    Examples
-    --------
-    >>> cells = [Ranges(np.array([0, 0]), np.array([0, 4]), np.array([False, False]))]
-    >>> numbers = np.array([[0], [1]], dtype=np.int32)
-    >>> column_losses(cells, numbers, [5]).tolist(), column_losses(cells, numbers, [5], 2).tolist()
-    ([0.5], [0.75])
+    A record's cell covers n of the column's N values; a record without a row loses 1.
     """
     losses = []
     for a, (its_cells, n) in enumerate(zip(cells, n_codes, strict=True)):
@@ -328,18 +283,10 @@ _BIT_NUMBERS[[(int(_DE_BRUIJN) << bit & int(_ALL)) >> 58 for bit in range(64)]] 
 
 @dataclass(frozen=True, eq=False)
 class CountErrors:
-    """Answers of a publication to count queries, beside the true ones.
+    """Answers of a publication to count queries, beside the true ones."""
 
-    Parameters
-    ----------
-    actual : ndarray of int64, shape (n_queries,)
-        Matching records: act.
-    estimated : ndarray of float64, shape (n_queries,)
-        Estimate from the publication: est.
-    """
-
-    actual: IntArray
-    estimated: FloatArray
+    actual: IntArray  # (n_queries,): matching records: act
+    estimated: FloatArray  # (n_queries,): estimate from the publication: est
 
     @property
     def relative(self) -> FloatArray:
@@ -367,22 +314,13 @@ class CountErrors:
         return float(np.median(defined)) if defined.size else math.nan
 
     def select(self, chosen: BoolArray) -> CountErrors:
-        """Select some of the queries, such as those in a range of selectivity.
-
-        Parameters
-        ----------
-        chosen : ndarray of bool, shape (n_queries,)
-
-        Returns
-        -------
-        CountErrors
-        """
+        """Select some of the queries, such as those in a range of selectivity."""
         return CountErrors(self.actual[chosen], self.estimated[chosen])
 
 
 def count_errors(
     bucket_of_record: AnyIntArray,
-    qi_codes: CodeArray,
+    qi_codes: CodeArray,  # (n_records, n_qi)
     sa_codes: CodeArray,
     queries: Sequence[CountQuery],
     *,
@@ -390,36 +328,7 @@ def count_errors(
 ) -> CountErrors:
     """Answer queries from microdata and from its bucketization.
 
-    Parameters
-    ----------
-    bucket_of_record : ndarray of int, shape (n_records,)
-        Bucket of each record: any whole numbers of at least 0, best without gaps.
-    qi_codes : ndarray of int32, shape (n_records, n_qi)
-    sa_codes : ndarray of int32, shape (n_records,)
-    queries : sequence of CountQuery
-    pulse : Pulse
-        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
-
-    Returns
-    -------
-    CountErrors
-
-    Raises
-    ------
-    InvalidParameterError
-        As :func:`exact_counts` and :func:`estimated_counts`.
-
-    Notes
-    -----
     **Source:** [GB] Sections 3.2 and 7.2.
-
-    Examples
-    --------
-    >>> query = CountQuery({0: np.array([True, False])}, np.array([True, False]), 0.25)
-    >>> codes = np.array([[0], [1], [0], [1]], dtype=np.int32)
-    >>> errors = count_errors(np.array([0, 0, 1, 1]), codes, np.int32([0, 1, 1, 0]), [query])
-    >>> errors.actual.tolist(), errors.estimated.tolist(), errors.mean
-    ([1], [1.0], 0.0)
     """
     return CountErrors(
         exact_counts(qi_codes, sa_codes, queries, pulse=pulse),
@@ -436,7 +345,7 @@ def count_errors(
 
 
 def exact_counts(
-    qi_codes: CodeArray,
+    qi_codes: CodeArray,  # (n_records, n_qi)
     sa_codes: CodeArray,
     queries: Sequence[CountQuery],
     *,
@@ -444,27 +353,7 @@ def exact_counts(
 ) -> IntArray:
     """Count the records that match each query.
 
-    Parameters
-    ----------
-    qi_codes : ndarray of int32, shape (n_records, n_qi)
-    sa_codes : ndarray of int32, shape (n_records,)
-    queries : sequence of CountQuery
-    pulse : Pulse
-        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_queries,)
-
-    Raises
-    ------
-    InvalidParameterError
-        If the shapes do not match, or a code lies outside a query's condition.
-
-    Notes
-    -----
-    64 queries are evaluated at once, one in each bit of a word. Cost: O(n_records (n_qi / 64 + h))
-    per query, where h is the share of records that match it.
+    64 queries are evaluated at once, one in each bit of a word.
     """
     counts = np.zeros(len(queries), dtype=np.int64)
     for first, qi_tables, sa_table in _words(qi_codes, sa_codes, queries, pulse):
@@ -481,7 +370,7 @@ def exact_counts(
 
 def estimated_counts(
     qit_buckets: AnyIntArray,
-    qi_codes: CodeArray,
+    qi_codes: CodeArray,  # (n_records, n_qi): quasi-identifiers of the rows of the QIT
     sat_buckets: AnyIntArray,
     sat_codes: CodeArray,
     sat_counts: AnyIntArray,
@@ -491,30 +380,6 @@ def estimated_counts(
 ) -> FloatArray:
     """Estimate the answers from QIT and SAT: the sum of q s / |g| over the buckets g.
 
-    Parameters
-    ----------
-    qit_buckets : ndarray of int, shape (n_records,)
-        Bucket of each row of the QIT: any whole numbers of at least 0, best without gaps.
-    qi_codes : ndarray of int32, shape (n_records, n_qi)
-        Quasi-identifiers of the rows of the QIT.
-    sat_buckets, sat_codes, sat_counts : ndarray of int, shape (n_rows,)
-        Rows of the SAT: bucket, sensitive value, number of its occurrences.
-    queries : sequence of CountQuery
-    pulse : Pulse
-        Beaten every few dozen milliseconds of work; what that raises ends the evaluation.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_queries,)
-
-    Raises
-    ------
-    InvalidParameterError
-        If the shapes do not match, a code lies outside a query's condition, or a bucket has not
-        as many rows in the QIT as occurrences in the SAT.
-
-    Notes
-    -----
     **Source:** [GB] Section 3.2, Eq. of est, after Anatomy.
     """
     if qit_buckets.shape != qi_codes.shape[:1] or not (

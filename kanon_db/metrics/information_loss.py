@@ -33,21 +33,11 @@ from kanon_db.errors import InvalidParameterError
 
 @dataclass(frozen=True, eq=False)
 class FreeformMetrics:
-    """How much a freeform view loses.
+    """How much a freeform view loses."""
 
-    Parameters
-    ----------
-    gcp : float
-        Global certainty penalty of [FF], in [0, 1]: NCP averaged over all cells.
-    weighted_loss : float
-        Sum of NCP times the attribute's weight over all cells.
-    loss_by_attribute : ndarray of float64, shape (m,)
-        NCP averaged over the cells of each attribute, in [0, 1].
-    """
-
-    gcp: float
-    weighted_loss: float
-    loss_by_attribute: FloatArray
+    gcp: float  # Global certainty penalty of [FF], in [0, 1]: NCP averaged over all cells
+    weighted_loss: float  # Sum of NCP times the attribute's weight over all cells
+    loss_by_attribute: FloatArray  # (m,): NCP averaged over the cells of each attribute, in [0, 1]
 
 
 def measure_freeform(
@@ -55,30 +45,7 @@ def measure_freeform(
 ) -> FreeformMetrics:
     """Measure a freeform view.
 
-    Parameters
-    ----------
-    microdata : Microdata
-        The source of the view.
-    cells : sequence of Ranges, Sets or NumberedCells, length m
-        As :func:`~kanon_db.algorithms.freeform.matches.cells` makes them, or `numbered_cells`.
-
-    Returns
-    -------
-    FreeformMetrics
-
-    Notes
-    -----
-    **Source:** [FF] Eq. (1) to (3). A numeric cell is relative to the range between the attribute's
-    bounds, by default the smallest and largest number of the data.
-
-    Examples
-    --------
-    >>> from kanon_db.algorithms.freeform.matches import cells
-    >>> age = Attribute(3, numbers=np.array([20.0, 30.0, 60.0]), lower=20, upper=60)
-    >>> table = Microdata([[0, 0], [1, 1], [2, 0]], (age, Attribute(3)))
-    >>> measured = measure_freeform(table, cells(table, np.array([[0, 1], [1, 0], [2, 2]])))
-    >>> measured.loss_by_attribute.tolist(), measured.gcp
-    ([0.16666666666666666, 0.3333333333333333], 0.25)
+    **Source:** [FF] Eq. (1) to (3). A numeric cell is relative to the range between its bounds.
     """
     weights = np.array([attribute.weight for attribute in microdata.attributes])
     losses = np.array(
@@ -98,15 +65,7 @@ def measure_freeform(
 def cell_ncp(attribute: Attribute, cells: Ranges | Sets | NumberedCells) -> FloatArray:
     """Find the normalized certainty penalty of each cell of an attribute. Lower is better.
 
-    Parameters
-    ----------
-    attribute : Attribute
-    cells : Ranges, Sets or NumberedCells
-
-    Returns
-    -------
-    ndarray of float64, shape (n_records,)
-        In [0, 1]: (u - l) / (U - L) of a range, (count - 1) / (|A| - 1) of a set.
+    (u - l) / (U - L) of a range, (count - 1) / (|A| - 1) of a set.
     """
     if isinstance(cells, NumberedCells):
         return cell_ncp(attribute, cells.cells)[cells.numbers]
@@ -128,47 +87,25 @@ def cell_ncp(attribute: Attribute, cells: Ranges | Sets | NumberedCells) -> Floa
 
 @dataclass(frozen=True, eq=False)
 class GeneralizationMetrics:
-    """How much a generalized table loses, and how large its equivalence classes are.
+    """How much a generalized table loses, and how large its equivalence classes are."""
 
-    Parameters
-    ----------
-    n_records : int
-        Records of the table, suppressed ones included.
-    n_classes : int
-        Equivalence classes.
-    n_suppressed : int
-        Suppressed records.
-    smallest_class : int
-        Records of the smallest class; 0 if there is none.
-    average_class_size : float
-        Published records per class; 0.0 if there is none.
-    discernibility_loss : int
-        Sum over the published records of the size of their class, and over suppressed ones of
-        ``n_records``.
-    gcp : float
-        Global certainty penalty of [FF], in [0, 1]: NCP averaged over all cells.
-    weighted_loss : float
-        Sum of NCP times the attribute's weight over all cells, [OB] Eq. (34).
-    ob_gcp : float
-        Global certainty penalty of [OB], in [0, n_records m]: the sum of NCP over all cells, where
-        that of a set is divided by the number of values of the attribute.
-    binary_loss : float
-        Sum of the loss over all cells, where each categorical attribute stands for one binary
-        attribute for each of its values, [OB] Section 2.5.
-    loss_by_attribute : ndarray of float64, shape (m,)
-        NCP of [FF] averaged over the cells of each attribute, in [0, 1].
-    """
-
-    n_records: int
-    n_classes: int
-    n_suppressed: int
-    smallest_class: int
-    average_class_size: float
+    n_records: int  # Records of the table, suppressed ones included
+    n_classes: int  # Equivalence classes
+    n_suppressed: int  # Suppressed records
+    smallest_class: int  # Records of the smallest class; 0 if there is none
+    average_class_size: float  # Published records per class; 0.0 if there is none
+    # Sum over the published records of the size of their class, and over suppressed ones of
+    # ``n_records``
     discernibility_loss: int
-    gcp: float
-    weighted_loss: float
+    gcp: float  # Global certainty penalty of [FF], in [0, 1]: NCP averaged over all cells
+    weighted_loss: float  # Sum of NCP times the attribute's weight over all cells, [OB] Eq. (34).
+    # Global certainty penalty of [OB], in [0, n_records m]: the sum of NCP over all cells, where
+    # that of a set is divided by the number of values of the attribute
     ob_gcp: float
+    # Sum of the loss over all cells, where each categorical attribute stands for one binary
+    # attribute for each of its values, [OB] Section 2.5
     binary_loss: float
+    # (m,): NCP of [FF] averaged over the cells of each attribute, in [0, 1]
     loss_by_attribute: FloatArray
 
 
@@ -179,38 +116,8 @@ def measure_classes(
 ) -> GeneralizationMetrics:
     """Measure a generalized table.
 
-    Parameters
-    ----------
-    microdata : Microdata
-    class_of_record : array_like of int, shape (n_records,)
-        Equivalence class of each record, numbered from 0; -1 for a suppressed one.
-    cells : sequence of Ranges or Sets, optional
-        The result of :func:`.cells_of_classes`, if it is at hand.
-
-    Returns
-    -------
-    GeneralizationMetrics
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is not one class for each record.
-
-    Notes
-    -----
-    **Source:** GCP: [FF] Eq. (1) to (3); [OB] Definitions 8 and 9, Eq. (34). Discernibility and
-    class size: Bayardo and Agrawal 2005; LeFevre, DeWitt and Ramakrishnan 2006.
-
-    A cell of a suppressed record loses 1 by every measure.
-
-    Examples
-    --------
-    >>> from kanon_db.algorithms.recoding.microdata import Attribute
-    >>> age = Attribute(3, numbers=np.array([20.0, 30.0, 60.0]), lower=20, upper=60)
-    >>> table = Microdata([[0, 0], [1, 1], [2, 0], [2, 0]], (age, Attribute(3)))
-    >>> measured = measure_classes(table, [0, 0, 1, 1])
-    >>> measured.gcp, measured.ob_gcp, measured.loss_by_attribute.tolist()
-    (0.1875, 1.1666666666666665, [0.125, 0.25])
+    **Source:** GCP: [FF] Eq. (1) to (3); [OB] Definitions 8 and 9, Eq. (34). Discernibility, class
+    size: Bayardo and Agrawal 2005; LeFevre et al. 2006. A suppressed cell loses 1.
     """
     classes = np.asarray(class_of_record, dtype=np.int64)
     n_records, m = microdata.codes.shape
@@ -247,28 +154,8 @@ def class_ncp(
 ) -> FloatArray:
     """Find the normalized certainty penalty of each class in each attribute. Lower is better.
 
-    Parameters
-    ----------
-    microdata : Microdata
-    class_of_record : ndarray of int64, shape (n_records,)
-        Equivalence class of each record, numbered from 0; -1 for a suppressed one.
-    cells : sequence of Ranges or Sets, optional
-        The result of :func:`.cells_of_classes`, if it is at hand.
-
-    Returns
-    -------
-    ndarray of float64, shape (3, n_classes, m)
-        By each of three normalizations: a set of c of the n values of a categorical attribute
-        loses (c - 1) / (n - 1), in [0, 1]; (c - 1) / n; or c / n, but nothing if c = 1. Without
-        weights; 0 for a number that no record has as its class.
-
-    Notes
-    -----
-    **Source:** [FF] Eq. (2); [OB] Definition 8; [OB] Section 2.5, n binary attributes of weight
-    1 / n each, of which those of the values in the set are not kept.
-
-    A numeric class loses (max - min) / (U - L), and 1 if it holds NULL and numbers. NULL is one of
-    the values of a categorical attribute.
+    **Source:** [FF] Eq. (2); [OB] Definition 8; [OB] Section 2.5. A set of c of n values loses (c -
+    1) / (n - 1); (c - 1) / n; or c / n, but nothing if c = 1. Shape (3, n_classes, m).
     """
     sizes = np.bincount(class_of_record + 1, minlength=1)[1:]
     present = np.flatnonzero(sizes)
@@ -293,20 +180,11 @@ def _set_loss(counts: IntArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class OutputRowTypes:
-    """Number and sizes of the distinct rows of a suppressed table.
+    """Number and sizes of the distinct rows of a suppressed table."""
 
-    Parameters
-    ----------
-    number : int
-        How many there are: #h.
-    average_size : float
-        Records per row type: h_avg; 0 for an empty table.
-    smallest_size, largest_size : int
-        Fewest and most records of a row type: h_min and h_max; 0 for an empty table.
-    """
-
-    number: int
-    average_size: float
+    number: int  # How many there are: #h
+    average_size: float  # Records per row type: h_avg; 0 for an empty table
+    # Fewest and most records of a row type: h_min and h_max; 0 for an empty table
     smallest_size: int
     largest_size: int
 
@@ -434,17 +312,6 @@ class RowTypeDiversity:
 
     It computes the terms of :func:`usefulness_loss` one column at a time, for tables that do not
     fit into memory.
-
-    Parameters
-    ----------
-    row_types : ndarray of int64, shape (n_records,)
-        The number of each record's output row type, from 0 without gaps.
-
-    Examples
-    --------
-    >>> diversity = RowTypeDiversity(np.array([0, 0, 1]))
-    >>> diversity.of_categories(np.array([5, 7, 7])), diversity.of_numbers(np.array([2.0, 4, 6]))
-    (1.5, 0.5)
     """
 
     def __init__(self, row_types: IntArray) -> None:

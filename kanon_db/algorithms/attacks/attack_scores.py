@@ -24,26 +24,11 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """How often each pair of codes occurs; a table of all pairs might not fit into memory.
+    """How often each pair of codes occurs; a table of all pairs might not fit into memory."""
 
-    Parameters
-    ----------
-    n_second : int
-        One more than the largest second code.
-    keys : ndarray of int64, shape (n_pairs,)
-        ``first * n_second + second`` of the pairs that occur, ascending.
-    counts : ndarray of int64, shape (n_pairs,)
-
-    Examples
-    --------
-    >>> pairs = PairCounts.of(np.array([0, 0, 5]), np.array([1, 1, 0]), 2)
-    >>> pairs.count(np.array([0, 5, 5]), np.array([1, 0, 1])).tolist()
-    [2, 1, 0]
-    """
-
-    n_second: int
-    keys: IntArray
-    counts: IntArray
+    n_second: int  # One more than the largest second code
+    keys: IntArray  # (n_pairs,): ``first * n_second + second`` of the pairs that occur, ascending
+    counts: IntArray  # (n_pairs,)
 
     @classmethod
     def of(cls, first: AnyIntArray, second: AnyIntArray, n_second: int) -> Self:

@@ -73,22 +73,7 @@ def sweep_orders(qi_codes: CodeArray) -> list[SweepOrder]:
 def ends_of_buckets(
     keys: IntArray, by_bucket: IntArray, starts: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the first and the last record of each bucket by their keys.
-
-    Parameters
-    ----------
-    keys : ndarray of int64, shape (n_records,)
-    by_bucket : ndarray of int64, shape (n_records,)
-        The records, bucket after bucket.
-    starts : ndarray of int64, shape (n_buckets,)
-        Where each bucket begins.
-
-    Examples
-    --------
-    >>> first, last = ends_of_buckets(np.array([5, 1, 9, 2]), np.arange(4), np.array([0, 2]))
-    >>> first.tolist(), last.tolist()
-    ([1, 3], [0, 2])
-    """
+    """Return the first and the last record of each bucket by their keys."""
     ordered = keys[by_bucket]
     bucket = np.repeat(np.arange(starts.size), np.diff(starts, append=keys.size))
     found = []

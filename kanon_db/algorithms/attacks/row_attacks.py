@@ -125,36 +125,13 @@ class RowClasses:
 
 def spread_values(
     cells: Ranges | Sets,
-    cell: IntArray,
+    cell: IntArray,  # (n,): cells of rows, each with a sensitive value
     value: IntArray,
-    count: FloatArray,
-    bin_of_code: IntArray,
+    count: FloatArray,  # (n,): how many rows have both
+    bin_of_code: IntArray,  # (n_codes,): not decreasing, from 0 without gaps
     n_values: int,
 ) -> FloatArray:
-    """Count how often bins of codes occur with values, each cell spread evenly over its codes.
-
-    Parameters
-    ----------
-    cells : Ranges or Sets
-    cell, value : ndarray of int64, shape (n,)
-        Cells of rows, each with a sensitive value.
-    count : ndarray of float64, shape (n,)
-        How many rows have both.
-    bin_of_code : ndarray of int64, shape (n_codes,)
-        Not decreasing, from 0 without gaps.
-    n_values : int
-
-    Returns
-    -------
-    ndarray of float64, shape (n_bins, n_values)
-
-    Examples
-    --------
-    >>> cells = Ranges(np.array([0, 1]), np.array([1, 1]), np.array([False, False]))
-    >>> one = np.ones(2)
-    >>> spread_values(cells, np.array([0, 1]), np.array([0, 1]), one, np.arange(2), 2).tolist()
-    [[0.5, 0.0], [0.5, 1.0]]
-    """
+    """Count how often bins of codes occur with values, each cell spread evenly over its codes."""
     n_bins = int(bin_of_code[-1]) + 1
     size = (n_bins + 1) * n_values
     if isinstance(cells, Sets):
@@ -180,29 +157,9 @@ def masses_of_cells(
     cell: IntArray,
     value: IntArray,
     bin_of_code: IntArray,
-    table: FloatArray,
+    table: FloatArray,  # (n_bins, n_values)
 ) -> FloatArray:
-    """Add up the entries of a table for the bins that each cell covers.
-
-    Parameters
-    ----------
-    cells, cell, value, bin_of_code
-        As for :func:`spread_values`.
-    table : ndarray of float64, shape (n_bins, n_values)
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        1 for a cell that covers no code.
-
-    Examples
-    --------
-    >>> cells = Ranges(np.array([0, 1]), np.array([1, 1]), np.array([False, False]))
-    >>> table = np.array([[0.25, 0.5], [0.75, 0.125]])
-    >>> value = np.array([0, 1])
-    >>> masses_of_cells(cells, np.array([0, 1]), value, np.arange(2), table).tolist()
-    [1.0, 0.125]
-    """
+    """Add up the entries of a table for the bins that each cell covers."""
     masses = np.zeros(cell.size)
     if isinstance(cells, Sets):
         for at, owner, codes in _members(cells, cell):
@@ -221,16 +178,7 @@ _CODES_PER_BLOCK = 2**21
 
 
 def _members(cells: Sets, cell: IntArray) -> Iterator[tuple[slice, IntArray, CodeArray]]:
-    """List the codes of many cells, a block of some million codes at a time.
-
-    Yields
-    ------
-    at : slice
-        The cells of the block.
-    owner : ndarray of int64
-        Which of them each code belongs to, from 0.
-    codes : ndarray of int32
-    """
+    """List the codes of many cells, a block of some million codes at a time."""
     starts = np.append(0, cells.ends)
     sizes = cells.sizes[cell]
     sums = np.cumsum(sizes)
@@ -430,16 +378,11 @@ def guess_people(
 
 @dataclass(frozen=True, eq=False)
 class _Bayes:
-    """Probabilities of values of each quasi-identifier, if the sensitive value is known.
+    """Probabilities of values of each quasi-identifier, if the sensitive value is known."""
 
-    Attributes
-    ----------
-    likelihoods : sequence of ndarray of float64, shape (n_bins, n_values)
-    of_cells : ndarray of float64, shape (n_pairs,)
-        The logarithm of the probability of the cells of each class, for each of its values.
-    """
-
-    likelihoods: Sequence[FloatArray]
+    likelihoods: Sequence[FloatArray]  # (n_bins, n_values)
+    # (n_pairs,): the logarithm of the probability of the cells of each class, for each of its
+    # values
     of_cells: FloatArray
 
     @classmethod
@@ -579,14 +522,6 @@ def expected_values(
     """Return the value that most records of a class are expected to have, by attribute.
 
     Attributes whose cell shows a single value are left out.
-
-    Examples
-    --------
-    >>> cells = Ranges(np.array([0]), np.array([2]), np.array([False]))
-    >>> covering = RowClasses([cells], np.zeros((1, 1), np.int64), [4])
-    >>> expected_values(covering, 0, 2, [np.array([1, 9, 2, 9])]), expected_values(
-    ...     covering, 0, 9, [np.array([1, 9, 2, 9])])
-    ({0: 0}, {0: 1})
     """
     found = {}
     for attribute, counts in enumerate(frequencies):

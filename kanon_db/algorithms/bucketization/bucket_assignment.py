@@ -30,25 +30,16 @@ from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 @dataclass(frozen=True, eq=False)
 class Transport:
-    """Amounts sent from supplies to demands.
+    """Amounts sent from supplies to demands."""
 
-    Parameters
-    ----------
-    amounts : ndarray of int64, shape (m, q)
-        Within the capacities. If nothing is stranded, rows add up to the supplies, and columns to
-        no more than the demands.
-    stranded : ndarray of bool, shape (m,)
-        Supplies that are, together, more than the demands can take from them: the sum over j of
-        min{demand_j, sum of their capacities to j} is less than their sum. None if the problem
-        is solved.
-    """
-
+    # (m, q): within the capacities. If nothing is stranded, rows add up to the supplies, and
+    # columns to no more than the demands.
     amounts: IntArray
     stranded: BoolArray
 
 
 def transport(
-    supplies: IntArray,
+    supplies: IntArray,  # (m,)
     demands: IntArray,
     capacities: IntArray,
     *,
@@ -56,40 +47,8 @@ def transport(
 ) -> Transport:
     """Send all supplies to demands within the capacities, spread evenly, or prove it infeasible.
 
-    Parameters
-    ----------
-    supplies : ndarray of int64, shape (m,)
-    demands : ndarray of int64, shape (q,)
-        Their sum is that of the supplies, or else not all of them are met exactly.
-    capacities : ndarray of int64, shape (m, q)
-        Most that each supply may send to each demand; all sums must stay below 2**63.
-    pulse : Pulse
-        Beaten every few milliseconds of work; what that raises ends it.
-
-    Returns
-    -------
-    Transport
-
-    Notes
-    -----
-    **Source:** the criterion for a solution is D. Gale's, *A theorem on flows in networks*,
-    Pacific J. Math. 7 (1957); shortest augmenting paths and their number: E. Dinic (1970).
-
-    Every supply begins with shares in proportion to its capacities. Demands with too much then
-    pass on to those with too little, along shortest paths of demands: what j can pass on to k is
-    the sum over i of min{amount_ij, capacity_ik - amount_ik}, and all supplies contribute in
-    proportion to it. A pass along a shortest path creates no path as short or shorter, and uses
-    up a pair of demands or one of the two ends. So there are at most about q³ of them; in
-    practice a few for each demand. Each costs O(m q) and the length of the path.
-
-    Examples
-    --------
-    >>> both = np.array([[2, 2], [2, 2]])
-    >>> transport(np.array([2, 3]), np.array([1, 4]), both).amounts.tolist()
-    [[0, 2], [1, 2]]
-    >>> narrow = np.array([[3, 0], [2, 2]])
-    >>> transport(np.array([3, 2]), np.array([2, 3]), narrow).stranded.tolist()
-    [True, False]
+    **Source:** Gale, *A theorem on flows in networks* (1957); shortest augmenting paths: Dinic
+    (1970). About q³ paths at most, each in O(m q).
     """
     # A dummy demand of 0 takes what a supply cannot send anywhere.
     capacity = np.vstack([capacities.T, np.maximum(supplies - capacities.sum(axis=1), 0)])
@@ -133,21 +92,7 @@ def transport(
 def in_shares(total: int, weights: IntArray) -> IntArray:
     """Divide a whole number in proportion to weights.
 
-    Parameters
-    ----------
-    total : int
-        From 0 to the sum of the weights.
-    weights : ndarray of int64, shape (n,)
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        They add up to ``total``; each is within 1 of its proportion, and at most its weight.
-
-    Examples
-    --------
-    >>> in_shares(3, np.array([1, 3, 2])).tolist()
-    [0, 2, 1]
+    Each share is within 1 of its proportion, and at most its weight.
     """
     return _in_proportion(np.array([total]), weights[:, np.newaxis])[:, 0]
 
@@ -305,53 +250,20 @@ _RUN: Final = 2**20
 class Allotment:
     """Which bucket each record goes to, by its value and its rank among the value's records.
 
-    A record of rank r goes to bucket ``first_bucket + (start + r - first_rank) % n_buckets``
-    of the entry for its value with ``first_rank <= r < first_rank + n_records``. Whoever ranks
-    the records of a value at random thereby decides at random which of them share a bucket.
-
-    Parameters
-    ----------
-    value : ndarray of int64, shape (e,)
-        Position of the value in the counts; ascending, at most one entry per value and size.
-    first_rank : ndarray of int64, shape (e,)
-        0-based rank of the entry's first record; ascending within a value.
-    n_records : ndarray of int64, shape (e,)
-        Number of records of the entry, at least 1.
-    first_bucket : ndarray of int64, shape (e,)
-        0-based number of the first bucket of the entry's size.
-    n_buckets : ndarray of int64, shape (e,)
-        Number of buckets of the entry's size.
-    start : ndarray of int64, shape (e,)
-        Where round-robin resumes, in [0, n_buckets).
+    A record of rank r goes to ``first_bucket + (start + r - first_rank) % n_buckets`` of the entry
+    for its value with ``first_rank <= r < first_rank + n_records``.
     """
 
+    # (e,): position of the value in the counts; ascending, at most one entry per value and size
     value: IntArray
-    first_rank: IntArray
-    n_records: IntArray
-    first_bucket: IntArray
-    n_buckets: IntArray
-    start: IntArray
+    first_rank: IntArray  # (e,): 0-based rank of the entry's first record; ascending within a value
+    n_records: IntArray  # (e,): number of records of the entry, at least 1
+    first_bucket: IntArray  # (e,): 0-based number of the first bucket of the entry's size
+    n_buckets: IntArray  # (e,): number of buckets of the entry's size
+    start: IntArray  # (e,): where round-robin resumes, in [0, n_buckets)
 
     def bucket_of(self, values: npt.ArrayLike, ranks: npt.ArrayLike) -> IntArray:
-        """Find the buckets of records.
-
-        Parameters
-        ----------
-        values : array_like of int, shape (n,)
-            Position of each record's value in the counts.
-        ranks : array_like of int, shape (n,)
-            0-based rank of each record among the records of its value.
-
-        Returns
-        -------
-        ndarray of int64, shape (n,)
-            0-based bucket numbers.
-
-        Raises
-        ------
-        InvalidParameterError
-            If there is no such record.
-        """
+        """Find the buckets of records."""
         value = np.asarray(values, dtype=np.int64)
         rank = np.asarray(ranks, dtype=np.int64)
         # Entries cover the records without gaps when these are numbered value by value.
@@ -384,18 +296,7 @@ class Allotment:
             yield self.first_bucket[entry] + steps % self.n_buckets[entry]
 
     def dealt_to(self, order: AnyIntArray) -> CodeArray:
-        """Deal the buckets to records.
-
-        Parameters
-        ----------
-        order : ndarray of int, shape (n_records,)
-            The records, value by value, each in the order of ranks.
-
-        Returns
-        -------
-        ndarray of int32, shape (n_records,)
-            The bucket of each record.
-        """
+        """Deal the buckets to records."""
         buckets = np.empty(order.size, dtype=np.int32)
         dealt = 0
         for run in self.runs():
@@ -407,36 +308,8 @@ class Allotment:
 def round_robin(partition: npt.ArrayLike, setting: BucketSetting) -> Allotment:
     """Deal the records of each value in turn to the buckets of each size.
 
-    A bucket gets at most ceil(records / buckets) records of a value, the fewest possible, and
-    every bucket is filled exactly.
-
-    Parameters
-    ----------
-    partition : array_like of int, shape (m, q)
-        Records of each value for the buckets of each size; columns add up to their capacity.
-    setting : BucketSetting
-        Any number of sizes.
-
-    Returns
-    -------
-    Allotment
-
-    Raises
-    ------
-    InvalidParameterError
-        If the partition does not fill the buckets.
-
-    Notes
-    -----
-    **Source:** [GB] Section 4.1, Round-Robin Assignment. The pointer to the next bucket is
-    carried from one value to the next: begun anew for each value, as the text can be read, bucket
-    sizes would differ.
-
-    Examples
-    --------
-    >>> allotment = round_robin([[3], [1]], BucketSetting.of([2], [2]))
-    >>> allotment.bucket_of([0, 0, 0, 1], [0, 1, 2, 0]).tolist()
-    [0, 1, 0, 1]
+    **Source:** [GB] Section 4.1. The pointer to the next bucket is carried from value to value:
+    begun anew for each, as the text can be read, bucket sizes would differ.
     """
     dealt = np.asarray(partition, dtype=np.int64)
     capacities = setting.sizes * setting.counts

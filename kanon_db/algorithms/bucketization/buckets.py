@@ -140,26 +140,7 @@ class BucketSetting:
 
 
 def record_counts(counts: npt.ArrayLike, n_values: int | None = None) -> tuple[IntArray, int]:
-    """Check the numbers of records of each sensitive value and add them up.
-
-    Parameters
-    ----------
-    counts : array_like of int, shape (m,)
-        Records of each sensitive value, at least 0.
-    n_values : int, optional
-        What m must be.
-
-    Returns
-    -------
-    counts : ndarray of int64, shape (m,)
-    n_records : int
-        Their sum.
-
-    Raises
-    ------
-    InvalidParameterError
-        If they are no such array, or their sum exceeds :data:`MAX_RECORDS`.
-    """
+    """Check the numbers of records of each sensitive value and add them up."""
     array = np.asarray(counts)
     if array.ndim != 1 or (n_values is not None and array.size != n_values):
         raise InvalidParameterError(
@@ -189,28 +170,8 @@ def bit_positions(
 ) -> CodeArray:
     """Return the bit that stands for each record.
 
-    Buckets of one size S follow each other. Their first records make one run of bits, their second
-    records the next, up to S. A bitmap that is shifted by a run lies over the others, bucket on
-    bucket, so that one operation on whole bitmaps works on all buckets at once.
-
-    Parameters
-    ----------
-    bucket_numbers : ndarray of int, shape (n_records,)
-        Bucket of each record, from 1, ascending with the bucket size; n_records below 2^31.
-    order : ndarray of int, shape (n_records,)
-        A permutation of the records: in each bucket, they take their slots in this order.
-    setting : BucketSetting
-
-    Returns
-    -------
-    ndarray of int32, shape (n_records,)
-        Distinct positions from 0 to n_records - 1.
-
-    Examples
-    --------
-    >>> setting = BucketSetting.of([1, 2], [1, 2])
-    >>> bit_positions(np.array([2, 1, 3, 3, 2]), np.arange(5), setting).tolist()
-    [1, 0, 2, 4, 3]
+    Buckets of a size follow each other: their first records make a run of bits, their second ones
+    the next. So one operation on whole bitmaps works on all buckets.
     """
     ranked = taken(bucket_numbers, order)
     by_bucket = taken(order, order_of(ranked, stable=True))
@@ -220,23 +181,7 @@ def bit_positions(
 
 
 def in_slots(by_bucket: npt.NDArray[_Integer], setting: BucketSetting) -> npt.NDArray[_Integer]:
-    """Reorder numbers of records from the order of buckets to the order of bits.
-
-    Parameters
-    ----------
-    by_bucket : ndarray of int, shape (n_records,)
-        By bucket number, and in each bucket by slot.
-    setting : BucketSetting
-
-    Returns
-    -------
-    ndarray of int, shape (n_records,)
-
-    Examples
-    --------
-    >>> in_slots(np.array([7, 1, 2, 3, 4]), BucketSetting.of([1, 2], [1, 2])).tolist()
-    [7, 1, 3, 2, 4]
-    """
+    """Reorder numbers of records from the order of buckets to the order of bits."""
     ordered = np.empty_like(by_bucket)
     start = 0
     for size, count in setting.pairs:
@@ -248,13 +193,7 @@ def in_slots(by_bucket: npt.NDArray[_Integer], setting: BucketSetting) -> npt.ND
 
 
 def pack_bits(positions: AnyIntArray, n_records: int) -> bytes:
-    """Set the bits at these positions; the first is the lowest of the first byte.
-
-    Returns
-    -------
-    bytes
-        ``int.from_bytes(…, "little")`` has bit p set for each position p.
-    """
+    """Set the bits at these positions; the first is the lowest of the first byte."""
     bits = np.zeros(n_records, dtype=np.bool_)
     bits[positions] = True
     return np.packbits(bits, bitorder="little").tobytes()
@@ -265,34 +204,15 @@ class BucketContents:
     """The sensitive values of all buckets.
 
     Nothing in it depends on the order of the records.
-
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_records,)
-        Codes of the values, by bucket number, ascending in each bucket.
-    setting : BucketSetting
-        Buckets are numbered from 1, ascending with their size.
     """
 
+    # (n_records,): codes of the values, by bucket number, ascending in each bucket
     codes: AnyIntArray
-    setting: BucketSetting
+    setting: BucketSetting  # Buckets are numbered from 1, ascending with their size
 
     @classmethod
     def of(cls, codes: AnyIntArray, bucket_ids: CodeArray, setting: BucketSetting) -> Self:
-        """Gather the values of records.
-
-        Parameters
-        ----------
-        codes, bucket_ids : ndarray of int, shape (n_records,)
-            The value, from 0, and the bucket's number of each record.
-        setting : BucketSetting
-
-        Examples
-        --------
-        >>> setting = BucketSetting.of([1, 2], [1, 2])
-        >>> BucketContents.of(np.array([4, 0, 3, 1, 1]), np.array([2, 1, 3, 3, 2]), setting).codes
-        array([0, 1, 4, 1, 3])
-        """
+        """Gather the values of records."""
         by_value = order_of(codes, stable=True)
         by_bucket = order_of(taken(bucket_ids, by_value), stable=True)
         return cls(taken(taken(codes, by_value), by_bucket), setting)
@@ -308,19 +228,7 @@ class BucketContents:
         return in_slots(self.codes, self.setting)
 
     def pairs(self) -> tuple[AnyIntArray, CodeArray, CodeArray]:
-        """Count how often each value stands in each bucket.
-
-        Returns
-        -------
-        codes, bucket_ids, counts : ndarray of int, shape (n_pairs,)
-            By code and bucket.
-
-        Examples
-        --------
-        >>> pairs = BucketContents(np.array([0, 1, 1]), BucketSetting.of([1, 2], [1, 1])).pairs()
-        >>> [column.tolist() for column in pairs]
-        [[0, 1], [1, 2], [1, 2]]
-        """
+        """Count how often each value stands in each bucket."""
         sizes = self.sizes
         is_first = np.ones(self.codes.size, dtype=np.bool_)
         np.not_equal(self.codes[1:], self.codes[:-1], out=is_first[1:])
@@ -342,49 +250,19 @@ _NEGLIGIBLE: Final = 1e-9
 class Composition:
     """The directions in which buckets differ.
 
-    Attributes
-    ----------
-    eigenvalues : ndarray of float64, shape (n_directions,)
-    directions : ndarray of float64, shape (n_values, n_directions)
-        The eigenvectors, of length one.
-    hidden : ndarray of float64, shape (n_values, n_directions)
-        H times the eigenvectors.
-    expected : ndarray of float64, shape (n_directions,)
-        Fraction of the records with each value, along the eigenvectors.
-
-    Notes
-    -----
-    Let N_v be the number of records with the value v, and n_gv that in bucket g, which has |g|
-    records. The matrix C = sum of n_g n_g' / |g| over all buckets - N_v N_v' / N says how the
-    composition of buckets differs from that of the table, weighted with their sizes. The
-    directions are its eigenvectors. H = diag(N_v) - sum of n_g n_g' / |g| is what buckets hide.
+    Eigenvectors of C = sum of n_g n_g' / |g| - N_v N_v' / N, where N_v records have the value v,
+    n_gv of them in bucket g; H = diag(N_v) - sum of n_g n_g' / |g| is what buckets hide.
     """
 
-    eigenvalues: FloatArray
-    directions: FloatArray
-    hidden: FloatArray
+    eigenvalues: FloatArray  # (n_directions,)
+    directions: FloatArray  # (n_values, n_directions): the eigenvectors, of length one
+    hidden: FloatArray  # (n_values, n_directions): H times the eigenvectors
+    # (n_directions,): fraction of the records with each value, along the eigenvectors
     expected: FloatArray
 
 
 def composition(values: AnyIntArray, sizes: AnyIntArray, n_values: int) -> Composition:
-    """Find the directions in which the composition of buckets differs.
-
-    Parameters
-    ----------
-    values : ndarray of int, shape (n_records,)
-        The value's code, from 0, of each record, bucket after bucket.
-    sizes : ndarray of int, shape (n_buckets,)
-        Records of each bucket, at least 1.
-    n_values : int
-
-    Examples
-    --------
-    Two buckets of two values each: they differ in whether they have the first one or the second.
-
-    >>> found = composition(np.array([0, 2, 1, 2]), np.array([2, 2]), 3)
-    >>> found.eigenvalues.round(2).tolist(), found.directions.T.round(2).tolist()
-    ([0.5], [[0.71, -0.71, -0.0]])
-    """
+    """Find the directions in which the composition of buckets differs."""
     ends = np.cumsum(sizes)
     together = np.zeros((n_values, n_values))
     for low in range(0, sizes.size, _BUCKETS_AT_ONCE):
@@ -399,15 +277,7 @@ def composition(values: AnyIntArray, sizes: AnyIntArray, n_values: int) -> Compo
 
 
 def decomposed(together: FloatArray, counts: IntArray) -> Composition:
-    """Find the directions in which buckets differ from sums over all buckets.
-
-    Parameters
-    ----------
-    together : ndarray of float64, shape (n_values, n_values)
-        The sum of n_g n_g' / |g| over all buckets, for each pair of values.
-    counts : ndarray of int64, shape (n_values,)
-        The records of each value.
-    """
+    """Find the directions in which buckets differ from sums over all buckets."""
     numbers, n_records = counts.astype(np.float64), int(counts.sum())
     eigenvalues, directions = np.linalg.eigh(together - np.outer(numbers, numbers) / n_records)
     kept = eigenvalues > _NEGLIGIBLE * max(float(eigenvalues.max()), _NEGLIGIBLE)
@@ -424,15 +294,7 @@ def decomposed(together: FloatArray, counts: IntArray) -> Composition:
 
 
 class BitmapBalance:
-    """Compares sets of bits with the buckets of records, one value after the other.
-
-    Parameters
-    ----------
-    bucket_of_bit : ndarray of int32, shape (n_bits,)
-        The number, from 0, of the bucket that each bit stands for, -1 for bits to pass over. The
-        first bit is the lowest of the first byte.
-    n_buckets : int
-    """
+    """Compares sets of bits with the buckets of records, one value after the other."""
 
     def __init__(self, bucket_of_bit: CodeArray, n_buckets: int) -> None:
         self._bucket_of_bit = bucket_of_bit
@@ -441,24 +303,7 @@ class BitmapBalance:
     def differing(
         self, bits: npt.NDArray[np.uint8], buckets: CodeArray, counts: CodeArray | None = None
     ) -> int:
-        """Count the buckets whose number of set bits differs from their number of records.
-
-        Parameters
-        ----------
-        bits : ndarray of uint8, shape (n_bits / 8,)
-        buckets : ndarray of int32, shape (n,)
-            From 0, in any order, also repeatedly.
-        counts : ndarray of int32, shape (n,), optional
-            How many records are meant; one, if not given.
-
-        Examples
-        --------
-        >>> balance = BitmapBalance(np.array([0, 0, 1, 1, 2, 2, -1, -1], dtype=np.int32), 3)
-        >>> balance.differing(np.array([0b10001101], np.uint8), np.array([0, 1, 1], np.int32))
-        0
-        >>> balance.differing(np.array([0b10001101], np.uint8), np.array([0, 2, 1], np.int32))
-        2
-        """
+        """Count the buckets whose number of set bits differs from their number of records."""
         if counts is None:
             counts = np.ones(buckets.size, dtype=np.int32)
         words = np.zeros(-(-bits.size // 8), dtype="<u8")

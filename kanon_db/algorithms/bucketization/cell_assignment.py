@@ -29,38 +29,22 @@ from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads,
 
 @dataclass(frozen=True)
 class Cut:
-    """A condition ``code <= last`` on one attribute.
+    """A condition ``code <= last`` on one attribute."""
 
-    Attributes
-    ----------
-    attribute : int
-        Its position.
-    last : int
-        The last code on the lower side.
-    """
-
-    attribute: int
-    last: int
+    attribute: int  # Its position
+    last: int  # The last code on the lower side
 
 
 @dataclass(frozen=True, eq=False)
 class CutTree:
-    """Binary tree of cuts; a record's cell follows from its quasi-identifiers alone.
+    """Binary tree of cuts; a record's cell follows from its quasi-identifiers alone."""
 
-    Attributes
-    ----------
-    attribute, last : ndarray of int32, shape (n_places,)
-        The cut at each node, from the root on; arbitrary at a node that is a cell.
-    below : ndarray of int32, shape (n_places, 2)
-        The nodes of the lower and of the upper side; a cell points to itself.
-    cell : ndarray of int32, shape (n_places,)
-        The number of the cell; -1 at a node that is cut.
-    """
-
+    # (n_places,): the cut at each node, from the root on; arbitrary at a node that is a cell
     attribute: CodeArray
     last: CodeArray
+    # (n_places, 2): the nodes of the lower and of the upper side; a cell points to itself
     below: CodeArray
-    cell: CodeArray
+    cell: CodeArray  # (n_places,): the number of the cell; -1 at a node that is cut
 
     @classmethod
     def of(
@@ -84,14 +68,7 @@ class CutTree:
         )
 
     def cell_of(self, codes: CodeArray) -> CodeArray:
-        """Find the cells of records, given codes of shape (n_records, n_qi).
-
-        Examples
-        --------
-        >>> tree = CutTree.of([Cut(0, 1), None, None], [(1, 2), (-1, -1), (-1, -1)], {1: 0, 2: 1})
-        >>> tree.cell_of(np.array([[0], [1], [2]], dtype=np.int32)).tolist()
-        [0, 0, 1]
-        """
+        """Find the cells of records, given codes of shape (n_records, n_qi)."""
         places = np.zeros(len(codes), dtype=np.int32)
         records = np.arange(len(codes))
         while (self.cell[places] < 0).any():
@@ -111,40 +88,8 @@ def best_cut(
 ) -> Cut | None:
     """Find the cut that reduces the disagreement of all attributes most.
 
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (n_records, n_qi)
-        Codes from 0, of ordered types in the type's order.
-    records : ndarray of int64, shape (n,)
-        The records to divide, in an order that depends on their codes alone. If there are more
-        than 32,768, or 2^23 / n_qi² if that is less, evenly spaced ones are sampled.
-    least : int
-        Fewest of the records on either side, at least 1.
-    weights : ndarray of int64, shape (n_records,), optional
-        How many records each one stands for; the cut is that of these.
-
-    Returns
-    -------
-    Cut or None
-        The first of several equally good cuts; None if no attribute has a cut with enough records
-        on both sides. It depends on the codes alone.
-
-    Notes
-    -----
-    The disagreement of a set is the sum over the attributes of the Gini impurity, the chance that
-    two records differ. The best cut is that of the largest fall of the impurity, weighted by the
-    sizes of the sides, as in L. Breiman et al., *Classification and Regression Trees*, 1984,
-    chapter 4; there is no class to predict here, and all attributes count.
-
-    The sides' counts of pairs of codes are taken from a table for each two attributes, unless it
-    would have more cells than there are records. Cost: O(n n_qi²) for the n records that are looked
-    at, which is bounded.
-
-    Examples
-    --------
-    >>> codes = np.array([[0, 5], [1, 5], [2, 0], [3, 0]], dtype=np.int32)
-    >>> best_cut(codes, np.arange(4), 1)
-    Cut(attribute=0, last=1)
+    By Gini impurity, as Breiman et al., *Classification and Regression Trees* (1984), chapter 4, of
+    all attributes. Large sets are sampled; the cut depends on codes alone.
     """
     most = min(_MOST_LOOKED_AT, max(1, _MOST_COMPARED // codes.shape[1] ** 2))
     if weights is None:
@@ -175,31 +120,7 @@ def divided(
     weights: IntArray | None = None,
     pulse: Pulse = UNLIMITED,
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Divide records by a cut, and count the sensitive values on both sides.
-
-    Parameters
-    ----------
-    qi_codes, records, weights
-        As for :func:`best_cut`.
-    sa_codes : ndarray of int32, shape (n_records,)
-    cut : Cut
-    n_values : int
-    pulse : Pulse
-        Beaten every few dozen milliseconds of work.
-
-    Returns
-    -------
-    lower, upper : ndarray of int64
-        The records on each side, in their order.
-    counts : ndarray of int64, shape (2, n_values)
-
-    Examples
-    --------
-    >>> codes = np.array([[0], [1], [2]], dtype=np.int32)
-    >>> lower, upper, counts = divided(codes, codes[:, 0], np.arange(3), Cut(0, 1), 3)
-    >>> lower.tolist(), upper.tolist(), counts.tolist()
-    ([0, 1], [2], [[1, 1, 0], [0, 0, 1]])
-    """
+    """Divide records by a cut, and count the sensitive values on both sides."""
     found = np.empty_like(records)
     counts = np.zeros((2, n_values), dtype=np.int64)
     n_lower = 0
@@ -424,9 +345,8 @@ def fewest_records_of_cell(n_records: int, least: int = 50) -> int:
 class CellRoom:
     """How many records of each value fit into the buckets of a cell, whatever the others are.
 
-    Dealt round robin, value by value, to B buckets, n records make buckets of floor(n / B) or
-    ceil(n / B), and no bucket gets more than ceil(o / B) of the o records of a value. So B times
-    the limit of the smaller size always fits ([GB] Lemma 2).
+    Dealt round robin to B buckets, no bucket gets more than ceil(o / B) of the o records of a
+    value; so B times the limit of the smaller size always fits ([GB] Lemma 2).
     """
 
     def __init__(self, privacy: FPrimePrivacy, max_bucket_size: int) -> None:
@@ -462,22 +382,11 @@ class CellRoom:
 
 @dataclass(frozen=True, eq=False)
 class CutCell:
-    """A cell, and the thresholds that hold in it.
+    """A cell, and the thresholds that hold in it."""
 
-    Attributes
-    ----------
-    records : ndarray of int64
-        Its rows, in the order of their quasi-identifiers.
-    counts : ndarray of int64, shape (m,)
-        Records of each value.
-    factor : Fraction
-        By how much its thresholds are tightened.
-    room : CellRoom
-    """
-
-    records: IntArray
-    counts: IntArray
-    factor: Fraction
+    records: IntArray  # Its rows, in the order of their quasi-identifiers
+    counts: IntArray  # (m,): records of each value
+    factor: Fraction  # By how much its thresholds are tightened
     room: CellRoom
 
     @property
@@ -495,19 +404,7 @@ class CellDivision:
 
 
 class CellCutter:
-    """Cuts a table, whose records are in the order of their quasi-identifiers, into cells.
-
-    Parameters
-    ----------
-    qi_codes, sa_codes, tightened, max_bucket_size, random
-        As for :func:`~kanon_db.algorithms.bucketization.cell_assignment.assign_in_cells`.
-    least : int
-        Fewest records on either side of a cut.
-    pulse : Pulse
-    weights : ndarray of int64, shape (n_rows,), optional
-        How many records each row stands for, which all lie in the same cell; one by default. The
-        decisions are those that would be made of the records themselves.
-    """
+    """Cuts a table, whose records are in the order of their quasi-identifiers, into cells."""
 
     def __init__(
         self,
@@ -516,7 +413,7 @@ class CellCutter:
         tightened: Tightened,
         max_bucket_size: int,
         random: Permuter,
-        least: int,
+        least: int,  # Fewest records on either side of a cut
         pulse: Pulse,
         weights: IntArray | None = None,
     ) -> None:
@@ -646,23 +543,14 @@ Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 
 @dataclass(frozen=True, eq=False)
 class CellAssignment:
-    """A bucket for each record, and the cells that no bucket crosses.
+    """A bucket for each record, and the cells that no bucket crosses."""
 
-    Parameters
-    ----------
-    bucket_of_record : ndarray of int32, shape (n_records,)
-        0-based bucket numbers; buckets of smaller sizes come first.
-    setting : BucketSetting
-        How many buckets of which size there are in all cells.
-    cell_of_record : ndarray of int32, shape (n_records,)
-    tightening : tuple of Fraction
-        For each cell, the factor by which declined cuts can have raised the odds of a guess.
-        Its buckets keep thresholds that are tightened by as much.
-    """
-
+    # (n_records,): 0-based bucket numbers; buckets of smaller sizes come first
     bucket_of_record: CodeArray
-    setting: BucketSetting
+    setting: BucketSetting  # How many buckets of which size there are in all cells
     cell_of_record: CodeArray
+    # For each cell, the factor by which declined cuts can have raised the odds of a guess. Its
+    # buckets keep thresholds that are tightened by as much.
     tightening: tuple[Fraction, ...]
 
 
@@ -804,22 +692,11 @@ def assign_in_cells(
 
 @dataclass(frozen=True, eq=False)
 class SettledCell:
-    """The buckets of a cell.
+    """The buckets of a cell."""
 
-    Attributes
-    ----------
-    values : ndarray of int64, shape (m',)
-        The sensitive values that it has.
-    counts : ndarray of int64, shape (m',)
-        Records of each.
-    limits : ndarray of int64, shape (m', q)
-        Most occurrences of each in a bucket of each size.
-    setting : BucketSetting
-    """
-
-    values: IntArray
-    counts: IntArray
-    limits: IntArray
+    values: IntArray  # (m',): the sensitive values that it has
+    counts: IntArray  # (m',): records of each
+    limits: IntArray  # (m', q): most occurrences of each in a bucket of each size
     setting: BucketSetting
 
     @classmethod
@@ -836,30 +713,7 @@ class SettledCell:
 def allot_cells(
     cells: Sequence[CutCell], search: Search, n_values: int, *, pulse: Pulse = UNLIMITED
 ) -> tuple[BucketSetting, Allotment]:
-    """Allot the records of each cell to buckets, by their ranks.
-
-    Parameters
-    ----------
-    cells : sequence of CutCell
-    search : callable
-        As for :func:`assign_in_cells`.
-    n_values : int
-        m.
-    pulse : Pulse
-
-    Returns
-    -------
-    setting : BucketSetting
-        The buckets of all cells, numbered by size, from 0.
-    allotment : Allotment
-        Its values are ``cell * n_values + value``; ranks are those among the records of a value
-        in its cell. Whoever draws them uniformly assigns records as :func:`assign_in_cells` does.
-
-    Raises
-    ------
-    IneligibleError, InfeasibleError
-        As ``search``.
-    """
+    """Allot the records of each cell to buckets, by their ranks."""
     settled = []
     for cell in cells:
         pulse.beat()

@@ -34,50 +34,15 @@ _CELLS_PER_BLOCK = 2**22
 
 
 def sweep(
-    order: IntArray,
-    sa_codes: CodeArray,
+    order: IntArray,  # (n_records,): A permutation of the records: similar ones follow each other
+    sa_codes: CodeArray,  # (n_records,): sensitive value of each record
     limits: SmallIntArray,
     pulse: Pulse = UNLIMITED,
 ) -> IntArray:
     """Gather records in their order into buckets that respect the limits.
 
-    No bucket holds a value more often than its limit. Records that share a bucket are close in
-    the order, as far as the limits allow.
-
-    Parameters
-    ----------
-    order : ndarray of int64, shape (n_records,)
-        A permutation of the records: similar ones follow each other.
-    sa_codes : ndarray of int32, shape (n_records,)
-        Sensitive value of each record.
-    limits : ndarray of int16, shape (m, M + 1)
-        Most occurrences of each value in a bucket of each size 0 … M; not decreasing with the size.
-    pulse : Pulse
-        Beaten every few milliseconds of work; what that raises ends the sweep.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Buckets, numbered from 0 in the order in which they are closed; :data:`UNPLACED` for
-        records left over at the end.
-
-    Notes
-    -----
-    Records arrive one by one in a pool, which can fill usable(S) = sum_i min(limit_iS, pooled_i)
-    slots of a bucket of S records. As soon as usable(S) >= S for a size that is
-    large enough for every pooled value, the largest such bucket is closed. It takes the records of
-    each value that have waited longest; whatever a value has beyond its limit stays in the pool
-    and meets the records to come. If more fit than there are slots, the most frequent value
-    yields.
-
-    Cost: O(n_records M) at most, O(M) for each pooled value of a bucket that leaves some behind.
-
-    Examples
-    --------
-    >>> limits = np.array([[0, 0, 1, 1], [0, 1, 2, 3]], dtype=np.int16)  # a half, and anything
-    >>> values = np.array([1, 0, 0, 1, 1, 0], dtype=np.int32)
-    >>> sweep(np.arange(6), values, limits).tolist()
-    [0, 1, 2, 1, 2, -1]
+    As soon as the pooled records can fill a bucket that every pooled value may be in, the largest
+    such bucket is closed, with those that have waited longest. O(n_records M).
     """
     n_values, n_sizes = limits.shape
     buckets = np.full(order.size, UNPLACED, dtype=np.int64)
@@ -115,26 +80,8 @@ def place_unplaced(
 ) -> None:
     """Add each record left over to the nearest bucket that has room for its value.
 
-    Parameters
-    ----------
-    buckets : ndarray of int64, shape (n_records,)
-        What :func:`sweep` returned; changed in place. A record for whose value no bucket has room
-        remains :data:`UNPLACED`.
-    order, sa_codes, limits, pulse
-        As for :func:`sweep`.
-
-    Notes
-    -----
-    Near is measured in the sequence of the buckets. One more record of a value raises that
-    value's share only, and limits do not decrease with the size, so no other value is affected.
-
-    Examples
-    --------
-    >>> limits = np.array([[0, 0, 1, 1], [0, 1, 2, 3]], dtype=np.int16)
-    >>> buckets, values = np.array([0, 1, 1, -1]), np.array([1, 1, 1, 0], dtype=np.int32)
-    >>> place_unplaced(buckets, np.arange(4), values, limits)
-    >>> buckets.tolist()
-    [0, 1, 1, 1]
+    One more record of a value raises the share of that value only, and limits do not decrease with
+    the size, so no other value is affected.
     """
     waiting = order[buckets[order] == UNPLACED]
     if not waiting.size or waiting.size == order.size:
@@ -268,102 +215,26 @@ _TERMS_OF_REFINEMENT = 2 * 10**9  # a few seconds
 
 @dataclass(frozen=True, eq=False)
 class LocalAssignment:
-    """A bucket for each record, and the setting that the buckets make up.
+    """A bucket for each record, and the setting that the buckets make up."""
 
-    Parameters
-    ----------
-    bucket_of_record : ndarray of int32, shape (n_records,)
-        0-based bucket numbers; buckets of smaller sizes come first.
-    setting : BucketSetting
-        How many buckets of which size.
-    """
-
+    # (n_records,): 0-based bucket numbers; buckets of smaller sizes come first
     bucket_of_record: CodeArray
-    setting: BucketSetting
+    setting: BucketSetting  # How many buckets of which size
 
 
 def assign_locally(
     qi_codes: CodeArray,
     sa_codes: CodeArray,
-    privacy: FPrimePrivacy,
-    max_bucket_size: int,
+    privacy: FPrimePrivacy,  # Thresholds of the m sensitive values
+    max_bucket_size: int,  # M', the most records in a bucket, in [1, 5000]
     random: Permuter,
     *,
     pulse: Pulse = UNLIMITED,
 ) -> LocalAssignment:
     """Put records with similar quasi-identifiers into the same bucket.
 
-    Every record finds a place, and no bucket holds a sensitive value more often than its
-    threshold allows, as with any other assignment. Bucket sizes result from the records. Unlike
-    with a random assignment, which of a bucket's records have which of its values is *not* left
-    to chance altogether: what that means for privacy is measured in
-    ``docs/understand/local-buckets.md``. Records with the same quasi-identifiers and the same
-    sensitive value are interchangeable.
-
-    Parameters
-    ----------
-    qi_codes : ndarray of int32, shape (n_records, n_qi)
-        Quasi-identifiers as codes from 0; codes of ordered types in the type's order.
-    sa_codes : ndarray of int32, shape (n_records,)
-        Position of each record's sensitive value in the thresholds.
-    privacy : FPrimePrivacy
-        Thresholds of the m sensitive values.
-    max_bucket_size : int
-        M', the most records in a bucket, in [1, 5000].
-    random : Permuter
-        Source of randomness, asked for at most some forty permutations of the records.
-    pulse : Pulse
-        Beaten every few dozen milliseconds of work, sorts of all records excepted; what it raises
-        ends the assignment.
-
-    Returns
-    -------
-    LocalAssignment
-
-    Raises
-    ------
-    IneligibleError
-        If a value is more frequent in the table than its threshold.
-    InfeasibleError
-        If records are left over for which neither this method nor :func:`.two_size` finds a place
-        within ``max_bucket_size``.
-    InvalidParameterError
-        If ``max_bucket_size`` is out of range, the arrays do not match, or the limits of all
-        values at all sizes need too much memory.
-
-    Notes
-    -----
-    **Source:** our own. [GB] Sections 5 and 6 choose the sizes by MSBS alone and let any records
-    share a bucket. The estimate of [GB] Section 3.2 is exact for a bucket whose records all match
-    a query's condition on the quasi-identifiers or all fail it, however large it is; so it is
-    better to gather alike records than to save on sizes.
-
-    1. Records are sorted by their quasi-identifiers, the attribute with the least diversity
-       (chance that two records differ) foremost. So neighbors agree in as many attributes as
-       possible: random predicates tell two values of one attribute apart as easily as two of
-       another.
-    2. One :func:`.sweep` in this order closes buckets as soon as they are within the limits;
-       sizes beyond 64 and twice the least size that allows every value are not considered. What is
-       left over joins the nearest buckets with room.
-    3. Where there is no such room, the buckets closed last are opened again, four times as many
-       each time, until :func:`.two_size` finds a setting for their records; at the latest for
-       all records. So this method works wherever that one does.
-    4. :func:`.refine` swaps records with the same sensitive value, in a number of passes that
-       falls with the number of records and with the number of values in a bucket.
-
-    Cost: O(n_records (log n_records + M)), where M is the largest size considered.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> qi_codes = np.array([[0], [1], [0], [1]], dtype=np.int32)
-    >>> sa_codes = np.array([0, 0, 1, 1], dtype=np.int32)
-    >>> privacy = FPrimePrivacy((Fraction(1, 2), Fraction(1, 2)))
-    >>> found = assign_locally(qi_codes, sa_codes, privacy, 4, np.random.default_rng(0))
-    >>> found.setting.pairs
-    ((2, 2),)
-    >>> bool(found.bucket_of_record[0] == found.bucket_of_record[2])
-    True
+    **Source:** our own, after [GB] Sections 5 and 6; `docs/understand/local-buckets.md` measures
+    its privacy. Bounds of every bucket hold as with any other assignment.
     """
     n_values = len(privacy.thresholds)
     _check(qi_codes, sa_codes, n_values)

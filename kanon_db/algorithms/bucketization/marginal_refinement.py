@@ -28,29 +28,18 @@ _RECORDS_PER_BLOCK: Final = 2**15
 
 
 class Marginals(NamedTuple):
-    """Errors of all estimates on one or two quasi-identifiers and the sensitive attribute.
+    """Errors of all estimates on one or two quasi-identifiers and the sensitive attribute."""
 
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (n_records, n_qi)
-        Quasi-identifiers, similar values joined where they are too many to tell all apart.
-    pairs : ndarray of int64, shape (t, 2)
-        The two quasi-identifiers of each marginal, the same twice if it has one.
-    widths : ndarray of int64, shape (t,)
-        Number of codes of the second quasi-identifier; 0 if there is none.
-    first_cell : ndarray of int64, shape (t,)
-        Where the cells of each marginal begin.
-    weights : ndarray of float64, shape (n_cells,)
-        Weight of a squared error in the objective: 0 for cells of few records.
-    errors : ndarray of float64, shape (n_cells, m)
-        Records of each cell and sensitive value, less their estimate from the buckets.
-    """
-
+    # (n_records, n_qi): quasi-identifiers, similar values joined where they are too many to tell
+    # all apart
     codes: CodeArray
+    # (t, 2): the two quasi-identifiers of each marginal, the same twice if it has one
     pairs: IntArray
-    widths: IntArray
-    first_cell: IntArray
+    widths: IntArray  # (t,): number of codes of the second quasi-identifier; 0 if there is none
+    first_cell: IntArray  # (t,): where the cells of each marginal begin
+    # (n_cells,): weight of a squared error in the objective: 0 for cells of few records
     weights: FloatArray
+    # (n_cells, m): records of each cell and sensitive value, less their estimate from the buckets
     errors: FloatArray
 
     @property
@@ -60,19 +49,13 @@ class Marginals(NamedTuple):
 
 
 class BucketShares(NamedTuple):
-    """The fraction of each sensitive value in each bucket; a bucket's values follow each other.
+    """The fraction of each sensitive value in each bucket; a bucket's values follow each other."""
 
-    Parameters
-    ----------
-    ends : ndarray of int64, shape (n_buckets + 1,)
-        Entries of bucket g are those from ``ends[g]`` up to, not including, ``ends[g + 1]``.
-    values : ndarray of int64, shape (e,)
-    shares : ndarray of float64, shape (e,)
-    """
-
+    # (n_buckets + 1,): entries of bucket g are those from ``ends[g]`` up to, not including,
+    # ``ends[g + 1]``
     ends: IntArray
-    values: IntArray
-    shares: FloatArray
+    values: IntArray  # (e,)
+    shares: FloatArray  # (e,)
 
     @classmethod
     def of(cls, buckets: IntArray, sa_codes: CodeArray, n_values: int) -> BucketShares:
@@ -91,11 +74,6 @@ def add_errors(
 
     Each half of the records is added up by a thread of its own: in the same order, and so to the
     same sums, however many threads there are.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_cells,)
-        Records of each cell.
     """
     n_records, n_cells = sa_codes.size, marginals.weights.size
     halves = tuple(pairwise((0, n_records // 2, n_records)))
@@ -171,32 +149,12 @@ def find_swaps(
     buckets: IntArray,
     shares_of_buckets: BucketShares,
     marginals: Marginals,
-    window: int,
+    window: int,  # Size of a window, in records: a record's partner is in the same window
 ) -> None:
     """Look for a promising partner of each record.
 
-    Parameters
-    ----------
-    records : ndarray of int64, shape (n,)
-    partners : ndarray of int64, shape (n,)
-        Gets how many places later a record's partner is, with which it is to change buckets; 0 for
-        none. The swaps are meant to be made in the order of the records.
-    sa_codes : ndarray of int32, shape (n_records,)
-    buckets : ndarray of int64, shape (n_records,)
-    shares_of_buckets : BucketShares
-    marginals : Marginals
-    window : int
-        Size of a window, in records: a record's partner is in the same window.
-
-    Notes
-    -----
-    With the errors E and the weights w, A_ri = sum_t w_v E_vi is what the cells v of a record r
-    say about the value i. A swap of r and x, from buckets with the shares p and q, changes the
-    objective by 2 (p - q) (A_r - A_x) + |p - q|² W, where W is the weight of all cells in which
-    only one of the records is. So the cells are read once for each record, not for each
-    pair. It is an estimate, in single precision: W is taken as a share of the weight of all cells
-    of both records, and of the swaps that come before, only those of the same window are taken
-    into account, by what they change of the partner.
+    With the errors E and weights w, A_ri = sum_t w_v E_vi is what the cells v of record r say of
+    value i. A swap changes the objective by 2 (p - q) (A_r - A_x) + |p - q|² W, estimated here.
     """
     ends, values, shares = shares_of_buckets
     codes, _, widths, _, weights, errors = marginals
@@ -283,16 +241,7 @@ def make_swaps(
     shares_of_buckets: BucketShares,
     marginals: Marginals,
 ) -> None:
-    """Make those of the swaps that lower the objective.
-
-    Parameters
-    ----------
-    records, partners
-        As :func:`find_swaps` takes and gives them.
-    buckets, marginals
-        Changed in place.
-    shares_of_buckets
-    """
+    """Make those of the swaps that lower the objective."""
     ends, values, shares = shares_of_buckets
     codes, _, widths, _, weights, errors = marginals
     dense = np.zeros(errors.shape[1])  # p - q, for the values listed

@@ -184,27 +184,14 @@ class _Splitter:
 class SettingProgram:
     """Numbers of buckets of each size that hold all records, at the lowest loss.
 
-    Parameters
-    ----------
-    sizes : ndarray of int64, shape (q,)
-        Bucket sizes, at least one.
-    n_records : int
-        Records to hold.
-    room : ndarray of int64, shape (c, q)
-        Most records that one bucket of each size takes of a set of values, for c sets.
-    needed : ndarray of int64, shape (c,)
-        Records of each set.
-
-    Notes
-    -----
-    **Source:** [GB] Section 6.1, without the v_ij; see
-    :func:`kanon_db.algorithms.bucketization.multi_size.optimal`.
+    **Source:** [GB] Section 6.1, without the v_ij; see :func:`.optimal`.
     """
 
-    sizes: IntArray
-    n_records: int
+    sizes: IntArray  # (q,): bucket sizes, at least one
+    n_records: int  # Records to hold
+    # (c, q): most records that one bucket of each size takes of a set of values, for c sets
     room: IntArray
-    needed: IntArray
+    needed: IntArray  # (c,): records of each set
 
 
 def solve_setting(
@@ -212,24 +199,8 @@ def solve_setting(
 ) -> Solution:
     """Solve a program by HiGHS.
 
-    Parameters
-    ----------
-    program : SettingProgram
-    near : ndarray of int64, shape (q,)
-        Any numbers of buckets. The solver works on the differences from them, so that the better
-        they are, the fewer digits it needs, however many records there are.
-    start : ndarray of int64, shape (q,), optional
-        A solution to start from.
-    whole : bool
-        Whether the numbers of buckets must be whole.
-    pulse : Pulse
-        Beaten in the thread of the caller.
-
-    Returns
-    -------
-    Solution
-        Its values are the numbers of buckets of each size; its bound is on the loss beyond that
-        of ``near``.
+    The solver works on the differences from ``near``: the better that is, the fewer digits it
+    needs.
     """
     terms = np.vstack([program.sizes, program.room])
     lacking = np.append(program.n_records, program.needed) - terms @ near
@@ -258,26 +229,7 @@ def solve_paper_program(
 ) -> Solution:
     """Solve the paper's program by HiGHS.
 
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (m,)
-        Records of each value.
-    privacy : FPrimePrivacy
-    sizes : ndarray of int64, shape (q,)
-        Bucket sizes, consecutive.
-    pulse : Pulse
-        Beaten in the thread of the caller.
-
-    Returns
-    -------
-    Solution
-        Its values are the numbers of buckets of each size. There are none where the solver's, as
-        whole numbers, break a constraint.
-
-    Raises
-    ------
-    InvalidParameterError
-        As :func:`~kanon_db.algorithms.programs.bucket_program`, which states the program.
+    The solution has no values where the solver's, as whole numbers, break a constraint.
     """
     smallest, largest = int(sizes[0]), int(sizes[-1])
     program = bucket_program(counts.tolist(), privacy.thresholds, smallest, largest)

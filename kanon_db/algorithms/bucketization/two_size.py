@@ -100,27 +100,14 @@ _STEPS_PER_PAIR: Final = 8
 
 @dataclass(frozen=True)
 class SettingProblem:
-    """A table as the search needs it.
-
-    Attributes
-    ----------
-    n_records : int
-    smallest, largest : int
-        The bucket sizes to search, at least 1.
-    capacity : ndarray of int64, shape (largest + 1,)
-        Most buckets of a size that the records can fill.
-    counts : ndarray of int64, shape (r,)
-        o_i of the binding values.
-    limits : ndarray of int16, shape (largest + 1, r)
-        floor(f'_i S) of each size and binding value.
-    """
+    """A table as the search needs it."""
 
     n_records: int
-    smallest: int
+    smallest: int  # The bucket sizes to search, at least 1
     largest: int
-    capacity: IntArray
-    counts: IntArray
-    limits: SmallIntArray
+    capacity: IntArray  # (largest + 1,): most buckets of a size that the records can fill
+    counts: IntArray  # (r,): o_i of the binding values
+    limits: SmallIntArray  # (largest + 1, r): floor(f'_i S) of each size and binding value
 
     @classmethod
     def of(cls, types: ValueTypes, smallest: int, largest: int, pulse: Pulse) -> SettingProblem:
@@ -143,16 +130,7 @@ class SettingProblem:
     def best(
         self, pruning: Pruning, pulse: Pulse, *, least_second: int = 1
     ) -> BucketSetting | None:
-        """Find the valid setting of the smallest loss, if there is any.
-
-        Parameters
-        ----------
-        pruning : {"full", "loss", "none"}
-            As for :func:`.two_size`.
-        pulse : Pulse
-        least_second : int
-            The least size of the larger buckets.
-        """
+        """Find the valid setting of the smallest loss, if there is any."""
         least_second = max(least_second, self.smallest)
         place = np.array([self.smallest, least_second])
         found = np.full(5, -1)
@@ -169,18 +147,7 @@ class SettingProblem:
 def binding_values(counts: IntArray, limits: SmallIntArray) -> npt.NDArray[np.intp]:
     """Leave out values that are never harder to place than another one.
 
-    Limits grow with the threshold at every size, so their sum orders the values by threshold as
-    far as bucket sizes can tell. A value is easy to place if another has no higher limits and no
-    fewer records.
-
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (m,)
-    limits : ndarray of int16, shape (q, m)
-
-    Returns
-    -------
-    ndarray of intp, shape (r,)
+    A value is easy to place if another has no higher limits at any size and no fewer records.
     """
     order = np.lexsort((-counts, limits.sum(axis=0)))
     most_before = np.maximum.accumulate(np.concatenate(([0], counts[order][:-1])))
@@ -189,28 +156,16 @@ def binding_values(counts: IntArray, limits: SmallIntArray) -> npt.NDArray[np.in
 
 @innermost
 def fill_capacity(
-    counts: IntArray,
+    counts: IntArray,  # (m,): o_i, and how many values there are of each type
     n_values: IntArray,
-    limits: SmallIntArray,
-    first: int,
+    limits: SmallIntArray,  # (q, m)
+    first: int,  # The sizes to look at, as a range
     end: int,
-    capacity: IntArray,
+    capacity: IntArray,  # (q,): set for these
 ) -> None:
     """Find the largest b with sum_i min{limits_i b, o_i} >= size b, [GB] Eq. (14) and (15).
 
-    The sum is concave in b. Where it is too small, b is lowered to where its tangent, "o_i of the
-    values that are exhausted, limits_i b of the others", meets size b: Newton's method, which ends
-    after at most as many steps as the sum has linear segments, in practice after a few.
-
-    Parameters
-    ----------
-    counts, n_values : ndarray of int64, shape (m,)
-        o_i, and how many values there are of each type.
-    limits : ndarray of int16, shape (q, m)
-    first, end : int
-        The sizes to look at, as a range.
-    capacity : ndarray of int64, shape (q,)
-        Set for these.
+    By Newton's method: the sum is concave in b, and b is lowered to where its tangent meets size b.
     """
     n_records = 0
     for i in range(counts.size):
@@ -261,21 +216,13 @@ def _look_at_pairs(
     prunes: bool,
     by_capacity: bool,
     n_pairs: int,
-    place: IntArray,
+    place: IntArray,  # (2,): the pair to begin with; moved on
     found: IntArray,
 ) -> bool:
     """Examine the next pairs in lexicographic order; tell whether any are left.
 
-    The candidates of a pair are the lists Gamma of [GB] Lemma 4: candidate t is (b1 - t d1,
-    b2 + t d2). Loss increases with t (Lemma 3), so that the first valid one is the best.
-
-    Parameters
-    ----------
-    place : ndarray of int64, shape (2,)
-        The pair to begin with; moved on.
-    found : ndarray of int64, shape (5,)
-        Loss, S1, S2, b1, b2 of the best setting so far, its loss negative if there is none. Of
-        equal ones the first stays.
+    The candidates of a pair are the lists Gamma of [GB] Lemma 4: candidate t is (b1 - t d1, b2 + t
+    d2). Loss increases with t (Lemma 3), so that the first valid one is the best.
     """
     size1, size2 = place
     for _ in range(n_pairs):

@@ -31,35 +31,13 @@ from kanon_db.algorithms.recoding.loss import Ncp
 def units_lost(ncp: Ncp, matches: AnyIntArray) -> int:
     """Add up the loss of all cells.
 
-    Parameters
-    ----------
-    ncp : Ncp
-    matches : ndarray of int, shape (n, q)
-        Originals that each cell covers.
-
-    Returns
-    -------
-    int
-        In units. Multiplied by ``ncp.unit`` and divided by the number of cells of all attributes,
-        it is GCP.
+    Multiplied by ``ncp.unit`` and divided by the number of cells, it is GCP.
     """
     return int(cell_units(ncp, matches).sum())
 
 
 def cell_units(ncp: Ncp, matches: AnyIntArray) -> IntArray:
-    """Find what each cell loses in all attributes.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    matches : ndarray of int, shape (c, q)
-        Originals that each cell covers.
-
-    Returns
-    -------
-    ndarray of int64, shape (c,)
-        In units.
-    """
+    """Find what each cell loses in all attributes."""
     units = np.zeros(matches.shape[0], dtype=np.int64)
     for j in range(ncp.numeric.size):
         values = np.sort(ncp.values[:, j][matches].astype(np.int64), axis=1)
@@ -71,21 +49,7 @@ def cell_units(ncp: Ncp, matches: AnyIntArray) -> IntArray:
 
 
 def pair_units(ncp: Ncp, ones: Integer | AnyIntArray, others: AnyIntArray) -> IntArray:
-    """Find what a cell of two records loses in all attributes.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    ones : int, or ndarray of int, shape (c,)
-        The first record, of all cells or of each.
-    others : ndarray of int, shape (c,)
-        The second ones.
-
-    Returns
-    -------
-    ndarray of int64, shape (c,)
-        In units.
-    """
+    """Find what a cell of two records loses in all attributes."""
     apart = np.abs(ncp.values[others].astype(np.int64) - ncp.values[ones])
     by_attribute = np.where(ncp.numeric, np.minimum(apart, ncp.whole), (apart > 0) * ncp.step)
     units: IntArray = by_attribute.sum(axis=1)
@@ -97,17 +61,7 @@ BLOCK = 64
 
 
 def side_by_side(ncp: Ncp) -> IntArray:
-    """Order records so that those of a block, and of neighboring blocks, are similar.
-
-    Parameters
-    ----------
-    ncp : Ncp
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Records in order.
-    """
+    """Order records so that those of a block, and of neighboring blocks, are similar."""
     by_row = np.lexsort(ncp.values.T[::-1])
     order = np.arange(by_row.size)
     step = np.where(ncp.numeric, 0, ncp.step)
@@ -153,55 +107,29 @@ FAR = 2**62
 class GrowingGraph(NamedTuple):
     """Originals, the cells they are recast to so far, and a tree of boxes around the cells.
 
-    Positions number the records in an order in which similar ones lie side by side. Original i and
-    cell i belong to the same record. The first boxes are the cells; each other box encloses the
-    available cells below it. The tuple is flat, because compiled code that takes a tuple out of
-    another one counts references to all its arrays.
-
-    Parameters
-    ----------
-    record : ndarray of int64, shape (n,)
-        Record at each position.
-    cells_of : ndarray of int32, shape (n, k)
-        Cells that cover each original, -1 for those to come.
-    numbers : ndarray of int32, shape (n, p)
-        Positions of the originals in the ranges of numeric attributes; NULL is at twice the range.
-    bits : ndarray of int32, shape (n, q)
-        Which bit of a set stands for an original's value of each categorical attribute.
-    whole : ndarray of int32, shape (p,)
-        Loss of a numeric cell that tells nothing.
-    step : ndarray of int32, shape (q,)
-        Loss of one more value of a categorical cell.
-    low, high : ndarray of int32, shape (p, boxes)
-        Ends of the boxes in numeric attributes.
-    sets : ndarray of uint32, shape (words, boxes)
-        Values of the boxes in categorical attributes, one bit each.
-    lost : ndarray of int32, shape (boxes,)
-        What boxes lose in numeric attributes.
-    price : ndarray of int64, shape (boxes,)
-        Price of each cell, added to its weight; :data:`FAR` for a cell that is not available,
-        because it has its match of this round. The price of a box around others is the least of
-        theirs.
-    starts : ndarray of int64, shape (levels,)
-        Where each level of the tree begins among the boxes; the cells, level 0, begin at 0. The
-        last block of a level is padded with boxes in which no cell is available.
-    largest : int
-        More than any edge weighs.
+    Positions number the records so that similar ones lie side by side. A flat tuple: compiled code
+    that takes a tuple out of another one counts references to all its arrays.
     """
 
-    record: IntArray
-    cells_of: CodeArray
+    record: IntArray  # (n,): record at each position
+    cells_of: CodeArray  # (n, k): cells that cover each original, -1 for those to come
+    # (n, p): positions of the originals in the ranges of numeric attributes; NULL is at twice the
+    # range
     numbers: CodeArray
+    # (n, q): which bit of a set stands for an original's value of each categorical attribute
     bits: CodeArray
-    whole: CodeArray
-    step: CodeArray
-    low: CodeArray
+    whole: CodeArray  # (p,): loss of a numeric cell that tells nothing
+    step: CodeArray  # (q,): loss of one more value of a categorical cell
+    low: CodeArray  # (p, boxes): ends of the boxes in numeric attributes
     high: CodeArray
+    # (words, boxes): values of the boxes in categorical attributes, one bit each
     sets: SmallWordArray
-    lost: CodeArray
+    lost: CodeArray  # (boxes,): what boxes lose in numeric attributes
     price: IntArray
+    # (levels,): where each level of the tree begins among the boxes; the cells, level 0, begin at
+    # 0. The last block of a level is padded with boxes in which no cell is available.
     starts: IntArray
-    largest: int
+    largest: int  # More than any edge weighs
 
 
 def build(ncp: Ncp, k: int) -> GrowingGraph:
@@ -308,37 +236,15 @@ def weight(graph: GrowingGraph, original: Integer, box: Integer) -> Integer:
 def weigh_block(
     graph: GrowingGraph,
     original: Integer,
-    first: Integer,
-    scale: Integer,
-    grown: CodeArray,
+    first: Integer,  # The first box of the block
+    scale: Integer,  # How many units of price make one unit of weight
+    grown: CodeArray,  # (64,): working memory
     costs: IntArray,
     row: Integer,
 ) -> Integer:
     """Compute the cost of an original in each box of a block: its weight plus the box's price.
 
-    Parameters
-    ----------
-    graph : GrowingGraph
-    original : int
-    first : int
-        The first box of the block.
-    scale : int
-        How many units of price make one unit of weight.
-    grown : ndarray of int32, shape (64,)
-        Working memory.
-    costs : ndarray of int64, shape (rows, 64)
-        One row takes the costs, in units of price; at least :data:`FAR` where no cell is available.
-    row : int
-
-    Returns
-    -------
-    int
-        The least of them.
-
-    Notes
-    -----
-    A box costs no more than any box inside it, and so bounds their costs from below: NCP is
-    submodular, so an original adds at least as much loss to a smaller box.
+    A box bounds the costs of any box inside it from below, since NCP is submodular.
     """
     start, own = np.uint64(first), np.uint64(row)
     for i in range(BLOCK):
@@ -468,16 +374,7 @@ def raise_price(graph: GrowingGraph, cell: Integer, price: Integer) -> None:
 
 @innermost
 def extend(graph: GrowingGraph, original_of_cell: IntArray, n_rounds: int) -> None:
-    """End a round: let each cell cover the original that it is assigned.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-    original_of_cell : ndarray of int64, shape (n,)
-        An assignment, in positions; -1 for cells without one.
-    n_rounds : int
-        Rounds before.
-    """
+    """End a round: let each cell cover the original that it is assigned."""
     for cell in range(original_of_cell.size):
         original = original_of_cell[cell]
         if original != NONE:
@@ -489,39 +386,24 @@ _MOST_LEVELS = 6  # enough for any number of cells that has 31 bits
 
 
 class CheapestCells(NamedTuple):
-    """A search for the cheapest cells of an original: parameters, results and working memory.
+    """A search for the cheapest cells of an original: parameters, results and working memory."""
 
-    Parameters
-    ----------
-    n_rounds : int
-        Edges taken in the first ``n_rounds`` rounds are excluded.
-    scale : int
-        How many units of price make one unit of weight.
-    mutual : bool
-        Whether the weight of the reverse edge is added. The scale is then 1.
-    cells : ndarray of int32, shape (c,)
-        Positions of the cells found, -1 where there are fewer.
-    costs : ndarray of int64, shape (c,)
-        Their prices plus ``scale`` times their weights, ascending; ``FAR`` where there are fewer.
-    hidden : ndarray of int64, shape (n_rounds,)
-        Prices of the cells of earlier rounds, which are made unavailable during the search.
-    block, least : ndarray of int64, shape (levels,)
-        First box of the block that is searched on each level, and the least cost in it.
-    bounds : ndarray of int64, shape (levels, 64)
-        Costs of the boxes of these blocks; ``FAR`` for those that were searched.
-    grown : ndarray of int32, shape (64,)
-    """
-
-    n_rounds: int
-    scale: int
-    mutual: bool
-    cells: CodeArray
+    n_rounds: int  # Edges taken in the first ``n_rounds`` rounds are excluded
+    scale: int  # How many units of price make one unit of weight
+    mutual: bool  # Whether the weight of the reverse edge is added. The scale is then 1.
+    cells: CodeArray  # (c,): positions of the cells found, -1 where there are fewer
+    # (c,): their prices plus ``scale`` times their weights, ascending; ``FAR`` where there are
+    # fewer
     costs: IntArray
+    # (n_rounds,): prices of the cells of earlier rounds, which are made unavailable during the
+    # search
     hidden: IntArray
+    # (levels,): first box of the block that is searched on each level, and the least cost in it
     block: IntArray
     least: IntArray
+    # (levels, 64): costs of the boxes of these blocks; ``FAR`` for those that were searched
     bounds: IntArray
-    grown: CodeArray
+    grown: CodeArray  # (64,)
 
 
 def search_for(
@@ -550,21 +432,6 @@ def find_cheapest(
 
     The first of equally cheap cells stay: those in the block of the original's own cell, then those
     in the block with the lowest bound; in a block, those at the first positions.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-    search : CheapestCells
-        Gets the cells and their costs.
-    original : int
-        Position.
-    floor : int
-        A known lower bound of all costs.
-
-    Returns
-    -------
-    int
-        Number of blocks examined.
     """
     starts, price, had = graph.starts, graph.price, graph.cells_of
     for r in range(search.n_rounds):
@@ -664,25 +531,8 @@ def resolve_dead_end(
 ) -> None:
     """Assign an original that may take none of the available cells.
 
-    Parameters
-    ----------
-    graph : GrowingGraph
-    original : int
-        Position.
-    n_rounds : int
-        Rounds before.
-    original_of_cell : ndarray of int64, shape (n,)
-        The assignment so far, changed in place.
-
-    Notes
-    -----
-    **Source:** [FF] Lemma 5.1, Theorem 5.2: another original gives up its cell and takes one of
-    those that are available, which exists for k < (n + 3) / 2. The paper takes the nearest
-    predecessor that can do so; here the exchange of least cost is taken, in time of the same
-    order, n times the at most n_rounds cells available. For larger k there may be no single
-    exchange; then the shortest chain of exchanges is taken, which always exists, because the edges
-    not taken in earlier rounds form a regular graph. Only a few originals need this, at the end of
-    a round.
+    **Source:** [FF] Lemma 5.1, Theorem 5.2; deviation: of the exchanges, the cheapest one. For k >=
+    (n + 3) / 2, where there may be none, the shortest chain of exchanges.
     """
     given_up, free = _cheapest_exchange(graph, original, n_rounds, original_of_cell)
     if given_up != NONE:

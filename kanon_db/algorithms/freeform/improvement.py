@@ -113,42 +113,19 @@ _TRIES = 5  # originals of the other cell that one may change places with, at ea
 
 @numba.njit(cache=True, nogil=True)
 def anneal(
-    records: PackedRecords,
+    records: PackedRecords,  # In order of their row types
     cells: ClassSummaries,
-    cells_of: CodeArray,
+    cells_of: CodeArray,  # (n, k): cells that cover each original, changed in place
     neighbors: CodeArray,
-    first_of_type: IntArray,
+    first_of_type: IntArray,  # (t + 1,): first record of each row type, and the number of records
     type_of_record: CodeArray,
     n_proposals: Integer,
     temperature: float,
-    state: WordArray,
+    state: WordArray,  # (1,): state of the random numbers; not 0
 ) -> None:
     """Propose exchanges; make those that lose less, and others with a chance that falls with loss.
 
-    Parameters
-    ----------
-    records : PackedRecords
-        In order of their row types.
-    cells : ClassSummaries
-        Changed in place. Its members are the k matches of each cell, cell after cell; records
-        are in several.
-    cells_of : ndarray of int32, shape (n, k)
-        Cells that cover each original, changed in place.
-    neighbors : ndarray of int32, shape (t, q)
-        Row types that each one is to be brought together with; -1: none.
-    first_of_type : ndarray of int64, shape (t + 1,)
-        First record of each row type, and the number of records.
-    type_of_record : ndarray of int32, shape (n,)
-    n_proposals : int
-    temperature : float
-        In units of loss: an exchange that loses so much more is made with a chance of 1 / e.
-    state : ndarray of uint64, shape (1,)
-        State of the random numbers; not 0.
-
-    Notes
-    -----
-    A proposal moves an original from one of its cells to a cell that covers a similar original, in
-    exchange for an original of that cell. Every record keeps its number of matches.
+    An original moves to a cell that covers a similar one, in exchange for an original of that cell.
     """
     n, k = cells_of.shape
     rows = cells.members.reshape(n, k)
@@ -195,14 +172,7 @@ def anneal(
 
 @numba.njit(cache=True, nogil=True)
 def summarize_cells(records: PackedRecords, cells: ClassSummaries) -> None:
-    """Find the sets, ends and losses of all cells from their members.
-
-    Parameters
-    ----------
-    records : PackedRecords
-    cells : ClassSummaries
-        Changed in place.
-    """
+    """Find the sets, ends and losses of all cells from their members."""
     for cell in range(cells.sizes.size):
         summarize(records, cells, cell)
         cells.losses[cell] = union_loss(records, cells, cell, cell)

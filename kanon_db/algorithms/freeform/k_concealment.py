@@ -31,26 +31,7 @@ from kanon_db.errors import InvalidParameterError
 def strong_components(ends: IntArray, others: CodeArray) -> IntArray:
     """Find the strongly connected components of a directed graph.
 
-    Parameters
-    ----------
-    ends : ndarray of int64, shape (n,)
-        Where the edges of each node end in ``others``; they begin where those before end.
-    others : ndarray of int32, shape (n_edges,)
-        Nodes that the edges lead to.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Component of each node.
-
-    Notes
-    -----
     **Source:** Tarjan: Depth-first search and linear graph algorithms, 1972; without recursion.
-
-    Examples
-    --------
-    >>> strong_components(np.array([1, 3, 4]), np.array([1, 0, 2, 2], dtype=np.int32)).tolist()
-    [1, 1, 0]
     """
     n = ends.size
     component = np.full(n, -1, dtype=np.int64)

@@ -354,31 +354,8 @@ def _drawn(matches: CodeArray, random: RandomBytes, pulse: Pulse) -> CodeArray:
 def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Order the matches of each record so that columns are assignments, the identity first.
 
-    Parameters
-    ----------
-    rows : ndarray of int, shape (n_records, k)
-        Originals that each published record covers, itself among them, in any order; a k-regular
-        graph.
-    pulse : Pulse
-
-    Returns
-    -------
-    ndarray of int32, shape (n_records, k)
-
-    Raises
-    ------
-    InvalidParameterError
-        If the graph is not k-regular.
-
-    Notes
-    -----
-    **Source:** [FF] Theorem 2.3. The same rows always give the same columns. These only
-    bring the graph into its form; they are not for publishing along.
-
-    Examples
-    --------
-    >>> as_assignments(np.array([[1, 0, 2], [0, 1, 2], [2, 1, 0]])).tolist()
-    [[0, 2, 1], [1, 0, 2], [2, 1, 0]]
+    **Source:** [FF] Theorem 2.3. The same rows always give the same columns, which are not for
+    publishing along.
     """
     n, k = rows.shape
     others = rows[rows != np.arange(n)[:, np.newaxis]]
@@ -396,31 +373,7 @@ def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
 def named_after_originals(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Split a graph into assignments, and name the cells so that one of them is the identity.
 
-    Parameters
-    ----------
-    rows : ndarray of int, shape (n_records, k)
-        Originals that each cell covers, in any order; a k-regular graph.
-    pulse : Pulse
-
-    Returns
-    -------
-    ndarray of int32, shape (n_records, k)
-        The same cells in another order; columns are assignments, the identity first.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the graph is not k-regular.
-
-    Notes
-    -----
-    **Source:** [FF] Theorem 2.3. As in :func:`as_assignments`, the columns only bring the graph
-    into its form.
-
-    Examples
-    --------
-    >>> named_after_originals(np.array([[1, 2], [2, 0], [0, 1]])).tolist()
-    [[0, 2], [1, 0], [2, 1]]
+    **Source:** [FF] Theorem 2.3.
     """
     matches = _split(rows, pulse)
     return matches[np.argsort(matches[:, 0])]
@@ -547,45 +500,13 @@ class Method(Protocol):
     """A way to find a k-regular graph."""
 
     def __call__(self, ncp: Ncp, k: int, *, pulse: Pulse) -> CodeArray:
-        """Find the matches of records whose losses are known in units.
-
-        Parameters
-        ----------
-        ncp : Ncp
-        k : int
-            From 1 to the number of records.
-        pulse : Pulse
-            To be beaten every few milliseconds; what a beat raises ends the work.
-
-        Returns
-        -------
-        ndarray of int32, shape (n, k)
-            As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`.
-        """
+        """Find the matches of records whose losses are known in units."""
 
 
 def lexicographic_order(values: AnyIntArray) -> IntArray:
     """Sort records by their attributes, those with the fewest distinct values first.
 
-    Parameters
-    ----------
-    values : ndarray of int, shape (n_records, m)
-        Codes or positions.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Records in order; equal ones stay in the order that they come in. Of attributes with as
-        many values, the first comes first.
-
-    Notes
-    -----
     **Source:** [FF] Section 5: so large changes between neighbors are rare.
-
-    Examples
-    --------
-    >>> lexicographic_order(np.array([[3, 1], [1, 0], [2, 1], [0, 0]]))
-    array([3, 1, 2, 0])
     """
     n_distinct = [np.unique(column).size for column in values.T]
     by_size = np.argsort(n_distinct, kind="stable")
@@ -595,28 +516,8 @@ def lexicographic_order(values: AnyIntArray) -> IntArray:
 def partitions(values: AnyIntArray, partition_size: int) -> list[IntArray]:
     """Cut the lexicographic order into segments of about the same size.
 
-    Parameters
-    ----------
-    values : ndarray of int, shape (n_records, m)
-        Codes or positions.
-    partition_size : int
-        Least records of a segment, unless there are fewer in all; at most about twice as many.
-
-    Returns
-    -------
-    list of ndarray of int64
-        Records of each segment, in lexicographic order. Empty without records.
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``partition_size`` is less than 1.
-
-    Notes
-    -----
-    **Source:** [FF] Section 8.1. Segments are of nearly the same size: a short last one would lose
-    more, or have fewer records than k. All but the last have an even number of records, without
-    which many a symmetric graph does not exist.
+    **Source:** [FF] Section 8.1. All but the last have an even number of records, without which
+    many a symmetric graph does not exist.
     """
     if partition_size < 1:
         raise InvalidParameterError(

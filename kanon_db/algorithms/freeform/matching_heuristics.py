@@ -47,19 +47,7 @@ class AssignmentRound(Protocol):
     def __call__(
         self, graph: GrowingGraph, n_rounds: int, original_of_cell: IntArray, pulse: Pulse
     ) -> None:
-        """Assign an original to each cell.
-
-        Parameters
-        ----------
-        graph : GrowingGraph
-            With all cells available that are not assigned yet.
-        n_rounds : int
-            Rounds before, whose edges must not be taken again.
-        original_of_cell : ndarray of int64, shape (n,)
-            In positions; -1 for the cells that are to be filled.
-        pulse : Pulse
-            To be beaten every few milliseconds.
-        """
+        """Assign an original to each cell."""
 
 
 def run_rounds(
@@ -67,28 +55,8 @@ def run_rounds(
 ) -> CodeArray:
     """Build k disjoint assignments, the identity first, one in each round.
 
-    Parameters
-    ----------
-    ncp : Ncp
-    k : int
-        From 1 to the number of records.
-    assign : AssignmentRound
-    greedily : bool
-        Whether identical records, if there are at least k of them, match each other at no cost:
-        the r-th round shifts them by r places. That leaves less work to the other rounds.
-    improve : bool
-        Whether the finished graph is improved
-        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`).
-    pulse : Pulse
-
-    Returns
-    -------
-    ndarray of int32, shape (n, k)
-        As in :class:`~kanon_db.algorithms.freeform.matches.FreeformMatches`.
-
-    Notes
-    -----
-    **Source:** [FF] Section 5.
+    **Source:** [FF] Section 5. Greedily, identical records match each other first: the r-th round
+    shifts them by r places.
     """
     graph = build(ncp, k)
     by_type, first, size = _identical(ncp.values[graph.record])
@@ -252,36 +220,16 @@ def _assign_lightest(
 
 
 class _Queue(NamedTuple):
-    """A queue of originals, by the weight of their lightest edges.
+    """A queue of originals, by the weight of their lightest edges."""
 
-    Parameters
-    ----------
-    keys : ndarray of int64, shape (n,)
-        A heap of weight times n plus original.
-    wanted : ndarray of int64, shape (n,)
-        Cell that each original waits for.
-    """
-
-    keys: IntArray
-    wanted: IntArray
+    keys: IntArray  # (n,): A heap of weight times n plus original
+    wanted: IntArray  # (n,): cell that each original waits for
 
 
 def take_lightest(
     graph: GrowingGraph, search: CheapestCells, original_of_cell: IntArray, pulse: Pulse
 ) -> None:
-    """Take the lightest edge again and again, as long as there is one.
-
-    Parameters
-    ----------
-    graph : GrowingGraph
-        With all cells available that are not assigned yet.
-    search : CheapestCells
-        For one cell. If it is mutual, edges are taken in pairs, each with the one that goes the
-        other way; then no cell may be assigned yet.
-    original_of_cell : ndarray of int64, shape (n,)
-        In positions, -1 for cells without one; changed in place.
-    pulse : Pulse
-    """
+    """Take the lightest edge again and again, as long as there is one."""
     n = original_of_cell.size
     waiting = np.setdiff1d(np.arange(n), original_of_cell)
     queue = _Queue(np.empty(n, dtype=np.int64), np.full(n, NONE, dtype=np.int64))
@@ -411,28 +359,15 @@ def hungarian(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITE
 
 
 class _Auction(NamedTuple):
-    """The state of an auction: owners of cells, waiting originals, and their cached cheapest cells.
+    """Owners of cells, waiting originals, and the cheapest cells that these remember."""
 
-    Parameters
-    ----------
-    owner : ndarray of int64, shape (n,)
-        Original that has each cell, -1 for none.
-    waiting : ndarray of int64, shape (n,)
-        The originals without a cell come first.
-    cells : ndarray of int32, shape (n, 16)
-        Cells that were the cheapest for each original when it last looked, -1 where there were
-        fewer.
-    weights : ndarray of int64, shape (n, 16)
-        Their weights, in the scale of prices.
-    others : ndarray of int64, shape (n,)
-        Lower bound of the cost of all other cells, for each original.
-    """
-
-    owner: IntArray
-    waiting: IntArray
+    owner: IntArray  # (n,): original that has each cell, -1 for none
+    waiting: IntArray  # (n,): the originals without a cell come first
+    # (n, 16): cells that were the cheapest for each original when it last looked, -1 where there
+    # were fewer
     cells: CodeArray
-    weights: IntArray
-    others: IntArray
+    weights: IntArray  # (n, 16): their weights, in the scale of prices
+    others: IntArray  # (n,): lower bound of the cost of all other cells, for each original
 
 
 def assign_at_least_weight(
@@ -440,31 +375,8 @@ def assign_at_least_weight(
 ) -> None:
     """Find an assignment of least total weight, exactly.
 
-    Parameters
-    ----------
-    graph : GrowingGraph
-        With all cells available, at no price.
-    n_rounds : int
-        Rounds before, whose edges are left out.
-    original_of_cell : ndarray of int64, shape (n,)
-        Takes the assignment, in positions.
-    pulse : Pulse
-
-    Notes
-    -----
-    **Source:** Bertsekas: The auction algorithm: a distributed relaxation method for the
-    assignment problem, 1988. Each original without a cell bids for the one that is cheapest for
-    it by weight and price, and raises its price until the second cheapest is as good, plus an
-    increment; the previous owner of the cell bids again. In the end the total exceeds the
-    optimum by less than n increments. Weights count n + 1 units of price each and the last
-    increment is one unit, so the assignment is optimal. Passes with larger increments give
-    the prices to begin with.
-
-    Instead of rows of a matrix, each original caches the 16 cells that were cheapest at its last
-    search, and the cost of the last of them. As prices never fall, all other cells still cost at
-    least that much, so the cache suffices as long as two of its cells cost no more. Otherwise
-    the original searches the tree of boxes, which has the least price below each node. So each
-    bid is that of the plain algorithm, in O(n) memory.
+    **Source:** Bertsekas: The auction algorithm, 1988. Weights count n + 1 units of price and the
+    last increment is one, so the result is optimal. Cached cells save the O(n²) matrix.
     """
     n = original_of_cell.size
     search = search_for(_N_KNOWN, n_rounds, scale=n + 1)

@@ -16,38 +16,17 @@ _BITS = 64
 
 
 class DistinctRecords(NamedTuple):
-    """Distinct records and how often each occurs; the fields are those of ExactLoss.
+    """Distinct records and how often each occurs; the fields are those of ExactLoss."""
 
-    Parameters
-    ----------
-    values : ndarray of int64, shape (t, m)
-    copies : ndarray of int64, shape (t,)
-        Records of each type.
-    numeric : ndarray of bool, shape (m,)
-    whole : ndarray of int64, shape (m,)
-    of_count : ndarray of int64, shape (m, c)
-    """
-
-    values: IntArray
-    copies: IntArray
-    numeric: BoolArray
-    whole: IntArray
-    of_count: IntArray
+    values: IntArray  # (t, m)
+    copies: IntArray  # (t,): records of each type
+    numeric: BoolArray  # (m,)
+    whole: IntArray  # (m,)
+    of_count: IntArray  # (m, c)
 
     @classmethod
     def of(cls, loss: ExactLoss, records: IntArray) -> DistinctRecords:
-        """Find the distinct records among some.
-
-        Parameters
-        ----------
-        loss : ExactLoss
-        records : ndarray of int64, shape (r,)
-            Equal records are adjacent: the first ``copies[0]`` are of the first type, and so on.
-
-        Returns
-        -------
-        DistinctRecords
-        """
+        """Find the distinct records among some."""
         values = loss.values[records]
         first = np.flatnonzero(np.append(True, (values[1:] != values[:-1]).any(axis=1)))
         copies = np.diff(first, append=records.size)
@@ -100,20 +79,11 @@ NO_LIMIT = 2**62
 
 @dataclass(frozen=True, eq=False)
 class CandidateClasses:
-    """Classes of records, by the types of these.
+    """Classes of records, by the types of these."""
 
-    Parameters
-    ----------
-    members : ndarray of int64, shape (c, 2k - 1)
-        Types of each class, once for each record, filled up with -1.
-    sizes : ndarray of int64, shape (c,)
-    losses : ndarray of int64, shape (c,)
-        Loss of all records of the class in units.
-    """
-
-    members: IntArray
-    sizes: IntArray
-    losses: IntArray
+    members: IntArray  # (c, 2k - 1): types of each class, once for each record, filled up with -1
+    sizes: IntArray  # (c,)
+    losses: IntArray  # (c,): loss of all records of the class in units
 
     def __len__(self) -> int:
         return self.sizes.size
@@ -134,29 +104,14 @@ class CandidateClasses:
 class PairCuts(NamedTuple):
     """Subset-row inequalities: sets of types that limit the pairs of their records within classes.
 
-    A class with c records of a set holds c // 2 pairs of it, and all classes together at most
-    half as many pairs as the set has records.
-
-    Parameters
-    ----------
-    members : ndarray of int64, shape (s, 3)
-        Types of each set.
-    prices : ndarray of int64, shape (s,)
-        Price of a pair, in units, at least 0.
-    starts : ndarray of int64, shape (t + 1,)
-    of_type : ndarray of int64, shape (3 s,)
-        Sets of type i are ``of_type[starts[i] : starts[i + 1]]``.
-
-    Notes
-    -----
     **Source:** subset-row inequalities of three rows (Jepsen, Petersen, Spoorendonk, Pisinger
-    2008), valid by rounding half the sum of the rows.
+    2008): all classes hold at most half as many pairs of a set as the set has records.
     """
 
-    members: IntArray
-    prices: IntArray
-    starts: IntArray
-    of_type: IntArray
+    members: IntArray  # (s, 3): types of each set
+    prices: IntArray  # (s,): price of a pair, in units, at least 0
+    starts: IntArray  # (t + 1,)
+    of_type: IntArray  # (3 s,): sets of type i are ``of_type[starts[i] : starts[i + 1]]``
 
     @classmethod
     def of(cls, members: IntArray, prices: IntArray, n_types: int) -> PairCuts:
@@ -430,27 +385,9 @@ def search_on(
     goal: SearchGoal,
     state: SearchState,
     found: FoundClasses,
-    budget: int,
+    budget: int,  # Losses to compute before a pause
 ) -> tuple[int, bool]:
-    """Go on with the search.
-
-    Parameters
-    ----------
-    types : DistinctRecords
-    cuts : PairCuts
-    goal : SearchGoal
-    state : SearchState
-    found : FoundClasses
-    budget : int
-        Losses to compute before a pause.
-
-    Returns
-    -------
-    int
-        Why it stopped.
-    bool
-        Whether the search skipped nothing for any first record.
-    """
+    """Go on with the search."""
     is_complete = True
     while budget > 0:
         d = state.depth[0]
@@ -488,48 +425,21 @@ _LOSSES_PER_BEAT = 2**17  # some milliseconds
 class ClassSearch:
     """Classes of k to 2k - 1 records whose reduced cost is below a limit.
 
-    The reduced cost of a class is its loss and price, and the prices of its pairs, less the duals
-    of its records.
-
-    Parameters
-    ----------
-    types : DistinctRecords
-    k : int
-    duals : ndarray of int64, shape (t,)
-        Dual value of a record of each type, in units.
-    limit : int
-        Reduced costs must be less.
-    price : int
-        Price of a class, in units.
-    cuts : PairCuts, optional
-        Prices of pairs.
-    capacity : int
-        Most classes to be kept.
-    quota : int, optional
-        Most classes for each first record; the search is then incomplete.
-    pulse : Pulse
-        Beaten every few milliseconds; the search ends with its time.
-
-    Notes
-    -----
-    Depth first, records in descending order of their duals. Loss grows with the class. So the loss
-    of a class with one more record, less the largest duals left for r others, bounds the reduced
-    cost of all classes that contain it from below. Only records whose bound stays below the limit
-    are considered deeper in the tree, and the bound is computed again with their duals alone.
-    Everything is in whole units: the bounds are exact.
+    Depth first, by descending duals. Loss grows with the class, so the loss of a class less the
+    largest duals left bounds the reduced cost of all that contain it. Whole units: exact.
     """
 
     def __init__(
         self,
         types: DistinctRecords,
         k: int,
-        duals: IntArray,
-        limit: int = NO_LIMIT,
+        duals: IntArray,  # (t,): dual value of a record of each type, in units
+        limit: int = NO_LIMIT,  # Reduced costs must be less
         *,
-        price: int = 0,
-        cuts: PairCuts | None = None,
-        capacity: int,
-        quota: int = NO_LIMIT,
+        price: int = 0,  # Price of a class, in units
+        cuts: PairCuts | None = None,  # Prices of pairs
+        capacity: int,  # Most classes to be kept
+        quota: int = NO_LIMIT,  # Most classes for each first record; the search is then incomplete
         pulse: Pulse,
     ) -> None:
         self._order = np.argsort(-duals, kind="stable")

@@ -298,24 +298,7 @@ def split(
 ) -> IntArray:
     """Split each class of 2k records or more by Greedy Search.
 
-    Parameters
-    ----------
-    microdata : Microdata
-    class_of_record : ndarray of int64, shape (n_records,)
-        Classes numbered from 0 without gaps.
-    k : int
-    pulse : Pulse
-        Only its heartbeat is used.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Classes of k to 2k - 1 records, numbered from 0 without gaps.
-
-    Notes
-    -----
-    Each part loses at most as much as the class, so splitting never raises the loss ([OB]
-    Section 2.2 leaves this to the solver).
+    Each part loses at most as much as the class ([OB] Section 2.2 leaves this to the solver).
     """
     sizes = np.bincount(class_of_record)
     large = np.flatnonzero(sizes >= 2 * k)

@@ -155,65 +155,34 @@ def _cut_all(
 
 
 class _CodedTable(NamedTuple):
-    """The attributes of a table, as compiled code reads them.
-
-    Parameters
-    ----------
-    units : Units
-    offsets : ndarray of int64, shape (m,)
-        Where the codes of each attribute begin among those of all.
-    positions : ndarray of int32
-        Position in units of each code of a numeric attribute.
-    """
+    """The attributes of a table, as compiled code reads them."""
 
     units: Units
-    offsets: IntArray
-    positions: CodeArray
+    offsets: IntArray  # (m,): where the codes of each attribute begin among those of all
+    positions: CodeArray  # Position in units of each code of a numeric attribute
 
 
 class _Parts(NamedTuple):
     """The parts into which the records have been cut.
 
     Codes move with their records, so that those of a part are adjacent.
-
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (m, n_records)
-    order : ndarray of int32, shape (n_records,)
-        Records, part by part, in the order of ``codes``.
-    class_of_record : ndarray of int64, shape (n_records,)
-    stack : ndarray of int64, shape (n, 2)
-        Parts still to be cut: where each begins and ends in ``order``.
-    upper : ndarray of int32, shape (n_records,)
-    is_lower : ndarray of bool, shape (n_records,)
-        Working memory for a part, at the places of its own records.
     """
 
-    codes: CodeArray
-    order: CodeArray
+    codes: CodeArray  # (m, n_records)
+    order: CodeArray  # (n_records,): records, part by part, in the order of ``codes``
     class_of_record: IntArray
-    stack: IntArray
+    stack: IntArray  # (n, 2): parts still to be cut: where each begins and ends in ``order``
     upper: CodeArray
-    is_lower: BoolArray
+    is_lower: BoolArray  # (n_records,): working memory for a part, at the places of its own records
 
 
 class _Spread(NamedTuple):
-    """The range of a part in each attribute.
+    """The range of a part in each attribute."""
 
-    Parameters
-    ----------
-    low, high : ndarray of int64, shape (m,)
-        Least and greatest code.
-    width : ndarray of int64, shape (m,)
-        Loss in units.
-    seen_in : ndarray of int64
-        The last part in which each code of a categorical attribute was seen.
-    """
-
-    low: IntArray
+    low: IntArray  # (m,): least and greatest code
     high: IntArray
-    width: IntArray
-    seen_in: IntArray
+    width: IntArray  # (m,): loss in units
+    seen_in: IntArray  # The last part in which each code of a categorical attribute was seen
 
 
 @numba.njit(cache=True, nogil=True)

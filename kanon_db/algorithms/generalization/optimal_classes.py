@@ -28,14 +28,7 @@ MOST_RECORDS = 15
 
 
 def members_of_sets(n_records: int) -> tuple[IntArray, IntArray]:
-    """List the members of every subset of the records, each with the number of its subset.
-
-    Examples
-    --------
-    >>> records, sets = members_of_sets(2)
-    >>> records.tolist(), sets.tolist()
-    ([0, 1, 0, 1], [1, 2, 3, 3])
-    """
+    """List the members of every subset of the records, each with the number of its subset."""
     sets, records = np.nonzero(np.arange(2**n_records)[:, np.newaxis] >> np.arange(n_records) & 1)
     return records, sets
 
@@ -45,35 +38,8 @@ def best_partition(
 ) -> tuple[IntArray, float]:
     """Find the partition of least loss of a few records, some of which may be suppressed.
 
-    Parameters
-    ----------
-    losses : ndarray of float64, shape (2 ** n_records,)
-        Loss of all records of each set as one class, by :func:`members_of_sets`; infinity for one
-        that is not allowed. That of the empty set, 0, is not used.
-    of_suppressed : float
-        Loss of a suppressed record.
-    most_suppressed : int
-        Most records that may be suppressed.
-    pulse : Pulse
-        Only its heartbeat is used, once for each record that may be suppressed.
-
-    Returns
-    -------
-    class_of_record : ndarray of int64, shape (n_records,)
-        From 0; -1 for a suppressed record.
-    loss : float
-        Infinity if no partition is allowed.
-
-    Notes
-    -----
-    Dynamic programming over sets: the first record of a set is in one of the classes that are
-    parts of the set, or is suppressed.
-
-    Examples
-    --------
-    >>> losses = np.array([0, np.inf, np.inf, 3.0, np.inf, 1.0, np.inf, 6.0])
-    >>> best_partition(losses, 2.0, 1)
-    (array([ 0, -1,  0]), 3.0)
+    Dynamic programming over sets: the first record of a set is in one of the classes that are parts
+    of the set, or is suppressed.
     """
     n = int(losses.size).bit_length() - 1
     best = np.full((most_suppressed + 1, losses.size), np.inf)
@@ -122,32 +88,12 @@ def solve_pairwise(
     microdata: Microdata,
     loss: Loss,
     k: int,
-    start: IntArray,
+    start: IntArray,  # (n_records,): classes to start from
     pulse: Pulse,
 ) -> tuple[IntArray | None, float]:
     """Solve the program of [OB], with a variable for each pair of records, by HiGHS.
 
-    Parameters
-    ----------
-    microdata : Microdata
-    loss : {"ncp", "binary"}
-    k : int
-    start : ndarray of int64, shape (n_records,)
-        Classes to start from.
-    pulse : Pulse
-        Beaten every few milliseconds, in the thread of the caller.
-
-    Returns
-    -------
-    class_of_record : ndarray of int64, shape (n_records,), or None
-        None if no solution was found.
-    lower_bound : float
-        Bound on the loss, minus infinity if there is none.
-
-    Raises
-    ------
-    InvalidParameterError
-        As :func:`~kanon_db.algorithms.programs.class_program`, which states the program.
+    Returns classes, or None if no solution was found, and a lower bound of the loss.
     """
     program = class_program(microdata, k, loss=loss, start=start)
     answer = solve_problem(program.problem, pulse)
@@ -170,33 +116,14 @@ _GROUPS = (4, 6, 8)  # of k records in a neighborhood: the small ones first
 
 def improve_neighborhoods(
     exact: ExactLoss,
-    order: IntArray,
-    class_of_record: IntArray,
-    k: int,
+    order: IntArray,  # (n_records,): records in order, equal ones adjacent
+    class_of_record: IntArray,  # (n_records,): classes of k to 2k - 1 records
+    k: int,  # At least 2
     *,
     pulse: Pulse,
 ) -> IntArray:
     """Repartition each class and its neighbors optimally, until the loss no longer falls.
 
-    Parameters
-    ----------
-    exact : ExactLoss
-    order : ndarray of int64, shape (n_records,)
-        Records in order, equal ones adjacent.
-    class_of_record : ndarray of int64, shape (n_records,)
-        Classes of k to 2k - 1 records.
-    k : int
-        At least 2.
-    pulse : Pulse
-        Beaten every few milliseconds; no further class is tried when its time is over.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Classes that lose as much or less.
-
-    Notes
-    -----
     The neighbors of a class are the classes that lose least when merged with it.
     """
     rank = np.argsort(order)
@@ -263,21 +190,12 @@ def _neighborhood(
 
 @dataclass(frozen=True, eq=False)
 class SplitCarry:
-    """Classes found by Split & Carry.
+    """Classes found by Split & Carry."""
 
-    Parameters
-    ----------
-    class_of_record : ndarray of int64, shape (n_records,)
-        Number of the class of each record, in the order in which classes became final.
-    sizes : ndarray of int64, shape (p,)
-        Records of each sub-problem.
-    n_cut_short : int
-        Sub-problems without a proof of optimality, because their time ran out.
-    """
-
+    # (n_records,): number of the class of each record, in the order in which classes became final
     class_of_record: IntArray
-    sizes: IntArray
-    n_cut_short: int
+    sizes: IntArray  # (p,): records of each sub-problem
+    n_cut_short: int  # Sub-problems without a proof of optimality, because their time ran out
 
 
 def split_carry(

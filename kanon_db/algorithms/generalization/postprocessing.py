@@ -40,33 +40,11 @@ from kanon_db.errors import InvalidParameterError
 
 def checked_classes(
     microdata: Microdata,
-    class_of_record: npt.ArrayLike,
+    class_of_record: npt.ArrayLike,  # (n_records,): classes; -1 for a suppressed record
     k: int,
     constraint: Constraint | None = None,
 ) -> IntArray:
-    """Check given classes, and renumber them.
-
-    Parameters
-    ----------
-    microdata : Microdata
-    class_of_record : array_like of int, shape (n_records,)
-        Classes; -1 for a suppressed record.
-    k : int
-    constraint : Constraint, optional
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Classes numbered from 0 without gaps, -1 for a suppressed record.
-
-    Raises
-    ------
-    InfeasibleError
-        If there are records, but fewer than ``k``.
-    InvalidParameterError
-        If ``k`` is less than 1, there is not one class for each record, a class has fewer than k
-        records, or the constraint does not hold for it.
-    """
+    """Check given classes, and renumber them."""
     check_k(k, microdata.n_records)
     classes = np.array(class_of_record, dtype=np.int64)
     if classes.shape != (microdata.n_records,) or (classes < -1).any():
@@ -180,22 +158,12 @@ class _Unions(NamedTuple):
     """The classes that have been merged.
 
     Only a summary of each union is kept, in the place of one of its classes.
-
-    Parameters
-    ----------
-    holds : ndarray of bool, shape (n_classes,)
-        Whether the constraint holds for it.
-    parent : ndarray of int64, shape (n_classes,)
-        The class that it went into; itself where its place is in use.
-    counts : ndarray of int32, shape (n_classes, v)
-        Records of each sensitive value.
-    following, last : ndarray of int64, shape (n_classes,)
-        The classes of each union as a list: the next one, or -1, and the last one.
     """
 
-    holds: BoolArray
-    parent: IntArray
-    counts: CodeArray
+    holds: BoolArray  # (n_classes,): whether the constraint holds for it
+    parent: IntArray  # (n_classes,): the class that it went into; itself where its place is in use
+    counts: CodeArray  # (n_classes, v): records of each sensitive value
+    # (n_classes,): the classes of each union as a list: the next one, or -1, and the last one
     following: IntArray
     last: IntArray
 
@@ -242,13 +210,7 @@ def _unite_failing(
     n_unions: Integer,
     unions: _Unions,
 ) -> Integer:
-    """Merge classes that violate the constraint, up to a number of times.
-
-    Returns
-    -------
-    int
-        The place of the first class to go on with.
-    """
+    """Merge classes that violate the constraint, up to a number of times."""
     for place in range(start, failing.size):
         g = failing[place]
         while unions.parent[g] != g:
@@ -343,13 +305,7 @@ def _split_near(
     best: BoolArray,
     least: Integer,
 ) -> Integer:
-    """Try to split off the records nearest to one member, in several numbers.
-
-    Returns
-    -------
-    int
-        Least loss so far, with the members to split off in ``best``; -1 if no split is allowed.
-    """
+    """Try to split off the records nearest to one member, in several numbers."""
     order = np.argsort(_distances(records, members, seed), kind="mergesort")
     counts = np.zeros(rules.totals.size, dtype=np.int64)
     for size in range(k, members.size - k + 1, max((members.size - 2 * k) // _MAX_SIZES, 1)):
@@ -588,22 +544,13 @@ def suppress(
 
 
 class _Choices(NamedTuple):
-    """The best record to suppress in each class.
+    """The best record to suppress in each class."""
 
-    Parameters
-    ----------
-    gains : ndarray of int64, shape (n_classes,)
-        By how much the loss would fall, in units.
-    leaving, entering : ndarray of int64, shape (n_classes,)
-        The record, and the one that would join the class for it; -1: none.
-    stale : ndarray of bool, shape (n_classes,)
-        Whether the choice is out of date.
-    """
-
-    gains: IntArray
+    gains: IntArray  # (n_classes,): by how much the loss would fall, in units
+    # (n_classes,): the record, and the one that would join the class for it; -1: none
     leaving: IntArray
     entering: IntArray
-    stale: BoolArray
+    stale: BoolArray  # (n_classes,): whether the choice is out of date
 
     @classmethod
     def of(cls, n_classes: int) -> _Choices:
@@ -669,13 +616,7 @@ def _choose_replaced(
     of_suppressed: Integer,
     counts: IntArray,
 ) -> Integer:
-    """Choose a record of class g, of k records, and one of a larger class to take its place.
-
-    Returns
-    -------
-    int
-        Number of records examined.
-    """
+    """Choose a record of class g, of k records, and one of a larger class to take its place."""
     size = classes.sizes[g]
     record: Integer = -1
     least: Integer = 0

@@ -70,37 +70,17 @@ class _CoverState(NamedTuple):
 class CoverSearch:
     """Finds the partition of all records into classes of a list that loses least.
 
-    Parameters
-    ----------
-    classes : CandidateClasses
-        Each may be used any number of times.
-    reduced_costs : ndarray of int64, shape (c,)
-        At least 0, in units. A partition loses at least the bound plus the sum of these.
-    copies : ndarray of int64, shape (t,)
-        Records of each type.
-    bound : int
-        Lower bound on the loss of a partition, to which its reduced costs are added.
-    limit : int
-        Loss must be less.
-    pulse : Pulse
-        Beaten every few milliseconds; :meth:`run` stops when its time is over.
-
-    Notes
-    -----
-    Depth first: the search branches on the type that the fewest classes hold, as one of these
-    classes must be taken. At each node the duals of the types are raised one after the other while
-    no reduced cost falls below 0; their sum bounds the reduced costs of the classes still to be
-    taken from below, and classes that exceed the rest of the limit are dropped. Everything is in
-    whole units: the bounds are exact.
+    Depth first, on the type that the fewest classes hold. Duals raised until a reduced cost is 0
+    bound what is still to come from below; in whole units, so exactly.
     """
 
     def __init__(
         self,
-        classes: CandidateClasses,
+        classes: CandidateClasses,  # Each may be used any number of times
         reduced_costs: IntArray,
-        copies: IntArray,
-        bound: int,
-        limit: int,
+        copies: IntArray,  # (t,): records of each type
+        bound: int,  # Lower bound on the loss of a partition, to which its reduced costs are added
+        limit: int,  # Loss must be less
         *,
         pulse: Pulse,
     ) -> None:
@@ -319,21 +299,11 @@ _POSITIVE = 1e-7
 
 
 class Duals(NamedTuple):
-    """Dual values in units.
+    """Dual values in units."""
 
-    Parameters
-    ----------
-    types : ndarray of int64, shape (t,)
-        Dual value of a record of each type.
-    price : int
-        Price of a class, at least 0.
-    cuts : PairCuts
-        Inequalities with their prices.
-    """
-
-    types: IntArray
-    price: int
-    cuts: PairCuts
+    types: IntArray  # (t,): dual value of a record of each type
+    price: int  # Price of a class, at least 0
+    cuts: PairCuts  # Inequalities with their prices
 
     def bound(self, copies: IntArray, most_classes: int) -> int:
         """Bound the loss of a partition from below, if no class has a reduced cost below 0."""
@@ -343,18 +313,8 @@ class Duals(NamedTuple):
 class RestrictedMaster:
     """The restricted master problem: fractions of classes that hold every record once.
 
-    Parameters
-    ----------
-    types : DistinctRecords
-    k : int
-
-    Notes
-    -----
-    It is the linear relaxation of set partitioning over the classes generated so far. HiGHS gets it
-    as arrays, since columns and rows are added as the search goes on. It begins with an artificial
-    class for each type, dearer than any, that holds a single record. There are at most n // k
-    classes: without this row, the relaxation has up to n / k, which matters if k does not divide a
-    small n.
+    It begins with an artificial, dear class for each type. Without the row "at most n // k
+    classes", the relaxation has up to n / k, which matters in small tables.
     """
 
     def __init__(self, types: DistinctRecords, k: int) -> None:
@@ -523,61 +483,19 @@ _PRECISION = 2**36
 
 @dataclass(frozen=True, eq=False)
 class ClassPartition:
-    """The best known partition of records into classes, and a bound on any.
+    """The best known partition of records into classes, and a bound on any."""
 
-    Parameters
-    ----------
-    classes : CandidateClasses or None
-        The best partition found, if it is better than the one known before.
-    proof : Proof
-        Loss of the best partition known, in units, and a bound on that of any.
-    n_classes : int
-        Number of columns of the model, which are classes.
-    """
-
+    # The best partition found, if it is better than the one known before
     classes: CandidateClasses | None
-    proof: Proof
-    n_classes: int
+    proof: Proof  # Loss of the best partition known, in units, and a bound on that of any
+    n_classes: int  # Number of columns of the model, which are classes
 
 
 def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -> ClassPartition:
     """Find the partition of records into classes of k to 2k - 1 with the least loss.
 
-    Parameters
-    ----------
-    types : DistinctRecords
-    k : int
-        At least 2.
-    upper : int
-        Loss, in units, of a known partition; only better ones are returned.
-    pulse : Pulse
-        Beaten every few milliseconds. When its time is over, the best partition and bound so far
-        are returned.
-
-    Returns
-    -------
-    ClassPartition
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are more than :data:`MAX_RECORDS` records.
-
-    Notes
-    -----
-    **Source:** the model is [OB] Eq. (21) to (28) with one variable for each class in place of one
-    for each pair of records, as a class of 2k records or more never beats its split.
-
-    1. In a small table, the duals of :func:`nearest_neighbor_duals` leave few promising classes:
-       these are enumerated and searched.
-    2. Otherwise the linear relaxation is solved by column generation, and tightened by
-       subset-row inequalities; there are at most n // k classes.
-    3. All classes whose reduced cost is below a step are enumerated and searched for a partition
-       that exceeds the bound by less than the step. Either there is none, and the bound rises, or
-       the best one is optimal. Steps grow unless there are too many classes.
-
-    Floating point numbers only guide the search: bounds are computed from rounded duals and the
-    least reduced cost of all classes, as whole multiples of a fraction of a unit.
+    **Source:** [OB] Eq. (21) to (28) with a variable for each class: a class of 2k records or more
+    never beats its split. Bounds come from rounded duals, as whole numbers.
     """
     check_size(int(types.copies.sum()))
     quick = _enumerate(types, k, upper, pulse)
@@ -598,17 +516,7 @@ def set_partition(types: DistinctRecords, k: int, upper: int, *, pulse: Pulse) -
 
 
 def check_size(n_records: int) -> None:
-    """Refuse a table that is too large.
-
-    Parameters
-    ----------
-    n_records : int
-
-    Raises
-    ------
-    InvalidParameterError
-        If there are more than :data:`MAX_RECORDS` records.
-    """
+    """Refuse a table that is too large."""
     if n_records > MAX_RECORDS:
         raise InvalidParameterError(
             "there are too many records for an exact search",
@@ -639,16 +547,8 @@ def _enumerate(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> Clas
 def nearest_neighbor_duals(types: DistinctRecords, k: int) -> IntArray:
     """Bound the loss of a record of each type by the loss with its (k - 1)th nearest neighbor.
 
-    Parameters
-    ----------
-    types : DistinctRecords
-    k : int
-
-    Returns
-    -------
-    ndarray of int64, shape (t,)
-        Duals for which no class has a reduced cost below 0: a class has k - 1 others, and loses
-        no less than any two of its records.
+    A class has k - 1 others, and loses no less than any two of its records: no reduced cost is
+    below 0.
     """
     n_types = types.copies.size
     duals = np.zeros(n_types, dtype=np.int64)

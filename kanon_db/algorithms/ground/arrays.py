@@ -58,8 +58,7 @@ def give_back() -> None:
     """Return freed memory that the C library keeps to the system.
 
     After a large array was freed, glibc allocates smaller ones on its heap, of which it returns
-    only the end: a server's process would stay as large as if it still held them. Other C libraries
-    have no such function, and need none.
+    only the end: a server's process would stay as large as if it still held them.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -70,13 +69,8 @@ def give_back() -> None:
 def giving_back() -> Iterator[None]:
     """Return each array of a megabyte or more to the system once it is freed, while the block runs.
 
-    Allocating the next one from the system takes some time, so this is for work that allocates many
-    and spends most of its time otherwise. Afterwards, some megabytes of freed memory are kept
-    again.
-
-    Notes
-    -----
-    **Source:** M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in `man mallopt`.
+    Allocating from the system takes time, so this is for work that allocates many and computes for
+    long. **Source:** M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in `man mallopt`.
     """
     _keep(_LARGE_ARRAY, _LARGE_ARRAY)
     try:
@@ -96,15 +90,8 @@ def _keep(array: int, free: int) -> None:
 def scattered(numbers: AnyIntArray) -> WordArray:
     """Hash each number to 64 bits, so that sums of hashes identify what was summed.
 
-    Notes
-    -----
-    **Source:** the output function of SplitMix64 (G. Steele et al., OOPSLA 2014), of which no two
-    numbers have the same value.
-
-    Examples
-    --------
-    >>> scattered(np.array([0, 1]))
-    array([16294208416658607535,  7960286522194355700], dtype=uint64)
+    **Source:** the output function of SplitMix64 (G. Steele et al., OOPSLA 2014), which is one to
+    one.
     """
     mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
@@ -136,30 +123,8 @@ _NUMBERS_OF_PART: Final = 1 << 19
 def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
     """Return the order of whole numbers.
 
-    Parameters
-    ----------
-    numbers : ndarray of int, shape (n,)
-    stable : bool
-        Whether equal numbers stay in the order in which they come.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        As :func:`numpy.argsort` does; without `stable`, equal numbers come in any order.
-
-    Notes
-    -----
-    numpy cannot be interrupted, and :func:`numpy.argsort` takes ten seconds for 10^8 numbers. So a
-    long array is first dealt to groups, smaller numbers to earlier groups, and each group, which
-    fits into the cache, is then sorted, two at a time; together that takes less time than one sort.
-    Between groups there is a heartbeat (:mod:`kanon_db.heartbeat`), and what it raises leaves no
-    thread behind that holds the array or waits for the interpreter. If few numbers are possible,
-    each has a group of its own, and nothing is left to sort. Short arrays are sorted by digits.
-
-    Examples
-    --------
-    >>> order_of(np.array([7, 3, 5])).tolist()
-    [1, 2, 0]
+    A long array is dealt to groups that fit into the cache, with heartbeats between them, since
+    numpy cannot be interrupted; that also takes less time than one sort.
     """
     native = numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
     return _order(native, Pulse(heartbeat=beat), n_cores(), stable=stable)
@@ -221,17 +186,7 @@ def _order_by_digits(numbers: AnyIntArray, low: int, n_bits: int) -> IntArray:
 
 
 class _Groups:
-    """Groups of numbers by their highest bits, above the least of them.
-
-    Parameters
-    ----------
-    numbers : ndarray of int, shape (n,)
-    low, high : int
-        The least and the greatest of them.
-    n_bits : int
-        Bits in the number of a group.
-    pulse : Pulse
-    """
+    """Groups of numbers by their highest bits, above the least of them."""
 
     def __init__(
         self, numbers: AnyIntArray, low: int, high: int, n_bits: int, pulse: Pulse
@@ -342,23 +297,8 @@ def distinct(keys: IntArray) -> IntArray:
 def numbered(keys: AnyIntArray) -> IntArray:
     """Return the number of each key among the distinct ones, which count from 0 in their order.
 
-    Parameters
-    ----------
-    keys : ndarray of int, shape (n,)
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-
-    Notes
-    -----
-    It returns the inverse of :func:`numpy.unique`, which sorts. Keys that lie close together are
-    looked up in a table of all possible ones, in a fifth of the time.
-
-    Examples
-    --------
-    >>> numbered(np.array([7, 3, 7])), numbered(np.array([2**40, 3, 2**40]))
-    (array([1, 0, 1]), array([1, 0, 1]))
+    The inverse of :func:`numpy.unique`; keys close together are looked up in a table, in a fifth of
+    the time.
     """
     least, greatest = int(keys.min(initial=0)), int(keys.max(initial=0))
     if greatest - least > keys.size:
@@ -383,29 +323,8 @@ _LARGEST_KEY = 2**62
 def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> IntArray:
     """Pack the codes of each record into one integer, to sort by, the first attribute foremost.
 
-    Parameters
-    ----------
-    columns : iterable of ndarray of int, shape (n_records,)
-        Codes of each attribute, in [0, 2^31); at least one attribute. Only one of them is kept at
-        a time.
-    reflected : bool
-        Let the order within an attribute turn back and forth, as in a reflected Gray code, so
-        that records on either side of a change in one attribute tend to agree in the next.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Equal for equal records, and for those only.
-
-    Notes
-    -----
-    Before packed codes would overflow, the distinct ones so far are numbered from 0.
-
-    Examples
-    --------
-    >>> first, second = np.array([0, 0, 1, 1], np.int32), np.array([0, 1, 0, 1], np.int32)
-    >>> sort_keys([first, second]).tolist(), sort_keys([first, second], reflected=True).tolist()
-    ([0, 1, 2, 3], [0, 1, 3, 2])
+    With ``reflected``, the order within an attribute turns back and forth, as in a reflected Gray
+    code. Before packed codes would overflow, the distinct ones are numbered.
     """
     keys = np.zeros(1, dtype=np.int64)
     n_keys = 1
@@ -431,26 +350,8 @@ _SPARE_WORDS: Final = 16
 def shuffled(n: int, random_bytes: Callable[[int], bytes]) -> AnyIntArray:
     """Draw an order of ``0 … n-1``.
 
-    Parameters
-    ----------
-    n : int
-        At least 0.
-    random_bytes : callable
-        Returns as many independent, uniformly random bytes as it is asked for.
-
-    Returns
-    -------
-    ndarray of int32 or int64, shape (n,)
-        Each order has the same probability; int32 where that suffices.
-
-    Notes
-    -----
-    **Source:** R. A. Fisher and F. Yates, *Statistical Tables* (1938), example 12, in the form of
-    R. Durstenfeld, Algorithm 235, CACM 7 (1964); numbers below a bound are drawn as by D. Lemire,
-    *Fast random integer generation in an interval*, ACM TOMACS 29 (2019), Algorithm 5. More than
-    :data:`MOST_AT_ONCE` places are first dealt to groups, each to any of them with the same
-    probability, and then each group is shuffled: M. Sandelius, *A simple randomization procedure*,
-    JRSS B 24 (1962). Every step is exact, so no order is more likely than another.
+    **Source:** Fisher and Yates (1938), by Durstenfeld, Algorithm 235 (1964); bounded numbers by
+    Lemire (2019), Algorithm 5; groups by Sandelius (1962). Every step is exact.
     """
     kind = np.int32 if n <= np.iinfo(np.int32).max else np.int64
     if n <= MOST_AT_ONCE:

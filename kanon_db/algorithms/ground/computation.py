@@ -187,13 +187,7 @@ def n_cores() -> int:
 
 
 class Threads:
-    """Threads that end with the block; work not begun by then is dropped.
-
-    Parameters
-    ----------
-    number : int
-        At least 1.
-    """
+    """Threads that end with the block; work not begun by then is dropped."""
 
     def __init__(self, number: int) -> None:
         self._executor = ThreadPoolExecutor(number)
@@ -233,23 +227,7 @@ class _StoppedError(Exception):
 def in_threads(
     run: Callable[[_Part, Pulse], _Returned], parts: Sequence[_Part], workers: int, pulse: Pulse
 ) -> list[_Returned]:
-    """Run a function for each part, in threads; none is left when it returns or raises.
-
-    Parameters
-    ----------
-    run : callable
-        Beats its pulse every few milliseconds, and computes without the interpreter's lock.
-    parts : sequence
-    workers : int
-        Threads.
-    pulse : Pulse
-        Beaten in the calling thread, with the number of parts done.
-
-    Returns
-    -------
-    list
-        The result of each part.
-    """
+    """Run a function for each part, in threads; none is left when it returns or raises."""
     stop = threading.Event()
     left = iter(enumerate(parts))
     found: dict[int, _Returned] = {}

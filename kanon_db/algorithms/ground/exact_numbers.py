@@ -63,29 +63,7 @@ def exact_number(number: str | float) -> Fraction:
 
 
 def read_json(text: str, name: str, *, is_exact: bool = True) -> Any:
-    """Read JSON so that no number is rounded.
-
-    Parameters
-    ----------
-    text : str
-    name : str
-        Name of the text in error messages.
-    is_exact : bool
-        Whether numbers with a fraction stay texts, for :func:`exact_number`; otherwise they become
-        doubles.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is no JSON, too long, nested too deeply, repeats a key (JSON readers disagree on
-        which one counts), or has a number that is not finite. The message quotes nothing of the
-        text, which may contain data values.
-
-    Examples
-    --------
-    >>> read_json('{"l": 4, "cap": 0.20}', "privacy")
-    {'l': 4, 'cap': '0.20'}
-    """
+    """Read JSON so that no number is rounded."""
     if len(text) > _MAX_JSON_LENGTH:
         raise InvalidParameterError(
             f"{name} is too long", detail=f"{len(text):,} characters, limit {_MAX_JSON_LENGTH:,}"
@@ -151,32 +129,12 @@ def exact_text(number: Fraction) -> str:
 
 
 def rounded_up(number: Fraction) -> str:
-    """Write a number in decimals, rounded up to three significant digits.
-
-    Parameters
-    ----------
-    number : Fraction
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> rounded_up(Fraction(1, 3))
-    '0.334'
-    """
+    """Write a number in decimals, rounded up to three significant digits."""
     return _rounded(number, ROUND_CEILING)
 
 
 def rounded_down(number: Fraction) -> str:
-    """Write a number in decimals, rounded down to three significant digits.
-
-    Examples
-    --------
-    >>> rounded_down(Fraction(2, 3))
-    '0.666'
-    """
+    """Write a number in decimals, rounded down to three significant digits."""
     return _rounded(number, ROUND_FLOOR)
 
 

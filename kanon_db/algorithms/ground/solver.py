@@ -24,62 +24,30 @@ _POLL_SECONDS = 0.005
 
 
 class Solution(NamedTuple):
-    """The result of a solver, in floating point.
+    """The result of a solver, in floating point."""
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n_variables,), or None
-        The best solution; None if none was found.
-    lower_bound : float
-        Bound on the objective, minus infinity if there is none.
-    is_infeasible : bool
-        Whether the solver proved that there is no solution.
-    """
-
-    values: FloatArray | None
-    lower_bound: float
-    is_infeasible: bool
+    values: FloatArray | None  # (n_variables,): the best solution; None if none was found
+    lower_bound: float  # Bound on the objective, minus infinity if there is none
+    is_infeasible: bool  # Whether the solver proved that there is no solution
 
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """A mixed integer linear program to be minimized, as arrays.
+    """A mixed integer linear program to be minimized, as arrays."""
 
-    Parameters
-    ----------
-    costs, lower, upper : ndarray, shape (n_variables,)
-        Coefficients in the objective, and bounds.
-    is_whole : ndarray of bool, shape (n_variables,)
-        Which variables must be whole numbers.
-    row_lower, row_upper : ndarray, shape (n_rows,)
-        Bounds on the sum of each row; infinite ones are none.
-    rows, columns : ndarray of int64, shape (n_terms,)
-        The row of each term, ascending, and its variable.
-    coefficients : ndarray, shape (n_terms,)
-    """
-
-    costs: AnyIntArray | FloatArray
+    costs: AnyIntArray | FloatArray  # (n_variables,): coefficients in the objective, and bounds
     lower: AnyIntArray
     upper: AnyIntArray
-    is_whole: BoolArray
+    is_whole: BoolArray  # (n_variables,): which variables must be whole numbers
+    # (n_rows,): bounds on the sum of each row; infinite ones are none
     row_lower: AnyIntArray | FloatArray
     row_upper: AnyIntArray | FloatArray
-    rows: IntArray
+    rows: IntArray  # (n_terms,): the row of each term, ascending, and its variable
     columns: IntArray
-    coefficients: AnyIntArray
+    coefficients: AnyIntArray  # (n_terms,)
 
     def handed_over(self, *, gap: float) -> highspy.Highs:
-        """Give the model to a new solver.
-
-        Parameters
-        ----------
-        gap : float
-            Distance of objective and bound at which a solution counts as optimal.
-
-        Returns
-        -------
-        highspy.Highs
-        """
+        """Give the model to a new solver."""
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = self.costs.size, self.row_lower.size
         lp.col_cost_ = self.costs.astype(np.float64)
@@ -98,17 +66,7 @@ class LinearModel:
 
 
 def new_solver(*, gap: float = 0.0) -> highspy.Highs:
-    """Make a solver that is quiet and can be interrupted.
-
-    Parameters
-    ----------
-    gap : float
-        Distance of objective and bound at which a solution counts as optimal.
-
-    Returns
-    -------
-    highspy.Highs
-    """
+    """Make a solver that is quiet and can be interrupted."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     # One thread: the server has other sessions.
     for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0)):
@@ -123,13 +81,7 @@ def new_solver(*, gap: float = 0.0) -> highspy.Highs:
 def run(highs: highspy.Highs, pulse: Pulse) -> None:
     """Run the solver in a thread of its own, with beats in this one.
 
-    Parameters
-    ----------
-    highs : highspy.Highs
-        From :func:`new_solver`.
-    pulse : Pulse
-        Beaten every few milliseconds; what that raises stops the solver. Its time limit is left
-        to :func:`solve`, since the duals of an interrupted linear program are of no use.
+    The time limit is left to :func:`solve`: the duals of an interrupted program are of no use.
     """
     # New threads block signals, which the main thread must handle.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -146,21 +98,7 @@ def run(highs: highspy.Highs, pulse: Pulse) -> None:
 
 
 def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) -> Solution:
-    """Run the solver until it has the optimum, or time is over.
-
-    Parameters
-    ----------
-    highs : highspy.Highs
-        From :func:`new_solver`, with a model; it has not run before.
-    pulse : Pulse
-        Beaten every few milliseconds, in the thread of the caller.
-    start : list of float, optional
-        Values of all variables to start from.
-
-    Returns
-    -------
-    Solution
-    """
+    """Run the solver until it has the optimum, or time is over."""
     if start is not None:
         solution = highspy.HighsSolution()
         solution.col_value = start
@@ -176,17 +114,7 @@ def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) 
 
 
 def values_of(highs: highspy.Highs) -> FloatArray | None:
-    """Read the solution of a solver that has run.
-
-    Parameters
-    ----------
-    highs : highspy.Highs
-
-    Returns
-    -------
-    ndarray of float64, shape (n_variables,), or None
-        None if it has found none.
-    """
+    """Read the solution of a solver that has run."""
     if highs.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return None
     return np.array(highs.getSolution().col_value)
@@ -195,19 +123,6 @@ def values_of(highs: highspy.Highs) -> FloatArray | None:
 def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Solution:
     """Solve a model stated with PuLP, from its variables' initial values if they have any.
 
-    Parameters
-    ----------
-    problem : pulp.LpProblem
-        If a solution is found, its variables are given their values.
-    pulse : Pulse
-
-    Returns
-    -------
-    Solution
-        Values in the order of ``problem.variables()``, which is that of their names.
-
-    Notes
-    -----
     PuLP's own class hands the model over, but does not run it: its run could not be interrupted,
     and it reports a solution as optimal when time ran out.
     """

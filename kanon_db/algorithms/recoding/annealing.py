@@ -45,17 +45,11 @@ _OVERDUE = 4.0  # times its seconds, after which annealing ends all the same
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many changes are proposed, and how the temperature falls from the first to the last.
-
-    Parameters
-    ----------
-    n_proposals : int
-    hottest, coldest : float
-        Temperatures as shares of the mean loss; with 0 as ``hottest`` there is no heat at all. The
-        default is for equivalence classes.
-    """
+    """How many changes are proposed, and how the temperature falls from the first to the last."""
 
     n_proposals: int
+    # Temperatures as shares of the mean loss; with 0 as ``hottest`` there is no heat at all. The
+    # default is for equivalence classes.
     hottest: float = 0.4
     coldest: float = 0.045
 
@@ -64,25 +58,8 @@ class Schedule:
     ) -> Iterator[tuple[int, float]]:
         """Divide the work into calls of some milliseconds.
 
-        Parameters
-        ----------
-        mean_loss : float
-            In units.
-        pulse : Pulse
-            It beats before each call. Its seconds are counted in proposals, at
-            ``PROPOSALS_PER_SECOND`` for each worker, so that the same request finds the same
-            however busy the machine is. The clock ends the work only after ``_OVERDUE`` times as
-            long.
-        workers : int
-            How many share the proposals of a call.
-        width : int
-            Numbers and words of a record: of more than 16, a proposal counts for more.
-
-        Yields
-        ------
-        n_proposals : int
-        temperature : float
-            In units.
+        The seconds of the pulse are counted in proposals, so that the same request finds the same
+        on a busy machine; the clock ends the work after ``_OVERDUE`` times as long.
         """
         n_done = 0
         in_time = max(pulse.seconds, 0.0) * workers * PROPOSALS_PER_SECOND * min(16 / width, 1.0)
@@ -103,17 +80,7 @@ class Schedule:
 
 
 def random_state(random: np.random.Generator) -> WordArray:
-    """Draw where the random numbers of an annealing begin.
-
-    Parameters
-    ----------
-    random : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of uint64, shape (1,)
-        Not 0.
-    """
+    """Draw where the random numbers of an annealing begin."""
     return random.integers(1, 2**64, size=1, dtype=np.uint64)
 
 
@@ -152,40 +119,18 @@ _FAR = 2**31 - 1
 
 
 class TypedRecords(NamedTuple):
-    """Records in an order in which those with the same row, a row type, lie side by side.
-
-    Parameters
-    ----------
-    records : PackedRecords
-    first_of_type : ndarray of int64, shape (t + 1,)
-        First record of each row type, and the number of records.
-    type_of_record : ndarray of int32, shape (n_records,)
-    near : ndarray of int32, shape (t, 12)
-        Row types that lose little in a class with each row type; the type itself is among them if
-        it has several records; -1: none.
-    """
+    """Records in an order in which those with the same row, a row type, lie side by side."""
 
     records: PackedRecords
-    first_of_type: IntArray
+    first_of_type: IntArray  # (t + 1,): first record of each row type, and the number of records
     type_of_record: CodeArray
+    # (t, 12): row types that lose little in a class with each row type; the type itself is among
+    # them if it has several records; -1: none
     near: CodeArray
 
     @classmethod
     def of(cls, ncp: Ncp, random: np.random.Generator, pulse: Pulse) -> TypedRecords:
-        """Find the row types, and for each the types that lose little in a class with it.
-
-        Parameters
-        ----------
-        ncp : Ncp
-            Of records in such an order, at least one.
-        random : numpy.random.Generator
-        pulse : Pulse
-            Only its heartbeat is used.
-
-        Returns
-        -------
-        TypedRecords
-        """
+        """Find the row types, and for each the types that lose little in a class with it."""
         is_first = is_first_of_equal(ncp.values)
         first_of_type = np.append(np.flatnonzero(is_first), is_first.size)
         type_of_record = (np.cumsum(is_first) - 1).astype(np.int32)
@@ -280,28 +225,6 @@ def annealed_classes(
 
     Without a constraint, some classes are dissolved first and their records dispersed, so that
     others have more than k records and can spare some.
-
-    Parameters
-    ----------
-    typed : TypedRecords
-    class_of_record : ndarray of int64, shape (n_records,)
-        Classes of at least k records, numbered from 0 without gaps.
-    k : int
-    schedule : Schedule
-    random : numpy.random.Generator
-    constraint : Constraint, optional
-        On the records in the order of ``typed``; it holds for each class, and keeps holding.
-    pulse : Pulse
-        When its time ends, so does the annealing.
-    workers : int
-        Threads. Each changes only its own part of the classes; the parts are redrawn repeatedly,
-        so that records can reach every class.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Classes of at least k records, numbered from 0 without gaps. They may lose more than those
-        before.
     """
     if constraint is None:
         class_of_record = _dispersed(typed, class_of_record, k, random)
@@ -330,20 +253,11 @@ def annealed_classes(
 
 
 class _ThreadPart(NamedTuple):
-    """The classes that one thread changes.
-
-    Parameters
-    ----------
-    number : int
-    of_class : ndarray of int64, shape (n_classes,)
-        The part of each class.
-    records : ndarray of int64
-        The records of its own classes. They stay there as long as the parts do.
-    """
+    """The classes that one thread changes."""
 
     number: Integer
-    of_class: IntArray
-    records: IntArray
+    of_class: IntArray  # (n_classes,): the part of each class
+    records: IntArray  # The records of its own classes. They stay there as long as the parts do.
 
 
 def _parts(classes: ClassSummaries, workers: int, random: np.random.Generator) -> list[_ThreadPart]:

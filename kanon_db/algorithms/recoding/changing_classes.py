@@ -37,47 +37,21 @@ _LOWEST_BIT[[(0x03F79D71B4CB0A89 << position) % 2**64 >> 58 for position in rang
 
 
 class PackedRecords(NamedTuple):
-    """Records as bits and positions.
+    """Records as bits and positions."""
 
-    Parameters
-    ----------
-    words : ndarray of int32, shape (n_records, g)
-        The word that holds the record's bits, for each group of attributes.
-    bits : ndarray of uint64, shape (n_records, g)
-        The bits themselves: one for each attribute of the group.
-    bit_loss : ndarray of int64, shape (64 n_words,)
-        Loss, in units, of one more value, by its bit.
-    numbers : ndarray of int32, shape (n_records, p)
-        Positions of the numeric attributes.
-    whole : ndarray of int64, shape (p,)
-        Loss, in units, of a numeric cell that tells nothing.
-    one_value : int
-        Loss, in units, of the bits of one record, which a class does not lose.
-    """
-
+    # (n_records, g): the word that holds the record's bits, for each group of attributes
     words: CodeArray
-    bits: WordArray
-    bit_loss: IntArray
-    numbers: CodeArray
-    whole: IntArray
-    one_value: int
+    bits: WordArray  # (n_records, g): the bits themselves: one for each attribute of the group
+    bit_loss: IntArray  # (64 n_words,): loss, in units, of one more value, by its bit
+    numbers: CodeArray  # (n_records, p): positions of the numeric attributes
+    whole: IntArray  # (p,): loss, in units, of a numeric cell that tells nothing
+    one_value: int  # Loss, in units, of the bits of one record, which a class does not lose
 
     @classmethod
     def of(cls, ncp: Ncp) -> PackedRecords:
         """Pack the values of records.
 
-        Parameters
-        ----------
-        ncp : Ncp
-
-        Returns
-        -------
-        PackedRecords
-
-        Notes
-        -----
         Attributes with few values share a word; one with more than 64 has words of its own.
-        Only values that occur get a bit.
         """
         categorical = np.flatnonzero(~ncp.numeric).tolist()
         codes = {j: np.unique(ncp.values[:, j], return_inverse=True)[1] for j in categorical}
@@ -140,56 +114,24 @@ kernel again for other types."""
 class ClassSummaries(NamedTuple):
     """Equivalence classes and summaries of their records; changed in place.
 
-    A class keeps the set of its categorical values as bits, a second set of those that only one
-    record has, and the two lowest and two highest positions of each numeric attribute. So the loss
-    of the class without one of its records, with another one, or both follows without a look at its
-    records.
-
-    Parameters
-    ----------
-    class_of_record : ndarray of int64, shape (n_records,)
-        -1 for a record in none.
-    members : ndarray of int32, shape (starts[-1],)
-        Records of class g, in the first ``sizes[g]`` places from ``starts[g]`` on.
-    starts : ndarray of int64, shape (n_classes + 1,)
-    place : ndarray of int32, shape (n_records,)
-        Where in ``members`` each record is.
-    sizes : ndarray of int64, shape (n_classes,)
-        Records of each class.
-    present, once : ndarray of uint64, shape (n_classes, n_words)
-        Values that some record has, and that just one has.
-    ends : ndarray of int32, shape (n_classes, p, 4)
-        Lowest, second lowest, highest and second highest position.
-    losses : ndarray of int64, shape (n_classes,)
-        Loss, in units, of each record of the class.
+    The second set of bits and the second lowest and highest positions tell the loss of the class
+    without a record, or with another one, without a look at its records.
     """
 
-    class_of_record: IntArray
+    class_of_record: IntArray  # (n_records,): -1 for a record in none
+    # (starts[-1],): records of class g, in the first ``sizes[g]`` places from ``starts[g]`` on
     members: CodeArray
-    starts: IntArray
-    place: CodeArray
-    sizes: IntArray
-    present: WordArray
+    starts: IntArray  # (n_classes + 1,)
+    place: CodeArray  # (n_records,): where in ``members`` each record is
+    sizes: IntArray  # (n_classes,): records of each class
+    present: WordArray  # (n_classes, n_words): values that some record has, and that just one has
     once: WordArray
-    ends: CodeArray
-    losses: IntArray
+    ends: CodeArray  # (n_classes, p, 4): lowest, second lowest, highest and second highest position
+    losses: IntArray  # (n_classes,): loss, in units, of each record of the class
 
     @classmethod
     def of(cls, records: PackedRecords, class_of_record: IntArray, room: int = 0) -> ClassSummaries:
-        """Gather the records of each class.
-
-        Parameters
-        ----------
-        records : PackedRecords
-        class_of_record : ndarray of int64, shape (n_records,)
-            Classes numbered from 0 without gaps; -1 for a record in none.
-        room : int
-            How many more records each class can take.
-
-        Returns
-        -------
-        ClassSummaries
-        """
+        """Gather the records of each class."""
         n_classes = int(class_of_record.max(initial=-1)) + 1
         sizes = np.bincount(class_of_record + 1, minlength=n_classes + 1)[1:]
         order = np.argsort(class_of_record, kind="stable")[class_of_record.size - sizes.sum() :]
@@ -379,40 +321,20 @@ _ENTROPY_TOLERANCE = 1e-9
 
 
 class ConstraintRules(NamedTuple):
-    """A constraint as compiled code reads it.
+    """A constraint as compiled code reads it."""
 
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (n_records,)
-        Sensitive value of each record, plus v times its entity where entities are counted; empty
-        where there is no constraint.
-    totals : ndarray of int64, shape (v,)
-        Records of each value in the whole table.
-    distinct : int
-        Fewest distinct values of a class.
-    entropy : float
-        Least entropy of a class.
-    closeness : tuple of (int, int)
-        t as a fraction; negative: none.
-    is_ordered : bool
-        Whether distributions are compared by the ordered distance.
-    thresholds : ndarray of int64, shape (2, v) or (2, 0)
-        Numerators and denominators of the largest share of each value in a class.
-    entities : int
-        Fewest entities of a class; 0: records are counted.
-    missing : int
-        The code of NULL, which makes no class more diverse; -1 if there is none.
-    """
-
+    # (n_records,): sensitive value of each record, plus v times its entity where entities are
+    # counted; empty where there is no constraint
     codes: IntArray
-    totals: IntArray
-    distinct: int
-    entropy: float
-    closeness: tuple[int, int]
-    is_ordered: bool
+    totals: IntArray  # (v,): records of each value in the whole table
+    distinct: int  # Fewest distinct values of a class
+    entropy: float  # Least entropy of a class
+    closeness: tuple[int, int]  # t as a fraction; negative: none
+    is_ordered: bool  # Whether distributions are compared by the ordered distance
+    # (2, v) or (2, 0): numerators and denominators of the largest share of each value in a class
     thresholds: IntArray
-    entities: int
-    missing: int
+    entities: int  # Fewest entities of a class; 0: records are counted
+    missing: int  # The code of NULL, which makes no class more diverse; -1 if there is none
 
 
 NO_RULES = ConstraintRules(

@@ -24,77 +24,40 @@ _COMPARISONS_PER_CALL = 2**24  # of a row type with a class in one attribute: so
 
 
 class RemainingRecords(NamedTuple):
-    """The row types of a block, and which of their records are left.
+    """The row types of a block, and which of their records are left."""
 
-    Parameters
-    ----------
-    columns : ndarray of int32, shape (m, n_types)
-        Value of each row type in each attribute.
-    types : ndarray of int64, shape (n_types,)
-        Their numbers, ascending.
-    following, ends : ndarray of int64, shape (n_types,)
-        Positions, in the order of the records, of the first record left of each row type and of
-        the end of its records.
-    n_left : ndarray of int64, shape (2,)
-        How many records and how many row types are left.
-    class_in_order : ndarray of int64, shape (n_records,)
-        Class of each record, in order; -1 for those that are left.
-    """
-
-    columns: CodeArray
-    types: IntArray
+    columns: CodeArray  # (m, n_types): value of each row type in each attribute
+    types: IntArray  # (n_types,): their numbers, ascending
+    # (n_types,): positions, in the order of the records, of the first record left of each row type
+    # and of the end of its records
     following: IntArray
     ends: IntArray
-    n_left: IntArray
+    n_left: IntArray  # (2,): how many records and how many row types are left
+    # (n_records,): class of each record, in order; -1 for those that are left
     class_in_order: IntArray
 
 
 class GrowingClass(NamedTuple):
-    """The class that is growing, and the candidates that may join it next.
+    """The class that is growing, and the candidates that may join it next."""
 
-    Parameters
-    ----------
-    low, high : ndarray of int64, shape (m,)
-        Least and greatest value of the class.
-    present : ndarray of bool
-        Whether it has a categorical value; those of attribute j from ``offsets[j]`` on.
-    offsets : ndarray of int64, shape (m,)
-    loss : ndarray of int32, shape (n_types,)
-        Loss of the class with each row type when last computed.
-    candidates : ndarray of int64, shape (n_types,)
-        The first ``n_candidates[0]`` are positions of the row types whose loss is within reach.
-    bound : ndarray of int64, shape (n_types,)
-        Lower bound of the loss of the class with each candidate.
-    n_candidates : ndarray of int64, shape (1,)
-    reach : ndarray of int64, shape (1,)
-        Greatest loss of a candidate.
-    n_compared : ndarray of int64, shape (1,)
-        Comparisons with row types in one attribute since the last heartbeat.
-    """
-
-    low: IntArray
+    low: IntArray  # (m,): least and greatest value of the class
     high: IntArray
+    # Whether it has a categorical value; those of attribute j from ``offsets[j]`` on
     present: BoolArray
-    offsets: IntArray
-    loss: CodeArray
+    offsets: IntArray  # (m,)
+    loss: CodeArray  # (n_types,): loss of the class with each row type when last computed
+    # (n_types,): the first ``n_candidates[0]`` are positions of the row types whose loss is within
+    # reach
     candidates: IntArray
-    bound: IntArray
-    n_candidates: IntArray
-    reach: IntArray
+    bound: IntArray  # (n_types,): lower bound of the loss of the class with each candidate
+    n_candidates: IntArray  # (1,)
+    reach: IntArray  # (1,): greatest loss of a candidate
+    # (1,): comparisons with row types in one attribute since the last heartbeat
     n_compared: IntArray
 
     @classmethod
     def of(cls, ncp: Ncp) -> GrowingClass:
-        """Make room for a class without records or candidates.
-
-        Parameters
-        ----------
-        ncp : Ncp
-
-        Returns
-        -------
-        GrowingClass
-        """
+        """Make room for a class without records or candidates."""
         n_codes = np.where(ncp.numeric, 0, ncp.values.max(axis=0, initial=-1).astype(np.int64) + 1)
         low, high = np.empty((2, n_codes.size), dtype=np.int64)
         present, offsets = np.zeros(n_codes.sum(), dtype=np.bool_), np.cumsum(n_codes) - n_codes
@@ -104,16 +67,7 @@ class GrowingClass(NamedTuple):
         return cls(low, high, present, offsets, loss, none, none, n_candidates, reach, n_compared)
 
     def among(self, n_types: int) -> GrowingClass:
-        """Make room for so many candidates.
-
-        Parameters
-        ----------
-        n_types : int
-
-        Returns
-        -------
-        GrowingClass
-        """
+        """Make room for so many candidates."""
         candidates, bound = np.empty((2, n_types), dtype=np.int64)
         loss = np.empty(n_types, dtype=np.int32)
         return self._replace(loss=loss, candidates=candidates, bound=bound)
@@ -171,13 +125,7 @@ def _grow(
     seed: Integer,
     first: Integer,
 ) -> Integer:
-    """Grow one class from the row type at position ``seed``; ``first`` is the first one left.
-
-    Returns
-    -------
-    int
-        Position of the row type whose record joined last.
-    """
+    """Grow one class from the row type at position ``seed``; ``first`` is the first one left."""
     members = np.empty(k, dtype=np.int64)
     growing.low[:] = growing.high[:] = left.columns[:, seed]
     chosen: Integer = seed
@@ -338,31 +286,12 @@ _RECORDS_PER_BEAT = 8
 def place_left_over_records(
     ncp: Ncp,
     class_of_record: IntArray,
-    left_over: IntArray,
+    left_over: IntArray,  # Records to be placed, in this order
     rule: LeftOverRule = "least_increase",
     pulse: Pulse = UNLIMITED,
 ) -> IntArray:
     """Put records, one by one, into the classes that lose least by taking them.
 
-    Parameters
-    ----------
-    ncp : Ncp
-    class_of_record : ndarray of int64, shape (n_records,)
-        Classes numbered from 0 without gaps; -1 for a record in none.
-    left_over : ndarray of int64
-        Records to be placed, in this order.
-    rule : {"least_increase", "least_result"}
-        Whether the increase of a class's loss is to be least, or the loss that it has afterwards.
-        The first of several such classes is taken.
-    pulse : Pulse
-        Only its heartbeat is used.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-
-    Notes
-    -----
     **Source:** [OB] Section 3.2, Table 7.
     """
     if not left_over.size:
@@ -394,36 +323,15 @@ def _place(
 
 
 def grown_classes(
-    ncp: Ncp,
-    order: IntArray,
-    k: int,
+    ncp: Ncp,  # Of at least k records
+    order: IntArray,  # (n_records,): records, identical ones next to each other
+    k: int,  # Records of each class
     *,
-    block_size: int | None = None,
+    block_size: int | None = None,  # The number of row types to search among; None: all
     left_over: LeftOverRule = "least_increase",
     pulse: Pulse = UNLIMITED,
 ) -> IntArray:
-    """Grow classes, each from the first record that is left, and place those left over.
-
-    Parameters
-    ----------
-    ncp : Ncp
-        Of at least k records.
-    order : ndarray of int64, shape (n_records,)
-        Records, identical ones next to each other.
-    k : int
-        Records of each class.
-    block_size : int, optional
-        The number of row types to search among; None: all.
-    left_over : {"least_increase", "least_result"}
-        Which class a record joins if fewer than k are left.
-    pulse : Pulse
-        Only its heartbeat is used.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Classes numbered in the order in which they were grown.
-    """
+    """Grow classes, each from the first record that is left, and place those left over."""
     pool = RecordPool(ncp, order, k, block_size=block_size)
     while pool.n_left >= k:
         pulse.done(order.size - pool.n_left, order.size)
@@ -432,18 +340,7 @@ def grown_classes(
 
 
 class RecordPool:
-    """Records that are not yet in a class, by row type; classes of k records grow from them.
-
-    Parameters
-    ----------
-    ncp : Ncp
-    order : ndarray of int64, shape (n_records,)
-        Records, identical ones next to each other.
-    k : int
-        Records of each class.
-    block_size : int, optional
-        The number of row types to search among; None: all.
-    """
+    """Records that are not yet in a class, by row type; classes of k records grow from them."""
 
     def __init__(self, ncp: Ncp, order: IntArray, k: int, *, block_size: int | None = None) -> None:
         self._ncp, self._order, self._k = ncp, order, k
@@ -467,18 +364,7 @@ class RecordPool:
         self._update(n_grown)
 
     def grow_from(self, row_type: Integer) -> Integer:
-        """Grow one class from a record of a row type.
-
-        Parameters
-        ----------
-        row_type : int
-            As given by :meth:`furthest`.
-
-        Returns
-        -------
-        int
-            Row type of the record that joined last.
-        """
+        """Grow one class from a record of a row type."""
         last = grow_from(
             self._left, self._ncp.units, self._growing, self._k, self._n_classes, row_type
         )
@@ -488,50 +374,18 @@ class RecordPool:
     def furthest(self, row_type: Integer) -> int:
         """Find the row type, of those with records left, that is furthest from another.
 
-        Parameters
-        ----------
-        row_type : int
-            Number of a row type, which may have no records left.
-
-        Returns
-        -------
-        int
-            The first of several that are equally far.
-
-        Notes
-        -----
-        **Source:** Byun et al. 2007, Definition 2: the distance of two numbers is their difference
-        as a share of the range, that of two categories 1 unless they are equal.
+        **Source:** Byun et al. 2007, Definition 2: numbers differ by their share of the range,
+        categories by 1.
         """
         return int(furthest(self._left, self._ncp.units, self._values[row_type]))
 
     def type_of_record(self, record: int) -> int:
-        """Return the row type of a record.
-
-        Parameters
-        ----------
-        record : int
-
-        Returns
-        -------
-        int
-        """
+        """Return the row type of a record."""
         position = np.flatnonzero(self._order == record)[0]
         return int(np.searchsorted(self._starts, position, side="right")) - 1
 
     def finished(self, left_over: LeftOverRule, pulse: Pulse) -> IntArray:
-        """Place the records that are left over, fewer than k.
-
-        Parameters
-        ----------
-        left_over : {"least_increase", "least_result"}
-        pulse : Pulse
-
-        Returns
-        -------
-        ndarray of int64, shape (n_records,)
-            Class of each record.
-        """
+        """Place the records that are left over, fewer than k."""
         classes = np.empty_like(self._class_in_order)
         classes[self._order] = self._class_in_order
         remaining = self._order[self._class_in_order < 0]

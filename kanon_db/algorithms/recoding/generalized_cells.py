@@ -217,13 +217,7 @@ def distinct_cells(cells: Ranges | Sets) -> NumberedCells:
 
 
 def joined_cells(parts: Sequence[Ranges | Sets]) -> Ranges | Sets:
-    """Put the cells of an attribute one after the other.
-
-    Parameters
-    ----------
-    parts : sequence of Ranges, or of Sets
-        At least one.
-    """
+    """Put the cells of an attribute one after the other."""
     ranges = [part for part in parts if isinstance(part, Ranges)]
     if ranges:
         return Ranges(
@@ -281,21 +275,12 @@ _LEAST: Final = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class NumberDistribution:
-    """The distribution of a column's numbers over adjacent intervals, called parts.
+    """The distribution of a column's numbers over adjacent intervals, called parts."""
 
-    Attributes
-    ----------
-    edges : ndarray of float64, shape (n_parts + 1,)
-        Ascending. Where numbers are whole, they lie in the middle between two halves.
-    shares : ndarray of float64, shape (n_parts,)
-        The share of all records in each part.
-    is_each : bool
-        Whether each part is one whole number.
-    """
-
+    # (n_parts + 1,): ascending. Where numbers are whole, they lie in the middle between two halves.
     edges: FloatArray
-    shares: FloatArray
-    is_each: bool
+    shares: FloatArray  # (n_parts,): the share of all records in each part
+    is_each: bool  # Whether each part is one whole number
 
     @property
     def middles(self) -> FloatArray:
@@ -304,13 +289,7 @@ class NumberDistribution:
         return middles
 
     def parts_of(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, IntArray]:
-        """Return the first and the last part that each range covers, at least one.
-
-        Parameters
-        ----------
-        low, high : ndarray of float64, shape (n,)
-            As those of :func:`distribution_of_ranges`.
-        """
+        """Return the first and the last part that each range covers, at least one."""
         n_parts, high = self.shares.size, _apart(low, high)
         first = np.clip(np.searchsorted(self.edges, low, side="right") - 1, 0, n_parts - 1)
         last = np.clip(np.searchsorted(self.edges, high, side="left") - 1, first, n_parts - 1)
@@ -320,37 +299,8 @@ class NumberDistribution:
 def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) -> FloatArray:
     """Estimate how often each value occurs in each set, from the cells of all records.
 
-    Parameters
-    ----------
-    cells : Sets
-        The distinct cells of a column, of at least one value each.
-    records : ndarray of int64, shape (n_cells,)
-        How many records have each cell.
-    witnesses : ndarray of float64, shape (n_cells,)
-        How many of these are known to have each of its values, at most its records divided by the
-        number of its values.
-
-    Returns
-    -------
-    ndarray of float64, shape (total,)
-        Fraction of the cell's records for each of its values, as in ``cells.codes``.
-
-    Notes
-    -----
-    **Source:** B. W. Turnbull, *The empirical distribution function with arbitrarily grouped,
-    censored and truncated data*, 1976: the distribution of a column under which its cells are most
-    likely, by expectation and maximization. Two deviations: cells are as tight as their records
-    allow, so some values are known (*witnesses*: one for each value of a set, one for each end of a
-    range); and the iteration ends early, after :data:`ITERATIONS`, since the most likely
-    distribution consists of a few spikes.
-
-    Examples
-    --------
-    Most records of the second cell have the value 1, as most others do.
-
-    >>> cells = Sets(np.array([1, 0, 1], dtype=np.int32), np.array([1, 3]))
-    >>> distribution_of_sets(cells, np.array([90, 10]), np.array([0.0, 1.0])).round(2).tolist()
-    [1.0, 0.11, 0.89]
+    **Source:** Turnbull (1976), by expectation and maximization. Deviations: some values are known
+    (*witnesses*), and the iteration ends early, after :data:`ITERATIONS`.
     """
     sizes = cells.sizes
     starts = cells.ends - sizes
@@ -371,35 +321,14 @@ def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) 
 def distribution_of_ranges(
     low: FloatArray,
     high: FloatArray,
-    records: IntArray,
+    records: IntArray,  # (n_cells,)
     witnesses: FloatArray,
     *,
-    is_whole: bool,
+    is_whole: bool,  # Whether all numbers are whole
 ) -> NumberDistribution:
     """Estimate the distribution of numbers from the ranges in which they lie.
 
     The method and its source are those of :func:`distribution_of_sets`.
-
-    Parameters
-    ----------
-    low, high : ndarray of float64, shape (n_cells,)
-        The ends of the distinct ranges of a column; where numbers are whole, half a number below
-        the least and above the greatest.
-    records : ndarray of int64, shape (n_cells,)
-    witnesses : ndarray of float64, shape (n_cells,)
-        How many records are known to lie at either end; at most half of the range's.
-    is_whole : bool
-        Whether all numbers are whole.
-
-    Examples
-    --------
-    Nine people are 20; of ten more, from 20 to 22, one is known to be 20, and one 22.
-
-    >>> low, high = np.array([19.5, 19.5]), np.array([20.5, 22.5])
-    >>> records, known = np.array([9, 10]), np.array([4.5, 1.0])
-    >>> found = distribution_of_ranges(low, high, records, known, is_whole=True)
-    >>> found.middles.tolist(), found.shares.round(2).tolist()
-    ([20.0, 21.0, 22.0], [0.91, 0.0, 0.09])
     """
     edges = np.unique(np.concatenate([low, _apart(low, high)]))
     is_each = is_whole and edges[-1] - edges[0] <= MOST_PARTS
@@ -458,36 +387,18 @@ _LARGEST: Final = 2.0**51
 
 @dataclass(frozen=True, eq=False)
 class SetDistributions:
-    """How often each value occurs in each distinct set of a column.
+    """How often each value occurs in each distinct set of a column."""
 
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (total,)
-        Fraction of the cell's records with each value, by cell and value.
-    known : ndarray of float64, shape (n_cells,)
-        Fraction of each cell's records whose value is known (witnesses).
-    """
-
+    # (total,): fraction of the cell's records with each value, by cell and value
     shares: FloatArray
+    # (n_cells,): fraction of each cell's records whose value is known (witnesses)
     known: FloatArray
 
     @classmethod
     def of(
         cls, cells: Sets, records: IntArray, witnesses: FloatArray, *, is_tight: bool
     ) -> SetDistributions | None:
-        """Estimate the distribution within each cell; None if there are too many values.
-
-        Parameters
-        ----------
-        cells : Sets
-            The distinct cells.
-        records : ndarray of int64, shape (n_cells,)
-            How many records have each.
-        witnesses : ndarray of float64, shape (n_cells,)
-            How many of these are known to have any one value, at least.
-        is_tight : bool
-            Whether each value is that of a record at all.
-        """
+        """Estimate the distribution within each cell; None if there are too many values."""
         if not records.size or cells.codes.size > MOST_CELLS:
             return None
         witnesses = np.minimum(witnesses, records / cells.sizes) * is_tight
@@ -497,24 +408,14 @@ class SetDistributions:
 
 @dataclass(frozen=True, eq=False)
 class RangeDistributions:
-    """How the numbers of a column are distributed, and which part of that each range covers.
-
-    Attributes
-    ----------
-    axis : NumberDistribution
-    first, last : ndarray of int64, shape (n_cells,)
-        The first and the last part of ``axis`` that each range covers, from 0.
-    own : ndarray of float64, shape (n_cells,)
-        Fraction of its records known to be at either end.
-    is_each : bool
-        Whether each part is one value of the column.
-    """
+    """How the numbers of a column are distributed, and which part of that each range covers."""
 
     axis: NumberDistribution
+    # (n_cells,): the first and the last part of ``axis`` that each range covers, from 0
     first: IntArray
     last: IntArray
-    own: FloatArray
-    is_each: bool
+    own: FloatArray  # (n_cells,): fraction of its records known to be at either end
+    is_each: bool  # Whether each part is one value of the column
 
     @classmethod
     def of(
@@ -525,20 +426,9 @@ class RangeDistributions:
         witnesses: FloatArray,
         *,
         is_tight: bool,
-        is_discrete: bool,
+        is_discrete: bool,  # Whether all values are whole numbers
     ) -> RangeDistributions | None:
-        """Find the distribution of a column's numbers; None if they are not exact enough.
-
-        Parameters
-        ----------
-        low, high : ndarray of float64, shape (n_cells,)
-            The ends of the distinct ranges; where the values are whole numbers, half a number below
-            the least and above the greatest.
-        records, witnesses, is_tight
-            As for :meth:`SetDistributions.of`; witnesses are counted for each end.
-        is_discrete : bool
-            Whether all values are whole numbers.
-        """
+        """Find the distribution of a column's numbers; None if they are not exact enough."""
         if not records.size or max(np.abs(low).max(), np.abs(high).max()) > _LARGEST:
             return None
         witnesses = np.minimum(witnesses, records / 2) * is_tight

@@ -174,23 +174,7 @@ def _steps(attribute: Attribute, loss: Loss) -> Sequence[Fraction]:
 
 
 def simplest_fraction(number: float) -> Fraction:
-    """Return the fraction of small denominator that a floating point number stands for.
-
-    Parameters
-    ----------
-    number : float
-
-    Returns
-    -------
-    Fraction
-        With a denominator of at most a million if that is as close to ``number`` as a floating
-        point number can be; else ``number`` itself.
-
-    Examples
-    --------
-    >>> simplest_fraction(0.2), simplest_fraction(1 / 3)
-    (Fraction(1, 5), Fraction(1, 3))
-    """
+    """Return the fraction of small denominator that a floating point number stands for."""
     exact = Fraction(number)
     simple = exact.limit_denominator(_MAX_DENOMINATOR)
     return simple if float(simple) == number else exact
@@ -236,16 +220,10 @@ _MAX_UNITS = 2**29  # loss of a record: positions, NULL's included, and their su
 
 
 class Units(NamedTuple):
-    """Losses of the attributes, as compiled code reads them; see :class:`Ncp`.
+    """Losses of the attributes, as compiled code reads them; see :class:`Ncp`."""
 
-    Parameters
-    ----------
-    numeric : ndarray of bool, shape (m,)
-    whole, step : ndarray of int64, shape (m,)
-    """
-
-    numeric: BoolArray
-    whole: IntArray
+    numeric: BoolArray  # (m,)
+    whole: IntArray  # (m,)
     step: IntArray
 
 

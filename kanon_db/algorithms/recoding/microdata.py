@@ -30,39 +30,17 @@ _TIMES: Final = 3.0
 class Taxonomy:
     """The tree of labels of a categorical attribute, whose values are numbered in the tree's order.
 
-    A class is generalized to the lowest label that covers all of its values. The search places the
-    values on a line, where two neighbors are the further apart the higher their first common label
-    is.
-
-    Attributes
-    ----------
-    lasts : ndarray of int64, shape (n_levels, n_values)
-        The last value that has the same label as each value, at each level. Level 0 is the values
-        themselves, the last level one label for all values.
-    firsts : ndarray of int64, shape (n_levels, n_values)
-        The first value that has the same label.
-
-    Notes
-    -----
-    **Source:** LeFevre, DeWitt and Ramakrishnan, *Incognito* (2005) and *Mondrian* (2006), where
-    recodings of ordered and of hierarchical domains are compared.
+    **Source:** LeFevre, DeWitt and Ramakrishnan, *Incognito* (2005) and *Mondrian* (2006).
     """
 
-    firsts: IntArray
+    firsts: IntArray  # (n_levels, n_values): the first value that has the same label
+    # (n_levels, n_values): the last value that has the same label as each value, at each level.
+    # Level 0 is the values themselves, the last level one label for all values.
     lasts: IntArray
 
     @classmethod
     def of(cls, levels: Sequence[Sequence[str]]) -> Self:
-        """Read the labels of each value at each level; values with the same label are adjacent.
-
-        Examples
-        --------
-        >>> tree = Taxonomy.of([["x", "x", "y", "y"]])
-        >>> tree.positions.tolist()
-        [0.0, 1.0, 4.0, 5.0]
-        >>> tree.levels_of(np.array([0, 0, 1]), np.array([0, 1, 2])).tolist()
-        [0, 1, 2]
-        """
+        """Read the labels of each value at each level; values with the same label are adjacent."""
         n = len(levels[0])
         places = np.arange(n)
         firsts, lasts = [places], [places]
@@ -87,13 +65,7 @@ class Taxonomy:
         return np.concatenate([[0.0], np.cumsum(_TIMES ** (shared - 1.0))])
 
     def levels_of(self, low: AnyIntArray, high: AnyIntArray) -> IntArray:
-        """Return the lowest level at which two values, and all between them, have one label.
-
-        Parameters
-        ----------
-        low, high : ndarray of int, shape (n,)
-            Places of values; ``low <= high``.
-        """
+        """Return the lowest level at which two values, and all between them, have one label."""
         found: IntArray = np.argmax(self.lasts[:, low] >= high, axis=0)
         return found
 
@@ -286,16 +258,7 @@ def sort_order(microdata: Microdata) -> IntArray:
 
 
 def is_first_of_equal(values: CodeArray) -> BoolArray:
-    """Tell which rows differ from the row before them.
-
-    Parameters
-    ----------
-    values : ndarray of int32, shape (n, m)
-
-    Returns
-    -------
-    ndarray of bool, shape (n,)
-    """
+    """Tell which rows differ from the row before them."""
     is_first = np.ones(values.shape[0], dtype=np.bool_)
     is_first[1:] = (values[1:] != values[:-1]).any(axis=1)
     return is_first

@@ -388,26 +388,7 @@ def sort_each(first: IntArray, value: CodeArray) -> None:
 def coarsening(fine: BucketRelease, coarse: BucketRelease) -> IntArray | None:
     """Return the coarse bucket of each fine bucket, if one release only merges buckets of another.
 
-    Such a release tells nothing new. Each tuple must be in a single fine bucket: otherwise the
-    coarse release may have reassigned the people of a tuple, which looks the same, although two
-    independent draws tell more than one.
-
-    Parameters
-    ----------
-    fine, coarse : BucketRelease
-
-    Returns
-    -------
-    ndarray of int64, or None
-        None unless the people of each coarse bucket are exactly those of its fine buckets.
-
-    Examples
-    --------
-    >>> people, values = np.arange(4), np.array([0, 1, 0, 1])
-    >>> fine = BucketRelease.of(people, np.array([0, 0, 1, 1]), values)
-    >>> coarse = BucketRelease.of(people, np.array([0, 0, 0, 0]), values)
-    >>> coarsening(fine, coarse).tolist(), coarsening(coarse, fine)
-    ([0, 0], None)
+    Such a release tells nothing new.
     """
     n_tuples = 1 + max(
         int(one.tuple_of.max(initial=-1)) for one in (fine, coarse)
@@ -432,14 +413,7 @@ def coarsening(fine: BucketRelease, coarse: BucketRelease) -> IntArray | None:
 
 
 def holds_the_same(fine: BucketRelease, coarse: BucketRelease, bucket: IntArray) -> bool:
-    """Whether each coarse bucket holds the values of its fine buckets, and no others.
-
-    Parameters
-    ----------
-    fine, coarse : BucketRelease
-    bucket : ndarray of int64
-        What :func:`coarsening` returned.
-    """
+    """Whether each coarse bucket holds the values of its fine buckets, and no others."""
     width = 1 + max(int(one.value.max(initial=-1)) for one in (fine, coarse))
     sums = []
     for one, buckets in ((fine, bucket[fine.bucket]), (coarse, coarse.bucket)):
@@ -449,27 +423,7 @@ def holds_the_same(fine: BucketRelease, coarse: BucketRelease, bucket: IntArray)
 
 
 def components_of(releases: BucketReleases, links: BoolArray) -> IntArray:
-    """Find the connected components of buckets linked by tuples.
-
-    Parameters
-    ----------
-    releases : BucketReleases
-    links : ndarray of bool, shape (n_placements,)
-        Which placements link the buckets of their tuple; none in :data:`NOWHERE`.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_buckets,)
-        From 0 without gaps.
-
-    Examples
-    --------
-    >>> from kanon_db.algorithms.releases.bucket_releases import BucketRelease
-    >>> one = BucketRelease.of(np.arange(4), np.array([0, 0, 1, 1]), np.arange(4))
-    >>> both = BucketReleases.of([one, one], 4, 4)
-    >>> components_of(both, np.ones(8, dtype=np.bool_)).tolist()
-    [0, 1, 0, 1]
-    """
+    """Find the connected components of buckets linked by tuples."""
     roots = _roots(releases.n_buckets, releases.first_placement, releases.bucket, links)
     return (np.cumsum(roots == np.arange(roots.size)) - 1)[roots]
 

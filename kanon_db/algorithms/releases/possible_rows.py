@@ -21,101 +21,46 @@ _PER_BEAT: Final = 20_000
 
 @dataclass(frozen=True, eq=False)
 class ShownRelease:
-    """One release as the intersection of releases needs it.
+    """One release as the intersection of releases needs it."""
 
-    Parameters
-    ----------
-    fits : ClassFits
-        The classes of rows that each tuple fits, or the buckets that its people are in.
-    contents : ClassContents
-        Contents of classes, by record: what all releases of rows show beside cells. Contents of
-        buckets, by sensitive value.
-    is_bound : ndarray of bool, shape (n_tuples,)
-        Whether a tuple's people are surely in the release; otherwise it says nothing about them.
-    k : int or None
-        Least number of rows that may be a person's; None for buckets.
-    """
-
+    # The classes of rows that each tuple fits, or the buckets that its people are in
     fits: ClassFits
+    # Contents of classes, by record: what all releases of rows show beside cells. Contents of
+    # buckets, by sensitive value.
     contents: ClassContents
+    # (n_tuples,): whether a tuple's people are surely in the release; otherwise it says nothing
+    # about them
     is_bound: BoolArray
-    k: int | None
+    k: int | None  # Least number of rows that may be a person's; None for buckets
 
 
 @dataclass(frozen=True, eq=False)
 class PossibleRows:
-    """The possible rows and values of each tuple; all shapes are (n_tuples,).
+    """The possible rows and values of each tuple; all shapes are (n_tuples,)."""
 
-    Parameters
-    ----------
-    rows : ndarray of int64
-        Number of possible rows in the release where it is smallest relative to k.
-    k : ndarray of int64
-        The k of that release.
-    values : ndarray of int64
-        Number of possible sensitive values.
-    limit : ndarray of float64
-        The sum of their bounds.
-    is_seen : ndarray of bool
-        Whether it was examined: not if no release covers it, nor beyond the most cells.
-    is_contradicted : ndarray of bool
-        Whether nothing is possible, so that rows or quasi-identifiers have changed.
-    n_beyond : int
-        Tuples beyond the most cells.
-    """
-
-    rows: IntArray
-    k: IntArray
-    values: IntArray
-    limit: FloatArray
+    rows: IntArray  # Number of possible rows in the release where it is smallest relative to k
+    k: IntArray  # The k of that release
+    values: IntArray  # Number of possible sensitive values
+    limit: FloatArray  # The sum of their bounds
+    # Whether it was examined: not if no release covers it, nor beyond the most cells
     is_seen: BoolArray
+    # Whether nothing is possible, so that rows or quasi-identifiers have changed
     is_contradicted: BoolArray
-    n_beyond: int
+    n_beyond: int  # Tuples beyond the most cells
 
 
 def possible(
-    shown: Sequence[ShownRelease],
-    sensitive_of: IntArray,
-    limits: FloatArray,
+    shown: Sequence[ShownRelease],  # At least one is of rows
+    sensitive_of: IntArray,  # (n_records,): the sensitive value of each distinct record
+    limits: FloatArray,  # (n_values,): the largest probability allowed for each sensitive value
     pulse: Pulse = UNLIMITED,
     *,
     most: int = MOST_CELLS,
 ) -> PossibleRows:
     """Intersect releases: a person's record is in a class that they fit, in each release.
 
-    Exact for a reader who only intersects what the releases show.
-
-    Parameters
-    ----------
-    shown : sequence of ShownRelease
-        At least one is of rows.
-    sensitive_of : ndarray of int64, shape (n_records,)
-        The sensitive value of each distinct record.
-    limits : ndarray of float64, shape (n_values,)
-        The largest probability allowed for each sensitive value.
-    pulse : Pulse
-    most : int
-
-    Returns
-    -------
-    PossibleRows
-
-    Notes
-    -----
-    Tuples that fit the same classes are examined once. Cost: the number of distinct records in the
-    classes that each examined tuple fits.
-
-    Examples
-    --------
-    Two releases of four people, whose values are 0, 1, 0, 1, in other classes of two.
-
-    >>> fit = [ClassFits(np.arange(5), np.array(of)) for of in ([0, 0, 1, 1], [0, 1, 0, 1])]
-    >>> known = np.ones(4, dtype=np.bool_)
-    >>> rows = [ClassContents.of(f.classes, np.array([0, 1, 0, 1]), 2) for f in fit]
-    >>> both = [ShownRelease(f, c, known, 2) for f, c in zip(fit, rows)]
-    >>> found = possible(both, np.arange(2), np.ones(2))
-    >>> found.values.tolist(), found.rows.tolist()
-    ([1, 1, 1, 1], [1, 1, 1, 1])
+    Exact for a reader who only intersects what the releases show. Tuples that fit the same classes
+    are examined once.
     """
     n = shown[0].is_bound.size
     work = np.zeros(n, dtype=np.int64)

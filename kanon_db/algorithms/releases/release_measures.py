@@ -220,19 +220,7 @@ def virtual_releases(
 def people_of(
     releases: BucketReleases, compared: Differences, groups: BoolArray, *, inserted: bool
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return who came or left in some of the groups.
-
-    Parameters
-    ----------
-    releases : BucketReleases
-    compared : Differences
-    groups : ndarray of bool, shape (n_groups,)
-    inserted : bool
-
-    Returns
-    -------
-    group, tuple, people : ndarray of int64, shape (n,)
-    """
+    """Return who came or left in some of the groups."""
     keys, change = _number_changes(
         releases, compared.old, compared.new, compared.group_of_bucket
     )  # fmt: skip

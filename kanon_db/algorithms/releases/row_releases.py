@@ -30,17 +30,10 @@ _MaskArray = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class ClassFits:
-    """The classes that each tuple fits.
+    """The classes that each tuple fits."""
 
-    Parameters
-    ----------
-    first : ndarray of int64, shape (n_tuples + 1,)
-        Where the classes of each tuple begin.
-    classes : ndarray of int64, shape (n_pairs,)
-    """
-
-    first: IntArray
-    classes: IntArray
+    first: IntArray  # (n_tuples + 1,): where the classes of each tuple begin
+    classes: IntArray  # (n_pairs,)
 
     @property
     def tuples(self) -> IntArray:
@@ -50,23 +43,12 @@ class ClassFits:
 
 @dataclass(frozen=True, eq=False)
 class CellBoxes:
-    """Cells as codes. All shapes but that of `members` are (n_classes, n_qi).
+    """Cells as codes. All shapes but that of `members` are (n_classes, n_qi)."""
 
-    Parameters
-    ----------
-    low, high : ndarray of int64
-        The smallest and the greatest code that a cell covers.
-    mask : ndarray of uint64
-        For a set, the bits of its codes modulo 64; all bits for a range.
-    first, last : ndarray of int64
-        Where the codes of a set begin and end in `members`; 0 and -1 for a range.
-    members : ndarray of int64
-    """
-
-    low: IntArray
+    low: IntArray  # The smallest and the greatest code that a cell covers
     high: IntArray
-    mask: _MaskArray
-    first: IntArray
+    mask: _MaskArray  # For a set, the bits of its codes modulo 64; all bits for a range
+    first: IntArray  # Where the codes of a set begin and end in `members`; 0 and -1 for a range
     last: IntArray
     members: IntArray
 
@@ -85,48 +67,18 @@ class _Tree:
 
 
 def fits_of(
-    codes: CodeArray,
-    cells: Sequence[Ranges | Sets],
-    cell_of_class: AnyIntArray,
-    n_codes: Sequence[int],
+    codes: CodeArray,  # (n_tuples, n_qi): quasi-identifiers
+    cells: Sequence[Ranges | Sets],  # The distinct cells of each quasi-identifier
+    cell_of_class: AnyIntArray,  # (n_classes, n_qi): the cell that each class has
+    n_codes: Sequence[int],  # Number of values of each quasi-identifier
     pulse: Pulse = UNLIMITED,
     *,
-    most: int = MOST_PAIRS,
+    most: int = MOST_PAIRS,  # Most pairs to keep
 ) -> ClassFits | None:
     """Find the classes whose cells cover each tuple.
 
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (n_tuples, n_qi)
-        Quasi-identifiers.
-    cells : sequence of Ranges or Sets
-        The distinct cells of each quasi-identifier.
-    cell_of_class : ndarray of int, shape (n_classes, n_qi)
-        The cell that each class has.
-    n_codes : sequence of int
-        Number of values of each quasi-identifier.
-    pulse : Pulse
-    most : int
-        Most pairs to keep.
-
-    Returns
-    -------
-    ClassFits or None
-        None if there are more pairs.
-
-    Notes
-    -----
-    The search goes through a tree of boxes. Each node has the smallest range of codes that covers
-    the cells of its classes, and the codes in them modulo 64, which separate sets. There is one
-    tree for each set of quasi-identifiers that classes suppress. Cost: for classes that do not
-    overlap, one path in each tree for each tuple.
-
-    Examples
-    --------
-    >>> ages = Ranges(np.array([0, 1]), np.array([1, 2]), np.array([False, False]))
-    >>> found = fits_of(np.array([[0], [1], [2]], np.int32), [ages], np.array([[0], [1]]), [3])
-    >>> found.first.tolist(), found.classes.tolist()
-    ([0, 1, 3, 4], [0, 0, 1, 1])
+    A tree of boxes is searched for each set of suppressed quasi-identifiers; codes modulo 64
+    separate sets. None if there are more than ``most`` pairs.
     """
     boxes = boxes_of(cells, cell_of_class, n_codes)
     tree = _tree(boxes, np.array(n_codes), pulse)
@@ -302,23 +254,7 @@ def _walk(
 
 
 def are_within(inner: CellBoxes, outer: CellBoxes, outer_of: IntArray) -> bool:
-    """Tell whether the cells of each class lie within those of its counterpart.
-
-    Parameters
-    ----------
-    inner, outer : CellBoxes
-        Both have the same quasi-identifiers.
-    outer_of : ndarray of int64, shape (n_inner,)
-        The counterpart of each inner class.
-
-    Examples
-    --------
-    >>> from kanon_db.algorithms.recoding.generalized_cells import Sets
-    >>> few, more = Sets(np.array([1, 3]), np.array([2])), Sets(np.array([0, 1, 3]), np.array([3]))
-    >>> boxes = [boxes_of([one], np.array([[0]]), [4]) for one in (few, more)]
-    >>> are_within(*boxes, np.array([0])), are_within(*boxes[::-1], np.array([0]))
-    (True, False)
-    """
+    """Tell whether the cells of each class lie within those of its counterpart."""
     return bool(
         _are_within(
             inner.low, inner.high, inner.first, inner.last, inner.members,
@@ -366,38 +302,8 @@ def _are_within(
 def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[ClassFits, BoolArray]:
     """Find people who must be in a class, and remove them from others, until nothing changes.
 
-    If as many people fit a class as it has rows, they are all in it. That is sound while nobody of
-    a class has left, even if others were left out or came later, since rows are of people who fit
-    them.
-
-    Parameters
-    ----------
-    fits : ClassFits
-        The classes that each tuple fits.
-    people : ndarray of int, shape (n_tuples,)
-        How many people of each tuple there are.
-    sizes : ndarray of int, shape (n_classes,)
-        The rows of each class.
-
-    Returns
-    -------
-    ClassFits
-        The classes left. Whoever fits none is not in the release.
-    ndarray of bool, shape (n_classes,)
-        Classes with fewer people left than rows, so that somebody has left.
-
-    Notes
-    -----
-    Cost: linear in the pairs of a tuple and a class.
-
-    Examples
-    --------
-    Two people fit a class of two rows, so they are not in the other one, which others also fit.
-
-    >>> fits = ClassFits(np.array([0, 2, 4, 5, 6]), np.array([0, 1, 0, 1, 1, 1]))
-    >>> found, _ = settle(fits, np.ones(4, np.int64), np.array([2, 2]))
-    >>> found.first.tolist(), found.classes.tolist()
-    ([0, 1, 2, 3, 4], [0, 0, 1, 1])
+    If as many people fit a class as it has rows, they are all in it: sound while nobody of a class
+    has left. Returns the classes left, and those that somebody has left.
     """
     tuples = fits.tuples
     order = np.argsort(fits.classes, kind="stable")
@@ -455,16 +361,9 @@ def _settle(
 
 @dataclass(frozen=True, eq=False)
 class ClassContents:
-    """The values in each class.
+    """The values in each class."""
 
-    Parameters
-    ----------
-    class_of, value, count : ndarray of int64, shape (n_cells,)
-        How often a value occurs in a class; by class, each pair once.
-    n_classes : int
-    """
-
-    class_of: IntArray
+    class_of: IntArray  # (n_cells,): how often a value occurs in a class; by class, each pair once
     value: IntArray
     count: IntArray
     n_classes: int
@@ -473,14 +372,7 @@ class ClassContents:
     def of(
         cls, class_of_row: AnyIntArray, value_of_row: AnyIntArray, n_classes: int
     ) -> ClassContents:
-        """Count the values of rows.
-
-        Examples
-        --------
-        >>> found = ClassContents.of(np.array([0, 1, 0]), np.array([5, 5, 5]), 2)
-        >>> found.class_of.tolist(), found.value.tolist(), found.count.tolist()
-        ([0, 1], [5, 5], [2, 1])
-        """
+        """Count the values of rows."""
         width = int(value_of_row.max(initial=0)) + 1
         keys = np.sort(class_of_row.astype(np.int64) * width + value_of_row)
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
@@ -501,27 +393,14 @@ class ClassContents:
 
 @dataclass(frozen=True, eq=False)
 class MergedClasses:
-    """Classes merged into buckets.
+    """Classes merged into buckets."""
 
-    Parameters
-    ----------
-    release : BucketRelease
-        The buckets whose people are known, since as many fit them as they have rows.
-    fits : ClassFits
-        The classes that each tuple may be in.
-    is_known : ndarray of bool, shape (n_tuples,)
-        Whether a tuple's people are all in known buckets.
-    is_open : ndarray of bool, shape (n_tuples,)
-        Whether a tuple's people may or may not be in the release.
-    is_exact : bool
-        Whether each bucket is one class, and nobody is open.
-    """
-
+    # The buckets whose people are known, since as many fit them as they have rows
     release: BucketRelease
-    fits: ClassFits
-    is_known: BoolArray
-    is_open: BoolArray
-    is_exact: bool
+    fits: ClassFits  # The classes that each tuple may be in
+    is_known: BoolArray  # (n_tuples,): whether a tuple's people are all in known buckets
+    is_open: BoolArray  # (n_tuples,): whether a tuple's people may or may not be in the release
+    is_exact: bool  # Whether each bucket is one class, and nobody is open
 
 
 def merge(
@@ -529,40 +408,8 @@ def merge(
 ) -> MergedClasses:
     """Merge classes into buckets until everybody fits a single bucket.
 
-    Sound: if exactly the people who fit a bucket are in it, they have its rows. Readers know more:
-    they see which of its classes somebody fits.
-
-    Parameters
-    ----------
-    fits : ClassFits
-        The classes that each tuple fits.
-    people : ndarray of int, shape (n_tuples,)
-        How many people of each tuple there are.
-    linked : ndarray of int, shape (n_tuples,)
-        The tuple that links the people to other releases, which may show fewer columns. All of its
-        people are in one bucket.
-    contents : ClassContents
-
-    Returns
-    -------
-    MergedClasses
-        A bucket that more people fit than it has rows is omitted, since nobody is certain to be in
-        it: some were left out, or came later. So is one that fewer people fit.
-
-    Notes
-    -----
-    People who must be in a class are settled first (:func:`settle`). If somebody has left, what
-    that implies for others who fit the same classes is not used.
-
-    Examples
-    --------
-    >>> fits = ClassFits(np.array([0, 2, 4, 5]), np.array([0, 1, 0, 1, 2]))
-    >>> contents = ClassContents.of(np.array([0, 1, 2, 2]), np.array([7, 8, 7, 8]), 3)
-    >>> found = merge(fits, np.array([1, 1, 1]), np.arange(3), contents)
-    >>> found.is_known.tolist(), found.is_open.tolist(), found.is_exact
-    ([True, True, False], [False, False, True], False)
-    >>> found.release.tuple_of.tolist(), found.release.bucket_of.tolist()
-    ([0, 1], [0, 0])
+    Sound: if exactly the people who fit a bucket are in it, they have its rows. A bucket that more
+    people, or fewer, fit than it has rows is omitted.
     """
     n_tuples, n_classes = linked.size, contents.n_classes
     sizes = contents.sizes
@@ -627,13 +474,7 @@ def _pairs(fits: ClassFits) -> tuple[IntArray, IntArray]:
 
 
 def components(n: int, one: AnyIntArray, other: AnyIntArray) -> IntArray:
-    """Return the lowest number in the connected component of each number, given linked pairs.
-
-    Examples
-    --------
-    >>> components(4, np.array([3, 1]), np.array([1, 3])).tolist()
-    [0, 1, 2, 1]
-    """
+    """Return the lowest number in the connected component of each number, given linked pairs."""
     return _roots(n, one.astype(np.int64), other.astype(np.int64))
 
 

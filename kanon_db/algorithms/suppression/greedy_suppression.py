@@ -118,52 +118,23 @@ class RowTypes:
 
 @dataclass(frozen=True, eq=False)
 class EntitiesOfTypes:
-    """The entities of each row type, if several records can be about the same entity.
+    """The entities of each row type, if several records can be about the same entity."""
 
-    Parameters
-    ----------
-    types, entities : ndarray of int64, shape (p,)
-        The distinct pairs of a row type and an entity that one of its records is about.
-    counts : ndarray of int64, shape (t,)
-        Entities of each row type, at least 1.
-
-    Examples
-    --------
-    >>> entities = EntitiesOfTypes.of(np.array([0, 1, 1, 1]), np.array([5, 5, 5, 3]))
-    >>> entities.counts.tolist(), entities.of_groups(np.array([0, 1]), np.array([0, 0])).tolist()
-    ([1, 2], [2])
-    """
-
+    # (p,): the distinct pairs of a row type and an entity that one of its records is about
     types: IntArray
     entities: IntArray
-    counts: IntArray
+    counts: IntArray  # (t,): entities of each row type, at least 1
 
     @classmethod
     def of(cls, type_of_record: IntArray, entities: AnyIntArray) -> EntitiesOfTypes:
-        """Find the entities of each row type.
-
-        Parameters
-        ----------
-        type_of_record, entities : ndarray of int, shape (n_records,)
-            Row types, numbered from 0 without gaps, and entities in [0, 2^31).
-        """
+        """Find the entities of each row type."""
         n_entities = int(entities.max(initial=0)) + 1
         pairs = distinct(type_of_record * n_entities + entities)
         types, entities_of_pairs = np.divmod(pairs, n_entities)
         return cls(types, entities_of_pairs, np.bincount(types))
 
     def of_groups(self, types: IntArray, group: IntArray) -> IntArray:
-        """Count the entities of each group of row types.
-
-        Parameters
-        ----------
-        types, group : ndarray of int64, shape (q,)
-            Some row types, and the group of each, numbered from 0 without gaps.
-
-        Returns
-        -------
-        ndarray of int64, shape (n_groups,)
-        """
+        """Count the entities of each group of row types."""
         group_of_type = np.full(self.counts.size, -1)
         group_of_type[types] = group
         group_of_pair = group_of_type[self.types]
@@ -182,25 +153,7 @@ def _from_zero(column: AnyIntArray) -> AnyIntArray:
 def identical_rows(codes: AnyIntArray) -> IntArray:
     """Give each distinct row of a table a number, in lexicographic order.
 
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_records, m)
-        Codes in [0, 2^31). Without columns, all rows are identical.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        Equal numbers for equal rows, consecutive from 0.
-
-    Notes
-    -----
-    The codes of a row are packed into one integer, so that equal numbers mean equal rows, without
-    collisions. Cost: one sort of n_records integers, as a rule.
-
-    Examples
-    --------
-    >>> identical_rows(np.array([[5, 2], [0, 9], [5, 2]])).tolist()
-    [1, 0, 1]
+    Codes are packed into one integer: equal numbers mean equal rows. As a rule, one sort.
     """
     if not codes.shape[1]:
         return np.zeros(codes.shape[0], dtype=np.int64)
@@ -353,23 +306,7 @@ def check_left_over(patterns: PatternSet, k: int, n_left_over: int, n_records: i
 
 
 def checked_types(codes: npt.ArrayLike, patterns: PatternSet, k: int) -> RowTypes:
-    """Find the row types of a table, after checking it against the other arguments.
-
-    Parameters
-    ----------
-    codes : array_like of int, shape (n_records, m)
-    patterns : PatternSet
-    k : int
-
-    Returns
-    -------
-    RowTypes
-
-    Raises
-    ------
-    InvalidParameterError
-        If ``k`` is less than 1, or ``codes`` and ``patterns`` do not match.
-    """
+    """Find the row types of a table, after checking it against the other arguments."""
     if k < 1:
         raise InvalidParameterError("k must be at least 1", detail=f"k = {k}")
     types = RowTypes.of(codes)
@@ -628,20 +565,7 @@ def classes_of(
 def _donors(
     extra: IntArray, n_fitting: IntArray, sizes: IntArray, k: int, missing: int
 ) -> list[IntArray]:
-    """Return how many records each class gives: together the missing ones, or one class gives all.
-
-    Parameters
-    ----------
-    extra : ndarray of int64, shape (n_classes,)
-        Cost of one more record from each class.
-    n_fitting, sizes : ndarray of int64, shape (n_classes,)
-        Number of fitting records, and of all records, of each class.
-
-    Returns
-    -------
-    list of ndarray of int64, shape (n_classes,)
-        The cheapest choice of either kind, if there is one.
-    """
+    """Return how many records each class gives: the missing ones together, or one class all."""
     choices = []
     room = np.minimum(n_fitting, sizes - k)
     if room.sum() >= missing:

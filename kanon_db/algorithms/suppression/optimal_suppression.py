@@ -39,54 +39,21 @@ from kanon_db.errors import InfeasibleError, InvalidParameterError
 class SuppressionProgram:
     """Assigns records of groups to instances of patterns, each of which gets none or at least k.
 
-    An instance is a pattern with the values of its kept columns; an option is a pair of a group and
-    an instance.
-
-    Parameters
-    ----------
-    group, instance : ndarray of int64, shape (o,)
-        The group and the instance of each option; at least one option.
-    costs : ndarray of int64, shape (o,)
-        Cost of sending one record.
-    counts : ndarray of int64, shape (g,)
-        Records of each group.
-    received : ndarray of int64, shape (i,)
-        Records that each instance has already.
-    k : int
-        Fewest records of an instance in use.
-
-    Notes
-    -----
-    **Source:** [PG] Section 2.2, Eq. (5) to (8); deviations: see
-    :func:`kanon_db.algorithms.suppression.optimal_suppression.optimal`.
+    **Source:** [PG] Section 2.2, Eq. (5) to (8); deviations: see :func:`.optimal`.
     """
 
-    group: IntArray
+    group: IntArray  # (o,): the group and the instance of each option; at least one option
     instance: IntArray
-    costs: IntArray
-    counts: IntArray
-    received: IntArray
-    k: int
+    costs: IntArray  # (o,): cost of sending one record
+    counts: IntArray  # (g,): records of each group
+    received: IntArray  # (i,): records that each instance has already
+    k: int  # Fewest records of an instance in use
 
 
 def solve_suppression(
     program: SuppressionProgram, start: IntArray | None, pulse: Pulse
 ) -> Solution:
-    """Solve a program by HiGHS.
-
-    Parameters
-    ----------
-    program : SuppressionProgram
-    start : ndarray of int64, shape (o,), optional
-        A solution to start from.
-    pulse : Pulse
-        Beaten in the thread of the caller.
-
-    Returns
-    -------
-    Solution
-        Its values are the records sent by each option, rounded to whole numbers.
-    """
+    """Solve a program by HiGHS."""
     instances, place = np.unique(program.instance, return_inverse=True)
     # An instance that already has records is in use: its u_jl is 1.
     is_open = program.received[instances] == 0
@@ -156,26 +123,7 @@ def _model(
 def solve_paper_program(types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> Solution:
     """Solve the paper's program by HiGHS.
 
-    Parameters
-    ----------
-    types : RowTypes
-        t of them.
-    patterns : PatternSet
-        p of them.
-    k : int
-    pulse : Pulse
-        Beaten in the thread of the caller.
-
-    Returns
-    -------
-    Solution
-        Its values are the records of each row type and pattern, in whole numbers, row type by row
-        type: shape (t * p,). There are none where the solver's break a constraint.
-
-    Raises
-    ------
-    InvalidParameterError
-        As :func:`~kanon_db.algorithms.programs.pattern_program`, which states the program.
+    The solution has no values where the solver's break a constraint.
     """
     stars, costs = patterns.stars, patterns.costs.tolist()
     program = pattern_program(types.codes, types.counts.tolist(), stars, costs, k)
