@@ -1,13 +1,16 @@
 """How many random examples the property tests try.
 
 ``KANON_EXAMPLES=fast``, the default, is for every run; ``full`` (``make test-all``) is for a
-change of an algorithm, and takes its time.
+change of an algorithm, and takes its time. So are the cases that :func:`long_but` leaves out.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Iterable
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 FACTORS = {"fast": 0.25, "full": 10.0}
@@ -24,6 +27,17 @@ def _factor() -> float:
 def examples(n: int) -> int:
     """Scale the number of examples that a test asks for to the profile of the run."""
     return max(10, round(n * _factor()))
+
+
+def long_but(fast: Container[Any], cases: Iterable[Any]) -> list[Any]:
+    """Give cases to parametrize: those that are not named are left to `make test-all`."""
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=() if case in fast else pytest.mark.long,
+        )
+        for case in cases
+    ]
 
 
 def load() -> None:

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import psycopg
@@ -27,6 +28,7 @@ from tests.integration.parties import (
     value,
     warn_only,
 )
+from tests.profiles import long_but
 
 BEFORE, CAME = 120, 40
 DENIED = "42501"
@@ -108,7 +110,12 @@ def published(parties: Parties, request: pytest.FixtureRequest) -> Iterator[Publ
 
 
 every_kind = pytest.mark.parametrize("published", KINDS, indirect=True)
-both_shapes = pytest.mark.parametrize("published", ["buckets", "generalized"], indirect=True)
+buckets_at_least = pytest.mark.parametrize(
+    "published", long_but(["buckets"], ["buckets", "generalized"]), indirect=True
+)
+rows_at_least = pytest.mark.parametrize(
+    "published", long_but(["generalized"], ["buckets", "generalized"]), indirect=True
+)
 
 
 def make_all(published: Published) -> list[str]:
@@ -184,7 +191,7 @@ def test_38_nothing_of_others_holds_up_a_replacement(published: Published) -> No
 
 
 @pytest.mark.pitfall(38)
-@every_kind
+@pytest.mark.parametrize("published", long_but(["buckets", "freeform"], KINDS), indirect=True)
 def test_38_nothing_of_others_holds_up_a_refresh(published: Published) -> None:
     """Next month's people come in, and views of readers show them."""
     parties = published.parties
@@ -199,8 +206,10 @@ def test_38_nothing_of_others_holds_up_a_refresh(published: Published) -> None:
 
 
 @pytest.mark.pitfall(38)
-@both_shapes
-@pytest.mark.parametrize("other", ["columns", "kind"])
+@pytest.mark.parametrize(("published", "other"), long_but(
+    [("buckets", "columns"), ("generalized", "kind")],
+    product(["buckets", "generalized"], ["columns", "kind"]),
+), indirect=["published"])  # fmt: skip
 def test_38_what_cannot_live_on_is_closed(published: Published, other: str) -> None:
     """Where columns differ, what depends on the old relations reads nothing any more."""
     parties = published.parties
@@ -218,7 +227,7 @@ def test_38_what_cannot_live_on_is_closed(published: Published, other: str) -> N
 
 @pytest.mark.pitfall(38, 3)
 @pytest.mark.parametrize("published", ["buckets"], indirect=True)
-@pytest.mark.parametrize("kind", ["buckets", "generalized"])
+@pytest.mark.parametrize("kind", long_but(["generalized"], ["buckets", "generalized"]))
 def test_38_names_that_are_read_as_sql(published: Published, kind: str) -> None:
     """What is put aside, filled and renamed has a name full of quotes and formats."""
     parties, name = published.parties, "Ünion \"; DROP'%s%I$1\\ _qit"
@@ -235,7 +244,7 @@ def test_38_names_that_are_read_as_sql(published: Published, kind: str) -> None:
 
 
 @pytest.mark.pitfall(38)
-@both_shapes
+@buckets_at_least
 def test_38_who_may_not_read_holds_up_nothing(published: Published) -> None:
     """A view needs no right to read what it shows: a member of no role of ours makes one."""
     parties = published.parties
@@ -252,7 +261,7 @@ def test_38_who_may_not_read_holds_up_nothing(published: Published) -> None:
 
 
 @pytest.mark.pitfall(38)
-@both_shapes
+@rows_at_least
 def test_38_rights_that_cannot_be_taken_are_on_nothing(published: Published) -> None:
     """Rights that roles have from each other outlive REVOKE: what they are on does not live on."""
     parties, reader = published.parties, published.parties.analyst.info.user
@@ -271,13 +280,13 @@ def test_38_rights_that_cannot_be_taken_are_on_nothing(published: Published) -> 
 
 
 @pytest.mark.pitfall(38)
-@both_shapes
+@rows_at_least
 def test_38_withdrawn_relations_do_not_pile_up(published: Published) -> None:
     """One view keeps what it was made of, however often the publication changes; then it goes."""
     parties = published.parties
     name = make(parties.analyst, "view", "p")
     found = set()
-    for source in ("data.others", "data.people") * 3:
+    for source in ("data.others", "data.people") * 2:
         published.publish(source, replace=True)
         found.add(tuple(left(parties)))
     assert len(found) == 1
@@ -287,7 +296,7 @@ def test_38_withdrawn_relations_do_not_pile_up(published: Published) -> None:
 
 
 @pytest.mark.pitfall(38)
-@both_shapes
+@buckets_at_least
 def test_38_the_doctor_knows_what_is_withdrawn(published: Published) -> None:
     parties = published.parties
     name = make(parties.analyst, "view", "p")
@@ -302,7 +311,7 @@ def test_38_the_doctor_knows_what_is_withdrawn(published: Published) -> None:
 
 
 @pytest.mark.pitfall(38, 23)
-@both_shapes
+@buckets_at_least
 def test_38_a_snapshot_from_before_is_refused(published: Published) -> None:
     """What lives on does not look empty, or old, to who began to read before."""
     parties = published.parties
@@ -356,8 +365,9 @@ def prepared(who: Connection) -> str | None:
 
 
 @pytest.mark.pitfall(38, 29)
-@pytest.mark.parametrize("depends", [False, True])
-@every_kind
+@pytest.mark.parametrize(("published", "depends"), long_but(
+    [("buckets", True), ("generalized", False)], product(KINDS, [False, True])
+), indirect=["published"])  # fmt: skip
 def test_38_a_withdrawal_waits_for_nobody(
     published: Published, depends: bool, connect_as: Callable[[str, str], Connection]
 ) -> None:
@@ -439,7 +449,9 @@ def test_38_readers_cannot_make_foreign_keys(published: Published) -> None:
 
 
 @pytest.mark.pitfall(38)
-@pytest.mark.parametrize("published", ["buckets", "suppressed"], indirect=True)
+@pytest.mark.parametrize(
+    "published", long_but(["buckets"], ["buckets", "suppressed"]), indirect=True
+)
 def test_38_readers_are_kept_when_the_kind_changes(published: Published) -> None:
     """Relations that the old kind lacked are open to whoever may read the view."""
     parties, analyst = published.parties, published.parties.analyst

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import cycle, product
 from pathlib import Path
 
 import psycopg
@@ -34,6 +35,7 @@ from tests.integration.parties import (
     quoted,
     value,
 )
+from tests.profiles import long_but
 
 NAMES = {
     "quotes": "x\"\"; it's '') ; DROP TABLE data.canary; -- /* c",
@@ -72,14 +74,20 @@ def canary(parties: Parties) -> Iterator[None]:
     fetch(parties.publisher, "SELECT FROM data.canary")
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture
 def way(request: pytest.FixtureRequest) -> Callable[[Connection], Functions | Package]:
     return WAYS[request.param]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture
 def hostile(request: pytest.FixtureRequest) -> str:
     return NAMES[request.param]
+
+
+every_name = pytest.mark.parametrize("hostile", NAMES, indirect=True)
+worst_names = pytest.mark.parametrize(
+    "hostile", long_but(("quotes", "bytes"), NAMES), indirect=True
+)
 
 
 @pytest.fixture
@@ -110,6 +118,9 @@ def reader(parties: Parties, hostile: str) -> Iterator[str]:
 
 
 @pytest.mark.pitfall(3)
+@pytest.mark.parametrize(("hostile", "way"), long_but(
+    [*zip(NAMES, cycle(WAYS))], product(NAMES, WAYS)
+), indirect=True)  # fmt: skip
 def test_hostile_names(
     parties: Parties,
     hostile: str,
@@ -194,6 +205,7 @@ def publish_rows(
 
 
 @pytest.mark.pitfall(3)
+@worst_names
 def test_hostile_names_of_rows(parties: Parties, hostile: str, table: str, reader: str) -> None:
     """As a quasi-identifier's name, in rules, weights and constraints, and a publication's."""
     kanon = Package(parties.publisher)
@@ -216,6 +228,7 @@ def test_hostile_names_of_rows(parties: Parties, hostile: str, table: str, reade
         kanon.patterns(table, rules=json.dumps([{"never": [f"{hostile} "]}]))
 
 
+@worst_names
 def test_hostile_name_of_entities(parties: Parties, hostile: str, table: str) -> None:
     """As the name of the column that says whom a record is about, which is not published."""
     kanon = Package(parties.publisher)
@@ -236,7 +249,10 @@ def test_hostile_name_of_entities(parties: Parties, hostile: str, table: str) ->
 
 # Together with all others, kanon's own column names give way twice; without, once.
 @pytest.mark.parametrize(("way", "names"), [
-    ("sql", [name for name in (*OWN, *NAMES.values()) if not name.startswith("kanon_")]),
+    pytest.param(
+        "sql", [name for name in (*OWN, *NAMES.values()) if not name.startswith("kanon_")],
+        marks=pytest.mark.long,
+    ),
     ("python", [*OWN, *NAMES.values()]),
 ], indirect=["way"], ids=["some", "all"])  # fmt: skip
 def test_hostile_names_side_by_side(
@@ -306,12 +322,12 @@ def tables(parties: Parties) -> None:
 
 
 @pytest.mark.pitfall(3)
-@pytest.mark.parametrize("operation", operations().values(), ids=lambda one: one.name)
-def test_hostile_argument(
-    parties: Parties, tables: None, operation: Operation, hostile: str
-) -> None:
+@pytest.mark.parametrize(("hostile", "name"), long_but(
+    [*zip(cycle(NAMES), operations())], product(NAMES, operations())
+), indirect=["hostile"])  # fmt: skip
+def test_hostile_argument(parties: Parties, tables: None, name: str, hostile: str) -> None:
     """As every argument of every operation, by every way in: refused with a reason, or a name."""
-    verdict = Verdict(frozenset(REFUSED))
+    operation, verdict = operations()[name], Verdict(frozenset(REFUSED))
     for given in named(operation, hostile):
         for way, calling in ways_in(parties, operation, given):
             verdict.of(way, f"{operation.name}: {as_json(given)}", calling)
@@ -386,6 +402,7 @@ def test_hostile_csv(parties: Parties, hostile: str, tmp_path: Path) -> None:
     fetch(parties.publisher, f"DROP TABLE {report.table}")
 
 
+@every_name
 def test_hostile_table_of_a_csv(parties: Parties, hostile: str, tmp_path: Path) -> None:
     """A table's name is SQL text: unquoted, it is a name or refused, and never run."""
     file = tmp_path / "plain.csv"

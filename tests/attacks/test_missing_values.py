@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import product
 
 import pytest
 
 from tests.integration.parties import Functions, Parties, create_source, fetch
+from tests.profiles import long_but
+
+DISTINCT, ENTROPY = '{"l": 2}', '{"entropy_l": 1.2}'
 
 PEOPLE = [
     *((20 + i, "hiv") for i in range(3)), (23, None),
@@ -23,8 +27,10 @@ def people(parties: Parties) -> str:
 
 
 @pytest.mark.pitfall(47)
-@pytest.mark.parametrize("constraint", ['{"l": 2}', '{"entropy_l": 1.2}'])
-@pytest.mark.parametrize("method", ["mondrian", "greedy_search", "optimal"])
+@pytest.mark.parametrize(("constraint", "method"), long_but(
+    [(DISTINCT, "mondrian"), (DISTINCT, "greedy_search"), (ENTROPY, "optimal")],
+    product([DISTINCT, ENTROPY], ["mondrian", "greedy_search", "optimal"]),
+))  # fmt: skip
 def test_a_class_of_one_value_and_none(
     parties: Parties, people: str, constraint: str, method: str
 ) -> None:
