@@ -22,9 +22,6 @@ from benchmarks.harness import REST
 
 DOCS = Path(__file__).parents[1] / "docs"
 SPEED = {
-    "setting_search": "Search of the bucket setting",
-    "settings": "Bucket settings: two sizes, several, the optimum",
-    "bucketization": "Bucketization: every method against θ, records and values",
     "local_assignment": "Local assignment",
     "cells": "Assignment in cells",
     "attacks": "Attacks",
@@ -33,11 +30,8 @@ SPEED = {
     "leaving": "People who come and leave",
     "publication": "Publishing buckets, and answering from them",
     "round_trip": "The round trip of buckets, step by step",
-    "round_trip_rows": "The round trip of rows, step by step",
-    "curves": "How publications grow",
     "scale": "Ten times as many rows",
     "cancelling": "How soon a cancel is heard",
-    "row_publication": "Publishing rows through SQL",
     "forecast": "What publishing needs, as foretold",
     "counting": "Answering counts",
     "hostile_queries": "Queries that are meant to take the server down",
@@ -45,7 +39,6 @@ SPEED = {
     "calls": "What a call of a SQL function costs",
     "generalization": "Generalization: loss and speed beside other tools",
     "peers": "Other tools, side by side",
-    "optimal_generalization": "Generalization: the optimum",
     "generalization_figures": "Generalization: the paper's figures",
     "freeform": "Freeform generalization",
     "suppression": "Pattern-guided suppression",
@@ -56,13 +49,11 @@ SPEED = {
 }
 MODELS = {
     "model_robustness": "Models under attack",
-    "model_adaptive": "Models under attacks that know of the noise",
     "model_speed": "Models: accuracy, time, and what they tell about people",
 }
 SPARK = {
     "spark": "Publishing on Spark",
     "spark_fragments": "Mondrian on Spark, beside fragments",
-    "spark_loss": "Publishing on Spark: what parts cost",
 }
 RELIABILITY = {
     "faults": "Faults",

@@ -20,8 +20,6 @@ import psycopg
 
 from benchmarks.harness import peak_memory, private_server, seconds, table
 from benchmarks.publication import PRIVACY, make_census
-from benchmarks.round_trip_before import FLOORS as BEFORE
-from benchmarks.round_trip_before import STEPS, TIMES
 
 N_RECORDS: Final = 1_000_000
 RUNS: Final = 3
@@ -105,12 +103,12 @@ def main() -> str:
     return (
         f"{N_RECORDS:,} records, 8 columns, {os.cpu_count()} cores; medians of {RUNS} runs, of"
         f" local buckets one run. The ratio is to `CREATE TABLE … AS SELECT … ORDER BY random()`"
-        f" of the same table ({_floors(floors)}; before: {_floors(BEFORE)}); the memory is the peak"
-        " of the backend in its first call, shared buffers of 128 MB included. The tables have the"
+        f" of the same table ({_floors(floors)}); the memory is the peak of the backend in its"
+        " first call, shared buffers of 128 MB included. The tables have the"
         " same frequencies; one has texts, the other whole numbers.\n\n"
-        + table(["what", "table", "seconds", "ratio", "before", "target", "memory"], times)
+        + table(["what", "table", "seconds", "ratio", "target", "memory"], times)
         + "\nSeconds of each step, and its share, by what the session says of itself every 5 ms in"
-        f" the last run, beside what it was before:\n\n{_profiles(found)}"
+        f" the last run:\n\n{_profiles(found)}"
     )
 
 
@@ -130,9 +128,8 @@ def _floors(floors: Mapping[str, float]) -> str:
 def _times(
     what: str, name: str, taken: float, memory: float, floors: Mapping[str, float]
 ) -> list[str]:
-    before = TIMES[what, name][0] / BEFORE[name]
     return [
-        what, name, f"{taken:.2f}", f"{taken / floors[name]:.2f}", f"{before:.2f}",
+        what, name, f"{taken:.2f}", f"{taken / floors[name]:.2f}",
         f"≤ {TARGETS[what][name]:g}", f"{memory:.0f} MB",
     ]  # fmt: skip
 
@@ -140,17 +137,14 @@ def _times(
 def _profiles(found: Mapping[tuple[str, str], Measured]) -> str:
     tables = []
     for what in TARGETS:
-        profiles = [
-            profile for name in TABLES for profile in (STEPS[what, name], found[what, name].steps)
-        ]
+        profiles = [found[what, name].steps for name in TABLES]
         totals = [sum(profile.values()) for profile in profiles]
         rows = [
             [step, *(_share(profile.get(step, 0.0), total)
              for profile, total in zip(profiles, totals, strict=True))]
             for step in dict.fromkeys(step for profile in profiles for step in profile)
         ]  # fmt: skip
-        heading = [what, *(f"{name}, {when}" for name in TABLES for when in ("before", "now"))]
-        tables.append(table(heading, [row for row in rows if any(row[1:])]))
+        tables.append(table([what, *TABLES], [row for row in rows if any(row[1:])]))
     return "\n".join(tables)
 
 
