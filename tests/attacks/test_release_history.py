@@ -19,6 +19,7 @@ from tests.integration.parties import (
     forget_draws,
     sqlstate_of,
 )
+from tests.profiles import examples
 
 ROLES = ("one", "two", "group")
 NAMES = ("a", "b")
@@ -229,7 +230,8 @@ def roles(parties: Parties, new_role: Callable[..., str]) -> Iterator[dict[str, 
 
 @given(st.lists(STEP, min_size=3, max_size=12))
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(30),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_history(parties: Parties, roles: dict[str, str], steps: list[tuple[Any, ...]]) -> None:
     history = History(parties, roles)
