@@ -34,13 +34,7 @@ LARGEST = 3
 
 @dataclass(frozen=True)
 class Unique:
-    """How many records differ from all others in some columns together.
-
-    Attributes
-    ----------
-    columns : tuple of int
-    records : int
-    """
+    """How many records differ from all others in some columns together."""
 
     columns: tuple[int, ...]
     records: int
@@ -108,22 +102,12 @@ _HASHES: Final = 2**31
 
 @dataclass(frozen=True)
 class SourceCopy:
-    """A temporary table with the published columns of a source, and that of the entities.
-
-    Attributes
-    ----------
-    snapshot : Snapshot
-    source : Source
-        The copy, with the roles of the source's columns.
-    types : dict of str to ColumnType
-    n_source : int
-        How many records the source has.
-    """
+    """A temporary table with the published columns of a source, and that of the entities."""
 
     snapshot: Snapshot
-    source: Source
+    source: Source  # The copy, with the roles of the source's columns
     types: Mapping[str, ColumnType]
-    n_source: int
+    n_source: int  # How many records the source has
 
     @property
     def n_records(self) -> int:
@@ -202,23 +186,12 @@ SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class Identifying:
-    """Columns that tell records apart.
-
-    Attributes
-    ----------
-    columns : list of str
-    records : int
-        How many records have values, or a combination of values, that no other has.
-    share : float
-        Their share of all records that were looked at.
-    meaning : str
-        The same in words.
-    """
+    """Columns that tell records apart."""
 
     columns: list[str]
-    records: int
-    share: float
-    meaning: str
+    records: int  # How many records have values, or a combination of values, that no other has
+    share: float  # Their share of all records that were looked at
+    meaning: str  # The same in words
 
 
 def unicity(session: Session, source: str) -> list[Identifying]:

@@ -25,23 +25,14 @@ _STEPS: Final = 20
 
 @dataclass(frozen=True)
 class ProtectionLevel:
-    """A level of protection.
+    """A level of protection."""
 
-    Attributes
-    ----------
-    k : int
-        How many people each published row could belong to.
-    theta, base, cap : Fraction
-        The threshold of a sensitive value with frequency f is min(cap, theta f + base).
-    sentence : str
-        The same, for people.
-    """
-
-    k: int
+    k: int  # How many people each published row could belong to
+    # The threshold of a sensitive value with frequency f is min(cap, theta f + base)
     theta: Fraction
     base: Fraction
     cap: Fraction
-    sentence: str
+    sentence: str  # The same, for people
 
     def cap_for(self, counts: Sequence[int]) -> Fraction:
         """Return the cap, raised where a value is too frequent for it.
@@ -125,66 +116,32 @@ SEARCH_SECONDS: Final = 3
 
 @dataclass(frozen=True)
 class SourceTraits:
-    """The facts on which candidates depend.
+    """The facts on which candidates depend."""
 
-    Attributes
-    ----------
-    sensitive : str or None
-        The column to protect.
-    counts : sequence of int
-        How often each of its values occurs.
-    has_entities : bool
-        Whether several records can be about the same person.
-    """
-
-    sensitive: str | None
-    counts: Sequence[int] = ()
-    has_entities: bool = False
+    sensitive: str | None  # The column to protect
+    counts: Sequence[int] = ()  # How often each of its values occurs
+    has_entities: bool = False  # Whether several records can be about the same person
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A publication that may be tried.
-
-    Attributes
-    ----------
-    kind : str
-    title : str
-        What it is, in a few words.
-    protects : {"value", "row and value", "row"}
-    guarantee : str
-        In one plain sentence.
-    given : dict
-        The parameters to publish with.
-    trial : dict
-        Those that differ in a trial.
-    suffix : str
-        For the name of the publication.
-    is_drawn : bool
-        Whether it is drawn at random, and quickly, so that it is worth drawing several times.
-    """
+    """A publication that may be tried."""
 
     kind: str
-    title: str
+    title: str  # What it is, in a few words
     protects: Protects
-    guarantee: str
-    given: Mapping[str, Any]
-    suffix: str
-    trial: Mapping[str, Any] = field(default_factory=dict)
+    guarantee: str  # In one plain sentence
+    given: Mapping[str, Any]  # The parameters to publish with
+    suffix: str  # For the name of the publication
+    trial: Mapping[str, Any] = field(default_factory=dict)  # Those that differ in a trial
+    # Whether it is drawn at random, and quickly, so that it is worth drawing several times
     is_drawn: bool = False
 
 
 def candidates_for(
     purpose: str, protection: ProtectionLevel, data: SourceTraits
 ) -> list[Candidate]:
-    """List the candidates, the most promising ones first.
-
-    Parameters
-    ----------
-    purpose : {"counts", "rows", "both"}
-    protection : ProtectionLevel
-    data : SourceTraits
-    """
+    """List the candidates, the most promising ones first."""
     buckets, with_values, alone = [], [], []
     if data.sensitive is not None:
         with_values = [_with_values(protection, data)]
@@ -292,33 +249,18 @@ ON_ROWS: Final = ("linking a row",)
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of a trial.
+    """The result of a trial."""
 
-    Attributes
-    ----------
-    certain_people : int or None
-        How many people's sensitive value is certain; None if there is none to protect.
-    count_error : float
-        The median of |answer - count| / count of random counts; NaN if there is none.
-    losses : dict of str to float
-        For each quasi-identifier, from 0 (its values are shown) to 1 (nothing is).
-    attacks : list of dict
-        The rows of `attack`.
-    seconds : float
-        Of publishing alone.
-    records : int
-        How many records counts were answered from.
-    is_sample : bool
-        Whether `certain_people` is that of a sample.
-    """
-
+    # How many people's sensitive value is certain; None if there is none to protect
     certain_people: int | None
+    # The median of |answer - count| / count of random counts; NaN if there is none
     count_error: float
+    # For each quasi-identifier, from 0 (its values are shown) to 1 (nothing is)
     losses: Mapping[str, float]
-    attacks: Sequence[Mapping[str, Any]]
-    seconds: float
-    records: int
-    is_sample: bool
+    attacks: Sequence[Mapping[str, Any]]  # The rows of `attack`
+    seconds: float  # Of publishing alone
+    records: int  # How many records counts were answered from
+    is_sample: bool  # Whether `certain_people` is that of a sample
 
     @property
     def loss(self) -> float:
@@ -339,34 +281,20 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class TriedCandidate:
-    """A candidate with the result of its trial.
-
-    Attributes
-    ----------
-    measured : TrialResult or None
-        None if nothing was made of it; `failure` then says why.
-    """
+    """A candidate with the result of its trial."""
 
     candidate: Candidate
-    measured: TrialResult | None = None
+    measured: TrialResult | None = None  # None if nothing was made of it; `failure` then says why
     failure: str = ""
 
 
 @dataclass(frozen=True)
 class RankedCandidate:
-    """A candidate with its place.
+    """A candidate with its place."""
 
-    Attributes
-    ----------
-    place : int or None
-        From 1 on; None for what is not recommended.
-    objection : str or None
-        Why it is not recommended.
-    """
-
-    place: int | None
+    place: int | None  # From 1 on; None for what is not recommended
     tried: TriedCandidate
-    objection: str | None = field(default=None)
+    objection: str | None = field(default=None)  # Why it is not recommended
 
 
 def ranked(tried: Sequence[TriedCandidate], purpose: str) -> list[RankedCandidate]:

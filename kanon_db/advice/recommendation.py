@@ -138,13 +138,7 @@ class TimedSession:
 
 @dataclass(frozen=True, eq=False)
 class TrialGround:
-    """The copy on which candidates are tried, with random count queries and their true answers.
-
-    Attributes
-    ----------
-    copy : SourceCopy
-    asked : RandomQueries
-    """
+    """The copy on which candidates are tried, with random count queries and their true answers."""
 
     copy: SourceCopy
     asked: RandomQueries
@@ -215,20 +209,11 @@ def number_of_draws(n_records: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """The figures measured of one publication of a candidate.
+    """The figures measured of one publication of a candidate."""
 
-    Attributes
-    ----------
-    error : float
-        The median of |answer - count| / count; NaN if no record matches any query.
-    losses : ndarray of float64, shape (n_qi,)
-    seconds : float
-        Of publishing.
-    """
-
-    error: float
-    losses: FloatArray
-    seconds: float
+    error: float  # The median of |answer - count| / count; NaN if no record matches any query
+    losses: FloatArray  # (n_qi,)
+    seconds: float  # Of publishing
 
 
 def answer_counts(session: Session, candidate: Candidate, ground: TrialGround) -> Draw:
@@ -283,53 +268,25 @@ _TRYING: Final = 0.95
 
 @dataclass(frozen=True)
 class RecommendedPublication:
-    """A candidate: what it promises, what it is good for, and how to publish it.
+    """A candidate: what it promises, what it is good for, and how to publish it."""
 
-    Attributes
-    ----------
-    place : int or None
-        From 1 on; None for what is not recommended.
-    candidate : str
-        What it is, in a few words.
-    guarantee : str
-        In a plain sentence.
-    certain_people : int or None
-        How many of those it was tried on have a sensitive value that is certain; None if there is
-        no sensitive attribute.
-    count_error : float or None
-        Half of 300 random counts are off by no more than this share of the true count.
-    loss : float or None
-        The mean of the columns' losses.
-    loss_by_column : dict of str to float or None
-        From 0 (all values are shown) to 1 (nothing is).
-    attack_rate : float or None
-        How often the best attack is right.
-    attacks : list of dict or None
-        The rows of `attack`.
-    seconds : float or None
-        What publishing took, of the records that it was tried on.
-    tried_on, records : int
-        How many records counts were answered from, and how many the source has.
-    objection : str or None
-        Why it is not recommended.
-    sql, command : str
-        What publishes it.
-    """
-
-    place: int | None
-    candidate: str
-    guarantee: str
+    place: int | None  # From 1 on; None for what is not recommended
+    candidate: str  # What it is, in a few words
+    guarantee: str  # In a plain sentence
+    # How many of those it was tried on have a sensitive value that is certain; None if there is no
+    # sensitive attribute
     certain_people: int | None
+    # Half of 300 random counts are off by no more than this share of the true count
     count_error: float | None
-    loss: float | None
-    loss_by_column: Mapping[str, float] | None
-    attack_rate: float | None
-    attacks: list[Mapping[str, Any]] | None
-    seconds: float | None
-    tried_on: int
+    loss: float | None  # The mean of the columns' losses
+    loss_by_column: Mapping[str, float] | None  # From 0 (all values are shown) to 1 (nothing is)
+    attack_rate: float | None  # How often the best attack is right
+    attacks: list[Mapping[str, Any]] | None  # The rows of `attack`
+    seconds: float | None  # What publishing took, of the records that it was tried on
+    tried_on: int  # How many records counts were answered from, and how many the source has
     records: int
-    objection: str | None
-    sql: str
+    objection: str | None  # Why it is not recommended
+    sql: str  # What publishes it
     command: str
 
 

@@ -54,13 +54,6 @@ from kanon_db.query.sql import Request
 class Quantile:
     """Which of N values in their order an aggregate returns.
 
-    Attributes
-    ----------
-    share : float
-        0 is MIN, 1 is MAX.
-    is_continuous : bool
-        Whether two neighbours are interpolated, as percentile_cont does.
-
     Examples
     --------
     >>> median = Quantile(0.5, is_continuous=True)
@@ -70,8 +63,8 @@ class Quantile:
     (2, 4)
     """
 
-    share: float
-    is_continuous: bool
+    share: float  # 0 is MIN, 1 is MAX
+    is_continuous: bool  # Whether two neighbours are interpolated, as percentile_cont does
 
     def first(self, n: float) -> int:
         """Return the rank, from 1, of the lower neighbour; calculated as PostgreSQL does."""
@@ -95,19 +88,11 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is certain of the numbers of records on both sides of a value.
+    """What is certain of the numbers of records on both sides of a value."""
 
-    Attributes
-    ----------
-    least, most : float
-        How many records have a value at all.
-    below, above : tuple of float
-        At least and at most so many are below the value, or above it; one side has the value
-        itself.
-    """
-
-    least: float
+    least: float  # How many records have a value at all
     most: float
+    # At least and at most so many are below the value, or above it; one side has the value itself
     below: tuple[float, float]
     above: tuple[float, float]
 

@@ -102,24 +102,12 @@ def _every(parts: Iterator[Truths]) -> Truths:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The combinations of values that the cells of types may stand for.
+    """The combinations of values that the cells of types may stand for."""
 
-    Attributes
-    ----------
-    type_ : ndarray of int64, shape (n_rows,)
-        The type of each, ascending.
-    w : ndarray of float64, shape (n_rows,)
-        Its share of the type.
-    at : dict of int to ndarray of int64
-        Where its value is in the listing of each listed column.
-    first : ndarray of int64, shape (n_types,)
-        The first row of each type.
-    """
-
-    type_: IntArray
-    w: FloatArray
-    at: dict[int, IntArray]
-    first: IntArray
+    type_: IntArray  # (n_rows,): the type of each, ascending
+    w: FloatArray  # (n_rows,): its share of the type
+    at: dict[int, IntArray]  # Where its value is in the listing of each listed column
+    first: IntArray  # (n_types,): the first row of each type
 
 
 class Evaluator:
@@ -326,45 +314,24 @@ def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Ro
 
 @dataclass(frozen=True, eq=False)
 class GroupMoments:
-    """What the records of types add to a sum: a row for each type and group.
+    """What the records of types add to a sum: a row for each type and group."""
 
-    Attributes
-    ----------
-    x, xx : ndarray of float64
-        The expected values of what each adds, and of its square.
-    least, most : ndarray of float64
-        Extreme values; infinite where there is none.
-    is_wild : ndarray of bool
-        Whether it could be anything.
-    """
-
-    x: FloatArray
+    x: FloatArray  # The expected values of what each adds, and of its square
     xx: FloatArray
-    least: FloatArray
+    least: FloatArray  # Extreme values; infinite where there is none
     most: FloatArray
-    is_wild: Flags
+    is_wild: Flags  # Whether it could be anything
 
 
 @dataclass(frozen=True, eq=False)
 class CountedRows:
-    """How likely the records of types are counted in groups: a row for each pair of the two.
-
-    Attributes
-    ----------
-    type_, group : ndarray of int64
-    n, u : ndarray of float64
-        The records of the type, and the share of them of which nothing is known.
-    m : ndarray of float64
-        How likely each is counted.
-    surely, possibly : ndarray of bool
-    moments : GroupMoments or None
-    """
+    """How likely the records of types are counted in groups: a row for each pair of the two."""
 
     type_: IntArray
     group: IntArray
-    n: FloatArray
+    n: FloatArray  # The records of the type, and the share of them of which nothing is known
     u: FloatArray
-    m: FloatArray
+    m: FloatArray  # How likely each is counted
     surely: Flags
     possibly: Flags
     moments: GroupMoments | None
@@ -392,20 +359,13 @@ _WHOLE: Final = 0.999999999
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The values that the records of types may have, and between which they are, in groups.
+    """The values that the records of types may have, and between which they are, in groups."""
 
-    Attributes
-    ----------
-    group, x, expected : ndarray, shape (n_values,)
-        How many records are expected to have a value, and to count.
-    of_group, least, most, surely, n : ndarray, shape (n_pairs,)
-        Of each pair of a type and a group that may have records: between which values these are,
-        NaN where it could be anything, whether they surely count, and how many they are.
-    """
-
-    group: IntArray
+    group: IntArray  # (n_values,): how many records are expected to have a value, and to count
     x: FloatArray
     expected: FloatArray
+    # (n_pairs,): of each pair of a type and a group that may have records: between which values
+    # these are, NaN where it could be anything, whether they surely count, and how many they are
     of_group: IntArray
     least: FloatArray
     most: FloatArray
@@ -640,18 +600,10 @@ class TypeCounter:
 
 @dataclass(frozen=True, eq=False)
 class _Together:
-    """Rows of the same type and group, brought together.
+    """Rows of the same type and group, brought together."""
 
-    Attributes
-    ----------
-    starts : ndarray of int64
-        Where those of the next pair begin.
-    order : ndarray of int64, or None
-        The order in which they follow one another; None for their own.
-    """
-
-    starts: IntArray
-    order: IntArray | None
+    starts: IntArray  # Where those of the next pair begin
+    order: IntArray | None  # The order in which they follow one another; None for their own
 
     @classmethod
     def of(cls, rows: Rows, group: IntArray, n_groups: int) -> _Together:
@@ -737,29 +689,17 @@ def from_types(
 
 @dataclass(frozen=True, eq=False)
 class CellSums:
-    """How many records of each group, a row, have each distinct cell, a column, and count.
+    """How many records of each group, a row, have each distinct cell, a column, and count."""
 
-    Attributes
-    ----------
-    groups : list of str
-        Their keys.
-    expected, sure, possible, unknown : ndarray of float64, shape (n_groups, n_cells)
-        Whether they count for all that is not about the column; of `unknown`, the share of which
-        nothing is known.
-    is_unknown : bool
-        Whether most cells of a column are suppressed.
-    together : float
-        See `kanon_db.query.likelihoods`.
-    column : KnownColumn
-    """
-
-    groups: list[str]
+    groups: list[str]  # Their keys
+    # (n_groups, n_cells): whether they count for all that is not about the column; of `unknown`,
+    # the share of which nothing is known
     expected: FloatArray
     sure: FloatArray
     possible: FloatArray
     unknown: FloatArray
-    is_unknown: bool
-    together: float
+    is_unknown: bool  # Whether most cells of a column are suppressed
+    together: float  # See `kanon_db.query.likelihoods`
     column: KnownColumn
 
 

@@ -138,17 +138,10 @@ class AnswerRow:
 
 
 class QueryAnswer(NamedTuple):
-    """The answer to a query.
-
-    Attributes
-    ----------
-    query : Query
-    groups : list of Group
-        The groups in the query's order; a query without GROUP BY has exactly one.
-    """
+    """The answer to a query."""
 
     query: Query
-    groups: list[Group]
+    groups: list[Group]  # The groups in the query's order; a query without GROUP BY has exactly one
 
     @classmethod
     def of(cls, opened: OpenQuery) -> Self:
@@ -172,10 +165,6 @@ class QueryAnswer(NamedTuple):
 
 def estimate_count(session: Session, query: str) -> Estimated:
     """Answer a COUNT query without groups from a publication.
-
-    Returns
-    -------
-    Estimated
 
     Raises
     ------
@@ -306,23 +295,13 @@ def rewrite_count(session: Session, query: str) -> str:
 
 @dataclass(frozen=True)
 class Explained:
-    """A line of the result of `explain_count`.
+    """A line of the result of `explain_count`."""
 
-    Attributes
-    ----------
-    part : str
-        ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``.
-    description : str
-        The part in words, or as SQL.
-    accuracy : str or None
-        ``exact: …`` or ``estimated: …`` with the reason.
-    std_error : float or None
-        Expected standard error of an aggregate, the largest of all groups.
-    """
-
+    # ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``
     part: str
-    description: str
-    accuracy: str | None = None
+    description: str  # The part in words, or as SQL
+    accuracy: str | None = None  # ``exact: …`` or ``estimated: …`` with the reason
+    # Expected standard error of an aggregate, the largest of all groups
     std_error: float | None = None
 
 

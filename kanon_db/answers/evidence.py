@@ -52,23 +52,13 @@ _MOMENTS: Final = [*((name, _NUMBER) for name in ("x", "xx", "least", "most")), 
 
 @dataclass(frozen=True, eq=False)
 class Truths:
-    """What is known of a condition's truth: arrays of one shape, or of one element.
+    """What is known of a condition's truth: arrays of one shape, or of one element."""
 
-    Attributes
-    ----------
-    true, false : ndarray of float64
-        Probabilities; what is missing to 1 is unknown.
-    surely, possibly : ndarray of bool
-        Whether it is true whatever the values are, and whether it is for some.
-    surely_false, possibly_false : ndarray of bool
-        The same of being false.
-    """
-
-    true: FloatArray
+    true: FloatArray  # Probabilities; what is missing to 1 is unknown
     false: FloatArray
-    surely: Flags
+    surely: Flags  # Whether it is true whatever the values are, and whether it is for some
     possibly: Flags
-    surely_false: Flags
+    surely_false: Flags  # The same of being false
     possibly_false: Flags
 
     def at(self, index: IntArray) -> Truths:
@@ -124,18 +114,11 @@ def are_ends(codes: IntArray, size: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class TriedValues:
-    """For how many of the values up to each a condition is true, and false.
+    """For how many of the values up to each a condition is true, and false."""
 
-    Attributes
-    ----------
-    true, false : ndarray of int64, shape (n_values + 1,)
-    of_null : tuple of bool
-        The same of NULL.
-    """
-
-    true: IntArray
+    true: IntArray  # (n_values + 1,)
     false: IntArray
-    of_null: tuple[bool, bool]
+    of_null: tuple[bool, bool]  # The same of NULL
 
     def at(self, codes: IntArray) -> Truths:
         """Return what ranges tell, by their ends."""
@@ -157,47 +140,25 @@ class TriedValues:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The distinct cells of a column.
+    """The distinct cells of a column."""
 
-    Attributes
-    ----------
-    n : ndarray of float64, shape (n_cells,)
-        Records of each.
-    u : ndarray of float64
-        The share of them whose value is not known.
-    hidden, anything, endless : ndarray of bool
-        Whether it is suppressed, could be anything, or has no end on one side.
-    """
-
-    n: FloatArray
-    u: FloatArray
-    hidden: Flags
+    n: FloatArray  # (n_cells,): records of each
+    u: FloatArray  # The share of them whose value is not known
+    hidden: Flags  # Whether it is suppressed, could be anything, or has no end on one side
     anything: Flags
     endless: Flags
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The values of each cell of a column, cell by cell.
+    """The values of each cell of a column, cell by cell."""
 
-    Attributes
-    ----------
-    starts, lengths : ndarray of int64, shape (n_cells,)
-        Of the values of each cell, in the other arrays.
-    value : ndarray of int64, shape (n_listed,)
-        Numbers of values.
-    w : ndarray of float64
-    is_open : ndarray of bool
-    least, most : ndarray of float64
-        Of what each stands for, if the column is summed; NaN where there is none.
-    """
-
-    starts: IntArray
+    starts: IntArray  # (n_cells,): of the values of each cell, in the other arrays
     lengths: IntArray
-    value: IntArray
+    value: IntArray  # (n_listed,): numbers of values
     w: FloatArray
     is_open: Flags
-    least: FloatArray
+    least: FloatArray  # Of what each stands for, if the column is summed; NaN where there is none
     most: FloatArray
 
 
@@ -213,24 +174,16 @@ class Moments:
 
 
 class PieceReader(Protocol):
-    """The pieces of one answer.
+    """The pieces of one answer."""
 
-    Attributes
-    ----------
-    cells, lists, sizes : dict
-        By the number of the column: what is known of its distinct cells, the values that they may
-        stand for if these are listed, and how many cells there are.
-    n_values : dict of int to int
-        How many values a column has that combinations are made of.
-    met : dict of tuple of int to ndarray of int64
-        By the numbers of columns, the combinations of their values that are known, ascending;
-        without them, all are.
-    """
-
+    # By the number of the column: what is known of its distinct cells, the values that they may
+    # stand for if these are listed, and how many cells there are
     cells: dict[int, Cells]
     lists: dict[int, Listing]
     sizes: dict[int, int]
-    n_values: dict[int, int]
+    n_values: dict[int, int]  # How many values a column has that combinations are made of
+    # By the numbers of columns, the combinations of their values that are known, ascending; without
+    # them, all are
     met: dict[tuple[int, ...], IntArray]
 
     def outcomes(self, name: str) -> Truths:

@@ -41,21 +41,13 @@ from kanon_db.query.sql import Request
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A number with its bounds, infinite where none is certain.
+    """A number with its bounds, infinite where none is certain."""
 
-    Attributes
-    ----------
-    estimate : float or None
-        None for NULL.
-    low, high : float
-    slopes : mapping of Expression to float
-        By how much it changes with each aggregate that it depends on, and with each number that is
-        rounded.
-    """
-
-    estimate: float | None
+    estimate: float | None  # None for NULL
     low: float
     high: float
+    # By how much it changes with each aggregate that it depends on, and with each number that is
+    # rounded
     slopes: Mapping[ex.Expression, float] = field(default_factory=dict)
 
 
@@ -320,28 +312,16 @@ def _fails() -> Exception:
 
 @dataclass(frozen=True, eq=False)
 class _GroupSums:
-    """Sums over the types of each group; arrays of shape (n_groups,).
+    """Sums over the types of each group; arrays of shape (n_groups,)."""
 
-    Attributes
-    ----------
-    m, mx, mxx : ndarray of float64
-        The expected number of records, and the expected sums of x and its square.
-    squares, deviations : ndarray of float64
-        What standard errors follow from.
-    sure, possible : ndarray of float64
-        Records that surely, and possibly, count.
-    low, high : ndarray of float64
-        The bounds of the sum.
-    """
-
-    m: FloatArray
+    m: FloatArray  # The expected number of records, and the expected sums of x and its square
     mx: FloatArray
     mxx: FloatArray
-    squares: FloatArray
+    squares: FloatArray  # What standard errors follow from
     deviations: FloatArray
-    sure: FloatArray
+    sure: FloatArray  # Records that surely, and possibly, count
     possible: FloatArray
-    low: FloatArray
+    low: FloatArray  # The bounds of the sum
     high: FloatArray
 
     @classmethod

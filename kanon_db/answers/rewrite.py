@@ -294,17 +294,10 @@ def _listing(node: Node, alias: str, *columns: str) -> Node:
 
 @dataclass(frozen=True)
 class _Ends:
-    """Describes how the values of a column's ranges are listed.
+    """Describes how the values of a column's ranges are listed."""
 
-    Attributes
-    ----------
-    is_endless : bool
-        Whether some ranges have one end only, with which they count.
-    cuts : list or None
-        The constants at which to cut continuous ranges; None to list points.
-    """
-
-    is_endless: bool = False
+    is_endless: bool = False  # Whether some ranges have one end only, with which they count
+    # The constants at which to cut continuous ranges; None to list points
     cuts: list[Node] | None = None
 
 
@@ -464,27 +457,16 @@ def _pieces(cell: CellDescription, sql: Node, cuts: list[Node]) -> Node:
 
 @dataclass
 class _Source:
-    """The relations that the statement reads.
-
-    Attributes
-    ----------
-    relation : Expression of sqlglot
-    joins : list
-        Lookup tables, and the lists of values of cells.
-    lists : list of (str, Expression of sqlglot)
-        Lists of values in WITH, by name.
-    weight : Expression of sqlglot or None
-        The weight of a row; None for 1.
-    scale : (int, int) or None
-        The numbers of all records and of those with a row, if records are left out.
-    """
+    """The relations that the statement reads."""
 
     relation: Node
     spell: Spelling
-    weight: Node | None = None
+    weight: Node | None = None  # The weight of a row; None for 1
+    # The numbers of all records and of those with a row, if records are left out
     scale: tuple[int, int] | None = None
+    # Lookup tables, and the lists of values of cells
     joins: list[Node] = field(default_factory=list)
-    lists: list[tuple[str, Node]] = field(default_factory=list)
+    lists: list[tuple[str, Node]] = field(default_factory=list)  # Lists of values in WITH, by name
 
 
 def _unique(name: str, taken: set[str]) -> str:
@@ -855,11 +837,6 @@ def _in_order(found: Node, query: ex.Query, compared: Callable[[Expression], Nod
 
 def rewritten(opened: OpenQuery, dialect: Dialect = "postgres") -> str:
     """Print the statement that gives the paper's estimate of a query.
-
-    Parameters
-    ----------
-    opened : OpenQuery
-    dialect : {"postgres", "spark"}
 
     Raises
     ------

@@ -83,14 +83,9 @@ _ANSWER_BYTES: Final = 4096
 
 
 class Limits(NamedTuple):
-    """The memory that a query may need, in bytes.
+    """The memory that a query may need, in bytes."""
 
-    Attributes
-    ----------
-    memory : int
-        Memory of the backend, beside what it takes when idle; the parts below fit into it together.
-    """
-
+    # Memory of the backend, beside what it takes when idle; the parts below fit into it together
     memory: int
 
     @classmethod
@@ -216,18 +211,11 @@ _LONGEST: Final = 10_485_760  # characters in char(n), PostgreSQL's limit
 
 @dataclass(frozen=True)
 class PublishedTypes:
-    """Finds the types of a publication's columns.
-
-    Attributes
-    ----------
-    session : Session
-    publication : Publication
-    estimator : {"published", "paper"}
-        Whether values of a cell are as likely as the publication implies, or all the same.
-    """
+    """Finds the types of a publication's columns."""
 
     session: Session
     publication: Publication
+    # Whether values of a cell are as likely as the publication implies, or all the same
     estimator: Estimator = "published"
 
     def column(self, published: ColumnType) -> Column:

@@ -47,21 +47,11 @@ class Below(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ListedCells:
-    """Values of cells, with shares.
+    """Values of cells, with shares."""
 
-    Attributes
-    ----------
-    cells : ndarray of int64, shape (n,)
-        The cell of each value.
-    values : ndarray of float64, shape (n,)
-        The values, ascending.
-    shares : ndarray of float64, shape (n,)
-    n_cells : int
-    """
-
-    cells: IntArray
-    values: FloatArray
-    shares: FloatArray
+    cells: IntArray  # (n,): the cell of each value
+    values: FloatArray  # (n,): the values, ascending
+    shares: FloatArray  # (n,)
     n_cells: int
 
     @classmethod

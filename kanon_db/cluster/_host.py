@@ -22,18 +22,10 @@ OWN_ACCOUNT = "kanon"
 
 @dataclass(frozen=True)
 class ServerPrograms:
-    """The programs of one installed PostgreSQL.
+    """The programs of one installed PostgreSQL."""
 
-    Parameters
-    ----------
-    directory : Path
-        Folder with ``initdb``, ``pg_ctl`` and ``postgres``.
-    major : int
-        Major version, such as 17.
-    """
-
-    directory: Path
-    major: int
+    directory: Path  # Folder with ``initdb``, ``pg_ctl`` and ``postgres``
+    major: int  # Major version, such as 17
 
     def path(self, program: str) -> str:
         """Return the full path of a program."""

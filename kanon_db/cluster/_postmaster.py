@@ -42,18 +42,10 @@ LOG_LIMIT = 1 << 20
 
 @dataclass(frozen=True)
 class Postmaster:
-    """The server of an existing cluster, whether it is running or not.
+    """The server of an existing cluster, whether it is running or not."""
 
-    Parameters
-    ----------
-    folder : ClusterFolder
-        The cluster's folder.
-    places : Places
-        Where the parts of the cluster are, and who runs it.
-    """
-
-    folder: ClusterFolder
-    places: Places
+    folder: ClusterFolder  # The cluster's folder
+    places: Places  # Where the parts of the cluster are, and who runs it
 
     @property
     def name(self) -> str:

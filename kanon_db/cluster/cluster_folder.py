@@ -47,21 +47,12 @@ NEW = ".new"
 
 @dataclass(frozen=True)
 class Places:
-    """The places of a cluster's parts, and the OS user who runs it.
+    """The places of a cluster's parts, and the OS user who runs it."""
 
-    Parameters
-    ----------
-    home : Path
-        The folder with the data, the log and the configuration.
-    socket : Path
-        Directory of the Unix socket: inside ``home`` if that path is short and simple enough.
-    account : str
-        OS user that the server runs as.
-    """
-
-    home: Path
+    home: Path  # The folder with the data, the log and the configuration
+    # Directory of the Unix socket: inside ``home`` if that path is short and simple enough
     socket: Path
-    account: str
+    account: str  # OS user that the server runs as
 
     @property
     def data(self) -> Path:

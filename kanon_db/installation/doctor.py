@@ -28,22 +28,12 @@ State = Literal["ok", "warning", "broken"]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One line of the examination.
-
-    Attributes
-    ----------
-    subject : str
-    state : {"ok", "warning", "broken"}
-    value : str
-        What was found.
-    remedy : str
-        The command or statement that fixes it; empty when there is nothing to do.
-    """
+    """One line of the examination."""
 
     subject: str
     state: State
-    value: str
-    remedy: str = ""
+    value: str  # What was found
+    remedy: str = ""  # The command or statement that fixes it; empty when there is nothing to do
 
 
 def examine(dsn: str) -> list[Diagnosis]:

@@ -125,17 +125,10 @@ _PUBLISHED: Final = "published"
 
 @dataclass(frozen=True)
 class InstallReport:
-    """The result of an installation.
-
-    Attributes
-    ----------
-    version : str
-    actions : list of str
-        What was done, in order, for people to read.
-    """
+    """The result of an installation."""
 
     version: str
-    actions: list[str]
+    actions: list[str]  # What was done, in order, for people to read
 
 
 _PHASES: Final = (
@@ -160,10 +153,6 @@ def install(
         Schema for published relations; the first installation decides, by default ``published``.
     on_progress : callable, optional
         Called with what is being done.
-
-    Returns
-    -------
-    InstallReport
 
     Raises
     ------

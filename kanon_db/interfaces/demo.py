@@ -64,17 +64,10 @@ class _Data:
 
 @dataclass(frozen=True)
 class Inference:
-    """What someone who knows a person's quasi-identifiers can infer.
+    """What someone who knows a person's quasi-identifiers can infer."""
 
-    Attributes
-    ----------
-    certain : float
-        Share of the people whose sensitive value is certain.
-    own_value : float
-        Probability of a person's true value, as seen by someone like that, on average.
-    """
-
-    certain: float
+    certain: float  # Share of the people whose sensitive value is certain
+    # Probability of a person's true value, as seen by someone like that, on average
     own_value: float
 
 

@@ -29,38 +29,21 @@ _VALUES_AT_ONCE = 4_000_000  # of one layer's patches: 16 MB
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a network.
+    """One layer of a network."""
 
-    Parameters
-    ----------
-    kind : {'convolution', 'pooling', 'dense', 'logits'}
-        Convolutions are 3 x 3 with ReLU, poolings take the maximum of 2 x 2, dense layers have
-        ReLU, and the last layer has none.
-    units : int
-        Filters of a convolution, outputs of a dense layer; 0 for a pooling.
-    """
-
+    # Convolutions are 3 x 3 with ReLU, poolings take the maximum of 2 x 2, dense layers have ReLU,
+    # and the last layer has none
     kind: str
-    units: int = 0
+    units: int = 0  # Filters of a convolution, outputs of a dense layer; 0 for a pooling
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """The layers of a network, and the shape of one input.
+    """The layers of a network, and the shape of one input."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Inputs of a row, or height, width and channels of an image.
-    layers : tuple of Layer
-        The last one has as many units as there are classes.
-    is_padded : bool
-        Whether convolutions keep the size of the image.
-    """
-
-    shape: tuple[int, ...]
-    layers: tuple[Layer, ...]
-    is_padded: bool = False
+    shape: tuple[int, ...]  # Inputs of a row, or height, width and channels of an image
+    layers: tuple[Layer, ...]  # The last one has as many units as there are classes
+    is_padded: bool = False  # Whether convolutions keep the size of the image
 
     @property
     def classes(self) -> int:
@@ -127,10 +110,6 @@ def network_for(shape: Sequence[int], classes: int) -> Architecture:
     classes : int
         At least two.
 
-    Returns
-    -------
-    Architecture
-
     Raises
     ------
     InvalidParameterError
@@ -180,23 +159,13 @@ def network_for(shape: Sequence[int], classes: int) -> Architecture:
 
 @dataclass(frozen=True)
 class Member:
-    """A trained network of an ensemble.
-
-    Parameters
-    ----------
-    architecture : Architecture
-    parameters : tuple of ndarray of float32
-        In the order and of the shapes of :meth:`Architecture.parameter_shapes`.
-    temperature : float
-        Temperature of the softmax in training.
-    part : int
-        The part of the source that it was trained on; -1 if on all of it.
-    """
+    """A trained network of an ensemble."""
 
     architecture: Architecture
+    # In the order and of the shapes of :meth:`Architecture.parameter_shapes`
     parameters: tuple[Float32Array, ...]
-    temperature: float = 1.0
-    part: int = -1
+    temperature: float = 1.0  # Temperature of the softmax in training
+    part: int = -1  # The part of the source that it was trained on; -1 if on all of it
 
     def to_bytes(self) -> bytes:
         """Return the whole member as bytes, which are the same in every run and on any machine."""
@@ -219,10 +188,6 @@ class Member:
         content : bytes
         digest : str, optional
             The digest that the content must have.
-
-        Returns
-        -------
-        Member
 
         Raises
         ------
@@ -372,30 +337,18 @@ _FEATURE_KINDS = ("numeric", "categorical", "array")
 
 @dataclass(frozen=True)
 class Feature:
-    """Encodes the values of one column as inputs.
-
-    Parameters
-    ----------
-    name : str
-    kind : {'numeric', 'categorical', 'array'}
-    low, high : float
-        Range of numbers; values beyond it are cut off. Columns of numbers become -1 to 1, arrays
-        0 to 1.
-    categories : tuple of str
-        Categories with an input of their own.
-    shape : tuple of int
-        Shape of an array: its length, or height, width and channels.
-    is_declared : bool
-        Whether the publisher declared the range or the categories; otherwise people's values
-        decided them.
-    """
+    """Encodes the values of one column as inputs."""
 
     name: str
     kind: FeatureKind
+    # Range of numbers; values beyond it are cut off. Columns of numbers become -1 to 1, arrays 0 to
+    # 1.
     low: float = 0.0
     high: float = 1.0
-    categories: tuple[str, ...] = ()
-    shape: tuple[int, ...] = ()
+    categories: tuple[str, ...] = ()  # Categories with an input of their own
+    shape: tuple[int, ...] = ()  # Shape of an array: its length, or height, width and channels
+    # Whether the publisher declared the range or the categories; otherwise people's values decided
+    # them
     is_declared: bool = False
 
     @property
@@ -444,11 +397,6 @@ class Feature:
 class Encoding:
     """Encodes rows as inputs of a model.
 
-    Parameters
-    ----------
-    features : tuple of Feature
-        In the order of the inputs.
-
     Notes
     -----
     Fitted ranges and categories tell about people: a range can show the highest income, a category
@@ -457,7 +405,7 @@ class Encoding:
     all are declared.
     """
 
-    features: tuple[Feature, ...]
+    features: tuple[Feature, ...]  # In the order of the inputs
 
     @classmethod
     def fit(
@@ -486,10 +434,6 @@ class Encoding:
         shapes : mapping, optional
             Shape of an array: a length, or height, width and channels; by default the length of
             the first array.
-
-        Returns
-        -------
-        Encoding
 
         Raises
         ------
@@ -641,16 +585,6 @@ def _fitted_range(
 class TrainingSettings:
     """Settings of the training of members.
 
-    Parameters
-    ----------
-    steps : int
-        Batches that each member sees.
-    batch : int
-    learning_rate, decay, momentum : float
-        Parameters of Adam; the rate of step i is learning_rate / (1 + decay * i).
-    dropout : float
-        Share of the outputs of an image's first dense layer that a step leaves out; 0 for rows.
-
     Notes
     -----
     Batch, decay, momentum and dropout are those of [TH] Table 4.2, with Adam in place of plain
@@ -659,9 +593,11 @@ class TrainingSettings:
     a guess after 500 steps on the digits. The table's 3,000 epochs are 27,000 steps a member.
     """
 
-    steps: int = 1500
+    steps: int = 1500  # Batches that each member sees
     batch: int = 128
+    # Parameters of Adam; the rate of step i is learning_rate / (1 + decay * i)
     learning_rate: float = 0.002
     decay: float = 1e-6
     momentum: float = 0.9
+    # Share of the outputs of an image's first dense layer that a step leaves out; 0 for rows
     dropout: float = 0.5

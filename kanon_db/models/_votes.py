@@ -125,17 +125,10 @@ class _DiscreteGaussianSampler:
 
 @dataclass(frozen=True)
 class Votes:
-    """Answers of an ensemble about some rows.
+    """Answers of an ensemble about some rows."""
 
-    Parameters
-    ----------
-    winner : ndarray of int64, shape (n_rows,)
-        The class with most votes; among several, the lowest number.
-    share : ndarray of float64, shape (n_rows,)
-        Share of the members that voted for the winner; with noise, an estimate from 0 to 1.
-    """
-
-    winner: IntArray
+    winner: IntArray  # (n_rows,): the class with most votes; among several, the lowest number
+    # (n_rows,): share of the members that voted for the winner; with noise, an estimate from 0 to 1
     share: FloatArray
 
 
@@ -164,10 +157,6 @@ def vote(labels: AnyIntArray, classes: int) -> Votes:
     ----------
     labels : ndarray of int, shape (n_members, n_rows)
     classes : int
-
-    Returns
-    -------
-    Votes
 
     Notes
     -----
@@ -257,10 +246,6 @@ def noisy_inputs(
     random : VoteRandomness, optional
         The operating system's generator by default.
 
-    Returns
-    -------
-    ndarray of float32, of the same shape
-
     Notes
     -----
     **Source:** [TH] 4.2.2, equations 4.2.3 and 4.2.4; as there, each member of an ensemble gets
@@ -304,10 +289,6 @@ def epsilon_after(votes: int, delta: float, noise: int) -> float:
     delta : float
     noise : int
         The sigma of :func:`kanon_db.models._votes.noisy_vote`.
-
-    Returns
-    -------
-    float
 
     Raises
     ------
@@ -397,20 +378,12 @@ def _dp_accounting() -> Any:
 
 @dataclass(frozen=True)
 class PaidAnswers:
-    """A budget, with the number of answers that it pays for.
+    """A budget, with the number of answers that it pays for."""
 
-    Attributes
-    ----------
-    epsilon, delta, noise
-        As in :class:`~kanon_db.models.request.Budget`.
-    answers : int
-        Rows that each reader role may have classified.
-    """
-
-    epsilon: float
+    epsilon: float  # As in :class:`~kanon_db.models.request.Budget`
     delta: float
     noise: int
-    answers: int
+    answers: int  # Rows that each reader role may have classified
 
     @property
     def plain(self) -> dict[str, Any]:

@@ -85,23 +85,14 @@ _BYTES_OF_NUMBER: Final = 40
 
 @dataclass(frozen=True)
 class Classified(ShownResult):
-    """A model's answer about a row.
+    """A model's answer about a row."""
 
-    Attributes
-    ----------
-    label : str
-        The label that most members say.
-    agreement : float
-        The share of members that say this label; with a budget, an estimate from noisy votes.
-    logits : dict of str to float, or None
-        The mean of the members' outputs for each label, from noisy inputs; None if not allowed.
-    answers_left : int or None
-        Rows that the reader role may still have classified; None without a budget.
-    """
-
-    label: str
+    label: str  # The label that most members say
+    # The share of members that say this label; with a budget, an estimate from noisy votes
     agreement: float
+    # The mean of the members' outputs for each label, from noisy inputs; None if not allowed
     logits: dict[str, float] | None
+    # Rows that the reader role may still have classified; None without a budget
     answers_left: int | None
 
 
@@ -226,26 +217,13 @@ _WORK_AT_ONCE: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class _Question:
-    """A question with its model and its budget, from `kanon.owner_classify`.
+    """A question with its model and its budget, from `kanon.owner_classify`."""
 
-    Attributes
-    ----------
-    members : str or None
-        The quoted name of the members' table; None if it is gone.
-    layout : dict
-    is_counted : bool
-        Whether answers are paid from a budget.
-    budget : int or None
-        The number of the budget; None if none of the caller's roles has one.
-    role : str or None
-        The role that has the budget.
-    """
-
-    members: str | None
+    members: str | None  # The quoted name of the members' table; None if it is gone
     layout: Mapping[str, Any]
-    is_counted: bool
-    budget: int | None
-    role: str | None
+    is_counted: bool  # Whether answers are paid from a budget
+    budget: int | None  # The number of the budget; None if none of the caller's roles has one
+    role: str | None  # The role that has the budget
 
 
 def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | None) -> Any:

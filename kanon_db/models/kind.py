@@ -160,18 +160,10 @@ _BOOLEANS: Final = {"t": "true", "f": "false"}
 
 @dataclass(frozen=True)
 class LabelValues:
-    """The values of the label.
+    """The values of the label."""
 
-    Attributes
-    ----------
-    texts : list of str
-        Values in the order of the classes.
-    is_declared : bool
-        Whether the publisher listed the values.
-    """
-
-    texts: list[str]
-    is_declared: bool
+    texts: list[str]  # Values in the order of the classes
+    is_declared: bool  # Whether the publisher listed the values
 
 
 def chosen_columns(

@@ -136,47 +136,25 @@ _ACCOUNTING: Final = "dp_accounting"
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """The data of the training.
+    """The data of the training."""
 
-    Attributes
-    ----------
-    inputs : ndarray of float32, shape (n_records, *shape)
-    labels : ndarray of int, shape (n_records,)
-    classes : int
-    groups : ndarray of int, shape (n_records,), or None
-        Number of each record's person, where a person may have several records.
-    random : SecureRandom
-        Randomness of parts, training and measures.
-    """
-
-    inputs: Float32Array
-    labels: AnyIntArray
+    inputs: Float32Array  # (n_records, *shape)
+    labels: AnyIntArray  # (n_records,)
     classes: int
+    # (n_records,): number of each record's person, where a person may have several records
     groups: AnyIntArray | None
-    random: SecureRandom
+    random: SecureRandom  # Randomness of parts, training and measures
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedMembers:
-    """The trained members, as bytes.
-
-    Attributes
-    ----------
-    networks : list of bytes
-    records : list of int
-        The number of records that each member was trained on.
-    temperatures : list of float
-    checks : list of Check
-        Checks that need the source.
-    metrics : dict of str to float
-        Metrics that need the source.
-    """
+    """The trained members, as bytes."""
 
     networks: list[bytes]
-    records: list[int]
+    records: list[int]  # The number of records that each member was trained on
     temperatures: list[float]
-    checks: list[Check] = field(default_factory=list)
-    metrics: dict[str, float] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)  # Checks that need the source
+    metrics: dict[str, float] = field(default_factory=dict)  # Metrics that need the source
 
 
 def require_training_packages(*, with_budget: bool) -> None:

@@ -36,18 +36,11 @@ _MOST_STEPS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Budget:
-    """The differential privacy of all answers to a reader role.
+    """The differential privacy of all answers to a reader role."""
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        Parameters of differential privacy, for all answers together.
-    noise : int
-        Standard deviation, in votes, of the noise that is added to the votes for each label.
-    """
-
-    epsilon: float
+    epsilon: float  # Parameters of differential privacy, for all answers together
     delta: float
+    # Standard deviation, in votes, of the noise that is added to the votes for each label
     noise: int
 
 

@@ -33,19 +33,11 @@ from kanon_db.query.expressions import (
 
 
 class Scope(NamedTuple):
-    """A relation of the query's FROM, with its columns.
-
-    Attributes
-    ----------
-    relation : RelationText
-    columns : mapping of str to Column
-    hidden : str or None
-        Column that USING merges into the publication's column.
-    """
+    """A relation of the query's FROM, with its columns."""
 
     relation: RelationText
     columns: Mapping[str, Column]
-    hidden: str | None = None
+    hidden: str | None = None  # Column that USING merges into the publication's column
 
 
 class Scopes:

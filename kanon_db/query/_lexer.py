@@ -28,22 +28,13 @@ Kind = OneOf["word", "name", "number", "string", "symbol", "type", "end"]
 
 
 class Lexeme(NamedTuple):
-    """A word, name, constant or symbol of the query.
+    """A word, name, constant or symbol of the query."""
 
-    Attributes
-    ----------
-    kind : {"word", "name", "number", "string", "symbol", "type", "end"}
-        A ``word`` is a keyword or an unquoted name, a ``name`` was in double quotes; a ``type``,
-        by its SQL name, is cast to (see `casts`); ``end`` stands past the last piece.
-    text : str
-        Without its quotes; words in lower case.
-    position : int
-        Where its first character stands in the query, counted from 1.
-    """
-
+    # A ``word`` is a keyword or an unquoted name, a ``name`` was in double quotes; a ``type``, by
+    # its SQL name, is cast to (see `casts`); ``end`` stands past the last piece
     kind: Kind
-    text: str
-    position: int
+    text: str  # Without its quotes; words in lower case
+    position: int  # Where its first character stands in the query, counted from 1
 
     def is_word(self, *texts: str) -> bool:
         """Whether this is one of these words, unquoted."""

@@ -70,10 +70,6 @@ _REASONS: Final[dict[tuple[type[exp.Expr], str], str]] = {
 def refuse_unlisted(tree: exp.Expr) -> None:
     """Refuse a tree with a node, or an argument of a node, that is not listed.
 
-    Parameters
-    ----------
-    tree : sqlglot's Expr
-
     Raises
     ------
     UnsupportedQueryError

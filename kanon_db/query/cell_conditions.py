@@ -298,23 +298,13 @@ def _is_span(span: Any, n_values: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Likely:
-    """SQL of what the table of shares tells of one cell, NULL where it has nothing.
+    """SQL of what the table of shares tells of one cell, NULL where it has nothing."""
 
-    Attributes
-    ----------
-    shares : str
-        Of a set's values, an array; of all parts of the axis of ranges.
-    first, last, own : str
-        The parts that a range covers, and the share that either end has on its own.
-    points, upto : str
-        A value of each part of the axis, and the share of all records up to its end.
-    """
-
-    shares: str = ""
-    first: str = ""
+    shares: str = ""  # Of a set's values, an array; of all parts of the axis of ranges
+    first: str = ""  # The parts that a range covers, and the share that either end has on its own
     last: str = ""
     own: str = ""
-    points: str = ""
+    points: str = ""  # A value of each part of the axis, and the share of all records up to its end
     upto: str = ""
 
     def inside(self, first: str, last: str, upto: str = "") -> str:

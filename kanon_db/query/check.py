@@ -43,19 +43,11 @@ class LookupTable(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The relations of a query, joined.
+    """The relations of a query, joined."""
 
-    Attributes
-    ----------
-    scopes : tuple of Scope
-        The publication, then the lookup tables.
-    lookups : tuple of Lookup
-    matches : tuple of Matched
-        Conditions of inner joins: a record must have a row in the lookup table.
-    """
-
-    scopes: tuple[Scope, ...]
+    scopes: tuple[Scope, ...]  # The publication, then the lookup tables
     lookups: tuple[Lookup, ...]
+    # Conditions of inner joins: a record must have a row in the lookup table
     matches: tuple[Matched, ...]
 
 

@@ -61,32 +61,18 @@ NUMBERS: Final[frozenset[Category]] = frozenset({"integer", "numeric", "float"})
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A PostgreSQL type, as far as statements depend on it.
+    """A PostgreSQL type, as far as statements depend on it."""
 
-    Attributes
-    ----------
-    name : str
-        SQL name, without modifiers, safe in a statement.
-    category : Category
-    operator_schema : str or None
-        Quoted schema of the type's own comparison operators; None for PostgreSQL's.
-    has_constant_input : bool
-        Whether a text is read as this type in the same way under all settings.
-    labels : tuple of str
-        The values of an enumeration, in its order.
-    is_ordered : bool
-        Whether ``<`` and ``>`` order published values as they order the source's.
-    has_equality : bool
-        Whether published values are equal exactly where the source's are.
-    """
-
-    name: str
+    name: str  # SQL name, without modifiers, safe in a statement
     category: Category
+    # Quoted schema of the type's own comparison operators; None for PostgreSQL's
     operator_schema: str | None = None
+    # Whether a text is read as this type in the same way under all settings
     has_constant_input: bool = True
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # The values of an enumeration, in its order
+    # Whether ``<`` and ``>`` order published values as they order the source's
     is_ordered: bool = True
-    has_equality: bool = True
+    has_equality: bool = True  # Whether published values are equal exactly where the source's are
 
 
 CATEGORIES: Final[Mapping[str, Category]] = {
@@ -178,19 +164,12 @@ class Expression:
 
 
 class Literal(Expression):
-    """A constant as written.
+    """A constant as written."""
 
-    Attributes
-    ----------
-    kind : {"number", "string", "boolean", "null", "date", "timestamp"}
-        ``date`` and ``timestamp`` are typed literals, like ``DATE '2020-01-31'``; a plain quoted
-        constant is a ``string`` and takes the type of what it is compared with.
-    text : str
-        The value without quotes; numbers as written, with their sign.
-    """
-
+    # ``date`` and ``timestamp`` are typed literals, like ``DATE '2020-01-31'``; a plain quoted
+    # constant is a ``string`` and takes the type of what it is compared with
     kind: LiteralKind
-    text: str
+    text: str  # The value without quotes; numbers as written, with their sign
 
 
 class Name(Expression):
@@ -207,26 +186,14 @@ class Constant(Expression):
 
 
 class Column(Expression):
-    """A column of the publication, or of a lookup table joined to it.
+    """A column of the publication, or of a lookup table joined to it."""
 
-    Attributes
-    ----------
-    name : str
-        The name as an analyst writes it.
-    sql : str
-        The name quoted for a statement.
-    type : Type
-    lookup : int or None
-        Number of the lookup table; None for the publication's own columns.
-    via : str
-        The publication's column that decides the value: this one, or the one that the lookup table
-        is joined on.
-    """
-
-    name: str
-    sql: str
+    name: str  # The name as an analyst writes it
+    sql: str  # The name quoted for a statement
     type: Type
-    lookup: int | None = None
+    lookup: int | None = None  # Number of the lookup table; None for the publication's own columns
+    # The publication's column that decides the value: this one, or the one that the lookup table is
+    # joined on
     via: str = ""
 
     @property
@@ -308,39 +275,21 @@ class NullIf(Expression):
 
 
 class Aggregate(Expression):
-    """``COUNT(*)`` (without an operand), ``COUNT([DISTINCT] operand)``, ``SUM`` and so on.
+    """``COUNT(*)`` (without an operand), ``COUNT([DISTINCT] operand)``, ``SUM`` and so on."""
 
-    Attributes
-    ----------
-    function : {"count", "distinct", "sum", "avg", "min", "max", "disc", "cont"}
-        ``disc`` and ``cont`` are ``percentile_disc`` and ``percentile_cont``.
-    operand : Expression or None
-    condition : Expression or None
-        The condition of ``FILTER (WHERE condition)``.
-    share : float or None
-        The share of a percentile; 0 for MIN, 1 for MAX.
-    type : Type or None
-        Type of the operand of MIN, MAX, percentiles, SUM and AVG, once it is checked.
-    """
-
+    # ``disc`` and ``cont`` are ``percentile_disc`` and ``percentile_cont``
     function: AggregateFunction
     operand: Expression | None
-    condition: Expression | None = None
-    share: float | None = None
+    condition: Expression | None = None  # The condition of ``FILTER (WHERE condition)``
+    share: float | None = None  # The share of a percentile; 0 for MIN, 1 for MAX
+    # Type of the operand of MIN, MAX, percentiles, SUM and AVG, once it is checked
     type: Type | None = None
 
 
 class Deviation(Expression):
-    """``stddev(x)``, ``variance(x)`` and so on, by the sums that they follow from.
+    """``stddev(x)``, ``variance(x)`` and so on, by the sums that they follow from."""
 
-    Attributes
-    ----------
-    squares, total, number : Expression
-        ``SUM(x * x)``, ``SUM(x)`` and ``COUNT(x)``.
-    function : str
-    """
-
-    squares: Expression
+    squares: Expression  # ``SUM(x * x)``, ``SUM(x)`` and ``COUNT(x)``
     total: Expression
     number: Expression
     function: str
@@ -573,23 +522,13 @@ sums of `real`, single precision."""
 
 
 class Rounded(Expression):
-    """``ROUND(operand, digits)``.
-
-    Attributes
-    ----------
-    operand : Expression
-    digits : int or None
-        Digits to keep after the decimal point; None in ``ROUND(operand)``.
-    is_float : bool
-        Whether PostgreSQL rounds a floating-point number: halves go to the even neighbour.
-    is_rough : bool
-        Whether the operand is calculated with floating-point numbers.
-    """
+    """``ROUND(operand, digits)``."""
 
     operand: Expression
-    digits: int | None
+    digits: int | None  # Digits to keep after the decimal point; None in ``ROUND(operand)``
+    # Whether PostgreSQL rounds a floating-point number: halves go to the even neighbour
     is_float: bool = False
-    is_rough: bool = False
+    is_rough: bool = False  # Whether the operand is calculated with floating-point numbers
 
     @property
     def unit(self) -> float:
@@ -628,20 +567,11 @@ class Rounded(Expression):
 
 
 class RelationText(NamedTuple):
-    """A relation in FROM: as written, with the names that may qualify its columns.
+    """A relation in FROM: as written, with the names that may qualify its columns."""
 
-    Attributes
-    ----------
-    schema : str or None
-        None if the name is not qualified.
-    name : str
-    alias : str or None
-        Hides the name.
-    """
-
-    schema: str | None
+    schema: str | None  # None if the name is not qualified
     name: str
-    alias: str | None = None
+    alias: str | None = None  # Hides the name
 
     def answers_to(self, qualifier: tuple[str, ...]) -> bool:
         """Whether this relation has that qualifier."""

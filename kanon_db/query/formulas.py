@@ -25,15 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Estimated(ShownResult):
-    """The answer to one aggregate; see docs/understand/estimation.md.
+    """The answer to one aggregate; see docs/understand/estimation.md."""
 
-    Attributes
-    ----------
-    estimate, std_error, lower_bound, upper_bound : float or None
-        Numbers for a count, with whole bounds. Of a sum or an average, None where there is nothing
-        to sum; only a bound is None where none is certain.
-    """
-
+    # Numbers for a count, with whole bounds. Of a sum or an average, None where there is nothing to
+    # sum; only a bound is None where none is certain.
     estimate: float | None
     std_error: float | None
     lower_bound: float | None
@@ -45,21 +40,11 @@ NOTHING = Estimated(None, None, None, None)
 
 
 class Group(NamedTuple):
-    """The answer for one group.
+    """The answer for one group."""
 
-    Attributes
-    ----------
-    key : str
-        JSON object: the group's values by the names that the query gives them.
-    ranks : tuple of int
-        Places of the values in their order; those of NULL come last.
-    estimates : tuple of Estimated
-        One for each measure of the query.
-    """
-
-    key: str
-    ranks: tuple[int, ...]
-    estimates: tuple[Estimated, ...]
+    key: str  # JSON object: the group's values by the names that the query gives them
+    ranks: tuple[int, ...]  # Places of the values in their order; those of NULL come last
+    estimates: tuple[Estimated, ...]  # One for each measure of the query
 
 
 _EXACT: Final = 2.0**53
@@ -283,24 +268,12 @@ values, errors grew by a third); it is part of the error then."""
 
 
 class Trust(NamedTuple):
-    """What the composition of buckets is taken for, and how large errors are.
+    """What the composition of buckets is taken for, and how large errors are."""
 
-    Attributes
-    ----------
-    times : float
-        By what the error of a random matching is multiplied.
-    is_added : bool
-        Whether what is missing in the estimate is added to it.
-    doubted : float
-        By what the error of what is missing is multiplied.
-    missed : float
-        Which part of what is missing is an error.
-    """
-
-    times: float
-    is_added: bool = False
-    doubted: float = 0.0
-    missed: float = 0.0
+    times: float  # By what the error of a random matching is multiplied
+    is_added: bool = False  # Whether what is missing in the estimate is added to it
+    doubted: float = 0.0  # By what the error of what is missing is multiplied
+    missed: float = 0.0  # Which part of what is missing is an error
 
 
 _CORRECTED: Final = Trust(1.15, is_added=True, doubted=1.15)
@@ -338,18 +311,10 @@ def trust(assignment: Assignment, *, is_paper: bool, is_composed: bool = True) -
 
 
 class MatchedPairs(NamedTuple):
-    """What a random matching gives.
-
-    Attributes
-    ----------
-    estimate : float
-    variance : float
-        Of a count or a sum; of an average, of the sum of its `number` differences from it.
-    lower_bound, upper_bound : float
-    number : float
-    """
+    """What a random matching gives."""
 
     estimate: float
+    # Of a count or a sum; of an average, of the sum of its `number` differences from it
     variance: float
     lower_bound: float
     upper_bound: float
@@ -583,22 +548,15 @@ def weights(x: str, times: str) -> dict[str, str]:
 
 
 class Weighed(NamedTuple):
-    """What the matching records, or values, of each bucket of one size weigh.
+    """What the matching records, or values, of each bucket of one size weigh."""
 
-    Attributes
-    ----------
-    n, x, squares, positive, negative : ndarray of float64, shape (n_buckets,)
-        Their number, and the sums of their values, squares, positive and negative parts.
-    least, most : ndarray of float64, shape (n_buckets,)
-        Their extreme values; infinite where there is none.
-    """
-
+    # (n_buckets,): their number, and the sums of their values, squares, positive and negative parts
     n: FloatArray
     x: FloatArray
     squares: FloatArray
     positive: FloatArray
     negative: FloatArray
-    least: FloatArray
+    least: FloatArray  # (n_buckets,): their extreme values; infinite where there is none
     most: FloatArray
 
 

@@ -64,15 +64,9 @@ _LARGEST: Final = 1e18
 
 
 class Spectrum(NamedTuple):
-    """The strength of each direction in which the composition of buckets differs.
+    """The strength of each direction in which the composition of buckets differs."""
 
-    Attributes
-    ----------
-    eigenvalues, expected : tuple of float
-        See `kanon_db.algorithms.bucketization.buckets`.
-    """
-
-    eigenvalues: tuple[float, ...]
+    eigenvalues: tuple[float, ...]  # See `kanon_db.algorithms.bucketization.buckets`
     expected: tuple[float, ...]
 
     @classmethod
@@ -175,23 +169,13 @@ class BucketTables:
 
 
 class BucketLayout(NamedTuple):
-    """A bucketization with the types of its columns.
-
-    Attributes
-    ----------
-    tables : BucketTables
-    quasi_identifiers : mapping of str to Column
-    sensitive : Column
-    assignment : {"random", "cells", "local"}
-    is_paper : bool
-        Whether the paper's estimator is asked for.
-    """
+    """A bucketization with the types of its columns."""
 
     tables: BucketTables
     quasi_identifiers: Mapping[str, Column]
     sensitive: Column
     assignment: Assignment = "random"
-    is_paper: bool = False
+    is_paper: bool = False  # Whether the paper's estimator is asked for
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -200,38 +184,23 @@ class BucketLayout(NamedTuple):
 
 
 class CellDescription(NamedTuple):
-    """A column of a generalized, freeform or suppressed publication.
+    """A column of a generalized, freeform or suppressed publication."""
 
-    Attributes
-    ----------
-    column : Column
-        With the type of the original values.
-    kind : {"range", "set", "value"}
-        A cell is a range or a set of texts that covers the original value, or the value itself.
-    element : str
-        SQL that follows a text of a set and makes it a value of the original type.
-    is_discrete : bool
-        Whether the values of a range can be counted.
-    mark : int or None
-        Position in the pattern, from 1, of this column's mark; None if no cell is suppressed.
-    shares : {"of_each", "of_parts"} or None
-        Kind of shares that are published for the column; without them, all values of a cell are
-        equally likely.
-    is_tight : bool
-        Whether some record of a cell has each value of a set, and each end of a range; not so in
-        coarsened columns.
-    labels : str or None
-        The values that each published label stands for, as JSON; None for sets
-        (`kanon_db.query.cell_conditions`).
-    """
-
-    column: Column
+    column: Column  # With the type of the original values
+    # A cell is a range or a set of texts that covers the original value, or the value itself
     kind: CellKind
-    element: str = ""
-    is_discrete: bool = True
+    element: str = ""  # SQL that follows a text of a set and makes it a value of the original type
+    is_discrete: bool = True  # Whether the values of a range can be counted
+    # Position in the pattern, from 1, of this column's mark; None if no cell is suppressed
     mark: int | None = None
+    # Kind of shares that are published for the column; without them, all values of a cell are
+    # equally likely
     shares: Shares | None = None
+    # Whether some record of a cell has each value of a set, and each end of a range; not so in
+    # coarsened columns
     is_tight: bool = True
+    # The values that each published label stands for, as JSON; None for sets
+    # (`kanon_db.query.cell_conditions`)
     labels: str | None = None
 
 
@@ -241,28 +210,17 @@ class RowView(NamedTuple):
     The view joins a table of rows, each with the number of its cells, to a table of cells by that
     number; rows that were loaded with their cells need no table of cells. Readers have no right on
     either table; a dump needs both, since restoring it refreshes the view.
-
-    Attributes
-    ----------
-    view, rows, shares, cells : str
-        The view, and the tables of its rows, of the shares of values in cells, and of the cells.
-    quasi_identifiers : tuple of str
-    pattern : str or None
-        The column that marks suppressed cells.
-    columns : tuple of str
-        All columns, in their order and not quoted.
-    number : str or None
-        The column of both tables that has the number of a row's cells.
     """
 
+    # The view, and the tables of its rows, of the shares of values in cells, and of the cells
     view: str
     rows: str
     shares: str
     quasi_identifiers: tuple[str, ...]
-    pattern: str | None
-    columns: tuple[str, ...]
+    pattern: str | None  # The column that marks suppressed cells
+    columns: tuple[str, ...]  # All columns, in their order and not quoted
     cells: str = ""
-    number: str | None = None
+    number: str | None = None  # The column of both tables that has the number of a row's cells
 
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
@@ -298,15 +256,6 @@ class ClassTable(NamedTuple):
     one cell holds all ends, and a code has eight bytes: the end of a range in the lower four, its
     beginning in the upper four, both counted from the least value. The code of NULL is 0; a range
     without ends has 1 in the upper four.
-
-    Attributes
-    ----------
-    table : str
-    attribute, number, records, hidden, codes : str
-    columns : frozenset of str
-        The columns whose cells have numbers; not quoted.
-    ends : frozenset of str
-        The columns whose ranges are kept by their ends; not quoted.
     """
 
     table: str
@@ -315,8 +264,10 @@ class ClassTable(NamedTuple):
     records: str
     hidden: str
     codes: str
-    columns: frozenset[str]
-    ends: frozenset[str] = frozenset()
+    columns: frozenset[str]  # The columns whose cells have numbers; not quoted
+    ends: frozenset[str] = (
+        frozenset()
+    )  # The columns whose ranges are kept by their ends; not quoted
 
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, described: Mapping[str, Any]) -> Self:
@@ -337,30 +288,16 @@ those with a power of 1; ``python -m benchmarks calibration``."""
 
 
 class CellLayout(NamedTuple):
-    """Published rows, with the values that their cells may stand for.
-
-    Attributes
-    ----------
-    view : RowView
-    cells : mapping of str to CellDescription
-        Every column that a query may name.
-    left_out : int
-        Records of the source without a row in the view.
-    n_rows : int
-        Rows of the view.
-    is_paper : bool
-        Whether the paper's estimator is asked for: suppressed cells have each value as often as
-        kept cells have it.
-    classes : ClassTable or None
-        None for publications from before there was such a table.
-    """
+    """Published rows, with the values that their cells may stand for."""
 
     view: RowView
-    cells: Mapping[str, CellDescription]
-    left_out: int = 0
-    n_rows: int = 0
+    cells: Mapping[str, CellDescription]  # Every column that a query may name
+    left_out: int = 0  # Records of the source without a row in the view
+    n_rows: int = 0  # Rows of the view
+    # Whether the paper's estimator is asked for: suppressed cells have each value as often as kept
+    # cells have it
     is_paper: bool = False
-    classes: ClassTable | None = None
+    classes: ClassTable | None = None  # None for publications from before there was such a table
 
     @property
     def rarity(self) -> float:
@@ -374,21 +311,11 @@ class CellLayout(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """A table joined to a publication, with at most one row for each value of its join column.
+    """A table joined to a publication, with at most one row for each value of its join column."""
 
-    Attributes
-    ----------
-    relation : str
-        Schema-qualified and quoted.
-    key : Column
-        Join column of the table.
-    on : Column
-        Join column of the publication.
-    """
-
-    relation: str
-    key: Column
-    on: Column
+    relation: str  # Schema-qualified and quoted
+    key: Column  # Join column of the table
+    on: Column  # Join column of the publication
 
 
 # The two sides of a bucketization, and the side of each part of a query.

@@ -70,21 +70,11 @@ class Together(ex.Expression):
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """A request's condition, and the columns that need a row for each value of a cell.
+    """A request's condition, and the columns that need a row for each value of a cell."""
 
-    Attributes
-    ----------
-    condition : Expression or None
-        Parts of it that are :class:`Together` count as leaves.
-    spread : list of str
-        What all other parts, groups and sums need.
-    apart : list of str
-        What the parts that are :class:`Together` need.
-    """
-
-    condition: ex.Expression | None
-    spread: list[str]
-    apart: list[str]
+    condition: ex.Expression | None  # Parts of it that are :class:`Together` count as leaves
+    spread: list[str]  # What all other parts, groups and sums need
+    apart: list[str]  # What the parts that are :class:`Together` need
 
 
 def arranged(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arranged:

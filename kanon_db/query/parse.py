@@ -76,28 +76,16 @@ class PartsBudget:
 
 @dataclass(frozen=True, slots=True)
 class FilteredRelation:
-    """A relation in FROM, as expressions and a condition over the publication.
-
-    Attributes
-    ----------
-    publication : RelationText
-    budget : PartsBudget
-        For the expressions that replace its columns.
-    alias : tuple of str
-        The qualifiers of its columns in the outer query; empty for the publication itself.
-    columns : dict of str to Expression or None
-        The expression that each column stands for; None for columns of the publication.
-    where : Expression or None
-        The condition on the publication's records.
-    selected : tuple of Expression
-        All columns that subqueries select, whether the query mentions them or not.
-    """
+    """A relation in FROM, as expressions and a condition over the publication."""
 
     publication: RelationText
-    budget: PartsBudget
+    budget: PartsBudget  # For the expressions that replace its columns
+    # The qualifiers of its columns in the outer query; empty for the publication itself
     alias: tuple[str, ...] = ()
+    # The expression that each column stands for; None for columns of the publication
     columns: dict[str, Expression] | None = None
-    where: Expression | None = None
+    where: Expression | None = None  # The condition on the publication's records
+    # All columns that subqueries select, whether the query mentions them or not
     selected: tuple[Expression, ...] = ()
 
     def over_publication(self, expression: Expression) -> Expression:
@@ -257,10 +245,6 @@ def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema
         The query's lexemes, with balanced parentheses.
     published_schema : str
         The only schema that the publication may be qualified with.
-
-    Returns
-    -------
-    QueryText
 
     Raises
     ------
@@ -525,10 +509,6 @@ def parse_query(
         The only schema that the publication may be qualified with.
     heartbeat : callable, optional
         Called between steps, each of which takes less than a second.
-
-    Returns
-    -------
-    QueryText
 
     Raises
     ------

@@ -222,28 +222,15 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """One SELECT.
+    """One SELECT."""
 
-    Attributes
-    ----------
-    columns : mapping of str to str
-        Their names, with SQL.
-    source : sequence of str or Nested
-        A relation and what is joined to it; nothing for a row of constants.
-    where : sequence of str
-        Conditions, joined by AND.
-    group : sequence of str
-    having : str
-    limit : int, optional
-        The most rows.
-    """
-
-    columns: Mapping[str, str]
+    columns: Mapping[str, str]  # Their names, with SQL
+    # A relation and what is joined to it; nothing for a row of constants
     source: Sequence[str | Nested] = ()
-    where: Sequence[str] = ()
+    where: Sequence[str] = ()  # Conditions, joined by AND
     group: Sequence[str] = ()
     having: str = ""
-    limit: int | None = None
+    limit: int | None = None  # The most rows
 
     def write(self, depth: int = 0) -> str:
         """Write the SELECT, all but its first line at a depth."""
@@ -454,24 +441,14 @@ def numbered(n: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one statement is to estimate.
-
-    Attributes
-    ----------
-    query : Query
-    aggregate : Aggregate
-    lookups : sequence of Lookup
-    literal : callable, optional
-        Quotes a value: the values are then part of the text, for people to read and run.
-    most : int, optional
-        How many groups to answer at most, before they are put in order.
-    """
+    """What one statement is to estimate."""
 
     query: Query
     aggregate: Aggregate
     lookups: Sequence[Lookup] = ()
+    # Quotes a value: the values are then part of the text, for people to read and run
     literal: Callable[[str], str] | None = None
-    most: int | None = None
+    most: int | None = None  # How many groups to answer at most, before they are put in order
 
 
 class Writer:

@@ -41,21 +41,12 @@ class ColumnFacts:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What someone infers who knows all quasi-identifiers of a person in the table.
+    """What someone infers who knows all quasi-identifiers of a person in the table."""
 
-    Attributes
-    ----------
-    unique : float
-        Share of the people whose row nobody else's looks like; None where that says nothing.
-    certain : float or None
-        Share of the people whose sensitive value is certain.
-    guessed : float or None
-        Share of the people whose value the best guess finds.
-    """
-
+    # Share of the people whose row nobody else's looks like; None where that says nothing
     unique: float | None
-    certain: float | None
-    guessed: float | None
+    certain: float | None  # Share of the people whose sensitive value is certain
+    guessed: float | None  # Share of the people whose value the best guess finds
 
 
 @dataclass(frozen=True)
@@ -84,25 +75,13 @@ class ReleaseFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a report says of a publication.
-
-    Attributes
-    ----------
-    has_entities : bool
-        Whether several rows of the source may be about one person.
-    risks : list of (str, str, str)
-        Accepted risks: their names, what they mean, and the reasons.
-    sizes : list of (int, int)
-        Sizes of buckets or classes, each with how many there are.
-    losses : dict of str to float
-        For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything.
-    """
+    """All that a report says of a publication."""
 
     name: str
     kind: str
     method: str
     source: str
-    has_entities: bool
+    has_entities: bool  # Whether several rows of the source may be about one person
     records: int
     left_out: int
     guarantee: str
@@ -110,12 +89,15 @@ class Facts:
     published_by: str
     readers: list[str]
     columns: list[ColumnFacts]
-    risks: list[tuple[str, str, str]]
+    risks: list[
+        tuple[str, str, str]
+    ]  # Accepted risks: their names, what they mean, and the reasons
     before: Knowledge
     after: Knowledge
     attacks: Sequence[Attack]
     checks: Sequence[Check]
-    sizes: list[tuple[int, int]]
+    sizes: list[tuple[int, int]]  # Sizes of buckets or classes, each with how many there are
+    # For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything
     losses: Mapping[str, float]
     errors: list[ErrorsAt]
     releases: list[ReleaseFacts]

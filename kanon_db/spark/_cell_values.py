@@ -351,26 +351,15 @@ Key: TypeAlias = Any
 
 @dataclass(frozen=True, eq=False)
 class CellShares:
-    """How often each value occurs in the cells of a column; see the table of shares.
-
-    Attributes
-    ----------
-    kind : {"of_each", "of_parts"}
-    of_sets : mapping of tuple of str to (tuple of float, float)
-        The shares of a set's values, and of the records whose value is known.
-    of_ranges : mapping of tuple to (int, int, float)
-        The parts that a range covers, from 0, and the share of either end.
-    upto : ndarray of float64, shape (n_parts + 1,)
-        The share of all records below each part of the axis.
-    points : list
-        A value of each part.
-    """
+    """How often each value occurs in the cells of a column; see the table of shares."""
 
     kind: WhatIsKnown
+    # The shares of a set's values, and of the records whose value is known
     of_sets: Mapping[Key, tuple[Sequence[float], float]]
+    # The parts that a range covers, from 0, and the share of either end
     of_ranges: Mapping[Key, tuple[int, int, float]]
-    upto: FloatArray
-    points: Sequence[AxisValue]
+    upto: FloatArray  # (n_parts + 1,): the share of all records below each part of the axis
+    points: Sequence[AxisValue]  # A value of each part
 
     def inside(self, first: int, last: int) -> float:
         """Return the share of all records from one part to another."""
@@ -385,28 +374,15 @@ class CellShares:
 
 @dataclass(frozen=True, eq=False)
 class ColumnCells:
-    """The distinct cells of a column.
-
-    Attributes
-    ----------
-    cell : Cell
-    n : ndarray of int64, shape (n_cells,)
-        The records of each.
-    hidden : ndarray of bool, shape (n_cells,)
-        Whether it is suppressed.
-    keys : list
-        What each is known by: of a range, its ends, or None for NULL, and ``(None, None)`` for
-        anything; of a set, its texts. Of values, nothing.
-    values : pyarrow.Array or None, shape (n_cells,)
-        Of a column of values, these.
-    shares : CellShares or None
-    """
+    """The distinct cells of a column."""
 
     cell: CellDescription
-    n: IntArray
-    hidden: Flags
+    n: IntArray  # (n_cells,): the records of each
+    hidden: Flags  # (n_cells,): whether it is suppressed
+    # What each is known by: of a range, its ends, or None for NULL, and ``(None, None)`` for
+    # anything; of a set, its texts. Of values, nothing.
     keys: Sequence[Key]
-    values: Any
+    values: Any  # (n_cells,): of a column of values, these
     shares: CellShares | None
 
     @property
@@ -556,32 +532,16 @@ ANYTHING: Final = (None, None)
 
 @dataclass(frozen=True, eq=False)
 class ListedCellValues:
-    """The values of cells, cell by cell.
+    """The values of cells, cell by cell."""
 
-    Attributes
-    ----------
-    values : pyarrow.Array
-        The distinct ones.
-    cell, value : ndarray of int64, shape (n_listed,)
-        The numbers of cells, ascending, and of values.
-    w : ndarray of float64
-        The share of each among its cell's.
-    is_open : ndarray of bool
-        Whether there are others in its place.
-    least, most : ndarray of float64
-        What it stands for, of ranges.
-    are_values : bool
-        Whether it stands for itself.
-    """
-
-    values: Any
-    cell: IntArray
+    values: Any  # The distinct ones
+    cell: IntArray  # (n_listed,): the numbers of cells, ascending, and of values
     value: IntArray
-    w: FloatArray
-    is_open: Flags
-    least: FloatArray
+    w: FloatArray  # The share of each among its cell's
+    is_open: Flags  # Whether there are others in its place
+    least: FloatArray  # What it stands for, of ranges
     most: FloatArray
-    are_values: bool
+    are_values: bool  # Whether it stands for itself
 
     def listing(self, n_cells: int) -> Listing:
         """Return where the values of each cell are."""

@@ -50,22 +50,12 @@ _MOST: Final = 2**22
 
 @dataclass(frozen=True, eq=False)
 class ValueList:
-    """The values of a column, in order, NULL last.
+    """The values of a column, in order, NULL last."""
 
-    Attributes
-    ----------
-    array : pa.Array, shape (n_values,)
-    labels : list of (str or None)
-        Their texts; None for NULL.
-    counts : ndarray of int64, shape (n_values,)
-        Records of each.
-    numbers : ndarray of float64, shape (n_values,), or None
-        Of values that have numbers, times in seconds; NaN of NULL.
-    """
-
-    array: pa.Array
-    labels: list[str | None]
-    counts: IntArray
+    array: pa.Array  # (n_values,)
+    labels: list[str | None]  # Their texts; None for NULL
+    counts: IntArray  # (n_values,): records of each
+    # (n_values,): of values that have numbers, times in seconds; NaN of NULL
     numbers: FloatArray | None
 
     def frame(self, session: SparkSession, type_: DataType) -> DataFrame:
@@ -183,25 +173,13 @@ def code_column(place: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class CodedQuasiIdentifier:
-    """A quasi-identifier of the snapshot.
-
-    Attributes
-    ----------
-    column : ColumnType
-    source : str
-        What the snapshot calls it.
-    type : DataType
-        Spark's.
-    values : ValueList
-    numbers : ndarray of float64, shape (n_values,), or None
-        Of its values, NaN of NULL; None if it has no ranges.
-    """
+    """A quasi-identifier of the snapshot."""
 
     column: ColumnType
-    source: str
-    type: DataType
+    source: str  # What the snapshot calls it
+    type: DataType  # Spark's
     values: ValueList
-    numbers: FloatArray | None
+    numbers: FloatArray | None  # (n_values,): of its values, NaN of NULL; None if it has no ranges
 
     @property
     def name(self) -> str:
@@ -469,22 +447,12 @@ def codes_in(batch: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _CutParts:
-    """Parts whose values are to be counted.
-
-    Attributes
-    ----------
-    tree : CutTree
-    nodes : ndarray of int64
-        Ascending.
-    columns : list of str
-    sizes : ndarray of int64
-        The number of codes of each column.
-    """
+    """Parts whose values are to be counted."""
 
     tree: PartTree
-    nodes: IntArray
+    nodes: IntArray  # Ascending
     columns: list[str]
-    sizes: IntArray
+    sizes: IntArray  # The number of codes of each column
 
     def counted(self, records: DataFrame) -> Iterator[tuple[int, list[IntArray]]]:
         """Count how many records of each part have each code, column by column."""

@@ -40,17 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file in a folder.
-
-    Attributes
-    ----------
-    name : str
-    size : int
-        Bytes.
-    """
+    """A file in a folder."""
 
     name: str
-    size: int
+    size: int  # Bytes
 
 
 class Folder:
@@ -241,38 +234,21 @@ def is_release(name: str) -> bool:
 
 @dataclass(frozen=True)
 class TableFiles:
-    """A published table.
+    """A published table."""
 
-    Attributes
-    ----------
-    schema : str
-        Its columns as Spark writes them, as JSON.
-    files : tuple of FoundFile
-    """
-
-    schema: str
+    schema: str  # Its columns as Spark writes them, as JSON
     files: tuple[FoundFile, ...]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A publication with its files.
-
-    Attributes
-    ----------
-    publication : Publication
-    release : str
-        The folder with its tables, in the target.
-    tables : dict of str to TableFiles
-        By their suffixes, such as ``_qit``; each is a folder of this name, without the underscore.
-    published_at : str
-        In UTC.
-    """
+    """A publication with its files."""
 
     publication: Publication
-    release: str
+    release: str  # The folder with its tables, in the target
+    # By their suffixes, such as ``_qit``; each is a folder of this name, without the underscore
     tables: Mapping[str, TableFiles]
-    published_at: str
+    published_at: str  # In UTC
 
     def write(self, target: Folder) -> None:
         """Make it the publication of a target, in place of another one."""
@@ -354,20 +330,11 @@ _ABANDONED_SECONDS: Final = 900.0
 
 @dataclass(frozen=True)
 class StagingFolder:
-    """Where one run writes.
+    """Where one run writes."""
 
-    Attributes
-    ----------
-    token : str
-        Names the release.
-    folder : Folder
-    left_by : str or None
-        The token of a run that was killed, and whose files were removed.
-    """
-
-    token: str
+    token: str  # Names the release
     folder: Folder
-    left_by: str | None = None
+    left_by: str | None = None  # The token of a run that was killed, and whose files were removed
 
     @property
     def snapshot(self) -> Folder:
@@ -495,41 +462,23 @@ LEDGER: Final = "releases"
 
 @dataclass(frozen=True)
 class LedgerRelease:
-    """A line of the ledger.
+    """A line of the ledger."""
 
-    Attributes
-    ----------
-    release : str
-        Names its files, and its line.
-    name, kind, method, source, guarantee : str
-    columns : list of str
-        Those of the source that it shows.
-    parameters : str
-        As JSON.
-    rows : int
-    digest : str
-        A checksum of its tables that does not depend on the order of rows. It tells copies and
-        changes; it is no signature.
-    released_at : str
-        In UTC.
-    released_by : str
-    replaces : str or None
-        The release whose place it took; readers may still have a copy.
-    """
-
-    release: str
+    release: str  # Names its files, and its line
     name: str
     kind: str
     method: str
     source: str
-    columns: list[str]
-    parameters: str
+    columns: list[str]  # Those of the source that it shows
+    parameters: str  # As JSON
     rows: int
     guarantee: str
+    # A checksum of its tables that does not depend on the order of rows. It tells copies and
+    # changes; it is no signature.
     digest: str
-    released_at: str
+    released_at: str  # In UTC
     released_by: str
-    replaces: str | None
+    replaces: str | None  # The release whose place it took; readers may still have a copy
 
 
 class FolderLedger:

@@ -322,19 +322,11 @@ _COUNT: Final = "n"
 
 @dataclass(frozen=True)
 class CellColumns:
-    """What is read of a column, under names of its own.
-
-    Attributes
-    ----------
-    cell : Cell
-    place : int
-    pattern : str or None
-        The column that marks suppressed cells.
-    """
+    """What is read of a column, under names of its own."""
 
     cell: CellDescription
     place: int
-    pattern: str | None
+    pattern: str | None  # The column that marks suppressed cells
 
     @property
     def names(self) -> list[str]:
@@ -386,21 +378,11 @@ def _coded(column: Any) -> tuple[Any, IntArray]:
 
 @dataclass(frozen=True, eq=False)
 class CountedRecordTypes:
-    """Types of records.
+    """Types of records."""
 
-    Attributes
-    ----------
-    columns : dict of int to ColumnCells
-        The distinct cells of each column, by its number.
-    codes : dict of int to ndarray of int64, shape (n_types,)
-        The number of each type's cell.
-    n : ndarray of float64, shape (n_types,)
-        The records of each.
-    """
-
-    columns: dict[int, ColumnCells]
-    codes: dict[int, IntArray]
-    n: FloatArray
+    columns: dict[int, ColumnCells]  # The distinct cells of each column, by its number
+    codes: dict[int, IntArray]  # (n_types,): the number of each type's cell
+    n: FloatArray  # (n_types,): the records of each
 
     @classmethod
     def of(

@@ -61,24 +61,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SparkJob:
-    """A publication in the making.
+    """A publication in the making."""
 
-    Attributes
-    ----------
-    session : SparkSession
-        Of our own; see :func:`~kanon_db.spark.environment.own_session`.
-    voice : SparkProgress
-    request : PublishRequest
-        The same as in PostgreSQL.
-    source : Source
-    types : dict of str to ColumnType
-    staging : StagingFolder
-    snapshot : SparkSnapshot
-    """
-
-    session: SparkSession
+    session: SparkSession  # Of our own; see :func:`~kanon_db.spark.environment.own_session`
     voice: SparkProgress
-    request: Any
+    request: Any  # The same as in PostgreSQL
     source: Source
     types: Mapping[str, ColumnType]
     staging: StagingFolder
@@ -95,36 +82,19 @@ class SparkJob:
 
 @dataclass(frozen=True, eq=False)
 class SparkResult:
-    """What was found and written.
+    """What was found and written."""
 
-    Attributes
-    ----------
-    found : Found
-        The method that was used, and the proof of an exact one.
-    written : Written
-        As in PostgreSQL.
-    """
-
-    found: MethodResult
-    written: Written
+    found: MethodResult  # The method that was used, and the proof of an exact one
+    written: Written  # As in PostgreSQL
 
 
 @dataclass(frozen=True, eq=False)
 class SparkTarget:
-    """A verified publication in files, with what it was made from: a `MeasuredPublication`.
+    """A verified publication in files, with what it was made from: a `MeasuredPublication`."""
 
-    Attributes
-    ----------
-    session : TableSession
-        Its tables are those of the publication.
-    publication : Publication
-    source : DataFrame
-        Scores what attackers guess, and answers what is asked of the publication.
-    """
-
-    session: TableSession
+    session: TableSession  # Its tables are those of the publication
     publication: Publication
-    source: DataFrame
+    source: DataFrame  # Scores what attackers guess, and answers what is asked of the publication
 
     def pulse(self) -> Pulse:
         """Return the driver's heartbeat."""
@@ -220,13 +190,7 @@ MOST_RECORDS_ON_DRIVER: Final = 5_000_000
 
 @dataclass(frozen=True, eq=False)
 class NumberedColumn:
-    """The distinct values of a column, in order: `ValuesInOrder`.
-
-    Attributes
-    ----------
-    column : ColumnType
-    array : pyarrow.Array
-    """
+    """The distinct values of a column, in order: `ValuesInOrder`."""
 
     column: ColumnType
     array: Any
@@ -261,13 +225,7 @@ class NumberedColumn:
 
 @dataclass(frozen=True, eq=False)
 class ReadColumns:
-    """Columns of a table on the driver, as Arrow has them: `RecordCodes`.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-    types : mapping of str to ColumnType
-    """
+    """Columns of a table on the driver, as Arrow has them: `RecordCodes`."""
 
     table: Any
     types: Mapping[str, ColumnType]

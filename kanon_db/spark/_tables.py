@@ -124,19 +124,11 @@ class SourcePath(Relation):
 
 @dataclass(frozen=True, eq=False)
 class SparkSource:
-    """A source that can be read.
-
-    Attributes
-    ----------
-    frame : DataFrame
-    source : Source
-        The roles of its columns.
-    types : dict of str to ColumnType
-        All columns, in their order, with PostgreSQL's names of their types.
-    """
+    """A source that can be read."""
 
     frame: DataFrame
-    source: Source
+    source: Source  # The roles of its columns
+    # All columns, in their order, with PostgreSQL's names of their types
     types: Mapping[str, ColumnType]
 
 
@@ -265,21 +257,13 @@ RECORD: Final = "record"
 
 @dataclass(frozen=True, eq=False)
 class SparkSnapshot:
-    """The columns that are published, and the entity, as they were read.
+    """The columns that are published, and the entity, as they were read."""
 
-    Attributes
-    ----------
-    frame : DataFrame
-        ``record`` (a number of its own), ``rank_key`` and ``order_key`` (see :mod:`.chance`), and
-        the columns by :meth:`column`. It is read from files, so that each task that is run again
-        reads the same.
-    names : tuple of str
-        The columns.
-    n_records : int
-    """
-
+    # ``record`` (a number of its own), ``rank_key`` and ``order_key`` (see :mod:`.chance`), and the
+    # columns by :meth:`column`. It is read from files, so that each task that is run again reads
+    # the same.
     frame: DataFrame
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # The columns
     n_records: int
 
     def column(self, name: str) -> str:

@@ -100,19 +100,11 @@ _MOST_ROWS: Final = 5_000_000
 
 @dataclass(frozen=True, eq=False)
 class CountedColumn:
-    """:class:`~kanon_db.answers.evidence.KnownColumn` of cells that Spark has counted.
-
-    Attributes
-    ----------
-    own : ColumnCells
-    tries : SparkConditions
-    rarity : float
-        See :class:`~kanon_db.query.layout.CellLayout`.
-    """
+    """:class:`~kanon_db.answers.evidence.KnownColumn` of cells that Spark has counted."""
 
     own: ColumnCells
     tries: SparkConditions
-    rarity: float
+    rarity: float  # See :class:`~kanon_db.query.layout.CellLayout`
 
     def values(
         self,
@@ -218,17 +210,10 @@ def _ends_of(key: Key, type_: ex.Type) -> tuple[str | None, str | None]:
 
 @dataclass(frozen=True, eq=False)
 class OperandValues:
-    """The values that an operand may have, each of them once, in their order.
-
-    Attributes
-    ----------
-    exact : list of Decimal
-    rows : list of Row
-        Its ``rung`` and ``place``.
-    """
+    """The values that an operand may have, each of them once, in their order."""
 
     exact: list[Decimal]
-    rows: list[Row]
+    rows: list[Row]  # Its ``rung`` and ``place``
 
     @classmethod
     def of(cls, values: Iterable[AxisValue | None], type_: ex.Type) -> Self:
@@ -316,22 +301,13 @@ class OperandValues:
 
 @dataclass(frozen=True)
 class SparkRowQuery(SparkQuery):
-    """A query of published rows in files.
-
-    Attributes
-    ----------
-    rows : DataFrame
-    shares : mapping of str to CellShares
-        Of the columns that it mentions.
-    counted : dict
-        What was counted for its other aggregates, by the columns.
-    ladders : dict
-        The values of each expression of which a percentile was asked.
-    """
+    """A query of published rows in files."""
 
     rows: DataFrame
-    shares: Mapping[str, CellShares | None]
+    shares: Mapping[str, CellShares | None]  # Of the columns that it mentions
+    # What was counted for its other aggregates, by the columns
     counted: dict[tuple[str, ...], CountedRecordTypes] = field(default_factory=dict)
+    # The values of each expression of which a percentile was asked
     ladders: dict[tuple[ex.Expression, ex.Type], OperandValues] = field(default_factory=dict)
 
     def known_types(

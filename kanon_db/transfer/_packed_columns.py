@@ -39,16 +39,10 @@ class KnownValues(ABC):
     """The values that a column is known to have, in an order: the server sends a digit for each.
 
     By default their digits are 1 and more, and 0 is that of a value that is not known.
-
-    Attributes
-    ----------
-    column : ColumnType
-    n_values : int
-        How many are known, beside NULL.
     """
 
     column: ColumnType
-    n_values: int
+    n_values: int  # How many are known, beside NULL
 
     @property
     def places(self) -> IntArray:
@@ -99,15 +93,9 @@ _Known = TypeVar("_Known", bound=KnownValues)
 
 @dataclass(frozen=True)
 class PackedColumns(Generic[_Known]):
-    """Some columns whose digits share an int8.
+    """Some columns whose digits share an int8."""
 
-    Attributes
-    ----------
-    columns : sequence of KnownValues
-        The digits of the first one are in the highest bits.
-    """
-
-    columns: Sequence[_Known]
+    columns: Sequence[_Known]  # The digits of the first one are in the highest bits
 
     @classmethod
     def of(cls, columns: Sequence[_Known]) -> Iterator[Self]:
@@ -216,19 +204,11 @@ def are_close(ends: Ends, column: ColumnType) -> bool:
 
 @dataclass(frozen=True)
 class WholeNumbers(KnownValues):
-    """The numbers between two ends.
-
-    Attributes
-    ----------
-    least : int
-    below : str
-        SQL for the number below the least one.
-    ends : tuple of str, or None
-        SQL for both ends; None where all numbers are certain to lie between them.
-    """
+    """The numbers between two ends."""
 
     least: int
-    below: str
+    below: str  # SQL for the number below the least one
+    # SQL for both ends; None where all numbers are certain to lie between them
     ends: tuple[str, str] | None = None
 
     def digit(self, value: str) -> str:
@@ -305,18 +285,10 @@ _TEXTS = ("text", "character varying")
 
 @dataclass(frozen=True)
 class ListedValues(KnownValues):
-    """Values in a table, in their type's order, where the server looks them up one by one.
+    """Values in a table, in their type's order, where the server looks them up one by one."""
 
-    Attributes
-    ----------
-    value : str
-        The table's column with them, in which other rows have NULL; quoted.
-    table : str
-        Quoted.
-    """
-
-    value: str
-    table: str
+    value: str  # The table's column with them, in which other rows have NULL; quoted
+    table: str  # Quoted
 
     def digit(self, value: str) -> str:
         """See :meth:`KnownValues.digit`."""

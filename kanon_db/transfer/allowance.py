@@ -14,36 +14,21 @@ QUERY_MEMORY: Final = "200 MB"
 
 
 class Needs(NamedTuple):
-    """The most that publishing needs at a time, in bytes.
+    """The most that publishing needs at a time, in bytes."""
 
-    Attributes
-    ----------
-    memory : float
-        In the process that computes, beside what it takes when idle, without shared buffers.
-    disk : float
-        Temporary and published relations, without the server's log.
-    """
-
+    # In the process that computes, beside what it takes when idle, without shared buffers
     memory: float
-    disk: float
+    disk: float  # Temporary and published relations, without the server's log
 
     def __str__(self) -> str:
         return f"{size_text(self.memory)} of memory and {size_text(self.disk)} of disk"
 
 
 class Allowance(NamedTuple):
-    """The limits of one publication, in bytes, by settings that only an administrator changes.
+    """The limits of one publication, in bytes, by settings that only an administrator changes."""
 
-    Attributes
-    ----------
-    memory : int
-        The setting ``publish_memory``.
-    disk : int
-        The setting ``publish_disk``.
-    """
-
-    memory: int
-    disk: int
+    memory: int  # The setting ``publish_memory``
+    disk: int  # The setting ``publish_disk``
 
     @classmethod
     def of(cls, session: Session) -> Self:

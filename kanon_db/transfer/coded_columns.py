@@ -237,18 +237,10 @@ _ATTEMPTS: Final = 3
 
 @dataclass(frozen=True, kw_only=True)
 class CodedRecords(Records):
-    """Records whose values are all known by codes.
+    """Records whose values are all known by codes."""
 
-    Attributes
-    ----------
-    columns : mapping of str to CodedColumn
-        All columns that were asked for, by name.
-    width : float
-        Bytes of a row, as the server's planner expects.
-    """
-
-    columns: Mapping[str, CodedColumn]
-    width: float
+    columns: Mapping[str, CodedColumn]  # All columns that were asked for, by name
+    width: float  # Bytes of a row, as the server's planner expects
 
     def in_order(self, order: IntArray) -> Self:
         """See :meth:`Records.in_order`."""

@@ -45,21 +45,11 @@ _QUOTES: Final = 'in a quoted field, write each quote twice: "say ""yes"""'
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file with a header line, and how it is to be read.
+    """A CSV file with a header line, and how it is to be read."""
 
-    Attributes
-    ----------
-    path : Path
-        A ``.csv`` or ``.csv.gz`` file.
-    encoding : str
-        Python's name of it.
-    delimiter : str
-        One character.
-    """
-
-    path: Path
-    encoding: str
-    delimiter: str
+    path: Path  # A ``.csv`` or ``.csv.gz`` file
+    encoding: str  # Python's name of it
+    delimiter: str  # One character
 
     @classmethod
     def of(cls, path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> Self:
@@ -333,10 +323,6 @@ def read_hierarchy(path: Path) -> dict[str, list[str]]:
     ----------
     path : Path
         In UTF-8, or with a byte-order mark; separated by semicolons, commas, tabs or bars.
-
-    Returns
-    -------
-    dict of str to list of str
 
     Raises
     ------

@@ -46,27 +46,14 @@ _ORDERED_DATES: Final = ("DD.MM.YYYY", "YYYY/MM/DD", "YYYY.MM.DD")
 
 @dataclass(frozen=True)
 class ValueType:
-    """A type that a column's texts may have.
+    """A type that a column's texts may have."""
 
-    Attributes
-    ----------
-    sql : str
-        PostgreSQL's name of it.
-    pattern : str
-        What all its texts match.
-    iso : str
-        How the groups of the pattern make a date that PostgreSQL reads, if it would not read these.
-    has_comma : bool
-        Whether they may have a decimal comma.
-    note : str
-        What is worth knowing about the guess.
-    """
-
-    sql: str
-    pattern: str
+    sql: str  # PostgreSQL's name of it
+    pattern: str  # What all its texts match
+    # How the groups of the pattern make a date that PostgreSQL reads, if it would not read these
     iso: str = ""
-    has_comma: bool = False
-    note: str = ""
+    has_comma: bool = False  # Whether they may have a decimal comma
+    note: str = ""  # What is worth knowing about the guess
 
     @property
     def may_fail(self) -> bool:
@@ -446,29 +433,16 @@ class StagedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:
-    """Settings for reading a CSV file; those that are None are guessed.
+    """Settings for reading a CSV file; those that are None are guessed."""
 
-    Attributes
-    ----------
-    null : str
-        The unquoted text that means NULL; by default an empty field.
-    delimiter : str or None
-        One character, or its name: ``semicolon``, ``tab``, ``bar``.
-    encoding : str or None
-        Guessed are only UTF-8 and encodings with a byte-order mark.
-    decimal : str or None
-        The decimal sign: ``.`` or ``,``. Guessed is a comma only in files with semicolons.
-    date_format : str or None
-        Such as ``DD.MM.YYYY``. Nothing is guessed where day and month could be either.
-    types : mapping of str to str, or JSON, or None
-        PostgreSQL's types by column; the others are the narrowest that all values have.
-    """
-
-    null: str = ""
-    delimiter: str | None = None
-    encoding: str | None = None
+    null: str = ""  # The unquoted text that means NULL; by default an empty field
+    delimiter: str | None = None  # One character, or its name: ``semicolon``, ``tab``, ``bar``
+    encoding: str | None = None  # Guessed are only UTF-8 and encodings with a byte-order mark
+    # The decimal sign: ``.`` or ``,``. Guessed is a comma only in files with semicolons.
     decimal: str | None = None
+    # Such as ``DD.MM.YYYY``. Nothing is guessed where day and month could be either.
     date_format: str | None = None
+    # PostgreSQL's types by column; the others are the narrowest that all values have
     types: str | Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -481,36 +455,19 @@ class CsvOptions:
 
 @dataclass(frozen=True)
 class CsvPreview:
-    """A preview of a file, before it becomes a table.
-
-    Attributes
-    ----------
-    delimiter, encoding : str
-    columns : list of (str, str)
-        Name and type of each column.
-    notes : dict of str to str
-        By column, what is worth knowing about its type.
-    """
+    """A preview of a file, before it becomes a table."""
 
     delimiter: str
     encoding: str
-    columns: list[tuple[str, str]]
-    notes: dict[str, str]
+    columns: list[tuple[str, str]]  # Name and type of each column
+    notes: dict[str, str]  # By column, what is worth knowing about its type
 
 
 @dataclass(frozen=True)
 class LoadReport(CsvPreview, ShownResult):
-    """The table that was loaded.
+    """The table that was loaded."""
 
-    Attributes
-    ----------
-    table : str
-        The new table, quoted as in SQL.
-    records : int
-    seconds : float
-    """
-
-    table: str
+    table: str  # The new table, quoted as in SQL
     records: int
     seconds: float
 
@@ -548,10 +505,6 @@ def load_csv(
         Whether to read the whole file, and keep nothing.
     on_found : callable, optional
         Called with what was found, before the table is written.
-
-    Returns
-    -------
-    LoadReport
 
     Raises
     ------

@@ -34,32 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Size:
-    """The amount that there is to read.
-
-    Attributes
-    ----------
-    n_records : int
-    width : float
-        Bytes of a row of a table, its header included.
-    n_values : float
-        Distinct values of all columns that are to be numbered, together.
-    """
+    """The amount that there is to read."""
 
     n_records: int
-    width: float
-    n_values: float = 0
+    width: float  # Bytes of a row of a table, its header included
+    n_values: float = 0  # Distinct values of all columns that are to be numbered, together
 
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """Records of a source, numbered from 0, all read by one statement.
-
-    Attributes
-    ----------
-    session : Session
-    n_records : int
-    room : Allowance
-    """
+    """Records of a source, numbered from 0, all read by one statement."""
 
     session: Session
     n_records: int

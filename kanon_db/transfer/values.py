@@ -28,24 +28,13 @@ _TIMES_TEXT: Final = 1.5
 
 @dataclass(frozen=True)
 class DistinctValues:
-    """The distinct values of a column of a snapshot, in their type's order.
-
-    Attributes
-    ----------
-    column : ColumnType
-    table : str
-        Temporary table ``(code, value)``, quoted.
-    labels : list of (str or None)
-        The values' texts, None for NULL; ``labels[code]``.
-    counts : ndarray of int64, shape (n_values,)
-        Records of each value.
-    """
+    """The distinct values of a column of a snapshot, in their type's order."""
 
     session: Session
     column: ColumnType
-    table: str
-    labels: list[str | None]
-    counts: IntArray
+    table: str  # Temporary table ``(code, value)``, quoted
+    labels: list[str | None]  # The values' texts, None for NULL; ``labels[code]``
+    counts: IntArray  # (n_values,): records of each value
 
     def drop(self) -> None:
         """Remove the table before the transaction ends."""
@@ -54,16 +43,10 @@ class DistinctValues:
 
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """A column with few values.
-
-    Attributes
-    ----------
-    values : DistinctValues
-    codes : ndarray of unsigned int, shape (n_records,)
-        The code of each record's value, in as few bytes as these take.
-    """
+    """A column with few values."""
 
     values: DistinctValues
+    # (n_records,): the code of each record's value, in as few bytes as these take
     codes: AnyIntArray
 
 

@@ -27,17 +27,10 @@ Labels = tuple[str | None, ...]
 
 @dataclass(frozen=True, eq=False)
 class BucketSignatures:
-    """The signatures of a bucketization.
+    """The signatures of a bucketization."""
 
-    Attributes
-    ----------
-    labels : list of tuple of (str or None)
-        The values of each signature that enough buckets have, as texts.
-    numbers : ndarray of int32, shape (n_records,)
-        The number of each record's signature from 1 on; 0 for another one.
-    """
-
-    labels: list[Labels]
+    labels: list[Labels]  # The values of each signature that enough buckets have, as texts
+    # (n_records,): the number of each record's signature from 1 on; 0 for another one
     numbers: CodeArray
 
 
@@ -72,19 +65,11 @@ def draw_buckets(
 
 @dataclass(frozen=True, eq=False)
 class RedrawnRecords:
-    """The buckets that :func:`redraw_buckets` found, with the people left in the snapshot.
-
-    Attributes
-    ----------
-    job : Job
-    drawn : DrawnBuckets
-    n_stay, n_new, n_left_out, n_waiting : int
-        See :class:`~kanon_db.publications.kind.RedrawnBuckets`.
-    """
+    """The buckets that :func:`redraw_buckets` found, with the people left in the snapshot."""
 
     job: Job[Any]
     drawn: DrawnBuckets
-    n_stay: int
+    n_stay: int  # See :class:`~kanon_db.publications.kind.RedrawnBuckets`
     n_new: int
     n_left_out: int
     n_waiting: int

@@ -82,23 +82,14 @@ class CellSearch:
 
 @dataclass(frozen=True, eq=False)
 class AssignedRecords:
-    """A bucket setting, and the bucket of each record: numbered by size, from 0.
-
-    Attributes
-    ----------
-    setting : BucketSetting
-    slots : ndarray of int32, shape (n_records,)
-    cells : int or None
-        How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or
-        on more than these.
-    signed : BucketSignatures or None
-        The signatures of buckets that keep them.
-    """
+    """A bucket setting, and the bucket of each record: numbered by size, from 0."""
 
     setting: BucketSetting
-    slots: CodeArray
+    slots: CodeArray  # (n_records,)
+    # How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or on
+    # more than these
     cells: int | None = None
-    signed: BucketSignatures | None = None
+    signed: BucketSignatures | None = None  # The signatures of buckets that keep them
 
 
 Columns = Mapping[str, CodedColumn]

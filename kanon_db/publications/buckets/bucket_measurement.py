@@ -122,19 +122,11 @@ def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[Co
 
 @dataclass(frozen=True, eq=False)
 class CodedBuckets:
-    """QIT and SAT by the codes of the source's values; buckets are numbered from 0.
+    """QIT and SAT by the codes of the source's values; buckets are numbered from 0."""
 
-    Attributes
-    ----------
-    bucket_of_record : ndarray of int32, shape (n_records,)
-    codes : ndarray of int32, shape (n_records, n_qi)
-    buckets, values, counts : ndarray of int32, shape (n_rows,)
-        The rows of the SAT.
-    """
-
-    bucket_of_record: CodeArray
-    codes: CodeArray
-    buckets: CodeArray
+    bucket_of_record: CodeArray  # (n_records,)
+    codes: CodeArray  # (n_records, n_qi)
+    buckets: CodeArray  # (n_rows,): the rows of the SAT
     values: CodeArray
     counts: CodeArray
 
@@ -232,23 +224,13 @@ MOST_CANDIDATES: Final = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class AttackedBuckets:
-    """Buckets as an attacker of QIT and SAT knows them.
+    """Buckets as an attacker of QIT and SAT knows them."""
 
-    Attributes
-    ----------
-    codes : ndarray of int32, shape (n_records, n_qi)
-        The QIT's rows, coded in the order of each column's values, NULL last.
-    buckets : ndarray of int64, shape (n_records,)
-        From 0.
-    values : BucketValues
-    bounds : ndarray of float64, shape (n_values,)
-        The threshold of each sensitive value.
-    """
-
+    # (n_records, n_qi): the QIT's rows, coded in the order of each column's values, NULL last
     codes: CodeArray
-    buckets: IntArray
+    buckets: IntArray  # (n_records,): from 0
     values: BucketValues
-    bounds: FloatArray
+    bounds: FloatArray  # (n_values,): the threshold of each sensitive value
 
 
 @dataclass(frozen=True, eq=False)

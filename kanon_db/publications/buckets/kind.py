@@ -105,21 +105,11 @@ from kanon_db.transfer.values import CodedColumn, DistinctValues, distinct_value
 
 @dataclass(frozen=True)
 class ValueProtection:
-    """The greatest frequency that each sensitive value may have in a bucket.
+    """The greatest frequency that each sensitive value may have in a bucket."""
 
-    Attributes
-    ----------
-    privacy : FPrimePrivacy
-        The thresholds.
-    l : int or None
-        The diversity of buckets that have one.
-    unbounded : float
-        The share of the records whose value has a threshold of 1.
-    """
-
-    privacy: FPrimePrivacy
-    l: int | None
-    unbounded: float
+    privacy: FPrimePrivacy  # The thresholds
+    l: int | None  # The diversity of buckets that have one
+    unbounded: float  # The share of the records whose value has a threshold of 1
 
     @classmethod
     def of(
@@ -189,46 +179,23 @@ def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: f
 
 @dataclass(frozen=True)
 class CountedBuckets:
-    """The buckets of one table, counted from its rows.
+    """The buckets of one table, counted from its rows."""
 
-    Attributes
-    ----------
-    records : int
-        In all buckets.
-    differing : int
-        Buckets whose size does not follow from their number.
-    unreadable : int
-        Rows without a bucket or a count.
-    of_sizes : dict of int to int
-        The number of buckets of each size.
-    """
-
-    records: int
-    differing: int
-    unreadable: int
-    of_sizes: Mapping[int, int]
+    records: int  # In all buckets
+    differing: int  # Buckets whose size does not follow from their number
+    unreadable: int  # Rows without a bucket or a count
+    of_sizes: Mapping[int, int]  # The number of buckets of each size
 
 
 @dataclass(frozen=True)
 class BucketFindings:
-    """Counts of QIT and SAT.
-
-    Attributes
-    ----------
-    qit, sat : CountedBuckets
-    repeated : int
-        Rows of the SAT for a bucket and a value that have one already.
-    certain : int
-        People whose bucket has no other value than theirs.
-    exposure : mapping
-        See :func:`~kanon_db.publications.guarantees.exposure_statement`.
-    """
+    """Counts of QIT and SAT."""
 
     qit: CountedBuckets
     sat: CountedBuckets
-    repeated: int
-    certain: int
-    exposure: Mapping[str, Any]
+    repeated: int  # Rows of the SAT for a bucket and a value that have one already
+    certain: int  # People whose bucket has no other value than theirs
+    exposure: Mapping[str, Any]  # See :func:`~kanon_db.publications.guarantees.exposure_statement`
 
     def judged(
         self,
@@ -547,23 +514,12 @@ def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profi
 
 @dataclass(frozen=True, eq=False)
 class _Assignment:
-    """The sensitive values as read, and the bucket of each record.
-
-    Attributes
-    ----------
-    assigned : AssignedRecords
-    columns : dict of str to CodedColumn
-        The quasi-identifiers with few values.
-    values : DistinctValues
-    codes : ndarray of int32, shape (n_records,)
-        The codes of the sensitive attribute.
-    protection : ValueProtection
-    """
+    """The sensitive values as read, and the bucket of each record."""
 
     assigned: AssignedRecords
-    columns: Mapping[str, CodedColumn]
+    columns: Mapping[str, CodedColumn]  # The quasi-identifiers with few values
     values: DistinctValues
-    codes: CodeArray
+    codes: CodeArray  # (n_records,): the codes of the sensitive attribute
     protection: ValueProtection
 
 

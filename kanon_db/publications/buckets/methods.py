@@ -21,37 +21,20 @@ from kanon_db.publications.kind import MethodResult
 
 @dataclass(frozen=True, eq=False)
 class SensitiveValues:
-    """The frequency and the threshold of each sensitive value: all that a method needs.
+    """The frequency and the threshold of each sensitive value: all that a method needs."""
 
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (n_values,)
-    privacy : FPrimePrivacy
-        The thresholds.
-    labels : sequence of (str or None)
-        Their texts, where signatures are kept.
-    """
-
-    counts: IntArray
-    privacy: FPrimePrivacy
-    labels: Sequence[str | None] = ()
+    counts: IntArray  # (n_values,)
+    privacy: FPrimePrivacy  # The thresholds
+    labels: Sequence[str | None] = ()  # Their texts, where signatures are kept
 
 
 @dataclass(frozen=True, eq=False)
 class BucketPlan:
-    """A bucket setting, and how often each value may occur in a bucket of each size.
-
-    Attributes
-    ----------
-    setting : BucketSetting
-    limits : ndarray of int64, shape (n_values, n_sizes)
-    l : int or None
-        The diversity of Anatomy's buckets; None for other methods.
-    """
+    """A bucket setting, and how often each value may occur in a bucket of each size."""
 
     setting: BucketSetting
-    limits: IntArray
-    l: int | None = None
+    limits: IntArray  # (n_values, n_sizes)
+    l: int | None = None  # The diversity of Anatomy's buckets; None for other methods
 
 
 def anatomy(data: SensitiveValues, request: BucketRequest, pulse: Pulse) -> MethodResult:  # noqa: ARG001

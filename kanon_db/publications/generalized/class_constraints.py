@@ -28,25 +28,13 @@ _HINT: Final = (
 
 @dataclass(frozen=True)
 class ClassConstraints:
-    """Constraints on the sensitive attribute, as the publisher wrote them.
+    """Constraints on the sensitive attribute, as the publisher wrote them."""
 
-    Attributes
-    ----------
-    l : int or None
-        Distinct l-diversity.
-    entropy_l, t : Fraction or None
-        Entropy l-diversity; t-closeness.
-    distance : {"equal", "ordered"}
-        The distance of t-closeness.
-    privacy : PrivacySpecification or None
-        F'-privacy.
-    """
-
-    l: int | None
-    entropy_l: Fraction | None
+    l: int | None  # Distinct l-diversity
+    entropy_l: Fraction | None  # Entropy l-diversity; t-closeness
     t: Fraction | None
-    distance: Literal["equal", "ordered"]
-    privacy: PrivacySpecification | None
+    distance: Literal["equal", "ordered"]  # The distance of t-closeness
+    privacy: PrivacySpecification | None  # F'-privacy
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:

@@ -257,27 +257,13 @@ _ROUNDING = 1e-9  # allowed in an entropy, for its logarithms
 
 @dataclass(frozen=True)
 class ClassValues:
-    """SQL that reads the sensitive values of the rows of each class.
+    """SQL that reads the sensitive values of the rows of each class."""
 
-    Attributes
-    ----------
-    rows : str
-        A relation with the published rows.
-    cells : str
-        Its columns by which classes are told apart, with commas between them.
-    value : str
-        Its column with the sensitive values.
-    number : str
-        What tells classes apart in one column.
-    place : str
-        The place of a value among all of them, in their order.
-    """
-
-    rows: str
-    cells: str
-    value: str
-    number: str
-    place: str
+    rows: str  # A relation with the published rows
+    cells: str  # Its columns by which classes are told apart, with commas between them
+    value: str  # Its column with the sensitive values
+    number: str  # What tells classes apart in one column
+    place: str  # The place of a value among all of them, in their order
 
     @property
     def counted(self) -> str:

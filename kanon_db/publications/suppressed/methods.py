@@ -25,24 +25,12 @@ from kanon_db.session import Session
 
 @dataclass(frozen=True)
 class SuppressionPattern:
-    """One pattern vector, as it is shown before publishing.
+    """One pattern vector, as it is shown before publishing."""
 
-    Attributes
-    ----------
-    position : int
-        Its place in the order in which the greedy method tries patterns, from 1.
-    pattern : str
-        ``*`` suppresses, ``.`` keeps, in the order of the quasi-identifiers.
-    suppressed : list of str
-        The quasi-identifiers that it suppresses.
-    cost : float
-        The cost for one record: the sum of the weights of these quasi-identifiers.
-    """
-
-    position: int
-    pattern: str
-    suppressed: list[str]
-    cost: float
+    position: int  # Its place in the order in which the greedy method tries patterns, from 1
+    pattern: str  # ``*`` suppresses, ``.`` keeps, in the order of the quasi-identifiers
+    suppressed: list[str]  # The quasi-identifiers that it suppresses
+    cost: float  # The cost for one record: the sum of the weights of these quasi-identifiers
 
 
 def suppression_patterns(
@@ -104,24 +92,14 @@ def recorded_patterns(request: SuppressedRequest, patterns: PatternSet) -> dict[
 
 @dataclass(frozen=True, eq=False)
 class SuppressibleRows:
-    """Quasi-identifiers as codes, and the patterns by which they may be suppressed.
+    """Quasi-identifiers as codes, and the patterns by which they may be suppressed."""
 
-    Attributes
-    ----------
-    codes : ndarray of int, shape (n_records, m)
-    patterns : PatternSet
-    random : SecureRandom
-        For whom left-over records join.
-    entities : ndarray of int, shape (n_records,), or None
-        Whom each record is about, if several can be about the same entity.
-    require_room : callable or None
-        Refuses an integer program of so many variables where there is no memory for it.
-    """
-
-    codes: AnyIntArray
+    codes: AnyIntArray  # (n_records, m)
     patterns: PatternSet
-    random: SecureRandom
+    random: SecureRandom  # For whom left-over records join
+    # (n_records,): whom each record is about, if several can be about the same entity
     entities: AnyIntArray | None = None
+    # Refuses an integer program of so many variables where there is no memory for it
     require_room: Callable[[int], None] | None = None
 
 

@@ -70,22 +70,13 @@ _MOST_NUMBERS: Final = 2**25
 
 @dataclass(frozen=True, eq=False)
 class QuasiIdentifierHistogram:
-    """How often each combination of quasi-identifiers has each sensitive value.
+    """How often each combination of quasi-identifiers has each sensitive value."""
 
-    Attributes
-    ----------
-    qi_codes : ndarray of int32, shape (n_rows, n_qi)
-        In their order; codes of values, or numbers of their groups.
-    sa_codes : ndarray of int32, shape (n_rows,)
-    weights : ndarray of int64, shape (n_rows,)
-        Records of each row.
-    last_codes : list of (ndarray of int32 or None)
-        For each attribute whose values are in groups, the last code up to each group.
-    """
-
+    # (n_rows, n_qi): in their order; codes of values, or numbers of their groups
     qi_codes: CodeArray
-    sa_codes: CodeArray
-    weights: IntArray
+    sa_codes: CodeArray  # (n_rows,)
+    weights: IntArray  # (n_rows,): records of each row
+    # For each attribute whose values are in groups, the last code up to each group
     last_codes: list[CodeArray | None]
 
     def in_codes(self, tree: CutTree) -> CutTree:
@@ -100,16 +91,9 @@ class QuasiIdentifierHistogram:
 
 @dataclass(frozen=True, eq=False)
 class HistogramColumns:
-    """The quasi-identifiers of a snapshot as numbers.
+    """The quasi-identifiers of a snapshot as numbers."""
 
-    Attributes
-    ----------
-    columns : list of str
-        What the snapshot calls them.
-    values : list of ValueList
-    """
-
-    columns: Sequence[str]
+    columns: Sequence[str]  # What the snapshot calls them
     values: Sequence[ValueList]
 
     @classmethod
@@ -217,20 +201,11 @@ def part_of(key: str, parts: int) -> Column:
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """How cells are divided among the machines.
+    """How cells are divided among the machines."""
 
-    Attributes
-    ----------
-    first : ndarray of int64, shape (n_cells,)
-        The number of each cell's first slice.
-    n_slices : ndarray of int64, shape (n_cells,)
-        A power of two for each cell.
-    part : ndarray of int32, shape (sum of n_slices,)
-        What is sorted together: a slice of a large cell, or some small cells.
-    """
-
-    first: IntArray
-    n_slices: IntArray
+    first: IntArray  # (n_cells,): the number of each cell's first slice
+    n_slices: IntArray  # (n_cells,): A power of two for each cell
+    # (sum of n_slices,): what is sorted together: a slice of a large cell, or some small cells
     part: AnyIntArray
 
     @classmethod
@@ -374,23 +349,13 @@ CELL: Final = "cell"
 
 @dataclass(frozen=True, eq=False)
 class CutRecords:
-    """Cells, and the records that are in them.
-
-    Attributes
-    ----------
-    cells : list of Cell
-    frame : DataFrame
-        The snapshot's columns, the code of the sensitive value, and those of quasi-identifiers.
-    names : list of str
-        The columns of the latter.
-    tree : CutTree
-        By which the cell of a record is found.
-    """
+    """Cells, and the records that are in them."""
 
     cells: list[CutCell]
+    # The snapshot's columns, the code of the sensitive value, and those of quasi-identifiers
     frame: DataFrame
-    names: list[str]
-    tree: CutTree
+    names: list[str]  # The columns of the latter
+    tree: CutTree  # By which the cell of a record is found
 
     def placed(self, job: SparkJob, slices: Slices) -> DataFrame:
         """Put the slice and the part of each record in place of quasi-identifiers' codes."""
@@ -584,21 +549,14 @@ def renumbering_function(
 
 @dataclass(frozen=True, eq=False)
 class DealtRecords:
-    """A bucket setting, and the bucket of each record.
-
-    Attributes
-    ----------
-    setting : BucketSetting
-    frame : DataFrame
-        Of the snapshot the quasi-identifiers and the key of its order, with ``bucket`` (the
-        published number) and ``code`` (of the sensitive value).
-    cells : int or None
-        How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or
-        on more than these.
-    """
+    """A bucket setting, and the bucket of each record."""
 
     setting: BucketSetting
+    # Of the snapshot the quasi-identifiers and the key of its order, with ``bucket`` (the published
+    # number) and ``code`` (of the sensitive value)
     frame: DataFrame
+    # How many cells no bucket crosses; None if buckets do not depend on quasi-identifiers, or on
+    # more than these
     cells: int | None = None
 
 

@@ -156,25 +156,13 @@ def numbering_segments(known: Any) -> Batches:
 
 @dataclass(frozen=True, eq=False)
 class SegmentSearch:
-    """What each machine knows of the whole table.
-
-    Attributes
-    ----------
-    attributes : tuple of Attribute
-    ends : list of pa.Array
-        What the cells of each quasi-identifier are made of.
-    request : FreeformRequest
-    passed : list of str
-        Columns that are passed on.
-    names : list of str
-        Columns of the result.
-    """
+    """What each machine knows of the whole table."""
 
     attributes: tuple[Attribute, ...]
-    ends: list[pa.Array]
+    ends: list[pa.Array]  # What the cells of each quasi-identifier are made of
     request: FreeformRequest
-    passed: list[str]
-    names: list[str]
+    passed: list[str]  # Columns that are passed on
+    names: list[str]  # Columns of the result
 
     def run(self, segment: pa.Table) -> pa.RecordBatch:
         """Match the records of a segment; give each the cells of one of its matches."""

@@ -91,34 +91,17 @@ CLASS_NUMBER: Final = "class"
 
 @dataclass(frozen=True, eq=False)
 class PartSearch:
-    """What each machine knows of the whole table.
-
-    Attributes
-    ----------
-    attributes : tuple of Attribute
-    ends : list of pa.Array
-        What the cells of each quasi-identifier are made of.
-    request : GeneralizedRequest
-        Without what the attributes and the constraint say.
-    method : str
-    constraint : Constraint or None
-        Without records.
-    seconds : float
-        For the search in a part.
-    passed : list of str
-        Columns that are passed on.
-    names : list of str
-        Columns of the result: those, the cells, whether a record is left out, and
-        :data:`CLASS_LOSS` and :data:`CLASS_NUMBER` if classes are searched again.
-    """
+    """What each machine knows of the whole table."""
 
     attributes: tuple[Attribute, ...]
-    ends: list[pa.Array]
-    request: GeneralizedRequest
+    ends: list[pa.Array]  # What the cells of each quasi-identifier are made of
+    request: GeneralizedRequest  # Without what the attributes and the constraint say
     method: str
-    constraint: Constraint | None
-    seconds: float
-    passed: list[str]
+    constraint: Constraint | None  # Without records
+    seconds: float  # For the search in a part
+    passed: list[str]  # Columns that are passed on
+    # Columns of the result: those, the cells, whether a record is left out, and :data:`CLASS_LOSS`
+    # and :data:`CLASS_NUMBER` if classes are searched again
     names: list[str]
 
     def run(self, part: pa.Table) -> pa.RecordBatch:

@@ -186,18 +186,12 @@ def recoded_layout(source: Source, columns: Sequence[CodedQuasiIdentifier]) -> d
 
 @dataclass(frozen=True, eq=False)
 class RowLoss:
-    """As :class:`kanon_db.metrics.information_loss.GeneralizationMetrics` has it.
-
-    Attributes
-    ----------
-    gcp, weighted_loss, ob_gcp : float
-    loss_by_attribute : ndarray of float64, shape (m,)
-    """
+    """As :class:`kanon_db.metrics.information_loss.GeneralizationMetrics` has it."""
 
     gcp: float
     weighted_loss: float
     ob_gcp: float
-    loss_by_attribute: FloatArray
+    loss_by_attribute: FloatArray  # (m,)
 
 
 def measure_rows(
@@ -409,24 +403,13 @@ _VALUE, _NULL, _ANYTHING = 0, 1, 2  # kinds of ranges
 
 @dataclass(frozen=True, eq=False)
 class CodedRows:
-    """Published rows and their source, as they were read.
+    """Published rows and their source, as they were read."""
 
-    Attributes
-    ----------
-    cells : sequence of mapping
-        What the layout says of the quasi-identifiers.
-    sensitive : str or None
-        The name of the sensitive attribute.
-    rows, source : ReadColumns
-    columns : list of NumberedColumn
-        The values of each quasi-identifier in the source.
-    """
-
-    cells: Sequence[Mapping[str, Any]]
-    sensitive: str | None
+    cells: Sequence[Mapping[str, Any]]  # What the layout says of the quasi-identifiers
+    sensitive: str | None  # The name of the sensitive attribute
     rows: ReadColumns
     source: ReadColumns
-    columns: list[NumberedColumn]
+    columns: list[NumberedColumn]  # The values of each quasi-identifier in the source
 
     @classmethod
     def of(cls, opened: SparkTarget) -> Self:

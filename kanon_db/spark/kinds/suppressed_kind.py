@@ -88,21 +88,12 @@ _COUNT: Final = "n"
 
 @dataclass(frozen=True, eq=False)
 class ChosenPatterns:
-    """What was chosen for each row type.
+    """What was chosen for each row type."""
 
-    Attributes
-    ----------
-    types : DataFrame
-        The codes of each, ``number``, ``pattern`` (its text) and ``given``.
-    joined : int
-        The place of the pattern of the records that were left over; -1 if they did not join others.
-    n_left_over : int
-        Records that are left over, and did not join others.
-    """
-
-    types: DataFrame
+    types: DataFrame  # The codes of each, ``number``, ``pattern`` (its text) and ``given``
+    # The place of the pattern of the records that were left over; -1 if they did not join others
     joined: int
-    n_left_over: int
+    n_left_over: int  # Records that are left over, and did not join others
 
 
 def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> ChosenPatterns:
