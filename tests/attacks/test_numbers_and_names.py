@@ -179,7 +179,7 @@ def test_smallest_and_largest_weights(parties: Parties, call: str) -> None:
 def test_constraints_that_are_no_constraints(parties: Parties) -> None:
     """Numbers of 23 digits and more, and NULL; a float of Python's is one."""
     publish = lambda constraints: Package(parties.publisher).kanon.publish_generalized(
-        "data.people", "p", k=3, constraints=constraints, dry_run=True
+        "data.people", "p", constraints=constraints, dry_run=True, **GIVEN["generalize"]
     )
     for l in (2**31, 10**18, 10**22, 12345678901234567890123):
         assert sqlstate_of(lambda l=l: publish({"l": l})) == INVALID

@@ -96,12 +96,12 @@ def explained(connection: Connection, query: str) -> dict[str, str]:
         "age IN (1, age)",
     ],
 )
-@pytest.mark.parametrize("other", ["", " AND age < 30"])
-def test_a_list_of_constants_compares_as_in(parties: Parties, condition: str, other: str) -> None:
+def test_a_list_of_constants_compares_as_in(parties: Parties, condition: str) -> None:
     """One array for all constants of a type means what PostgreSQL means by IN."""
-    exact = value(parties.publisher, f"SELECT count(*) FROM data.typed WHERE {condition}{other}")
-    estimated = Functions(parties.analyst).estimate(f"{COUNT} {condition}{other}")
-    assert estimated == (exact, 0, exact, exact)
+    for where in (condition, f"{condition} AND age < 30"):
+        exact = value(parties.publisher, f"SELECT count(*) FROM data.typed WHERE {where}")
+        estimated = Functions(parties.analyst).estimate(f"{COUNT} {where}")
+        assert estimated == (exact, 0, exact, exact)
 
 
 @pytest.mark.pitfall(25)
@@ -260,7 +260,9 @@ def long(parties: Parties) -> None:
     lines = [(i, "a" * MOST_BYTES, f"d{i % 3}") for i in range(3)]
     create_source(parties.publisher, "data.long", "age int, text text, sick text", lines)
     Functions(parties.publisher).publish("data.long", "long", privacy='{"l": 3}')
-    Functions(parties.publisher).generalize("data.long", "long_ranged", k=3)
+    Functions(parties.publisher).generalize(
+        "data.long", "long_ranged", k=3, method="mondrian", refine=False
+    )
     create_table(
         parties.publisher, "data.regions", "region text, story text, note text",
         [("r1", "a" * (MOST_BYTES + 1), "a" * MOST_BYTES), ("r2", "a", None)],

@@ -29,13 +29,20 @@ def published(parties: Parties, new_role: Callable[..., str]) -> dict[str, str]:
     return readers
 
 
+@pytest.fixture(scope="module")
+def backend(parties: Parties) -> Iterator[Connection]:
+    """A session that all tests of this module share, as users of a pool do."""
+    with psycopg.connect(parties.dsn, autocommit=True, prepare_threshold=None) as connection:
+        yield connection
+
+
 @pytest.fixture(params=["SET SESSION AUTHORIZATION", "SET ROLE"])
 def become(
-    request: pytest.FixtureRequest, parties: Parties
+    request: pytest.FixtureRequest, backend: Connection
 ) -> Iterator[tuple[Connection, Callable[[str], object]]]:
-    """One backend, and a way to change its user."""
-    with psycopg.connect(parties.dsn, autocommit=True) as connection:
-        yield connection, lambda role: connection.execute(f"{request.param} {role}".encode())
+    """The backend, and a way to change its user."""
+    yield backend, lambda role: backend.execute(f"{request.param} {role}".encode())
+    backend.execute("DISCARD ALL")
 
 
 @pytest.mark.pitfall(17)

@@ -122,10 +122,15 @@ def test_random_buckets_tell_no_more_than_their_shares(name: str, method: str) -
 
 
 # What is enumerated above need not be drawn.
+# Methods decide on the sizes of buckets only: each table has one of them, the others are long.
 DRAWN = [
-    (assignment, name, method) for assignment in TRANSPARENT for name, method in BUCKETS
+    pytest.param(assignment, name, method, marks=[] if is_short else [pytest.mark.long])
+    for assignment in TRANSPARENT
+    for i, name in enumerate(CASES)
+    for j, method in enumerate(methods_of(name))
     if assignment != "random" or (name, method) not in ENUMERATED
-]  # fmt: skip
+    for is_short in [j == i % len(methods_of(name))]
+]
 
 
 @pytest.mark.pitfall(14)
@@ -141,7 +146,11 @@ def test_transparent_buckets_keep_the_bound_for_who_knows_the_method(
 
 
 @pytest.mark.parametrize(
-    "case", [Case(LINE[:4], (1, 3), RARE), CASES["5 records, one rare"]], ids=["4", "5"]
+    "case",
+    [
+        pytest.param(Case(LINE[:4], (1, 3), RARE), id="4"),
+        pytest.param(CASES["5 records, one rare"], id="5", marks=pytest.mark.long),
+    ],
 )
 def test_cells_keep_the_bound_exactly(monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
     """In every publication, with every outcome of the draws that decline a cut."""
@@ -307,9 +316,16 @@ def check_suppressed(method: str, people: People) -> None:
                 assert max(histogram) > 1 or cells in left_over or max(person) <= HALF
 
 
-@SMALL
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("method", FREEFORM)
+@pytest.mark.parametrize(
+    ("method", "k", "people"),
+    [
+        pytest.param(method, k, people, marks=[] if is_short else [pytest.mark.long])
+        for i, method in enumerate(FREEFORM)
+        for j, k in enumerate((2, 3))
+        for n, people in enumerate((LINE[:5], PLANE[:5], PAIRS[:5]))
+        for is_short in [n == (i + j) % 3]
+    ],
+)
 def test_each_freeform_match_is_the_true_one_with_one_in_k_although_the_graph_is_known(
     method: str, k: int, people: People
 ) -> None:

@@ -26,6 +26,16 @@ from kanon_db.publications.generalized.request import GeneralizedRequest
 
 HEURISTICS = ("split_carry", "greedy_search", "k_member", "mondrian", "initial")
 SORTS = ("numbers", "bins", "labels", "sets")
+WITH_L = [
+    pytest.param(sort, l, suppressed, marks=[] if is_short else [pytest.mark.long])
+    for i, sort in enumerate(SORTS)
+    for l in (None, 2)
+    for suppressed in ("0", "0.3")
+    for is_short in [(i + (l is None) + (suppressed == "0")) % 2 == 0]
+]
+"""Each two of a sort of domain, a constraint and a share that may be left out; all three: long."""
+
+with_l = pytest.mark.parametrize(("sort", "l", "suppressed"), WITH_L)
 
 
 def attribute(sort: str) -> Attribute:
@@ -108,9 +118,7 @@ def check_proof(proof: Proof | None, loss: float, best: float) -> None:
         assert shown["gap"] > 0 or loss == pytest.approx(best)
 
 
-@pytest.mark.parametrize("suppressed", ["0", "0.3"])
-@pytest.mark.parametrize("l", [None, 2])
-@pytest.mark.parametrize("sort", SORTS)
+@with_l
 @pytest.mark.pitfall(46)
 def test_a_bound_is_one_of_what_is_published(sort: str, l: int | None, suppressed: str) -> None:
     for data, constraint, best in tables(sort, l, suppressed):
@@ -121,9 +129,7 @@ def test_a_bound_is_one_of_what_is_published(sort: str, l: int | None, suppresse
         assert proof.gap == 0
 
 
-@pytest.mark.parametrize("suppressed", ["0", "0.3"])
-@pytest.mark.parametrize("l", [None, 2])
-@pytest.mark.parametrize("sort", SORTS)
+@with_l
 @pytest.mark.pitfall(46)
 def test_bounds_of_tables_that_are_not_tried_out(
     monkeypatch: pytest.MonkeyPatch, sort: str, l: int | None, suppressed: str
@@ -137,9 +143,7 @@ def test_bounds_of_tables_that_are_not_tried_out(
         assert (proof is None) == (sort == "labels" or suppressed != "0")
 
 
-@pytest.mark.parametrize("suppressed", ["0", "0.1"])
-@pytest.mark.parametrize("l", [None, 2])
-@pytest.mark.parametrize("sort", SORTS)
+@with_l
 @pytest.mark.pitfall(46)
 def test_no_heuristic_publishes_less_loss(sort: str, l: int | None, suppressed: str) -> None:
     for seed in range(2):
