@@ -54,33 +54,6 @@ def test_two_size(golden: Golden, file: str, pruning: Pruning) -> None:
         assert setting.msbs == pytest.approx(case["two_size_msbs"], rel=1e-12), case["id"]
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_the_listed_optima_have_an_assignment(golden: Golden, file: str) -> None:
-    for case in golden(file):
-        for pairs in settings_of(case):
-            setting = BucketSetting.of(*zip(*pairs, strict=True))
-            limits = privacy_of(case).occurrence_limits(setting.sizes)
-            partition = partition_records(case["o"], limits, setting)
-            most = -(-partition // setting.counts)
-            assert (most <= limits).all(), case["id"]
-            assert round_robin(partition, setting).n_records.sum() == case["T"], case["id"]
-
-
-@pytest.mark.parametrize("file", ["bucket_small"])
-def test_the_general_optimum_is_never_beaten(golden: Golden, file: str) -> None:
-    for case in golden(file):
-        if case["two_size_loss"] is not None:
-            setting = two_size(case["o"], privacy_of(case), case["M_prime"])
-            assert setting.loss >= case["general_loss"], case["id"]
-
-
-def test_adult_needs_two_sizes_3_and_45(golden: Golden) -> None:
-    (case,) = golden("bucket_adult")
-    setting = two_size(case["o"], privacy_of(case), 50)
-    assert setting.pairs == ((3, 8809), (45, 83))
-    assert setting.loss == 195_924
-
-
 @pytest.mark.parametrize("name", ["wrong_candidate", "none_valid_but_paper_returns"])
 def test_first_valid_candidate(golden: Golden, name: str) -> None:
     case = golden("bucket_first_valid_candidate")[name]
@@ -146,9 +119,11 @@ def general_loss_of(case: dict[str, Any]) -> int | None:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_general_settings_have_an_assignment(golden: Golden, file: str) -> None:
+def test_listed_settings_have_an_assignment(golden: Golden, file: str) -> None:
     for case in golden(file):
-        for loss, setting in general_settings_of(case):
+        listed = [BucketSetting.of(*zip(*one, strict=True)) for one in settings_of(case)]
+        of_two_sizes = [(setting.loss, setting) for setting in listed]
+        for loss, setting in general_settings_of(case) + of_two_sizes:
             assert setting.loss == loss, case["id"]
             limits = privacy_of(case).occurrence_limits(setting.sizes)
             assert is_valid(case["o"], limits, setting), case["id"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +60,12 @@ TABLE_8 = {
     100: (207417, 2.57, 73, 21465),
 }  # fmt: skip
 TABLE_8_ILP = {50: 161083, 75: 185870, 100: 197421}
+
+
+def some(numbers: Iterable[int], *short: int) -> list[Any]:
+    """All numbers, of which `make test` tries a few only."""
+    marks = {k: () if k in short else (pytest.mark.long,) for k in numbers}
+    return [pytest.param(k, marks=marks[k]) for k in numbers]
 
 
 class Table(NamedTuple):
@@ -125,7 +131,7 @@ def test_nursery(golden: Golden, nursery: Table) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("k", [2, 4, 5, 6, 10, 25, 50, 75, 100])
+@pytest.mark.parametrize("k", some((2, 4, 5, 6, 10, 25, 50, 75, 100), 4, 50))
 def test_nursery_optimal(golden: Golden, nursery: Table, k: int) -> None:
     (cost,) = (row["s"] for row in golden("suppress_nursery")["rows"] if row["k"] == k)
     found = optimal(nursery.codes, all_patterns(8), k)
@@ -177,7 +183,7 @@ def test_all_patterns_of_real_tables(
         assert rows.average_size == pytest.approx(row["h_avg"], rel=1e-12)
 
 
-@pytest.mark.parametrize("k", TABLE_1)
+@pytest.mark.parametrize("k", some(TABLE_1, 10))
 def test_all_patterns_of_adult(shared: Path, k: int) -> None:
     table = Table.read(shared, "adult_full.csv.gz")
     # Without the final weight, unique for half of the records.
@@ -197,7 +203,7 @@ def test_cmc_with_at_most_two_stars(cmc: Table) -> None:
         assert u == pytest.approx(expected[1], abs=0.0051), k
 
 
-@pytest.mark.parametrize("k", TABLE_7_ILP)
+@pytest.mark.parametrize("k", some(TABLE_7_ILP, 4, 25))
 def test_cmc_optimal(cmc: Table, k: int) -> None:
     found = optimal(cmc.codes, cmc_patterns(), k)
     assert (found.proof.status, found.suppression.n_suppressed) == ("optimal", TABLE_7_ILP[k])
@@ -215,7 +221,7 @@ def test_adult2_with_rules(adult2: Table) -> None:
         assert u == pytest.approx(expected[1], abs=0.0051), k
 
 
-@pytest.mark.parametrize("k", TABLE_8_ILP)
+@pytest.mark.parametrize("k", some(TABLE_8_ILP, 100))
 def test_adult2_optimal(adult2: Table, k: int) -> None:
     patterns = expand_rules(ADULT2_RULES, list(adult2.frame.columns))
     found = optimal(adult2.codes, patterns, k, pulse=Pulse(300))

@@ -60,11 +60,10 @@ def test_column_generation_agrees_with_enumeration(
     assert by_generation.n_classes < by_enumeration.n_classes
 
 
-@pytest.mark.parametrize("seconds", [1e-9, 0.2])
-def test_out_of_time(hard: Microdata, seconds: float) -> None:
+def test_out_of_time(hard: Microdata) -> None:
     best = optimal(hard, 4)
     assert best.proof.status == "optimal"
-    found = optimal(hard, 4, pulse=Pulse(seconds))
+    found = optimal(hard, 4, pulse=Pulse(0.2))
     assert found.proof.lower_bound <= best.proof.objective <= found.proof.objective
     assert found.proof.status == (
         "optimal" if found.proof.lower_bound == found.proof.objective else "feasible"
@@ -91,7 +90,7 @@ def assert_no_threads_but(before: set[threading.Thread]) -> None:
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("n_beats", [1, 5, 30])
+@pytest.mark.parametrize("n_beats", [1, 30])
 def test_the_heartbeat_stops_the_search(hard: Microdata, n_beats: int) -> None:
     beats = 0
 

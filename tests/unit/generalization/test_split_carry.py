@@ -42,12 +42,12 @@ def test_sub_problems_of_bubble_carry_have_one_size(records: Microdata) -> None:
     assert 3 <= sizes[-1] <= 13 + 3 - 1
 
 
-@pytest.mark.parametrize("n_records", range(6, 16))
-def test_bubble_carry_leaves_no_record_without_a_class(n_records: int) -> None:
-    microdata = random_table(np.random.default_rng(n_records), n_records, "nn", 5)
-    for n_accepted in (1, 2, 9):
-        found = split_carry(microdata, 3, bubble=(7, n_accepted))
-        assert_valid(found.class_of_record, n_records, 3)
+def test_bubble_carry_leaves_no_record_without_a_class() -> None:
+    for n_records in range(6, 16):
+        microdata = random_table(np.random.default_rng(n_records), n_records, "nn", 5)
+        for n_accepted in (1, 9):
+            found = split_carry(microdata, 3, bubble=(7, n_accepted))
+            assert_valid(found.class_of_record, n_records, 3)
 
 
 def test_no_time(records: Microdata) -> None:
