@@ -44,53 +44,6 @@ def published(parties: Parties) -> None:
         kanon.publish("data.both", name, privacy=privacy, assignment="random")
 
 
-class Conditions:
-    """An endless supply of conditions; the same seed draws the same ones."""
-
-    def __init__(self, seed: int) -> None:
-        self._draw = random.Random(seed)  # noqa: S311  # to be drawn again
-
-    def one(self, choices: Sequence[str]) -> str:
-        return self._draw.choice(choices)
-
-    def leaf(self) -> str:
-        number = self._draw.randrange(12)
-        return self.one(
-            [
-                f"age {self.one('<>=')} {number}", f"age IN (1, {number})", "sex = 'f'",
-                f"ill {self.one('<>=')} {number}", f"ill IN (2, {number})", "sex IS NULL",
-                f"age {self.one('<>=')} ill", "age IS DISTINCT FROM ill", "ill IS NULL",
-                f"age + {number} = ill", "COALESCE(ill, age) < 5", "ill <> age * 2",
-                f"CASE WHEN age > {number} THEN ill ELSE 3 END > 2",
-            ]
-        )  # fmt: skip
-
-    def condition(self, depth: int = 2) -> str:
-        if depth == 0:
-            return self.leaf()
-        parts = [self.condition(depth - 1) for _ in range(3)]
-        return self.one(
-            [
-                f"({parts[0]} AND {parts[1]})",
-                f"({parts[0]} OR {parts[1]} OR {parts[2]})",
-                f"NOT ({parts[0]})",
-                f"({parts[0]}) IS {self.one(['UNKNOWN', 'NOT TRUE', 'FALSE'])}",
-                f"CASE WHEN {parts[0]} THEN {parts[1]} ELSE {parts[2]} END",
-                f"CASE WHEN {parts[0]} THEN {parts[1]} END",
-            ]
-        )
-
-    def query(self, name: str) -> str:
-        condition = self.condition()
-        measure = self.one(["COUNT(*)", "COUNT(ill)", "SUM(age)", "AVG(ill)", "AVG(age - 5)"])
-        keys = self.one(["", "sex", "ill", "sex, ill"])
-        asked = f"{keys}, {measure}" if keys else measure
-        group = f" GROUP BY {keys}" if keys else ""
-        if self._draw.random() < 0.3:
-            return f"SELECT {asked} FILTER (WHERE {condition}) FROM {name}{group}"
-        return f"SELECT {asked} FROM {name} WHERE {condition}{group}"
-
-
 def by_key(groups: Sequence[Group]) -> dict[str, tuple[float | None, ...]]:
     return {
         json.dumps(json.loads(group.key), sort_keys=True): (
@@ -130,14 +83,6 @@ def assert_same(parties: Parties, query: str) -> None:
             assert number == (
                 None if expected is None else pytest.approx(expected, rel=1e-9, abs=1e-9)
             ), (query, key)
-
-
-@pytest.mark.parametrize("name", PUBLICATIONS)
-@pytest.mark.parametrize("seed", range(4))
-def test_as_without_bitmaps(parties: Parties, name: str, seed: int) -> None:
-    conditions = Conditions(seed)
-    for _ in range(20):
-        assert_same(parties, conditions.query(name))
 
 
 @pytest.mark.parametrize("name", PUBLICATIONS)

@@ -14,8 +14,9 @@ import pytest
 import kanon_db
 from kanon_db.interfaces.demo import write_fair
 from tests.expected_counts import TIMES, of_buckets, regressed
+from tests.profiles import examples
 
-N_QUERIES = 400
+N_QUERIES = examples(200)
 QI = ["age", "workclass", "education", "marital-status", "race", "sex", "native-country"]
 
 
@@ -188,7 +189,7 @@ def test_random_queries_equal_the_formula_and_bound_the_truth(which, request):
             assert answer[2] <= true <= answer[3], text
             if question.is_one_sided(case):
                 assert answer == (true, 0, true, true), text
-            if number % 20 == 0:
+            if number % 10 == 0:
                 rewritten = connection.execute("SELECT kanon.rewrite_count(%s)", [text]).fetchone()
                 run = connection.execute(rewritten[0].encode()).fetchone()
                 connection.execute("SET LOCAL kanon.estimator = 'paper'")

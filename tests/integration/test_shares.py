@@ -229,10 +229,14 @@ def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
         assert not found["the shares of the values of each cell add up to one"]
 
 
-@pytest.mark.parametrize("name", ["classes", "graph"])
-@pytest.mark.parametrize("where", ["", "WHERE job = 'nurse'", "WHERE sick <> 'flu' OR day IS NULL"])
-@pytest.mark.parametrize("estimator", ["published", "paper"])
-@pytest.mark.parametrize("column", ["pay", "age"])
+@pytest.mark.parametrize(
+    ("name", "where", "estimator", "column"),
+    [
+        ("classes", "", "published", "pay"),
+        ("graph", "WHERE job = 'nurse'", "paper", "age"),
+        ("graph", "WHERE sick <> 'flu' OR day IS NULL", "published", "age"),
+    ],
+)
 def test_counts_below_many_values_are_those_of_a_statement_each(
     parties: Parties, name: str, where: str, estimator: str, column: str
 ) -> None:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.integration.parties import Functions, Parties, create_table, fetch, value
+from tests.profiles import examples
 
 QUASI_IDENTIFIERS = ("age", "big", "pay", "born", "seen", "zoned", "sex")
 TYPES = ("int", "bigint", "numeric", "date", "timestamp", "timestamptz", "text")
@@ -142,7 +143,7 @@ def test_they_count_the_certain_bounds(parties: Parties, name: str) -> None:
     draw = random.Random(23)  # noqa: S311  # made-up questions
     left_out = N_RECORDS - value(parties.analyst, f"SELECT count(*) FROM published.{name}")
     widths = set()
-    for _ in range(120):
+    for _ in range(examples(160)):
         asked = drawn(draw, name)
         ((surely, possibly),) = fetch(
             parties.analyst,
