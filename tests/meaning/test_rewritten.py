@@ -13,9 +13,7 @@ from tests.profiles import examples, long_but
 from tests.rewritten import compared
 
 N_QUESTIONS = examples(20)
-FAST = {
-    (way, table) for table in TABLES for way in ("cells", "mondrian", "freeform", "suppressed")
-}
+FAST = {(way, table) for table in TABLES for way in ("cells", "mondrian", "freeform", "suppressed")}
 """Buckets, ranges, values and stars; other ways of the same kinds write the same statements."""
 
 
