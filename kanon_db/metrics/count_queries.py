@@ -148,13 +148,20 @@ _ShareOf = Callable[[BoolArray], FloatArray]
 def row_counts(
     cells: Sequence[Ranges | Sets],  # The distinct cells of each quasi-identifier
     numbers: CodeArray,  # (n_rows, n_qi): which of them each row has
+    # (n_classes, n_qi): which of them each class of rows with the same cells has
     classes: CodeArray,
+    # (n_rows,): the sensitive value of each row; a negative code matches nothing
     sa_codes: AnyIntArray,
     queries: Sequence[CountQuery],
     *,
+    # Number of originals that each cell covers, if not all of a class (freeform rows)
     matches: int | None = None,
     n_left_out: int = 0,  # Records without a row, which are as likely to match as the others
+    # For each quasi-identifier, whether its ranges and sets may have ends and values that no record
+    # has; none by default
     coarse: Sequence[bool] | None = None,
+    # A cell that tells nothing is distributed like the mean of the other cells, each weighted by
+    # this power of its number of records
     rarity: float = 1.0,
     pulse: Pulse = UNLIMITED,
 ) -> FloatArray:
@@ -319,6 +326,7 @@ class CountErrors:
 
 
 def count_errors(
+    # (n_records,): bucket of each record: any whole numbers of at least 0, best without gaps
     bucket_of_record: AnyIntArray,
     qi_codes: CodeArray,  # (n_records, n_qi)
     sa_codes: CodeArray,
@@ -369,8 +377,11 @@ def exact_counts(
 
 
 def estimated_counts(
+    # (n_records,): bucket of each row of the QIT: any whole numbers of at least 0, best without
+    # gaps
     qit_buckets: AnyIntArray,
     qi_codes: CodeArray,  # (n_records, n_qi): quasi-identifiers of the rows of the QIT
+    # (n_rows,): rows of the SAT: bucket, sensitive value, number of its occurrences
     sat_buckets: AnyIntArray,
     sat_codes: CodeArray,
     sat_counts: AnyIntArray,

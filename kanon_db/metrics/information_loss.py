@@ -111,7 +111,9 @@ class GeneralizationMetrics:
 
 def measure_classes(
     microdata: Microdata,
+    # (n_records,): equivalence class of each record, numbered from 0; -1 for a suppressed one
     class_of_record: npt.ArrayLike,
+    # The result of :func:`.cells_of_classes`, if it is at hand
     cells: Sequence[Ranges | Sets] | None = None,
 ) -> GeneralizationMetrics:
     """Measure a generalized table.

@@ -35,12 +35,17 @@ class Transport:
     # (m, q): within the capacities. If nothing is stranded, rows add up to the supplies, and
     # columns to no more than the demands.
     amounts: IntArray
+    # (m,): supplies that are, together, more than the demands can take from them: the sum over j of
+    # min{demand_j, sum of their capacities to j} is less than their sum. None if the problem is
+    # solved.
     stranded: BoolArray
 
 
 def transport(
     supplies: IntArray,  # (m,)
+    # (q,): their sum is that of the supplies, or else not all of them are met exactly
     demands: IntArray,
+    # (m, q): most that each supply may send to each demand; all sums must stay below 2**63
     capacities: IntArray,
     *,
     pulse: Pulse = UNLIMITED,

@@ -164,7 +164,11 @@ _Integer = TypeVar("_Integer", bound=np.integer)
 
 
 def bit_positions(
+    # (n_records,): bucket of each record, from 1, ascending with the bucket size; n_records below
+    # 2^31
     bucket_numbers: AnyIntArray,
+    # (n_records,): A permutation of the records: in each bucket, they take their slots in this
+    # order
     order: AnyIntArray,
     setting: BucketSetting,
 ) -> CodeArray:

@@ -36,6 +36,8 @@ _CELLS_PER_BLOCK = 2**22
 def sweep(
     order: IntArray,  # (n_records,): A permutation of the records: similar ones follow each other
     sa_codes: CodeArray,  # (n_records,): sensitive value of each record
+    # (m, M + 1): most occurrences of each value in a bucket of each size 0 … M; not decreasing with
+    # the size
     limits: SmallIntArray,
     pulse: Pulse = UNLIMITED,
 ) -> IntArray:
@@ -72,6 +74,8 @@ def sweep(
 
 
 def place_unplaced(
+    # (n_records,): what :func:`sweep` returned; changed in place. A record for whose value no
+    # bucket has room remains :data:`UNPLACED`.
     buckets: IntArray,
     order: IntArray,
     sa_codes: CodeArray,
@@ -223,10 +227,14 @@ class LocalAssignment:
 
 
 def assign_locally(
+    # (n_records, n_qi): quasi-identifiers as codes from 0; codes of ordered types in the type's
+    # order
     qi_codes: CodeArray,
+    # (n_records,): position of each record's sensitive value in the thresholds
     sa_codes: CodeArray,
     privacy: FPrimePrivacy,  # Thresholds of the m sensitive values
     max_bucket_size: int,  # M', the most records in a bucket, in [1, 5000]
+    # Source of randomness, asked for at most some forty permutations of the records
     random: Permuter,
     *,
     pulse: Pulse = UNLIMITED,

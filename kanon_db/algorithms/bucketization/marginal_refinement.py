@@ -144,6 +144,8 @@ _LEAST_GAIN: Final = 1e-9
 @numba.njit(cache=True, nogil=True)
 def find_swaps(
     records: IntArray,
+    # (n,): gets how many places later a record's partner is, with which it is to change buckets; 0
+    # for none. The swaps are meant to be made in the order of the records.
     partners: IntArray,
     sa_codes: CodeArray,
     buckets: IntArray,

@@ -217,6 +217,8 @@ def _look_at_pairs(
     by_capacity: bool,
     n_pairs: int,
     place: IntArray,  # (2,): the pair to begin with; moved on
+    # (5,): loss, S1, S2, b1, b2 of the best setting so far, its loss negative if there is none. Of
+    # equal ones the first stays.
     found: IntArray,
 ) -> bool:
     """Examine the next pairs in lexicographic order; tell whether any are left.

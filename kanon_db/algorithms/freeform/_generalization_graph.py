@@ -125,6 +125,9 @@ class GrowingGraph(NamedTuple):
     # (words, boxes): values of the boxes in categorical attributes, one bit each
     sets: SmallWordArray
     lost: CodeArray  # (boxes,): what boxes lose in numeric attributes
+    # (boxes,): price of each cell, added to its weight; :data:`FAR` for a cell that is not
+    # available, because it has its match of this round. The price of a box around others is the
+    # least of theirs.
     price: IntArray
     # (levels,): where each level of the tree begins among the boxes; the cells, level 0, begin at
     # 0. The last block of a level is padded with boxes in which no cell is available.
@@ -239,6 +242,8 @@ def weigh_block(
     first: Integer,  # The first box of the block
     scale: Integer,  # How many units of price make one unit of weight
     grown: CodeArray,  # (64,): working memory
+    # (rows, 64): one row takes the costs, in units of price; at least :data:`FAR` where no cell is
+    # available
     costs: IntArray,
     row: Integer,
 ) -> Integer:

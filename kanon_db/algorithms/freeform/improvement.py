@@ -114,12 +114,16 @@ _TRIES = 5  # originals of the other cell that one may change places with, at ea
 @numba.njit(cache=True, nogil=True)
 def anneal(
     records: PackedRecords,  # In order of their row types
+    # Changed in place. Its members are the k matches of each cell, cell after cell; records are in
+    # several.
     cells: ClassSummaries,
     cells_of: CodeArray,  # (n, k): cells that cover each original, changed in place
+    # (t, q): row types that each one is to be brought together with; -1: none
     neighbors: CodeArray,
     first_of_type: IntArray,  # (t + 1,): first record of each row type, and the number of records
     type_of_record: CodeArray,
     n_proposals: Integer,
+    # In units of loss: an exchange that loses so much more is made with a chance of 1 / e
     temperature: float,
     state: WordArray,  # (1,): state of the random numbers; not 0
 ) -> None:

@@ -212,13 +212,17 @@ _PROPOSALS_PER_PART = 2  # for each record, before the parts are others
 
 def annealed_classes(
     typed: TypedRecords,
+    # (n_records,): classes of at least k records, numbered from 0 without gaps
     class_of_record: IntArray,
     k: int,
     schedule: Schedule,
     random: np.random.Generator,
     *,
+    # On the records in the order of ``typed``; it holds for each class, and keeps holding
     constraint: Constraint | None = None,
     pulse: Pulse = UNLIMITED,
+    # Threads. Each changes only its own part of the classes; the parts are redrawn repeatedly, so
+    # that records can reach every class.
     workers: int = 1,
 ) -> IntArray:
     """Anneal equivalence classes.

@@ -285,8 +285,11 @@ _RECORDS_PER_BEAT = 8
 
 def place_left_over_records(
     ncp: Ncp,
+    # (n_records,): classes numbered from 0 without gaps; -1 for a record in none
     class_of_record: IntArray,
     left_over: IntArray,  # Records to be placed, in this order
+    # Whether the increase of a class's loss is to be least, or the loss that it has afterwards. The
+    # first of several such classes is taken.
     rule: LeftOverRule = "least_increase",
     pulse: Pulse = UNLIMITED,
 ) -> IntArray:
@@ -328,6 +331,7 @@ def grown_classes(
     k: int,  # Records of each class
     *,
     block_size: int | None = None,  # The number of row types to search among; None: all
+    # Which class a record joins if fewer than k are left
     left_over: LeftOverRule = "least_increase",
     pulse: Pulse = UNLIMITED,
 ) -> IntArray:

@@ -319,9 +319,12 @@ def distribution_of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) 
 
 
 def distribution_of_ranges(
+    # (n_cells,): the ends of the distinct ranges of a column; where numbers are whole, half a
+    # number below the least and above the greatest
     low: FloatArray,
     high: FloatArray,
     records: IntArray,  # (n_cells,)
+    # (n_cells,): how many records are known to lie at either end; at most half of the range's
     witnesses: FloatArray,
     *,
     is_whole: bool,  # Whether all numbers are whole
