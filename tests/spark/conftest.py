@@ -28,8 +28,6 @@ FOLLOWED = 'ignore:(insensitive column|quasi-identifier) "(id|who)" is nearly un
 """Tests publish who each record is about, to find it again."""
 
 SHORT = ("test_publishing.py", "test_staging.py", "test_attacks.py")
-LASTING = ("test_a_killed_driver", "test_replacing_and_the_ledger")
-"""Tests of these that start Spark, or publish, again and again."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,8 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in (item for item in items if item.path.parent == here):
         item.add_marker(pytest.mark.filterwarnings(FOLLOWED))
-        is_short = item.path.name in SHORT and item.name not in LASTING
-        if not is_short and os.environ.get("KANON_SPARK") != "all":
+        if item.path.name not in SHORT and os.environ.get("KANON_SPARK") != "all":
             item.add_marker(pytest.mark.skip(reason="make spark runs it: it takes minutes"))
 
 
