@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -67,7 +68,7 @@ ROLES: list[tuple[str | None, list[str], str | None, dict[str, object]]] = [
 def test_roles(kanon: Functions | Package, parties: Parties) -> None:
     """A column has one role or none; the roles are kept in the database."""
     for sqlstate, quasi_identifiers, sensitive, given in ROLES:
-        call = lambda: kanon.register("data.people", quasi_identifiers, sensitive, **given)  # type: ignore[arg-type]
+        call = partial(kanon.register, "data.people", quasi_identifiers, sensitive, **given)
         assert sqlstate_of(call) == sqlstate, (quasi_identifiers, sensitive, given)
         if sqlstate is None:
             kept = fetch(parties.publisher, "SELECT insensitive, entity FROM kanon.source")
