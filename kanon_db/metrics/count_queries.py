@@ -20,10 +20,10 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.generalized_cells import (
+    RangeDistributions,
     Ranges,
+    SetDistributions,
     Sets,
-    distribution_of_ranges,
-    distribution_of_sets,
 )
 from kanon_db.errors import InvalidParameterError
 
@@ -219,62 +219,60 @@ def _shares(
     is_coarse: bool,
     rarity: float,
 ) -> _ShareOf:
-    n_cells = cells.ends.size if isinstance(cells, Sets) else cells.low.size
-    records = np.bincount(numbers, minlength=n_cells)
-    witnesses = np.bincount(classes, minlength=n_cells).astype(np.float64)
+    records = np.bincount(numbers, minlength=cells.n_cells)
+    witnesses = np.bincount(classes, minlength=cells.n_cells).astype(np.float64)
     if matches is not None:
         witnesses = records / matches
-    if is_coarse:
-        witnesses = np.zeros(n_cells)
     if isinstance(cells, Sets):
-        return _of_sets(cells, records, witnesses)
-    return _of_ranges(cells, records, witnesses, rarity)
+        return _of_sets(cells, records, witnesses, is_tight=not is_coarse)
+    return _of_ranges(cells, records, witnesses, is_tight=not is_coarse, rarity=rarity)
 
 
-def _of_sets(cells: Sets, records: IntArray, witnesses: FloatArray) -> _ShareOf:
-    sizes = cells.sizes
-    used = np.flatnonzero((records > 0) & (sizes > 0))
-    owner = np.repeat(np.arange(sizes.size), sizes)
-    codes = cells.codes[np.isin(owner, used)]
-    its_sizes = sizes[used]
-    known = Sets(codes, np.cumsum(its_sizes))
-    shares = distribution_of_sets(
-        known, records[used], np.minimum(witnesses[used], records[used] / its_sizes)
-    )
+def _of_sets(cells: Sets, records: IntArray, witnesses: FloatArray, *, is_tight: bool) -> _ShareOf:
+    used = np.flatnonzero((records > 0) & (cells.sizes > 0))
+    known = cells.taken(used)
+    found = SetDistributions.of(known, records[used], witnesses[used], is_tight=is_tight)
+    shares = np.repeat(1 / known.sizes, known.sizes) if found is None else found.shares
+    starts = known.ends - known.sizes
 
     def share(matching: BoolArray) -> FloatArray:
-        found = np.zeros(sizes.size)
+        of_cells = np.zeros(cells.n_cells)
         if used.size:
-            found[used] = np.add.reduceat(shares * matching[codes], known.ends - its_sizes)
-        return found
+            of_cells[used] = np.add.reduceat(shares * matching[known.codes], starts)
+        return of_cells
 
     return share
 
 
-def _of_ranges(cells: Ranges, records: IntArray, witnesses: FloatArray, rarity: float) -> _ShareOf:
+def _of_ranges(
+    cells: Ranges, records: IntArray, witnesses: FloatArray, *, is_tight: bool, rarity: float
+) -> _ShareOf:
     plain = ~cells.tells_nothing & (cells.low <= cells.high)
     used = np.flatnonzero(plain & (records > 0))
-    if not used.size:
+    known, its_records = cells.taken(used), records[used]
+    found = RangeDistributions.of(
+        known.low - 0.5, known.high + 0.5, its_records, witnesses[used],
+        is_tight=is_tight, is_discrete=True,
+    )  # fmt: skip
+    if found is None:
         return lambda matching: np.full(records.size, float(matching.mean()))
-    low, high, its_records = cells.low[used], cells.high[used], records[used]
-    own = np.minimum(witnesses[used] / its_records, 0.5)
-    below, above = low.astype(np.float64) - 0.5, high.astype(np.float64) + 0.5
-    axis = distribution_of_ranges(below, above, its_records, own * its_records, is_whole=True)
-    first, last = axis.parts_of(below, above)
+    axis, own = found.axis, found.own
     code_of_part = np.rint(axis.middles).astype(np.int64)
-    upto = np.concatenate([[0.0], np.cumsum(axis.shares)])
-    whole = upto[last + 1] - upto[first]
+
+    def within(shares: FloatArray) -> FloatArray:
+        upto = np.concatenate([[0.0], np.cumsum(shares)])
+        inside: FloatArray = upto[found.last + 1] - upto[found.first]
+        return inside
 
     def share(matching: BoolArray) -> FloatArray:
-        inside = np.concatenate([[0.0], np.cumsum(axis.shares * matching[code_of_part])])
-        between = (inside[last + 1] - inside[first]) / whole
-        of_used = own * matching[low] + own * matching[high] + (1 - 2 * own) * between
-        found = np.zeros(records.size)
-        found[used] = of_used
+        between = within(axis.shares * matching[code_of_part]) / within(axis.shares)
+        ends = own * matching[known.low] + own * matching[known.high]
+        of_cells = np.zeros(records.size)
+        of_cells[used] = of_used = ends + (1 - 2 * own) * between
         # A suppressed cell is distributed like the kept ones, or weighted towards rarer values.
         weights = its_records.astype(np.float64) ** rarity
-        found[cells.tells_nothing] = weights @ of_used / weights.sum()
-        return found
+        of_cells[cells.tells_nothing] = weights @ of_used / weights.sum()
+        return of_cells
 
     return share
 

@@ -689,15 +689,6 @@ class Query(NamedTuple):
                 return False
 
     @property
-    def shown_aggregates(self) -> list[Aggregate]:
-        """The aggregates that the select list shows or calculates with."""
-        found = []
-        for _, shown in self.shown:
-            whole = shown.aggregate if isinstance(shown, Measure) else shown.expression
-            found += [part for part in walk(whole) if isinstance(part, Aggregate)]
-        return list(dict.fromkeys(found))
-
-    @property
     def evaluated(self) -> list[Expression | None]:
         """The expressions that are evaluated for each record: condition, groups and operands."""
         found = [self.where, *(key.expression for key in self.keys)]

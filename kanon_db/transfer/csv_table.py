@@ -39,7 +39,6 @@ _FORMAT: Final = re.compile(f"(?:(?:{_WORD.pattern})[-./:, ]*)+")
 _DATE: Final = ("YYYY", "MM", "DD")
 _TIME: Final = ("HH24", "MI", "SS")
 
-_DAY_OR_MONTH: Final = "(?:0?[1-9]|1[0-2])"
 _ORDERED_DATES: Final = ("DD.MM.YYYY", "YYYY/MM/DD", "YYYY.MM.DD")
 """Date formats whose order of day and month is beyond doubt."""
 
