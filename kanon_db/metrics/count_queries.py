@@ -250,10 +250,15 @@ def _of_ranges(
     plain = ~cells.tells_nothing & (cells.low <= cells.high)
     used = np.flatnonzero(plain & (records > 0))
     known, its_records = cells.taken(used), records[used]
+    below, above = (ends.astype(np.float64) for ends in (known.low, known.high))
     found = RangeDistributions.of(
-        known.low - 0.5, known.high + 0.5, its_records, witnesses[used],
-        is_tight=is_tight, is_discrete=True,
-    )  # fmt: skip
+        below - 0.5,
+        above + 0.5,
+        its_records,
+        witnesses[used],
+        is_tight=is_tight,
+        is_discrete=True,
+    )
     if found is None:
         return lambda matching: np.full(records.size, float(matching.mean()))
     axis, own = found.axis, found.own
