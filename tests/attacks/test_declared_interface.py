@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 import kanon_db
 from kanon_db.declaration import Operation
@@ -26,6 +26,7 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
+    everything,
     fetch,
     holds,
     quoted,
@@ -81,33 +82,28 @@ SLIPS: dict[str, Callable[[Functions | Package], object]] = {
 }
 
 
-@pytest.mark.parametrize("slip", SLIPS)
-def test_refused_in_the_same_words(parties: Parties, slip: str) -> None:
+def test_refused_in_the_same_words(parties: Parties) -> None:
     before = remains(parties.admin)
-    found = refusal(lambda: SLIPS[slip](Functions(parties.publisher)))
-    assert found == refusal(lambda: SLIPS[slip](Package(parties.publisher)))
-    assert found[0] != "KN000"
+    for name, slip in SLIPS.items():
+        found = refusal(lambda: slip(Functions(parties.publisher)))
+        assert found == refusal(lambda: slip(Package(parties.publisher))), name
+        assert found[0] != "KN000", name
+    for no_text in ("\udcff", "a\0b"):  # bytes of a command line that are no UTF-8, and NUL
+        with pytest.raises(InvalidParameterError):
+            Package(parties.publisher).verify(no_text)
     assert remains(parties.admin) == before
-
-
-@pytest.mark.parametrize("name", ["\udcff", "a\0b"])
-def test_no_text_of_the_servers(parties: Parties, name: str) -> None:
-    """Bytes of a command line that are no UTF-8, and NUL."""
-    with pytest.raises(InvalidParameterError):
-        Package(parties.publisher).verify(name)
 
 
 # -- called from inside ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [None, "null", "3", "[]", '["name"]', '"name"', f'{{"name": {"9" * 5000}}}',
-     f'{{"name": {"[" * 2000}{"]" * 2000}}}'],
-)  # fmt: skip
-def test_wrong_arguments_are_refused(parties: Parties, arguments: str | None) -> None:
+def test_wrong_arguments_are_refused(parties: Parties) -> None:
     call = "SELECT kanon.python_verify($1::text::jsonb) -> 'error' ->> 'sqlstate'"
-    assert value(parties.analyst, call, arguments) == "22023"
+    deep = "[" * 2000 + "]" * 2000
+    for name in ("9" * 5000, deep):
+        assert value(parties.analyst, call, f'{{"name": {name}}}') == "22023"
+    for arguments in (None, "null", "3", "[]", '["name"]', '"name"'):
+        assert value(parties.analyst, call, arguments) == "22023", arguments
 
 
 def test_direct_call_that_is_cancelled_is_undone(parties: Parties) -> None:
@@ -116,11 +112,8 @@ def test_direct_call_that_is_cancelled_is_undone(parties: Parties) -> None:
     fetch(
         parties.admin,
         "CREATE FUNCTION public.wait() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN"
-        " IF tg_tag = 'CREATE VIEW' THEN PERFORM pg_sleep(9); END IF; END$$",
-    )
-    fetch(
-        parties.admin,
-        "CREATE EVENT TRIGGER wait ON ddl_command_end EXECUTE FUNCTION public.wait()",
+        " PERFORM pg_sleep(9); END$$; CREATE EVENT TRIGGER wait ON ddl_command_end"
+        " WHEN TAG IN ('CREATE VIEW') EXECUTE FUNCTION public.wait()",
     )
     given = {"source": "data.people", "publication": "kept", "privacy": {"l": 2}, "replace": True}
     try:
@@ -151,22 +144,15 @@ def unspeakable(_session: object) -> object:
 
 
 def test_what_cannot_be_answered_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    undone = []
-
-    @contextmanager
-    def subtransaction() -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            undone.append(type(error))
-            raise
-
-    operation = Operation("x", "x", f"{__name__}:unspeakable", value_of_type("jsonb"),
-                          request=NoParameters)  # fmt: skip
+    result = value_of_type("jsonb")
+    operation = Operation("x", "x", f"{__name__}:unspeakable", result, request=NoParameters)
     monkeypatch.setattr(plpython, "operation_named", lambda _name: operation)
-    reply = json.loads(plpython.call(SimpleNamespace(subtransaction=subtransaction), "x", "{}"))
+    server = mock.MagicMock()
+    leave = server.subtransaction.return_value.__exit__
+    leave.return_value = None
+    reply = json.loads(plpython.call(server, "x", "{}"))
     assert reply["error"]["sqlstate"] == "KN000"
-    assert undone == [TypeError]
+    assert leave.call_args.args[0] is TypeError  # which undoes it
 
 
 # -- shadowed -------------------------------------------------------------------------------------
@@ -219,48 +205,42 @@ def test_look_alikes_of_what_the_functions_use(
 # -- results --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("column", ["n", "t"])
-@pytest.mark.parametrize("function", ["estimate_counts", "estimate"])
-def test_keys_of_groups_are_as_published(parties: Parties, column: str, function: str) -> None:
+def test_keys_of_groups_are_as_published(parties: Parties) -> None:
     """No digit is lost on the way through JSON, and no text is read as anything else."""
-    found = fetch(
-        parties.analyst,
-        f"SELECT group_key::text, estimate FROM kanon.{function}($1::text) ORDER BY 1",
-        f"SELECT {column}, COUNT(*) FROM kept GROUP BY {column}",
-    )
-    assert found == fetch(
-        parties.analyst,
-        f"SELECT jsonb_build_object('{column}', {column})::text, count(*)::float8"
-        f" FROM published.kept_qit GROUP BY {column} ORDER BY 1",
-    )
+    for column, function in product(("n", "t"), ("estimate_counts", "estimate")):
+        found = fetch(
+            parties.analyst,
+            f"SELECT group_key::text, estimate FROM kanon.{function}($1::text) ORDER BY 1",
+            f"SELECT {column}, COUNT(*) FROM kept GROUP BY {column}",
+        )
+        assert found == fetch(
+            parties.analyst,
+            f"SELECT jsonb_build_object('{column}', {column})::text, count(*)::float8"
+            f" FROM published.kept_qit GROUP BY {column} ORDER BY 1",
+        )
 
 
 # -- a dry run ------------------------------------------------------------------------------------
 
-CATALOGS = ["class", "attribute", "type", "depend", "shdepend", "statistic", "namespace", "proc"]
 
-
-@pytest.mark.parametrize("privacy", ['{"l": 2}', '{"l": 50}'], ids=["fits", "refused"])
-def test_dry_replacement_leaves_nothing(parties: Parties, privacy: str) -> None:
+def test_dry_replacement_leaves_nothing(parties: Parties) -> None:
     """Nothing in any catalog, and no lock that keeps readers waiting, before the end either."""
-    counts = " UNION ALL ".join(f"SELECT count(*) FROM pg_{name}" for name in CATALOGS)
-    kept = "SELECT oid, relname, relacl::text FROM pg_class WHERE relname LIKE 'kept%' ORDER BY 1"
     kanon = Functions(parties.publisher)
     kanon.publish("data.people", "kept", privacy=PRIVACY, replace=True, dry_run=True)
-    before = fetch(parties.admin, counts), fetch(parties.admin, kept)
-    with parties.publisher.transaction():
-        fetch(parties.publisher, "SAVEPOINT before")
-        try:
-            kanon.publish("data.people", "kept", privacy=privacy, replace=True, dry_run=True)
-        except psycopg.Error:
-            fetch(parties.publisher, "ROLLBACK TO before")
-        assert fetch(
-            parties.admin,
-            "SELECT locktype, mode FROM pg_locks WHERE pid = $1::int4 AND (locktype = 'advisory'"
-            " OR mode IN ('ShareLock', 'ShareRowExclusiveLock', 'AccessExclusiveLock'))",
-            parties.publisher.info.backend_pid,
-        ) == []  # fmt: skip
-        assert (fetch(parties.admin, counts), fetch(parties.admin, kept)) == before
+    before = everything(parties.admin)
+    locks = (
+        "SELECT locktype, mode FROM pg_locks WHERE pid = $1::int4 AND (locktype = 'advisory'"
+        " OR mode IN ('ShareLock', 'ShareRowExclusiveLock', 'AccessExclusiveLock'))"
+    )
+    for privacy in ('{"l": 2}', '{"l": 50}'):  # which is refused
+        with parties.publisher.transaction():
+            fetch(parties.publisher, "SAVEPOINT before")
+            try:
+                kanon.publish("data.people", "kept", privacy=privacy, replace=True, dry_run=True)
+            except psycopg.Error:
+                fetch(parties.publisher, "ROLLBACK TO before")
+            assert fetch(parties.admin, locks, parties.publisher.info.backend_pid) == []
+            assert everything(parties.admin) == before
 
 
 # -- encodings ------------------------------------------------------------------------------------
@@ -276,29 +256,20 @@ def test_words_are_ascii() -> None:
         if "interfaces" in path.parts:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        documented = {
-            id(node.value) for node in ast.walk(tree)
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        }  # fmt: skip
-        words = [
-            node.value for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            and id(node) not in documented
-        ]  # fmt: skip
+        constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        words = [str(node.value) for node in constants if id(node) not in documented]
         assert [text for text in words if not text.isascii() and text not in ALLOWED] == [], path
 
 
 def test_client_of_another_encoding(parties: Parties) -> None:
+    """Statements are UTF-8; a connection string that says otherwise would change their names."""
     told = refusal(lambda: Functions(parties.analyst).estimate(""))
     fetch(parties.analyst, "SET client_encoding = 'LATIN1'")
     try:
         assert refusal(lambda: Functions(parties.analyst).estimate("")) == told
     finally:
         fetch(parties.analyst, "SET client_encoding = 'UTF8'")
-
-
-def test_environment_of_another_encoding(parties: Parties) -> None:
-    """Statements are UTF-8; a connection string that says otherwise would change their names."""
     dsn = make_conninfo(parties.dsn, user=parties.publisher.info.user, client_encoding="LATIN1")
     with kanon_db.connect(dsn) as kanon:
         kanon.publish_buckets("data.people", "é", privacy=PRIVACY)
@@ -339,7 +310,6 @@ def test_database_of_another_encoding(cluster_dsn: str, encoding: str) -> None:
 def test_default_that_is_withdrawn(new_database: Callable[[], str]) -> None:
     """PostgreSQL removes no default from a function; views of the others stay."""
     dsn = new_database()
-    assert conninfo_to_dict(dsn)["dbname"]
     with psycopg.connect(dsn, autocommit=True) as connection:
         fetch(connection, "CREATE VIEW public.told AS SELECT kanon.version()")
         definition = value(

@@ -113,6 +113,7 @@ def test_attached_code_runs_as_the_publisher_alone(
     if source == "evil.seen":
         assert seen  # the code is able to run
     assert seen_by(hostile.publisher, lambda: kanon.attack("p")) <= {publisher}
+    refused_unseen(hostile, lambda: Functions(hostile.admin).attack("p"))
     again = lambda: kanon.of_kind(kind, source, "p", replace=True)
     assert seen_by(hostile.publisher, again) <= {publisher}
     query = "SELECT COUNT(*) FROM p WHERE age > 22 AND sick = 'disease 1'"
