@@ -30,13 +30,20 @@ def owner(folder: Path) -> Iterator[Connection]:
         yield connection
 
 
-@pytest.mark.pitfall(40)
-def test_a_table_of_that_name_is_kept(folder: Path, owner: Connection, tmp_path: Path) -> None:
-    """Also one with a comment, and with the name of the user's own file."""
+@pytest.fixture
+def precious(tmp_path: Path) -> list[object]:
+    """Let the demo take the user's own file."""
     file = tmp_path / "precious.csv"
     file.write_text("age,ill\n" + "".join(f"{i % 5},{'abc'[i % 3]}\n" for i in range(60)))
-    arguments = [file, "--sensitive", "ill", "--quasi-identifiers", "age"]
-    for table, given in (("precious", arguments), ("fair", [])):
+    return [file, "--sensitive", "ill", "--quasi-identifiers", "age"]
+
+
+@pytest.mark.pitfall(40)
+def test_a_table_of_that_name_is_kept(
+    folder: Path, owner: Connection, precious: list[object]
+) -> None:
+    """Also one with a comment, and with the name of the user's own file."""
+    for table, given in (("precious", precious), ("fair", [])):
         fetch(owner, f"CREATE TABLE public.{table} (a int)")
         fetch(owner, f"COMMENT ON TABLE public.{table} IS 'for the demo'")
         fetch(owner, f"INSERT INTO public.{table} VALUES (1)")
@@ -48,30 +55,33 @@ def test_a_table_of_that_name_is_kept(folder: Path, owner: Connection, tmp_path:
 
 
 @pytest.mark.pitfall(40)
-def test_a_publication_of_that_name_is_kept(folder: Path, owner: Connection) -> None:
+def test_a_publication_of_that_name_is_kept(
+    folder: Path, owner: Connection, precious: list[object]
+) -> None:
     """Of another table, and of the demo's own."""
+    demo = lambda: kanon("demo", *precious, "--dir", folder)
     fetch(owner, "CREATE TABLE public.mine AS SELECT i % 5 AS a, i % 3 AS b"
                  " FROM generate_series(1, 60) AS i")  # fmt: skip
     fetch(owner, "SELECT kanon.register_source('mine', quasi_identifiers => '{a}',"
                  " sensitive => 'b')")  # fmt: skip
-    mine = "SELECT publication_id FROM kanon.publish_buckets({}, 'fair_b', privacy => {})"
+    mine = "SELECT publication_id FROM kanon.publish_buckets({}, 'precious_b', privacy => {})"
     ours = value(owner, mine.format("'mine'", """'{"l": 2}'"""))
-    refused = kanon("demo", "--dir", folder)
+    refused = demo()
     assert refused.returncode == 1
-    assert "publication fair_b" in refused.stderr
+    assert "publication precious_b" in refused.stderr
     assert value(owner, "SELECT publication_id FROM kanon.publications") == ours
-    assert value(owner, "SELECT to_regclass('public.fair')") is None
+    assert value(owner, "SELECT to_regclass('public.precious')") is None
 
-    fetch(owner, "SELECT kanon.drop_publication('fair_b')")
-    assert kanon("demo", "--dir", folder).returncode == 0
-    fetch(owner, "SELECT kanon.drop_publication('fair_b')")
-    ours = value(owner, mine.format("'fair'", """'{"default": 0.9}'"""))
-    assert kanon("demo", "--dir", folder).returncode == 1
+    fetch(owner, "SELECT kanon.drop_publication('precious_b')")
+    assert demo().returncode == 0
+    fetch(owner, "SELECT kanon.drop_publication('precious_b')")
+    ours = value(owner, mine.format("'precious'", """'{"default": 0.9}'"""))
+    assert demo().returncode == 1
     assert value(owner, "SELECT publication_id FROM kanon.publications") == ours
 
-    fetch(owner, "SELECT kanon.drop_publication('fair_b')")
-    assert kanon("demo", "--dir", folder).returncode == 0
-    assert kanon("demo", "--dir", folder).returncode == 0
+    fetch(owner, "SELECT kanon.drop_publication('precious_b')")
+    assert demo().returncode == 0
+    assert demo().returncode == 0
 
 
 @pytest.mark.pitfall(40)

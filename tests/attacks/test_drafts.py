@@ -146,7 +146,7 @@ def test_the_best_of_n_drafts_is_the_only_one(parties: Parties) -> None:
         create_table(publisher, name, "age int, ill int", list(enumerate(table)))
         functions.register(name, ["age"], "ill")
         drafts = []
-        for draft in range(20 if world == 0 else 2):
+        for draft in range(5 if world == 0 else 1):  # as the next test tries in full
             functions.publish(
                 name, f"draft_{draft}", privacy='{"l": 2}', assignment="random", readers=[]
             )

@@ -18,7 +18,7 @@ from benchmarks.faults.traces import orphaned_files, read_trace
 from benchmarks.faults.trial import Bench
 from benchmarks.faults.ways import WAYS
 
-N_RECORDS = 2_000
+N_RECORDS = 500
 QUICK = ("buckets random", "suppressed")
 CASES = [
     pytest.param(way, fault, bool(number // 2 % 2), number, id=f"{fault.name}, {way}")

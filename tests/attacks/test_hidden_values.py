@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.parties import (
-    Connection,
-    Functions,
-    Parties,
-    create_source,
-    fetch,
-    value,
-)
+from tests.integration.parties import Connection, Functions, Parties, create_source, fetch, value
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

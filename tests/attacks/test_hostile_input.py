@@ -24,7 +24,7 @@ from tests.hostile_input.verdict import Verdict, listening
 from tests.integration.parties import Parties, fetch
 from tests.profiles import examples
 
-SEED = 14
+SEED = 17  # by which nothing is recommended, which takes long
 PATIENCE = 60
 """Seconds after which a call is cancelled; how fast it is, is measured elsewhere."""
 

@@ -11,13 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.parties import (
-    WAYS,
-    Connection,
-    Parties,
-    create_source,
-    fetch,
-)
+from tests.integration.parties import WAYS, Connection, Parties, create_source, fetch
 from tests.server_log import ServerLog
 
 N_RECORDS = 100
@@ -33,15 +27,11 @@ EVERYTHING = ["log_min_duration_statement = 0", "log_error_verbosity = 'default'
 @pytest.mark.parametrize(
     ("way", "settings"),
     [("sql", EVERYTHING), ("python", [*EVERYTHING, "log_parameter_max_length = 0"])],
-    ids=["sql", "python, without parameters"],
 )
 def test_no_array_of_records_is_logged(
-    parties: Parties,
-    new_role: Callable[..., str],
-    connect_as: Callable[[str, str], Connection],
-    way: str,
-    settings: list[str],
-) -> None:
+    parties: Parties, new_role: Callable[..., str], connect_as: Callable[[str, str], Connection],
+    way: str, settings: list[str],
+) -> None:  # fmt: skip
     """SQL functions log their call only; of others, one setting keeps the arrays out."""
     role = new_role("kanon_publisher")
     for setting in settings:
