@@ -102,9 +102,7 @@ def every_outcome(
 
 
 def posteriors(
-    publish: Publish,
-    histogram: Sequence[int],
-    new_random: Callable[[], Outcomes] = Outcomes,
+    publish: Publish, histogram: Sequence[int], new_random: Callable[[], Outcomes] = Outcomes
 ) -> dict[Hashable, Posterior]:
     """Compute the exact posterior, given each publication that there can be.
 

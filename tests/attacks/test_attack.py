@@ -168,9 +168,7 @@ def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:
 
 
 def test_only_the_publisher_plays_attacks(
-    parties: Parties,
-    connect_as: Callable[[str, str], Connection],
-    new_role: Callable[..., str],
+    parties: Parties, connect_as: Callable[[str, str], Connection], new_role: Callable[..., str]
 ) -> None:
     """Rates are measured from the source: neither readers nor other publishers learn them."""
     publish(parties, "buckets")

@@ -166,10 +166,7 @@ def test_objects_in_public(dsn: str, admin: Connection, stranger: Connection) ->
         )
     for table in ("setting", "source", "publication", "alembic_version", "pg_namespace"):
         fetch(stranger, f"CREATE TABLE public.{table} (captured int)")
-    fetch(
-        admin,
-        f"ALTER DATABASE {quoted(admin.info.dbname)} SET search_path = public, pg_catalog",
-    )
+    fetch(admin, f"ALTER DATABASE {quoted(admin.info.dbname)} SET search_path = public, pg_catalog")
     install(dsn)
     assert foreign_objects(admin) == []
     assert value(admin, "SELECT value FROM kanon.setting WHERE name = 'published_schema'")

@@ -13,15 +13,7 @@ import pytest
 from kanon_db.catalog.entries import ask_model, run_errand
 from kanon_db.errors import DatabaseError
 from kanon_db.session.psycopg_session import PsycopgSession
-from tests.attacks.test_owner import (
-    DENIED,
-    ENTRY,
-    errand,
-    published,
-    source_of,
-    staged,
-    stranger,
-)
+from tests.attacks.test_owner import DENIED, ENTRY, errand, published, source_of, staged, stranger
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -286,9 +278,7 @@ def test_34_a_release_is_not_taken_over(victim: Parties, stranger: Connection, o
     given = {**valid(stranger, own, "publish"), "name": "evil"}
     for name in ("people", "rows"):
         theirs = value(
-            victim.admin,
-            "SELECT publication_id FROM kanon.publication WHERE name = $1::text",
-            name,
+            victim.admin, "SELECT publication_id FROM kanon.publication WHERE name = $1::text", name
         )
         call = lambda: errand(stranger, "publish", **{**given, "refreshes": theirs})
         assert sqlstate_of(call) == DENIED

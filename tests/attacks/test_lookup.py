@@ -8,14 +8,7 @@ import psycopg
 import pytest
 
 from kanon_db.errors import KanonError
-from tests.integration.parties import (
-    WAYS,
-    Parties,
-    create_people,
-    fetch,
-    sqlstate_of,
-    value,
-)
+from tests.integration.parties import WAYS, Parties, create_people, fetch, sqlstate_of, value
 
 QUERY = "SELECT COUNT(*) FROM people JOIN evil.{} AS l ON l.age = people.age WHERE l.label = 'a'"
 

@@ -54,9 +54,7 @@ class Readers:
 
 @pytest.fixture(scope="module")
 def readers(
-    parties: Parties,
-    new_role: Callable[..., str],
-    connect_as: Callable[[str, str], Connection],
+    parties: Parties, new_role: Callable[..., str], connect_as: Callable[[str, str], Connection]
 ) -> Iterator[Readers]:
     """A model ``m`` with a budget for each of two roles."""
     first, second = new_role("kanon_analyst"), new_role("kanon_analyst")
