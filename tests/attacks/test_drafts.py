@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations_with_replacement, permutations, product
 from typing import Any
@@ -162,29 +162,15 @@ def test_the_best_of_n_drafts_is_the_only_one(parties: Parties) -> None:
     assert max(right.values()) <= most
 
 
-WITHOUT_REFINING = '{"refine": false}'
-"""Refining ends when its time is over, so that it may find something else each time."""
-
-CALLS: Mapping[str, Callable[[Any, str, str], object]] = {
-    "random": lambda kanon, source, name: kanon.publish(
-        source, name, privacy='{"l": 3}', assignment="random"
-    ),
-    "cells": lambda kanon, source, name: kanon.publish(source, name, privacy='{"l": 3}'),
-    "local": lambda kanon, source, name: kanon.publish(
-        source, name, privacy='{"l": 3}', assignment="local", accept=ACCEPTED
-    ),
-    "m_invariant": lambda kanon, source, name: kanon.publish(
-        source, name, privacy='{"l": 3}', assignment="m_invariant"
-    ),
-    "generalized": lambda kanon, source, name: kanon.generalize(
-        source, name, k=3, method="mondrian", refine=False
-    ),
-    "freeform": lambda kanon, source, name: kanon.freeform(
-        source, name, k=3, options=WITHOUT_REFINING
-    ),
-    "suppressed": lambda kanon, source, name: kanon.suppress(
-        source, name, k=3, options='{"left_over": "join"}'
-    ),
+CALLS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "random": ("buckets", {"privacy": '{"l": 3}', "assignment": "random"}),
+    "cells": ("buckets", {"privacy": '{"l": 3}'}),
+    "local": ("buckets", {"privacy": '{"l": 3}', "assignment": "local", "accept": ACCEPTED}),
+    "m_invariant": ("buckets", {"privacy": '{"l": 3}', "assignment": "m_invariant"}),
+    # Refining ends when its time is over, so that it may find something else each time.
+    "generalized": ("generalized", {"k": 3, "method": "mondrian", "refine": False}),
+    "freeform": ("freeform", {"k": 3, "options": '{"refine": false}'}),
+    "suppressed": ("suppressed", {"k": 3, "options": '{"left_over": "join"}'}),
 }
 
 PEOPLE = [(i, 20 + i * 7 % 40, "FMX"[i * 5 % 3], i * 11 % 7) for i in range(150)]
@@ -223,8 +209,12 @@ def test_trying_again_changes_nothing(parties: Parties, source: str, kind: str) 
     Also by the Python client, and of a copy of the table with a column of another type of text,
     which the server cannot read as codes: the same records are the same draw.
     """
-    publisher, call = parties.publisher, CALLS[kind]
-    functions = Functions(publisher)
+    publisher, functions = parties.publisher, Functions(parties.publisher)
+    function, given = CALLS[kind]
+
+    def call(kanon: Functions | Package, source: str, name: str) -> None:
+        kanon.call(f"publish_{function}", source, name, **given)
+
     with publisher.transaction(force_rollback=True):
         call(functions, source, "draft")
         first = everything(publisher, "draft")

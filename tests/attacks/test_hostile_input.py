@@ -17,7 +17,6 @@ from kanon_db.errors import DatabaseError, KanonError
 from kanon_db.operations import operations
 from tests.hostile_input.arguments import Arguments
 from tests.hostile_input.entries import ways_in
-from tests.hostile_input.queries import Queries
 from tests.hostile_input.runs import ask, call
 from tests.hostile_input.tables import CANARY, NUMBER, make_tables
 from tests.hostile_input.verdict import Verdict, listening
@@ -45,11 +44,6 @@ def test_arguments_are_taken_or_refused(parties: Parties) -> None:
     for verdict in call(parties, examples(40), SEED, PATIENCE):
         assert verdict.defects == []
         assert {outcome for _, outcome in verdict.outcomes} >= {"", "0A000", "22023", "42704"}
-
-
-def test_the_same_seed_draws_the_same() -> None:
-    assert list(islice(Queries(1), 50)) == list(islice(Queries(1), 50))
-    assert list(islice(Queries(1), 50)) != list(islice(Queries(2), 50))
 
 
 def test_every_operation_is_called_every_way(parties: Parties) -> None:

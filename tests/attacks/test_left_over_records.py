@@ -19,6 +19,7 @@ from tests.integration.parties import (
     Parties,
     create_source,
     fetch,
+    holds,
     sqlstate_of,
     value,
 )
@@ -80,9 +81,14 @@ def test_left_over_records_that_join_are_k_alike(parties: Parties) -> None:
 
 @pytest.mark.pitfall(28)
 def test_left_over_records_are_a_risk_that_must_be_accepted(parties: Parties) -> None:
-    """With `publish`, they are refused until the risk is accepted by name, and named then."""
+    """With `publish`, they are refused until the risk is accepted by name, and named then.
+
+    Whether or not any are left: else a refusal, or its absence, would depend on the data.
+    """
     options = '{"left_over": "publish"}'
-    assert sqlstate_of(lambda: suppress(parties, options=options)) == RiskError.sqlstate
+    for given in ({}, {"patterns": ["**"]}):
+        publish = lambda: suppress(parties, options=options, **given)
+        assert sqlstate_of(publish) == RiskError.sqlstate
     with pytest.raises(RiskError, match="left_over_records") as refused:
         Package(parties.publisher).kanon.publish_suppressed(
             "data.people", "p", k=3, options={"left_over": "publish"}
@@ -92,20 +98,15 @@ def test_left_over_records_are_a_risk_that_must_be_accepted(parties: Parties) ->
     guarantee = suppress(parties, options=options, accept=accept)["guarantee"]
     assert "2 left-over records are suppressed fully" in guarantee
     assert set().union(*found_by_algorithm(parties, "p", 3).values()) == {"rare", "seldom"}
-    (line,) = [
-        line for line in Functions(parties.analyst).verify("p") if "accepted risk" in line[0]
-    ]
+    analyst = Functions(parties.analyst)
+    (line,) = [line for line in analyst.verify("p") if "accepted risk" in line[0]]
     assert REASON in line[2]
-
-
-@pytest.mark.pitfall(28)
-def test_the_risk_is_taken_by_asking_whether_or_not_any_are_left(parties: Parties) -> None:
-    """Else a refusal, or its absence, would depend on the data."""
-    publish = lambda **given: Functions(parties.publisher).suppress(
-        "data.people", "p", k=2, options='{"left_over": "publish"}', patterns=["**"], **given
-    )
-    assert sqlstate_of(publish) == RiskError.sqlstate
-    publish(accept=f'{{"left_over_records": "{REASON}"}}')
+    # Publications from before the choice say that they show left-over records.
+    before = "parameters - '{left_over,suppressed,accept}'::text[]"
+    fetch(parties.admin, f"UPDATE kanon.publication SET parameters = {before}")
+    assert holds(parties.analyst, "p")
+    (line,) = [line for line in analyst.verify("p") if line[0].startswith("left-over records")]
+    assert line[2] == "2 records"
 
 
 @pytest.mark.pitfall(22)
@@ -117,19 +118,3 @@ def test_readers_do_not_see_metrics_of_records_that_are_left_out(parties: Partie
     listed = value(parties.analyst, "SELECT metrics FROM kanon.publications")
     assert listed.keys() == seen.keys()
     assert (seen["records"], seen["suppressed_records"]) == (60, 2)
-
-
-def test_publications_from_before_the_choice_say_that_they_show_left_over_records(
-    parties: Parties,
-) -> None:
-    suppress(parties, options='{"left_over": "publish"}',
-             accept=f'{{"left_over_records": "{REASON}"}}')  # fmt: skip
-    fetch(
-        parties.admin,
-        "UPDATE kanon.publication SET parameters ="
-        " parameters - '{left_over,suppressed,accept}'::text[]",
-    )
-    checks = Functions(parties.analyst).verify("p")
-    assert all(holds for *_, holds in checks)
-    (line,) = [line for line in checks if line[0].startswith("left-over records")]
-    assert line[2] == "2 records"
