@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def victim(published: Parties) -> Parties:
     return published
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own(victim: Parties, stranger: Connection) -> Iterator[str]:
     """The stranger's own schema, with a source and a publication of it, which are named alike."""
     name = f"s_{secrets.token_hex(4)}"
@@ -68,10 +69,18 @@ def own(victim: Parties, stranger: Connection) -> Iterator[str]:
     fetch(victim.admin, f"DROP SCHEMA {name} CASCADE")
 
 
-def own_source(stranger: Connection, own: str) -> dict[str, object]:
+def described(connection: Connection, relation: str, **more: object) -> dict[str, object]:
+    """What an errand is told to register a source."""
+    return {
+        "relation": oid_of(connection, relation), "quasi_identifiers": ["q"], "sensitive": "s",
+        "identifiers": [], "attributes": {}, "insensitive": [], **more,
+    }  # fmt: skip
+
+
+def own_source(stranger: Connection, own: str, relation: str = "own") -> dict[str, object]:
     ((source_id, at),) = fetch(
         stranger, "SELECT source_id, registered_at::text FROM kanon.source"
-        " WHERE schema_name = $1::text AND relation_name = 'own'", own,
+        " WHERE schema_name = $1::text AND relation_name = $2::text", own, relation,
     )  # fmt: skip
     return {"source_id": source_id, "registered_at": at}
 
@@ -108,11 +117,7 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
             "source_id": own_source(stranger, own)["source_id"], "readers": ["kanon_analyst"],
         },
         "seed": lambda: {"digest": "00", "dry_run": False},
-        "register": lambda: {
-            "relation": oid_of(stranger, f"{own}.own"), "quasi_identifiers": ["q"],
-            "sensitive": "s", "identifiers": [], "attributes": {}, "insensitive": [],
-            "entity": "who",
-        },
+        "register": lambda: described(stranger, f"{own}.own", entity="who"),
     }  # fmt: skip
     return made[task]()
 
@@ -276,16 +281,9 @@ def test_34_a_release_is_not_taken_over(victim: Parties, stranger: Connection, o
     """Only who published a publication refreshes it, and only under its name."""
     before = kept(victim, stranger)
     given = {**valid(stranger, own, "publish"), "name": "evil"}
-    for name in ("people", "rows"):
-        theirs = value(
-            victim.admin, "SELECT publication_id FROM kanon.publication WHERE name = $1::text", name
-        )
-        call = lambda: errand(stranger, "publish", **{**given, "refreshes": theirs})
-        assert sqlstate_of(call) == DENIED
-    mine = value(
-        victim.admin, "SELECT publication_id FROM kanon.publication WHERE name = $1::text", own
-    )
-    for wrong in ({"refreshes": mine}, {"suffixes": []}, source_of(victim.publisher)):
+    number = "SELECT publication_id FROM kanon.publication WHERE name = $1::text"
+    releases = [{"refreshes": value(victim.admin, number, n)} for n in ("people", "rows", own)]
+    for wrong in (*releases, {"suffixes": []}, source_of(victim.publisher)):
         assert sqlstate_of(lambda w=wrong: errand(stranger, "publish", **{**given, **w})) == DENIED
     assert kept(victim, stranger) == before
 
@@ -295,10 +293,7 @@ def test_34_refused_before_anything_is_locked(
     victim: Parties, stranger: Connection, own: str
 ) -> None:
     """Who may not do it neither waits for locks of others nor holds any."""
-    describe = {
-        "relation": oid_of(stranger, "data.other"), "quasi_identifiers": ["q"], "sensitive": "s",
-        "identifiers": [], "attributes": {}, "insensitive": [],
-    }  # fmt: skip
+    describe = described(stranger, "data.other")
     calls: dict[str, dict[str, object]] = {
         "drop": {"name": "people"},
         "close": {"name": "people"},
@@ -360,11 +355,8 @@ def test_34_an_entry_without_relations_is_dropped(
             errand(stranger, "publish", **{**valid(stranger, own, "publish"), "name": name})
             fetch(victim.admin, f"DROP TABLE published.{name}_qit")
             if without == "emptied":
-                fetch(
-                    victim.admin,
-                    "UPDATE kanon.publication SET relations = '{}' WHERE name = $1::text",
-                    name,
-                )
+                emptied = "UPDATE kanon.publication SET relations = '{}' WHERE name = $1::text"
+                fetch(victim.admin, emptied, name)
             assert sqlstate_of(lambda n=name: Functions(victim.publisher).drop(n)) == DENIED
             Functions(party).drop(name)
             left = "SELECT count(*) FROM kanon.publication WHERE name = $1::text"
@@ -375,23 +367,16 @@ def test_34_an_entry_without_relations_is_dropped(
 def test_35_a_view_does_not_lend_its_table(victim: Parties, stranger: Connection, own: str) -> None:
     """A view over a table that its maker may not read is no source, and was not for long."""
     fetch(stranger, f"CREATE VIEW {own}.over AS SELECT age AS q, 's' AS s FROM data.people")
-    given = {
-        "relation": oid_of(stranger, f"{own}.over"), "quasi_identifiers": ["q"], "sensitive": "s",
-        "identifiers": [], "attributes": {}, "insensitive": [],
-    }  # fmt: skip
+    given = described(stranger, f"{own}.over")
     assert sqlstate_of(lambda: errand(stranger, "register", **given)) == DENIED
     fetch(victim.publisher, f"GRANT SELECT ON data.people TO {stranger.info.user}")
     errand(stranger, "register", **given)
     fetch(victim.publisher, f"REVOKE SELECT ON data.people FROM {stranger.info.user}")
-    ((source_id, at),) = fetch(
-        stranger, "SELECT source_id, registered_at::text FROM kanon.source"
-        " WHERE schema_name = $1::text AND relation_name = 'over'", own,
-    )  # fmt: skip
-    source = {"source_id": source_id, "registered_at": at}
+    source = own_source(stranger, own, "over")
     before = kept(victim, stranger)
     publish = {**valid(stranger, own, "publish"), **source}
     assert sqlstate_of(lambda: errand(stranger, "publish", **publish)) == DENIED
-    earlier = {"source_id": source_id, "readers": ["kanon_analyst"]}
+    earlier = {"source_id": source["source_id"], "readers": ["kanon_analyst"]}
     assert sqlstate_of(lambda: errand(stranger, "earlier releases", **earlier)) == DENIED
     call = lambda: Functions(stranger).suppress(f"{own}.over", f"{own}_over", k=2)
     assert sqlstate_of(call) == DENIED
@@ -426,17 +411,15 @@ def readers_of_second(victim: Parties) -> list[str]:
 
 
 @pytest.mark.pitfall(36)
-@pytest.mark.parametrize("setting", ["SET ROLE kanon_publisher", "SET ROLE NONE"])
-def test_36_a_grant_of_a_function(
-    victim: Parties, guest: str, stranger: Connection, setting: str
-) -> None:
+def test_36_a_grant_of_a_function(victim: Parties, guest: str, stranger: Connection) -> None:
     """Who granted it is what the ACL says, whoever calls the publisher's function."""
     fetch(
         victim.publisher,
         "CREATE OR REPLACE FUNCTION data.give() RETURNS void LANGUAGE sql SECURITY DEFINER AS"
         f" '{GRANT.format(guest)}'",
     )
-    for party in (victim.publisher, stranger):
+    settings = ("SET ROLE kanon_publisher", "SET ROLE NONE")
+    for party, setting in product((victim.publisher, stranger), settings):
         fetch(party, setting)
         try:
             assert sqlstate_of(lambda p=party: fetch(p, "SELECT data.give()")) == "KN005"
