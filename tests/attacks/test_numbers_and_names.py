@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,7 +18,6 @@ import kanon_db
 from kanon_db.errors import KanonError, ServerError
 from tests.acceptance.commands import kanon as command
 from tests.integration.parties import (
-    Functions,
     Package,
     Parties,
     create_source,
@@ -71,20 +71,21 @@ def counts(kanon: Package, query: str) -> list[tuple[Any, ...]]:
     return list(kanon.kanon.count(query).itertuples(index=False, name=None))
 
 
-@pytest.mark.parametrize("name", ["b", "g"])
-def test_numbers_beyond_decimals_and_doubles(published: Package, name: str) -> None:
-    ask = f"SELECT city, COUNT(*) FROM {name} GROUP BY city HAVING COUNT(*) "
-    for number in ("1e99999999999", "1e999999999999999999999999", "1e-99999999999", "1e131072"):
-        for condition in (f"> 1 * {number}", f"< -{number}", f"BETWEEN 1 AND {number}"):
-            refused = sqlstate_of(lambda query=ask + condition: counts(published, query))
-            assert refused == UNSUPPORTED
-    assert counts(published, ask + "> 1e131000" + " * 1e131000" * 20) == []
-    assert counts(published, ask + "> 1e400") == []
-    assert len(counts(published, ask + "< 1e400 - 1e399")) == 4
-    ask = f"SELECT COUNT(*) FROM {name} WHERE age"
-    assert published.estimate(f"{ask} < 1e400") == (160, 0, 160, 160)
-    assert published.estimate(f"{ask} IN (-1e400, 1e400)") == (0, 0, 0, 0)
-    assert sqlstate_of(lambda: published.estimate(f"{ask} > 1e99999999999")) == UNSUPPORTED
+def test_numbers_beyond_decimals_and_doubles(published: Package) -> None:
+    for name in ("b", "g"):
+        ask = f"SELECT city, COUNT(*) FROM {name} GROUP BY city HAVING COUNT(*) "
+        for number in ("1e99999999999", "1e999999999999999999999999", "1e-99999999999", "1e131072"):
+            for condition in (f"> 1 * {number}", f"< -{number}", f"BETWEEN 1 AND {number}"):
+                refused = sqlstate_of(lambda query=ask + condition: counts(published, query))
+                assert refused == UNSUPPORTED, condition
+        assert counts(published, ask + "> 1e131000" + " * 1e131000" * 20) == []
+        assert counts(published, ask + "> 1e400") == []
+        assert len(counts(published, ask + "< 1e400 - 1e399")) == 4
+        ask = f"SELECT COUNT(*) FROM {name} WHERE age"
+        assert published.estimate(f"{ask} < 1e400") == (160, 0, 160, 160)
+        assert published.estimate(f"{ask} IN (-1e400, 1e400)") == (0, 0, 0, 0)
+        refused = sqlstate_of(lambda ask=ask: published.estimate(f"{ask} > 1e99999999999"))
+        assert refused == UNSUPPORTED
 
 
 def test_read_only_transaction(published: Package) -> None:
@@ -116,64 +117,47 @@ def test_read_only_transaction(published: Package) -> None:
         fetch(connection, "RESET default_transaction_read_only")
 
 
-REFRESHED = "CREATE MATERIALIZED VIEW data.refreshed AS SELECT * FROM kanon.{}"
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "publish_buckets('data.people', 'p', privacy => '{\"default\": 0.6}')",
-        "publish_buckets('data.people', 'b', privacy => '{\"default\": 0.6}', replace => true)",
+def test_materialized_views_do_not_publish(parties: Parties, published: Package) -> None:
+    """They may keep answers, and their refresh is no transaction that publishes."""
+    view = "CREATE MATERIALIZED VIEW data.refreshed AS SELECT * FROM kanon.{}"
+    refresh = lambda: fetch(parties.publisher, "REFRESH MATERIALIZED VIEW data.refreshed")
+    buckets = "publish_buckets('data.people', '{}', privacy => '{{\"default\": 0.6}}'{})"
+    for call in (
+        buckets.format("p", ""), buckets.format("b", ", replace => true"),
         *(f"publish_{kind}('data.people', 'p', k => 3)"
           for kind in ("generalized", "freeform", "suppressed")),
-        "evaluate_counts('b')",
-        "attack('g')",
-    ],
-)  # fmt: skip
-def test_refresh_of_a_materialized_view_that_publishes(
-    parties: Parties, published: Package, call: str
-) -> None:
-    fetch(parties.publisher, f"{REFRESHED.format(call)} WITH NO DATA")
-    with pytest.raises(psycopg.errors.InsufficientPrivilege) as refused:
-        fetch(parties.publisher, "REFRESH MATERIALIZED VIEW data.refreshed")
-    assert "security-restricted" in str(refused.value.diag.message_primary)
-    assert "REFRESH MATERIALIZED VIEW" in str(refused.value.diag.message_detail)
+        "evaluate_counts('b')", "attack('g')",
+    ):  # fmt: skip
+        fetch(parties.publisher, f"{view.format(call)} WITH NO DATA")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege) as refused:
+            refresh()
+        assert "security-restricted" in str(refused.value.diag.message_primary), call
+        assert "REFRESH MATERIALIZED VIEW" in str(refused.value.diag.message_detail), call
+        fetch(parties.publisher, "DROP MATERIALIZED VIEW data.refreshed")
     assert sorted(published.publications()) == ["b", "g"]
-    fetch(parties.publisher, "DROP MATERIALIZED VIEW data.refreshed")
+    for call in ("verify('b')", "metrics('g')", "estimate_count('SELECT COUNT(*) FROM g')"):
+        fetch(parties.publisher, view.format(call))
+        refresh()
+        fetch(parties.publisher, "DROP MATERIALIZED VIEW data.refreshed")
 
 
-@pytest.mark.usefixtures("published")
-@pytest.mark.parametrize(
-    "call", ["verify('b')", "metrics('g')", "estimate_count('SELECT COUNT(*) FROM g')"]
-)
-def test_materialized_view_of_answers(parties: Parties, call: str) -> None:
-    fetch(parties.publisher, REFRESHED.format(call))
-    fetch(parties.publisher, "REFRESH MATERIALIZED VIEW data.refreshed")
-    fetch(parties.publisher, "DROP MATERIALIZED VIEW data.refreshed")
-
-
-@pytest.mark.parametrize("call", ["generalize", "freeform", "suppress"])
-def test_weights_that_are_no_weights(parties: Parties, call: str) -> None:
+def test_weights_that_are_no_weights(parties: Parties) -> None:
     kanon = Package(parties.publisher)
+    publish = lambda call, weights: getattr(kanon, call)(
+        "data.people", "p", **{**GIVEN[call], "weights": weights, "dry_run": True}
+    )
     for weight in (
         "1e400", '"1e400"', "1e13", "123456789012345678901234", '"x"', '"1/0"', "0", "-1",
         '"NaN"', "null", "true", "1" * 5000,
     ):  # fmt: skip
-        given = {**GIVEN[call], "weights": f'{{"age": {weight}}}', "dry_run": True}
-        publish = lambda given=given: getattr(kanon, call)("data.people", "p", **given)
-        assert sqlstate_of(publish) == INVALID, weight
+        for call in ("generalize", "freeform", "suppress"):
+            refused = sqlstate_of(lambda c=call, w=weight: publish(c, f'{{"age": {w}}}'))
+            assert refused == INVALID, (weight, call)
     for of_python in (10**6000, float("inf"), float("nan"), Fraction(10**12), None):
-        of = lambda x=of_python: kanon.kanon.publish_generalized(
-            "data.people", "p", k=3, weights={"age": x}, dry_run=True
-        )
-        assert sqlstate_of(of) == INVALID
-
-
-@pytest.mark.parametrize("call", ["generalize", "freeform"])
-def test_smallest_and_largest_weights(parties: Parties, call: str) -> None:
+        assert sqlstate_of(lambda x=of_python: publish("generalize", {"age": x})) == INVALID
     for weights in ('{"age": 1e-30, "city": 1e9}', '{"age": 1e9}', '{"age": 1e-12}'):
-        given = {**GIVEN[call], "weights": weights, "dry_run": True}
-        getattr(Functions(parties.publisher), call)("data.people", "p", **given)
+        for call in ("generalize", "freeform"):
+            publish(call, weights)
 
 
 def test_constraints_that_are_no_constraints(parties: Parties) -> None:
@@ -207,37 +191,35 @@ def citext(parties: Parties, people: None) -> None:
 
 
 @pytest.mark.usefixtures("citext")
-@pytest.mark.parametrize("call", ["publish", "suppress"])
-def test_conditions_on_citext_ignore_case(kanon: Package, call: str) -> None:
-    getattr(kanon, call)("data.both", "p", **GIVEN[call])
-    assert holds(kanon.connection, "p")
-    for condition in ("city = 'c1'", "city = 'C1'", "city IN ('c1', 'x')", "sick = 'FLU'",
-                      "city BETWEEN 'c1' AND 'C1'"):  # fmt: skip
-        assert kanon.estimate(f"SELECT COUNT(*) FROM p WHERE {condition}") == (80, 0, 80, 80)
+def test_conditions_on_citext_ignore_case(kanon: Package) -> None:
+    for call in ("publish", "suppress"):
+        getattr(kanon, call)("data.both", "p", replace=True, **GIVEN[call])
+        assert holds(kanon.connection, "p")
+        for condition in ("city = 'c1'", "city = 'C1'", "city IN ('c1', 'x')", "sick = 'FLU'",
+                          "city BETWEEN 'c1' AND 'C1'"):  # fmt: skip
+            found = kanon.estimate(f"SELECT COUNT(*) FROM p WHERE {condition}")
+            assert found == (80, 0, 80, 80), (call, condition)
 
 
 @pytest.mark.usefixtures("citext")
-@pytest.mark.parametrize("call", ["generalize", "freeform"])
-def test_sets_of_texts_that_are_equal_and_not_the_same(
-    parties: Parties, kanon: Package, call: str
-) -> None:
+def test_sets_of_texts_that_are_equal_and_not_the_same(parties: Parties, kanon: Package) -> None:
     """Of citext and of numerics they failed the verification, which called it a bug; of texts
     filled with blanks an estimate was certainly 0 where 40 is true."""
     rows = [(20 + i % 9, ("1.0", "1.00", "2")[i % 3]) for i in range(60)]
-    fetch(parties.publisher, "DROP TABLE IF EXISTS data.numerics, data.filled")
     create_source(
         parties.publisher, "data.numerics", "age int, code numeric", rows, ["age", "code"], None,
         attributes='{"code": {"kind": "categorical"}}',
     )  # fmt: skip
-    for table in ("both", "of_city", "numerics"):
-        publish = lambda t=table: getattr(kanon, call)(f"data.{t}", "p", **GIVEN[call])
-        assert sqlstate_of(publish) == MISMATCH, table
     create(parties, "data.filled", "char(10)")
-    getattr(kanon, call)("data.filled", "p", **GIVEN[call])
-    assert holds(kanon.connection, "p")
-    assert kanon.attack("p")
-    _, _, lower, upper = kanon.estimate("SELECT COUNT(*) FROM p WHERE city = 'c1'")
-    assert lower <= 40 <= upper
+    for call in ("generalize", "freeform"):
+        for table in ("both", "of_city", "numerics"):
+            publish = lambda t=table, c=call: getattr(kanon, c)(f"data.{t}", "p", **GIVEN[c])
+            assert sqlstate_of(publish) == MISMATCH, table
+        getattr(kanon, call)("data.filled", "p", replace=True, **GIVEN[call])
+        assert holds(kanon.connection, "p")
+        assert kanon.attack("p")
+        _, _, lower, upper = kanon.estimate("SELECT COUNT(*) FROM p WHERE city = 'c1'")
+        assert lower <= 40 <= upper
 
 
 # -- passwords -------------------------------------------------------------------------------------
@@ -265,37 +247,35 @@ MISWRITTEN = [
 ]
 
 
-@pytest.mark.parametrize("dsn", MISWRITTEN)
-def test_password_with_an_unescaped_at_sign(dsn: str) -> None:
-    with pytest.raises(ServerError) as refused:
-        kanon_db.connect(dsn)
-    # The driver's own error, which may quote anything, is not shown with ours.
-    assert refused.value.__cause__ is None
-    assert refused.value.__context__ is None or refused.value.__suppress_context__
-    said = f"{refused.value.message} {refused.value.detail} {refused.value.hint}"
-    assert PART.lower() not in said.lower()
+def test_password_with_an_unescaped_at_sign() -> None:
+    """It is not shown, nor looked up as a host, since name servers would see it."""
+    for dsn in MISWRITTEN:
+        with pytest.raises(ServerError) as refused:
+            kanon_db.connect(dsn)
+        # The driver's own error, which may quote anything, is not shown with ours.
+        assert refused.value.__cause__ is None
+        assert refused.value.__context__ is None or refused.value.__suppress_context__
+        said = f"{refused.value.message} {refused.value.detail} {refused.value.hint}"
+        assert PART.lower() not in said.lower(), dsn
+        if dsn in MISWRITTEN[:2]:
+            assert "cannot be read" in refused.value.message
+            assert "%40" in refused.value.hint
 
 
-@pytest.mark.parametrize("dsn", MISWRITTEN[:2])
-def test_a_part_of_a_password_is_no_host(dsn: str) -> None:
-    """It is not looked up, since name servers would see it; and the hint says what to write."""
-    with pytest.raises(ServerError, match="cannot be read") as refused:
-        kanon_db.connect(dsn)
-    assert "%40" in refused.value.hint
-
-
-@pytest.mark.parametrize("words", [["publications"], ["install"], ["doctor"], ["demo"]])
-def test_password_on_the_command_line(words: list[str]) -> None:
-    for dsn in (MISWRITTEN[0], MISWRITTEN[5]):
-        for more in ([], ["--json"]):
-            result = command(*words, *more, dsn=dsn)
+def test_password_on_the_command_line() -> None:
+    for words in (["publications", "--json"], ["install"], ["doctor", "--json"], ["demo"]):
+        for dsn in (MISWRITTEN[0], MISWRITTEN[5]):
+            result = command(*words, dsn=dsn)
             assert result.returncode == 1
             assert PART.lower() not in (result.stdout + result.stderr).lower()
             assert "Traceback" not in result.stderr
 
 
-def test_password_of_a_demo_as_json(database: str) -> None:
+def test_password_of_a_demo_as_json(database: str, tmp_path: Path) -> None:
+    file = tmp_path / "few.csv"
+    file.write_text("age,ill\n" + "".join(f"{i % 5},{'abc'[i % 3]}\n" for i in range(60)))
     ours = psycopg.conninfo.make_conninfo(database, password=PART)
-    result = command("demo", "--json", dsn=ours)
+    demo = "demo", file, "--sensitive", "ill", "--quasi-identifiers", "age", "--json"
+    result = command(*demo, dsn=ours)
     assert result.returncode == 0, result.stderr
     assert PART not in result.stdout + result.stderr

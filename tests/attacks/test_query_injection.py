@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -10,9 +10,7 @@ import pytest
 from kanon_db.errors import KanonError
 from tests.integration.parties import (
     WAYS,
-    Connection,
     Functions,
-    Package,
     Parties,
     create_people,
     fetch,
@@ -112,10 +110,7 @@ def people(parties: Parties) -> None:
         "CREATE TABLE data.canary (a int)",
         "INSERT INTO data.canary VALUES (1)",
         "CREATE SEQUENCE public.canary",
-        (
-            "CREATE FUNCTION public.spy(int DEFAULT 1) RETURNS int LANGUAGE plpgsql"
-            " AS $$BEGIN PERFORM nextval('public.canary'); RETURN 1; END$$"
-        ),
+        "CREATE FUNCTION public.spy(int DEFAULT 1) RETURNS bigint RETURN nextval('public.canary')",
         "CREATE DOMAIN public.spied AS int CHECK (public.spy(value) = 2)",
         "CREATE OPERATOR public.@@@ (FUNCTION = int4pl, LEFTARG = int, RIGHTARG = int)",
     ):
@@ -134,52 +129,27 @@ def canary(parties: Parties) -> Iterator[None]:
 
 
 @pytest.mark.pitfall(6, 11)
-@pytest.mark.parametrize("operation", ["estimate", "rewrite"])
-@pytest.mark.parametrize("way", WAYS)
-def test_attack(parties: Parties, way: str, operation: str) -> None:
+def test_attack(parties: Parties) -> None:
     """A query of a superuser's: none of its functions, casts, subqueries and statements is run."""
-    ask = getattr(WAYS[way](parties.admin), operation)
-    ended = {name: sqlstate_of(lambda: ask(query)) for name, query in ATTACKS.items()}
-    # Refused for a reason: no class of errors that stands for something gone wrong.
-    assert {name for name, state in ended.items() if state not in ("0A000", "42704")} == set()
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_null_character(parties: Parties, way: str) -> None:
-    kanon: Functions | Package = WAYS[way](parties.admin)
-    with pytest.raises((KanonError, psycopg.DataError)):
-        kanon.estimate(COUNT + " WHERE sick = 'a\0'")
+    kanon = Functions(parties.admin)
+    for ask in (kanon.estimate, kanon.rewrite):
+        ended = {name: sqlstate_of(lambda q=query: ask(q)) for name, query in ATTACKS.items()}
+        # Refused for a reason: no class of errors that stands for something gone wrong.
+        assert {name for name, state in ended.items() if state not in ("0A000", "42704")} == set()
 
 
 @pytest.mark.pitfall(11)
-@pytest.mark.parametrize("way", WAYS)
-def test_constants_stay_constants(parties: Parties, way: str) -> None:
+def test_constants_stay_constants(parties: Parties) -> None:
     """Whatever a constant holds, it is compared and nothing else."""
-    ask: Callable[[Connection], Functions | Package] = WAYS[way]
+    kanon = Functions(parties.admin)
     for constant in (
-        "'; DROP TABLE data.canary; --",
-        "$1",
-        "%s",
-        "\\",
-        "\\'",
-        "{}",
-        "a''b",
-        "x" * 10_000,
-        "\u202e",
-        "' OR '1' = '1",
-    ):
+        "'; DROP TABLE data.canary; --", "$1", "%s", "\\", "\\'", "{}", "a''b", "x" * 10_000,
+        "\u202e", "' OR '1' = '1",
+    ):  # fmt: skip
         quoted = constant.replace("'", "''")
         query = f"{COUNT} WHERE age < 20 AND sick <> '{quoted}'"
-        estimate, error, lower, upper = ask(parties.admin).estimate(query)
-        assert (estimate, error, lower, upper) == (200, 0, 200, 200)
-        assert fetch(parties.admin, ask(parties.admin).rewrite(query)) == [pytest.approx((200,))]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_many_conditions(parties: Parties, way: str) -> None:
-    """Long queries are answered, or refused as too long."""
-    kanon = WAYS[way](parties.analyst)
-    numbers = ", ".join(map(str, range(10, 5000)))
-    assert kanon.estimate(f"{COUNT} WHERE age IN ({numbers})") == (200, 0, 200, 200)
-    ors = " OR ".join(f"age = {n}" for n in range(10, 400))
-    assert kanon.estimate(f"{COUNT} WHERE {ors}") == (200, 0, 200, 200)
+        assert kanon.estimate(query) == (200, 0, 200, 200), constant
+        assert fetch(parties.admin, kanon.rewrite(query)) == [pytest.approx((200,))], constant
+    for way in WAYS.values():
+        with pytest.raises((KanonError, psycopg.DataError)):
+            way(parties.admin).estimate(COUNT + " WHERE sick = 'a\0'")

@@ -5,7 +5,6 @@ Each look-alike raises an error, or gives a wrong answer, if anything of ours pi
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,9 +21,7 @@ from tests.integration.parties import (
     Parties,
     create_table,
     fetch,
-    gathered,
     quoted,
-    value,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -45,29 +42,14 @@ THE_SERVERS = sorted(
 
 RELATIONS = [*THE_SERVERS, *OURS]
 TYPES = ["text", "int4", "int8", "numeric", "float8", "bool", "regclass", "oid", "record", "jsonb"]
-FUNCTIONS = [
-    "count(anyelement)",
-    "sum(int4)",
-    "format(text, text)",
-    "format(text, anyelement)",
-    "num_nulls(anyelement)",
-    "row_number()",
-    "string_agg(bytea, bytea)",
-    "int8send(int8)",
-    "get_byte(bytea, int4)",
-    "width_bucket(int4, int4[])",
-    "to_regclass(text)",
-    "has_table_privilege(oid, text)",
-    "current_setting(text)",
-    "set_config(text, text, bool)",
-    "unnest(text[])",
-    "generate_series(int4, int4)",
-    "hashtextextended(text, int4)",
-    "greatest(float8, float8)",
-    "least(int8, int8)",
-    "sqrt(float8)",
-    "coalesce_(int8, int4)",
-]
+FUNCTIONS = """
+count(anyelement); sum(int4); format(text, text); format(text, anyelement); num_nulls(anyelement);
+row_number(); string_agg(bytea, bytea); int8send(int8); get_byte(bytea, int4);
+width_bucket(int4, int4[]); to_regclass(text); has_table_privilege(oid, text);
+current_setting(text); set_config(text, text, bool); unnest(text[]); generate_series(int4, int4);
+hashtextextended(text, int4); greatest(float8, float8); least(int8, int8); sqrt(float8);
+coalesce_(int8, int4)
+""".split(";")
 OPERATORS = ["= (int4, int4)", "= (text, text)", "<> (text, text)", "< (int4, int4)",
              "<= (int4, int4)", ">= (int4, int4)", "* (int4, int4)", "/ (float8, int4)",
              "<< (int8, int4)", "| (int8, int4)", "~ (text, text)"]  # fmt: skip
@@ -103,85 +85,57 @@ def answers(parties: Parties, way: Callable[[Connection], Functions | Package]) 
 
 
 @pytest.fixture(scope="module")
-def people(
-    new_database: Callable[[], str],
-    connect_as: Callable[[str, str], Connection],
-    new_role: Callable[..., str],
-) -> Callable[[], contextlib.AbstractContextManager[Parties]]:
-    """Open a database of its own with a source, data.people."""
-
-    @contextlib.contextmanager
-    def make() -> Iterator[Parties]:
-        with gathered(new_database(), connect_as, new_role) as parties:
-            fetch(parties.publisher, "CREATE SCHEMA data")
-            rows = [(i % 9, "ab"[i % 2], i % 4) for i in range(60)]
-            create_table(parties.publisher, "data.people", "age int, sex text, sick int", rows)
-            yield parties
-
-    return make
+def expected(parties: Parties) -> dict[str, Answers]:
+    """The answers, each way, where nobody has planted anything."""
+    rows = [(i % 9, "ab"[i % 2], i % 4) for i in range(60)]
+    create_table(parties.publisher, "data.people", "age int, sex text, sick int", rows)
+    return {name: answers(parties, way) for name, way in WAYS.items()}
 
 
 @pytest.fixture(scope="module")
-def expected(
-    people: Callable[[], contextlib.AbstractContextManager[Parties]],
-) -> dict[str, Answers]:
-    """The answers, each way, where nobody planted anything."""
-    with people() as parties:
-        return {name: answers(parties, way) for name, way in WAYS.items()}
-
-
-@pytest.fixture(scope="module", params=["pg_temp", "public", "trap"])
-def trapped(
-    request: pytest.FixtureRequest,
-    people: Callable[[], contextlib.AbstractContextManager[Parties]],
-) -> Iterator[Parties]:
-    """Look-alikes in a schema that is first on everybody's path, before the server's own."""
-    schema = str(request.param)
-    with people() as parties:
-        stranger = parties.stranger.info.user
-        if schema == "public":
-            fetch(parties.admin, f"GRANT CREATE ON SCHEMA public TO {stranger}")
-        elif schema == "trap":
-            fetch(parties.admin, f"CREATE SCHEMA trap AUTHORIZATION {stranger}")
-            fetch(parties.admin, "GRANT USAGE ON SCHEMA trap TO PUBLIC")
-        planters = (
-            [parties.publisher, parties.analyst] if schema == "pg_temp" else [parties.stranger]
-        )
-        for planter in planters:
-            for statement in look_alikes(schema):
-                fetch(planter, statement)
-        for connection in (parties.publisher, parties.analyst):
-            fetch(connection, f"SET search_path = {schema}, pg_catalog, public")
-        yield parties
-
-
-@pytest.mark.pitfall(2)
-@pytest.mark.parametrize("way", WAYS)
-def test_look_alikes_change_nothing(
-    trapped: Parties, expected: dict[str, Answers], way: str
-) -> None:
-    """Everything is published, verified and answered as where nobody planted anything."""
-    assert answers(trapped, WAYS[way]) == expected[way]
-
-
-def test_look_alikes_work(trapped: Parties) -> None:
-    """Those same callers do fall for them in statements of their own."""
-    assert {"pg_class", "pg_roles", "pg_auth_members", "pg_inherits"} <= set(THE_SERVERS)
-    assert fetch(trapped.publisher, "SELECT nothing FROM pg_class") == []
-    with pytest.raises(psycopg.errors.CheckViolation):
-        fetch(trapped.publisher, "SELECT '7'::text")
+def trap(parties: Parties, expected: dict[str, Answers]) -> None:
+    """Look-alikes in a schema of a stranger's."""
+    fetch(parties.admin, f"CREATE SCHEMA trap AUTHORIZATION {parties.stranger.info.user}")
+    fetch(parties.admin, "GRANT USAGE ON SCHEMA trap TO PUBLIC")
+    plant(parties.stranger, "trap")
 
 
 @pytest.mark.pitfall(4)
-def test_look_alikes_do_not_reach_the_installer(trapped: Parties) -> None:
+@pytest.mark.usefixtures("trap")
+def test_look_alikes_do_not_reach_the_installer(parties: Parties) -> None:
     """Installing again, with the look-alikes on the path of the whole database."""
-    path = value(trapped.publisher, "SELECT pg_catalog.current_setting('search_path')")
-    database = quoted(trapped.admin.info.dbname)
-    fetch(trapped.admin, f"ALTER DATABASE {database} SET search_path = {path}")
+    database = quoted(parties.admin.info.dbname)
+    fetch(parties.admin, f"ALTER DATABASE {database} SET search_path = trap, pg_catalog, public")
     try:
-        install(trapped.dsn)
+        install(parties.dsn)
     finally:
-        fetch(trapped.admin, f"ALTER DATABASE {database} RESET search_path")
+        fetch(parties.admin, f"ALTER DATABASE {database} RESET search_path")
+
+
+@pytest.mark.pitfall(2)
+@pytest.mark.usefixtures("trap")
+def test_look_alikes_change_nothing(parties: Parties, expected: dict[str, Answers]) -> None:
+    """Everything is published, verified and answered as where nobody planted anything.
+
+    Though the look-alikes are in the schema that is first on everybody's path.
+    """
+    assert {"pg_class", "pg_roles", "pg_auth_members", "pg_inherits"} <= set(THE_SERVERS)
+    for schema in ("trap", "pg_temp"):
+        for connection in (parties.publisher, parties.analyst):
+            if schema == "pg_temp":
+                plant(connection, schema)
+            fetch(connection, f"SET search_path = {schema}, pg_catalog, public")
+        # Those same callers do fall for them in statements of their own.
+        assert fetch(parties.publisher, "SELECT nothing FROM pg_class") == []
+        with pytest.raises(psycopg.errors.CheckViolation):
+            fetch(parties.publisher, "SELECT '7'::text")
+        for name, way in WAYS.items():
+            assert answers(parties, way) == expected[name], (schema, name)
+
+
+def plant(connection: Connection, schema: str) -> None:
+    for statement in look_alikes(schema):
+        fetch(connection, statement)
 
 
 def look_alikes(schema: str) -> Iterator[str]:
