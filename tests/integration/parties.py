@@ -347,11 +347,15 @@ KINDS: dict[str, dict[str, Any]] = {
 """How each kind but models is published quickly."""
 
 
-class Functions:
-    """The operations as SQL functions, called by a connection's role."""
+class _Operations:
+    """The operations of a connection's role, in one of the ways to call them."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+
+    def call(self, function: str, *texts: str, **given: Any) -> dict[str, Any]:
+        """Call what returns one row."""
+        raise NotImplementedError
 
     def register(
         self,
@@ -364,47 +368,51 @@ class Functions:
         entity: str | None = None,
         arrival: str | None = None,
     ) -> int:
-        return int(
-            value(
-                self.connection,
-                "SELECT kanon.register_source($1::pg_catalog.text::pg_catalog.regclass,"
-                " $2::pg_catalog.text[], $3::pg_catalog.text, $4::pg_catalog.text[],"
-                " $5::pg_catalog.text::pg_catalog.jsonb, $6::pg_catalog.text[],"
-                " $7::pg_catalog.text, $8::pg_catalog.text)",
-                source,
-                None if quasi_identifiers is None else list(quasi_identifiers),
-                sensitive,
-                list(identifiers),
-                attributes,
-                list(insensitive),
-                entity,
-                arrival,
-            )
+        return self._register(
+            source,
+            quasi_identifiers=None if quasi_identifiers is None else list(quasi_identifiers),
+            sensitive=sensitive,
+            identifiers=list(identifiers),
+            attributes=attributes,
+            insensitive=list(insensitive),
+            entity=entity,
+            arrival=arrival,
         )
 
-    def publish(self, source: str, name: str, *, privacy: str, **options: object) -> dict[str, Any]:
+    def _register(self, source: str, **given: Any) -> int:
+        raise NotImplementedError
+
+    def publish(self, source: str, name: str, *, privacy: str, **options: Any) -> dict[str, Any]:
         return self.call("publish_buckets", source, name, privacy=privacy, **options)
 
-    def suppress(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
+    def suppress(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
         return self.call("publish_suppressed", source, name, k=k, **options)
 
-    def generalize(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
+    def generalize(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
         return self.call("publish_generalized", source, name, k=k, **options)
 
-    def freeform(self, source: str, name: str, *, k: int, **options: object) -> dict[str, Any]:
+    def freeform(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
         return self.call("publish_freeform", source, name, k=k, **options)
 
-    def patterns(self, source: str, **options: object) -> list[dict[str, Any]]:
-        return self.rows("suppression_patterns", source, **options)
-
-    def of_kind(self, kind: str, source: str, name: str, **given: object) -> dict[str, Any]:
+    def of_kind(self, kind: str, source: str, name: str, **given: Any) -> dict[str, Any]:
         """Publish as :data:`KINDS` says, but for what is given."""
         return self.call(f"publish_{kind}", source, name, **{**KINDS[kind], **given})
 
-    def call(self, function: str, *texts: str, **given: object) -> dict[str, Any]:
+
+class Functions(_Operations):
+    """The operations as SQL functions."""
+
+    def _register(self, source: str, **given: Any) -> int:
+        (found,) = self.call("register_source", source, **given).values()
+        return int(found)
+
+    def call(self, function: str, *texts: str, **given: Any) -> dict[str, Any]:
         """Call a function that returns one row."""
         (row,) = self.rows(function, *texts, **given)
         return row
+
+    def patterns(self, source: str, **options: object) -> list[dict[str, Any]]:
+        return self.rows("suppression_patterns", source, **options)
 
     def rows(self, function: str, *texts: str, **given: object) -> list[dict[str, Any]]:
         """Call a function, its first parameters by position, the others by name."""
@@ -459,48 +467,17 @@ class Functions:
         fetch(self.connection, "SELECT kanon.drop_publication($1::pg_catalog.text)", name)
 
 
-class Package:
-    """The operations of the Python interface, over a connection of the same role."""
+class Package(_Operations):
+    """The operations of the Python interface."""
 
     def __init__(self, connection: Connection) -> None:
         from kanon_db.interfaces.python import Kanon
 
-        self.connection = connection
+        super().__init__(connection)
         self.kanon = Kanon(PsycopgSession(connection))
 
-    def register(
-        self,
-        source: str,
-        quasi_identifiers: Sequence[str],
-        sensitive: str | None,
-        identifiers: Sequence[str] = (),
-        attributes: str | None = None,
-        insensitive: Sequence[str] = (),
-        entity: str | None = None,
-        arrival: str | None = None,
-    ) -> int:
-        return self.kanon.register_source(
-            source,
-            quasi_identifiers=quasi_identifiers,
-            sensitive=sensitive,
-            identifiers=identifiers,
-            attributes=attributes,
-            insensitive=insensitive,
-            entity=entity,
-            arrival=arrival,
-        )
-
-    def publish(self, source: str, name: str, *, privacy: str, **options: Any) -> dict[str, Any]:
-        return asdict(self.kanon.publish_buckets(source, name, privacy=privacy, **options))
-
-    def suppress(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
-        return asdict(self.kanon.publish_suppressed(source, name, k=k, **options))
-
-    def generalize(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
-        return asdict(self.kanon.publish_generalized(source, name, k=k, **options))
-
-    def freeform(self, source: str, name: str, *, k: int, **options: Any) -> dict[str, Any]:
-        return asdict(self.kanon.publish_freeform(source, name, k=k, **options))
+    def _register(self, source: str, **given: Any) -> int:
+        return self.kanon.register_source(source, **given)
 
     def call(self, function: str, *texts: str, **given: Any) -> dict[str, Any]:
         """Call a method that returns one row."""
@@ -545,15 +522,11 @@ WAYS: dict[str, Callable[[Connection], Functions | Package]] = {
 }
 """Both ways to the same operations."""
 
-both_ways = pytest.mark.parametrize("kanon", WAYS, indirect=True)
-"""Marks a test whose ``kanon`` is each way in turn: what is translated, not only computed."""
-
 
 @pytest.fixture
-def kanon(request: pytest.FixtureRequest, parties: Parties) -> Iterator[Functions | Package]:
+def kanon(parties: Parties) -> Iterator[Package]:
     """The publisher's operations; what a test published is dropped after it, without remains."""
-    kanon = WAYS[getattr(request, "param", "python")](parties.publisher)
-    yield kanon
+    yield Package(parties.publisher)
     drop_all(parties)
 
 

@@ -72,36 +72,20 @@ def cluster(folders: Callable[..., Path]) -> LocalCluster:
     return cluster
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("listen_addresses", ""),
-        ("server_encoding", "UTF8"),
-        ("data_checksums", "on"),
-        ("fsync", "on"),
-        ("synchronous_commit", "on"),
-        ("wal_level", "minimal"),
-        ("jit", "off"),
-        ("TimeZone", "UTC"),
-        ("shared_preload_libraries", ""),
-        ("log_error_verbosity", "terse"),
-        ("log_min_error_statement", "panic"),
-    ],
-)
-def test_settings(cluster: LocalCluster, setting: str, value: str) -> None:
-    assert fetch(cluster.dsn(), f"SELECT current_setting('{setting}')") == value
+SETTINGS = {
+    "listen_addresses": "", "server_encoding": "UTF8", "data_checksums": "on", "fsync": "on",
+    "synchronous_commit": "on", "wal_level": "minimal", "jit": "off", "TimeZone": "UTC",
+    "shared_preload_libraries": "", "log_error_verbosity": "terse",
+    "log_min_error_statement": "panic", "is_superuser": "on",
+}  # fmt: skip
 
 
-def test_database_and_superuser(cluster: LocalCluster) -> None:
+def test_settings(cluster: LocalCluster) -> None:
     dsn = cluster.dsn()
-    assert fetch(dsn, "SELECT current_database()") == "kanon"
-    assert fetch(dsn, "SELECT current_user") == "postgres"
-    assert fetch(dsn, "SELECT current_setting('is_superuser')") == "on"
-    collation = "SELECT datcollate FROM pg_database WHERE datname = 'kanon'"
-    assert fetch(dsn, collation) == "C.UTF-8"
-
-
-def test_server_is_not_root(cluster: LocalCluster) -> None:
+    for setting, expected in SETTINGS.items():
+        assert fetch(dsn, f"SELECT current_setting('{setting}')") == expected, setting
+    assert fetch(dsn, "SELECT current_database() || ' ' || current_user") == "kanon postgres"
+    assert fetch(dsn, "SELECT datcollate FROM pg_database WHERE datname = 'kanon'") == "C.UTF-8"
     assert Path("/proc", str(postmaster(cluster))).stat().st_uid != 0
 
 
@@ -120,27 +104,21 @@ def test_log_holds_no_data(cluster: LocalCluster) -> None:
     assert "canary" not in (cluster.directory / "server.log").read_text()
 
 
-def test_two_clusters_side_by_side(cluster: LocalCluster, folders: Callable[..., Path]) -> None:
+def test_stop_and_start_keep_data(cluster: LocalCluster, folders: Callable[..., Path]) -> None:
     other = LocalCluster(folders())
-    other.start()
-    identifier = "SELECT system_identifier FROM pg_control_system()"
-    assert fetch(other.dsn(), identifier) != fetch(cluster.dsn(), identifier)
-    assert other.stop()
-    assert cluster.status().state == "running"
-
-
-def test_stop_and_start_keep_data(folders: Callable[..., Path]) -> None:
-    cluster = LocalCluster(folders())
-    with psycopg.connect(cluster.start(), autocommit=True) as connection:
+    with psycopg.connect(other.start(), autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+        identifier = "SELECT system_identifier FROM pg_control_system()"
+        assert fetch(other.dsn(), identifier) != fetch(cluster.dsn(), identifier)
         # A session in use does not keep the server from stopping.
-        assert cluster.stop()
-    assert cluster.status().state == "stopped"
-    assert not cluster.stop()
+        assert other.stop()
+    assert cluster.status().state == "running"
+    assert other.status().state == "stopped"
+    assert not other.stop()
     with pytest.raises(ServerError) as caught:
-        cluster.dsn()
+        other.dsn()
     assert "kanon local start" in caught.value.hint
-    assert fetch(cluster.start(), "SELECT answer FROM kept") == 42
+    assert fetch(other.start(), "SELECT answer FROM kept") == 42
 
 
 def test_stop_does_not_wait_for_a_deaf_backend(
@@ -265,13 +243,29 @@ def test_destroy_leaves_what_it_did_not_make(folders: Callable[..., Path]) -> No
     note.unlink()
 
 
-def test_foreign_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "note.txt").write_text("mine")
-    for action in (LocalCluster(tmp_path).start, LocalCluster(tmp_path).destroy):
-        with pytest.raises(ServerError, match="contains no private cluster") as caught:
+def refused(folder: Path, match: str) -> None:
+    """Neither starting nor destroying touches what is in a folder."""
+    before = {path.name: path.read_text() for path in folder.iterdir()}
+    for action in (LocalCluster(folder).start, LocalCluster(folder).destroy):
+        with pytest.raises(ServerError, match=match) as caught:
             action()
-        assert "--dir" in caught.value.hint
-    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
+        assert caught.value.hint
+    assert {path.name: path.read_text() for path in folder.iterdir()} == before
+
+
+def test_folder_not_of_our_making(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("mine")
+    refused(tmp_path, "contains no private cluster")
+    for state in (
+        "not json",
+        "[]",
+        "{}",
+        '{"home": "/etc", "socket": "socket", "account": "postgres"}',
+        '{"home": ".", "socket": "/etc", "account": "postgres"}',
+        '{"home": ".", "socket": "/tmp/kanon-x/../../etc", "account": "postgres"}',
+    ):
+        (tmp_path / "cluster.json").write_text(state)
+        refused(tmp_path, "state file is malformed")
 
 
 def test_absent_cluster(tmp_path: Path) -> None:
@@ -280,25 +274,6 @@ def test_absent_cluster(tmp_path: Path) -> None:
     assert not cluster.stop()
     assert not cluster.destroy()
     assert not cluster.directory.exists()
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        "not json",
-        "[]",
-        "{}",
-        '{"home": "/etc", "socket": "socket", "account": "postgres"}',
-        '{"home": ".", "socket": "/etc", "account": "postgres"}',
-        '{"home": ".", "socket": "/tmp/kanon-x/../../etc", "account": "postgres"}',
-    ],
-)
-def test_state_file_not_of_our_making(tmp_path: Path, state: str) -> None:
-    (tmp_path / "cluster.json").write_text(state)
-    for action in (LocalCluster(tmp_path).start, LocalCluster(tmp_path).destroy):
-        with pytest.raises(ServerError, match="state file is malformed"):
-            action()
-    assert (tmp_path / "cluster.json").read_text() == state
 
 
 @as_root
@@ -352,24 +327,23 @@ def test_ordinary_user_runs_the_server_as_themselves(folders: Callable[..., Path
     os.chown(home, 0, 0)  # or else root refuses to look for a cluster there
 
 
-def test_postgresql_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_host, "DEBIAN_ROOT", tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ServerError, match="postgresql is not installed") as caught:
-        LocalCluster(tmp_path / "cluster").start()
-    assert "postgresql-plpython3" in caught.value.hint
-
-
-def test_version_of_an_existing_cluster_is_missing() -> None:
-    with pytest.raises(ServerError, match="postgresql 7 is missing") as caught:
-        _host.find_programs(7)
-    assert "apt-get install postgresql-7 postgresql-plpython3-7" in caught.value.hint
-
-
-def test_plpython_not_installed(tmp_path: Path) -> None:
+def test_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pg_config = tmp_path / "pg_config"
     pg_config.write_text(f"#!/bin/sh\necho {tmp_path}\necho {tmp_path}\n")
     pg_config.chmod(0o755)
-    with pytest.raises(ServerError, match="pl/python is not installed") as caught:
-        _host.ServerPrograms(tmp_path, 17).require_plpython()
-    assert "apt-get install postgresql-17 postgresql-plpython3-17" in caught.value.hint
+
+    def start_without_postgresql() -> None:
+        monkeypatch.setattr(_host, "DEBIAN_ROOT", tmp_path)
+        monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+        LocalCluster(tmp_path / "cluster").start()
+
+    find = lambda: _host.find_programs(7)
+    require = _host.ServerPrograms(tmp_path, 17).require_plpython
+    for action, said, hint in (
+        (find, "postgresql 7 is missing", "apt-get install postgresql-7 postgresql-plpython3-7"),
+        (require, "pl/python is not installed", "install postgresql-17 postgresql-plpython3-17"),
+        (start_without_postgresql, "postgresql is not installed", "postgresql-plpython3"),
+    ):
+        with pytest.raises(ServerError, match=said) as caught:
+            action()
+        assert hint in caught.value.hint

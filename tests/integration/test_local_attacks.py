@@ -61,6 +61,20 @@ def theirs(place: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def sticky(place: Path) -> Path:
+    """A folder in which everybody may make entries, such as /tmp."""
+    path = place / "sticky"
+    path.mkdir()
+    path.chmod(0o1777)
+    return path
+
+
+def link_of_theirs(link: Path, target: Path) -> None:
+    link.symlink_to(target)
+    os.chown(link, NOBODY.pw_uid, NOBODY.pw_gid, follow_symlinks=False)
+
+
 def refused(folder: Path, match: str = "belongs to another user") -> None:
     """Every command refuses a folder, and leaves everything in it as it was."""
     before = sorted(folder.rglob("*")) if folder.is_dir() else None
@@ -76,13 +90,14 @@ def refused(folder: Path, match: str = "belongs to another user") -> None:
 
 
 @pytest.mark.pitfall(27)
-@pytest.mark.parametrize(
-    "name", ["cluster.json", "cluster.json.new", "lock", "kanon.conf.new", "server.log", "data"]
-)
-def test_link_in_a_folder_of_another_user(theirs: Path, victim: Path, name: str) -> None:
+def test_link_in_a_folder_of_another_user(theirs: Path, victim: Path) -> None:
     """Whatever file the link stands for, every command refuses the folder."""
-    (theirs / name).symlink_to(victim)
-    refused(theirs)
+    for name in (
+        "cluster.json", "cluster.json.new", "lock", "kanon.conf.new", "server.log", "data",
+    ):  # fmt: skip
+        (theirs / name).symlink_to(victim)
+        refused(theirs)
+        (theirs / name).unlink()
 
 
 @pytest.mark.pitfall(27)
@@ -120,7 +135,7 @@ def test_folder_in_which_others_can_write(place: Path, victim: Path, mode: int) 
 
 
 @pytest.mark.pitfall(27)
-def test_link_of_another_user_to_our_folder(place: Path, theirs: Path) -> None:
+def test_link_of_another_user_to_our_folder(place: Path, theirs: Path, sticky: Path) -> None:
     """It could lead root to another of its clusters, to stop or destroy it."""
     ours = place / "ours"
     ours.mkdir()
@@ -128,11 +143,7 @@ def test_link_of_another_user_to_our_folder(place: Path, theirs: Path) -> None:
     (ours / "cluster.json").write_text(json.dumps(state))
     (theirs / "link").symlink_to(ours)
     refused(theirs / "link")
-    sticky = place / "sticky"
-    sticky.mkdir()
-    sticky.chmod(0o1777)
-    (sticky / "link").symlink_to(ours)
-    os.chown(sticky / "link", NOBODY.pw_uid, NOBODY.pw_gid, follow_symlinks=False)
+    link_of_theirs(sticky / "link", ours)
     refused(sticky / "link")
     assert (ours / "cluster.json").exists()
 
@@ -149,15 +160,11 @@ def test_own_links_are_followed(place: Path) -> None:
         LocalCluster(place / "round").start()
 
 
-def test_folder_that_appears_in_tmp_meanwhile(place: Path, theirs: Path) -> None:
+def test_folder_that_appears_in_tmp_meanwhile(sticky: Path, theirs: Path) -> None:
     """In a sticky directory, what does not exist yet may be anybody's a moment later."""
-    sticky = place / "sticky"
-    sticky.mkdir()
-    sticky.chmod(0o1777)
     folder = sticky / "cluster"
     require_trusted(folder)
-    folder.symlink_to(theirs)
-    os.chown(folder, NOBODY.pw_uid, NOBODY.pw_gid, follow_symlinks=False)
+    link_of_theirs(folder, theirs)
     mode = theirs.stat().st_mode
     refused(folder)
     assert theirs.stat().st_mode == mode

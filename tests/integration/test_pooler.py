@@ -23,16 +23,13 @@ PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/s
 pytestmark = pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @pytest.fixture
 def pooled(parties: Parties) -> Iterator[str]:
     """A DSN of the publisher's through a pool of two processes, each for one transaction."""
-    server, port = psycopg.conninfo.conninfo_to_dict(parties.dsn), free_port()
+    server = psycopg.conninfo.conninfo_to_dict(parties.dsn)
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
     assert PGBOUNCER is not None
     with contextlib.ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory()))

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 import pytest
@@ -26,9 +25,11 @@ from tests.integration.parties import (
     WAYS,
     Connection,
     Functions,
+    Package,
     Parties,
+    drop_all,
+    everything,
     fetch,
-    remains,
     sqlstate_of,
     value,
 )
@@ -51,10 +52,31 @@ def secrets(parties: Parties) -> None:
     Functions(parties.publisher).register("data.secrets", ["shoes", "hats"], "sick")
 
 
-PUBLISHERS: dict[str, Callable[[Any], object]] = {
-    "buckets": lambda k: k.publish("data.secrets", "kept", privacy=PRIVACY),
-    "generalized": lambda k: k.generalize("data.secrets", "kept", k=3),
-}
+@pytest.fixture(scope="module", params=WAYS)
+def way(
+    request: pytest.FixtureRequest, parties: Parties, connect_as: Callable[[str, str], Connection]
+) -> Iterator[Functions | Package]:
+    """A client that has a name of its own, in each way."""
+    with connect_as(parties.dsn, parties.publisher.info.user) as connection:
+        fetch(connection, f"SET application_name = '{OWN}'")
+        yield WAYS[request.param](connection)
+
+
+@pytest.fixture(autouse=True)
+def dropped(parties: Parties) -> Iterator[None]:
+    yield
+    drop_all(parties)
+
+
+def publish(kanon: Functions | Package) -> None:
+    """Buckets in one way, generalized rows in the other."""
+    if isinstance(kanon, Functions):
+        kanon.publish("data.secrets", "kept", privacy=PRIVACY)
+    else:
+        kanon.generalize("data.secrets", "kept", k=3, method="mondrian")
+
+
+NAME_OF = "SELECT application_name FROM pg_stat_activity WHERE pid = $1::int"
 
 
 @contextmanager
@@ -92,50 +114,64 @@ def in_steps(admin: Connection) -> Iterator[Callable[[threading.Thread, Callable
         fetch(admin, "DROP SEQUENCE public.definitions")
 
 
-@pytest.mark.parametrize(("kind", "way"), [*zip(PUBLISHERS, WAYS, strict=True)])
-def test_others_see_the_phases_in_order(
-    parties: Parties, connect_as: Callable[[str, str], Connection], way: str, kind: str
+@pytest.mark.pitfall(42)
+def test_a_session_keeps_its_name_unless_it_wants_to_be_seen(
+    parties: Parties, way: Functions | Package
 ) -> None:
-    role = parties.publisher.info.user
+    names = set()
+    pid = way.connection.info.backend_pid
+    with in_steps(parties.admin) as follow:
+        look = lambda: names.add(value(parties.admin, NAME_OF, pid))
+        follow(threading.Thread(target=lambda: publish(way)), look)
+    assert names == {OWN}
+
+
+def test_others_see_the_phases_in_order(
+    parties: Parties, way: Functions | Package, connect_as: Callable[[str, str], Connection]
+) -> None:
+    role, pid = parties.publisher.info.user, way.connection.info.backend_pid
     seen: list[tuple[int, int, str, str]] = []
     names: list[str] = []
-    with (
-        in_steps(parties.admin) as follow,
-        connect_as(parties.dsn, role) as connection,
-        connect_as(parties.dsn, role) as watcher,
-    ):
-        fetch(connection, f"SET application_name = '{OWN}'")
-        fetch(connection, "SET kanon.progress = on")
+    with in_steps(parties.admin) as follow, connect_as(parties.dsn, role) as watcher:
+        fetch(way.connection, "SET kanon.progress = on")
 
         def look() -> None:
             (one,) = fetch(watcher, SEEN)
             seen.append(one)
-            names.extend(
-                name
-                for (name,) in fetch(
-                    parties.stranger,
-                    "SELECT application_name FROM pg_stat_activity WHERE pid = $1::int",
-                    connection.info.backend_pid,
-                )
-            )
+            names.append(value(parties.stranger, NAME_OF, pid))
             assert fetch(parties.analyst, SEEN) == []
             assert fetch(parties.admin, SEEN) == [one]
 
-        publish = PUBLISHERS[kind]
-        follow(threading.Thread(target=lambda: publish(WAYS[way](connection))), look)
-        assert value(connection, NAME) == OWN
+        follow(threading.Thread(target=lambda: publish(way)), look)
+        assert value(way.connection, NAME) == OWN
         assert fetch(watcher, SEEN) == []
-    Functions(parties.publisher).drop("kept")
     assert {phases for _, phases, _, _ in seen} == {len(PHASES)}
     numbers = [number for number, *_ in seen]
     assert numbers == sorted(numbers)
     assert {1, 3, 6} <= set(numbers)
     assert {who for *_, who in seen} == {role}
     # Anybody sees these, also from other databases: nothing of the data or its names is in them.
-    assert len(names) == len(seen)
     for name in names:
         assert name.startswith("kanon_db ")
         assert not {"secrets", "kept", "shoes", "hats", "sick", "data"} & set(name.split())
+
+
+def test_after_an_error_the_name_is_the_clients_own(way: Functions | Package) -> None:
+    """Also inside of a transaction that goes on."""
+    connection = way.connection
+    connection.execute("SET kanon.progress = on")
+    refused = lambda: way.generalize("data.secrets", "kept", k=601)
+    assert sqlstate_of(refused) is not None
+    assert value(connection, NAME) == OWN
+    with connection.transaction():
+        connection.execute("SET LOCAL application_name = 'local'")
+        with contextlib.suppress(KanonError, psycopg.Error), connection.transaction():
+            refused()
+        assert value(connection, NAME) == "local"
+        publish(way)
+        assert value(connection, NAME) == "local"
+        raise psycopg.Rollback
+    assert value(connection, NAME) == OWN
 
 
 def test_with_the_right_to_all_statistics(
@@ -147,56 +183,6 @@ def test_with_the_right_to_all_statistics(
             monitor, "SELECT phase, phases, step, share, remaining FROM kanon.progress"
         ) == [(2, 6, "searching", 0.4, "about 12 s left")]
         fetch(parties.publisher, "RESET application_name")
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_after_an_error_the_name_is_the_clients_own(
-    parties: Parties, connect_as: Callable[[str, str], Connection], way: str
-) -> None:
-    """Also inside of a transaction that goes on."""
-    with connect_as(parties.dsn, parties.publisher.info.user) as connection:
-        connection.execute("SET application_name = 'own'")
-        connection.execute("SET kanon.progress = on")
-        kanon = WAYS[way](connection)
-        refused = lambda: kanon.generalize("data.secrets", "kept", k=601)
-        assert sqlstate_of(refused) is not None
-        assert value(connection, NAME) == "own"
-        with connection.transaction():
-            connection.execute("SET LOCAL application_name = 'local'")
-            with contextlib.suppress(KanonError, psycopg.Error), connection.transaction():
-                refused()
-            assert value(connection, NAME) == "local"
-            kanon.generalize("data.secrets", "kept", k=3)
-            assert value(connection, NAME) == "local"
-            raise psycopg.Rollback
-        assert value(connection, NAME) == "own"
-
-
-@pytest.mark.pitfall(42)
-@pytest.mark.parametrize("way", WAYS)
-def test_a_session_keeps_its_name_unless_it_wants_to_be_seen(
-    parties: Parties, connect_as: Callable[[str, str], Connection], way: str
-) -> None:
-    with (
-        in_steps(parties.admin) as follow,
-        connect_as(parties.dsn, parties.publisher.info.user) as connection,
-    ):
-        connection.execute("SET application_name = 'own'")
-        names = set()
-
-        def look() -> None:
-            names.add(
-                value(
-                    parties.admin,
-                    "SELECT application_name FROM pg_stat_activity WHERE pid = $1::int",
-                    connection.info.backend_pid,
-                )
-            )
-
-        publish = PUBLISHERS["buckets"]
-        follow(threading.Thread(target=lambda: publish(WAYS[way](connection))), look)
-    assert names == {"own"}
-    Functions(parties.publisher).drop("kept")
 
 
 def test_any_name_can_be_read(parties: Parties) -> None:
@@ -214,7 +200,6 @@ def test_any_name_can_be_read(parties: Parties) -> None:
     fetch(parties.publisher, "SET kanon.progress = on")
     Functions(parties.publisher).publish("data.secrets", "kept", privacy=PRIVACY)
     assert value(parties.publisher, NAME) == name
-    Functions(parties.publisher).drop("kept")
     fetch(parties.publisher, "RESET kanon.progress")
     fetch(parties.publisher, "RESET application_name")
 
@@ -246,31 +231,37 @@ def test_every_long_operation_says_how_far_it_is(parties: Parties) -> None:
         numbers = [one.phase for one in said if one.phases]
         assert numbers == sorted(numbers)
     assert max(numbers) == said[-1].phases > 3  # one for each candidate
-    kanon.drop_publication(publication)
 
 
-def test_ctrl_c_at_a_terminal(parties: Parties) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "publish buckets data.secrets kept",
+        "recommend data.secrets --purpose rows --protection basic",
+    ],
+)
+def test_ctrl_c_at_a_terminal(parties: Parties, command: str) -> None:
     """It ends what the server does, too, and says what has become of it."""
-    before = remains(parties.admin)
+    before = everything(parties.admin)
+    # A run in the background may ignore SIGINT, and the command would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    privacy = ["--privacy", PRIVACY] if command.startswith("publish") else []
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event_type = 'Lock'"
+    )
+    user = parties.publisher.info.user
     # The command waits for its source, so that it is in its first phase when it is stopped.
     with parties.admin.transaction():
         fetch(parties.admin, "LOCK TABLE data.secrets IN ACCESS EXCLUSIVE MODE")
         ours, theirs = pty.openpty()
-        command = [KANON, "publish", "buckets", "data.secrets", "kept", "--privacy", PRIVACY]
         with subprocess.Popen(
-            [*command, "--dsn", parties.publisher.info.dsn],
+            [KANON, *command.split(), *privacy, "--dsn", parties.publisher.info.dsn],
             stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
         ) as process:  # fmt: skip
             os.close(theirs)
-            shown = read_until(ours, "1 of 6: ")
-            waiting = (
-                "SELECT count(*) FROM pg_stat_activity WHERE usename = $1"
-                " AND wait_event_type = 'Lock'"
-            )
+            shown = read_until(ours, "1 of ") if privacy else ""
             with psycopg.connect(parties.dsn, autocommit=True) as watcher:
-                user = parties.publisher.info.user
                 for _ in range(1500):
                     if value(watcher, waiting, user):
                         break
@@ -280,11 +271,11 @@ def test_ctrl_c_at_a_terminal(parties: Parties) -> None:
                 process.wait()
                 assert value(watcher, waiting, user) == 0
         os.close(ours)
-    assert "1 of 6: " in shown
+    assert ("1 of " in shown) == bool(privacy)
     assert "stopped: nothing was published or changed" in said
     assert "Traceback" not in said
     assert process.returncode == 1
-    assert remains(parties.admin) == before
+    assert everything(parties.admin) == before
 
 
 def read_until(descriptor: int, text: str) -> str:

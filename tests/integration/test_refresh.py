@@ -14,10 +14,14 @@ import pytest
 from tests.acceptance.commands import kanon
 from tests.integration.growing import NAMES, PUBLISH, Source
 from tests.integration.parties import Functions, Parties, fetch, sqlstate_of, value
+from tests.profiles import long_but
 
 pytestmark = pytest.mark.usefixtures("refused_by_default")
 CONDITIONS = ("age > 40", "sex = 'm' AND sick = 'ill 3'", "sick <> 'ill 1'", "age = 33")
 
+
+OTHERS_HAVE = ("anatomy", "left out")
+"""Ways that are refreshed in `test_refresh_by_entity.py`, too."""
 
 BUCKETS_AS_THEY_ARE = (
     "SELECT (SELECT string_agg(format('%s %s', age, sex), ',' ORDER BY age, sex)"
@@ -29,12 +33,16 @@ BUCKETS_AS_THEY_ARE = (
 """Each bucket as its people and values, whatever its number."""
 
 
+WAYS = [
+    ("buckets", True), ("cells", False), ("local", False), ("anatomy", False),
+    ("generalized", False), ("diverse", True), ("left out", False), ("freeform", True),
+    ("suppressed", False),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("kind", "by_entity"),
-    [("buckets", True), ("cells", False), ("local", False), ("anatomy", False),
-     ("generalized", False), ("diverse", True), ("left out", False), ("freeform", True),
-     ("suppressed", False)],
-)  # fmt: skip
+    ("kind", "by_entity"), long_but([way for way in WAYS if way[0] not in OTHERS_HAVE], WAYS)
+)
 def test_nobody_moves(parties: Parties, kind: str, by_entity: bool) -> None:
     """What a reader had before is a part of what they have now: no bucket or row has changed.
 
@@ -86,13 +94,10 @@ def test_late_and_known_people_wait(parties: Parties) -> None:
     assert "3 are of people who are published" in row["missing"]
 
 
-def test_refusals(parties: Parties, kanon: Any) -> None:
+def test_refusals(parties: Parties) -> None:
     source = Source(parties, 50, entity=None, arrival=True)
-    other = f"data.{next(NAMES)}"
-    fetch(parties.publisher, f"CREATE TABLE {other} AS SELECT age, sex, sick FROM {source.name}")
-    kanon.register(other, ["age", "sex"], "sick")
-    Functions(parties.publisher).publish(other, "fixed", privacy='{"l": 2}')
-    with pytest.raises(Exception, match="not known who came since"):
+    Source(parties, 50, entity=None).publish("buckets", "fixed")
+    with pytest.raises(psycopg.Error, match="not known who came since"):
         source.kanon.call("refresh", "fixed")
     assert sqlstate_of(lambda: source.kanon.call("refresh", "nothing")) == "42704"
     source.publish("buckets")
@@ -146,25 +151,20 @@ def test_new_people_in_another_release(parties: Parties) -> None:
 
 def test_new_partitions_are_part_of_the_source(parties: Parties) -> None:
     """People of a partition that was added before a refresh are in that release."""
-    name = f"data.{next(NAMES)}"
-    fetch(
-        parties.publisher,
-        f"CREATE TABLE {name} (age int, sick text, came int) PARTITION BY RANGE (came)",
-    )
-    rows = "SELECT i % 40, 'ill ' || i % 5, {} FROM generate_series(1, 60) AS i"
+    name, publisher = f"data.{next(NAMES)}", Functions(parties.publisher)
+    columns = "(age int, sick text, came int) PARTITION BY RANGE (came)"
+    fetch(parties.publisher, f"CREATE TABLE {name} {columns}")
     for part in (1, 2):
-        fetch(
-            parties.publisher,
-            f"CREATE TABLE {name}_{part} PARTITION OF {name}"
-            f" FOR VALUES FROM ({part}) TO ({part + 1})",
-        )
-        fetch(parties.publisher, f"INSERT INTO {name} {rows.format(part)}")
+        values = f"FOR VALUES FROM ({part}) TO ({part + 1})"
+        fetch(parties.publisher, f"CREATE TABLE {name}_{part} PARTITION OF {name} {values}")
+        rows = f"SELECT i % 40, 'ill ' || i % 5, {part} FROM generate_series(1, 60) AS i"
+        fetch(parties.publisher, f"INSERT INTO {name} {rows}")
         if part == 1:
-            Functions(parties.publisher).register(name, ["age"], "sick", arrival="came")
-            Functions(parties.publisher).publish(name, "grows", privacy='{"l": 2}')
-    assert Functions(parties.publisher).call("refresh", "grows")["added"] == 60
-    Functions(parties.publisher).register(f"{name}_2", ["age"], "sick")
-    again = lambda: Functions(parties.publisher).publish(f"{name}_2", "other", privacy='{"l": 2}')
+            publisher.register(name, ["age"], "sick", arrival="came")
+            publisher.publish(name, "grows", privacy='{"l": 2}')
+    assert publisher.call("refresh", "grows")["added"] == 60
+    publisher.register(f"{name}_2", ["age"], "sick")
+    again = lambda: publisher.publish(f"{name}_2", "other", privacy='{"l": 2}')
     assert sqlstate_of(again) == "KN005"
 
 
@@ -193,17 +193,20 @@ def test_the_command(parties: Parties) -> None:
     source.publish("buckets")
     source.add(80, 1)
     dsn = psycopg.conninfo.make_conninfo(parties.dsn, user=parties.publisher.info.user)
-    answer = kanon("refresh", "grows", "--dsn", dsn)
-    assert answer.returncode == 0, answer.stderr
-    assert "80" in answer.stdout
-    answer = kanon("refresh", "grows", "--dsn", dsn, "--json")
-    assert json.loads(answer.stdout)["added"] == 0
     role = parties.stranger.info.user
     fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {role}")
-    answer = kanon("grant", "grows", "--readers", role, "--dsn", dsn)
-    assert answer.returncode == 0, answer.stderr
-    answer = kanon("check-release", source.name, "grows", "--dsn", dsn)
-    assert answer.returncode == 0, answer.stderr
+    said = []
+    for command in (
+        ("refresh", "grows"),
+        ("refresh", "grows", "--json"),
+        ("grant", "grows", "--readers", role),
+        ("check-release", source.name, "grows"),
+    ):
+        answer = kanon(*command, dsn=dsn)
+        assert answer.returncode == 0, answer.stderr
+        said.append(answer.stdout)
+    assert "80" in said[0]
+    assert json.loads(said[1])["added"] == 0
 
 
 def test_arrivals_have_a_greatest_value(parties: Parties) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.growing import NAMES, Source
 from tests.integration.parties import Parties, fetch, sqlstate_of, value
+from tests.profiles import long_but
 
 pytestmark = pytest.mark.usefixtures("refused_by_default")
 
@@ -159,7 +160,7 @@ def test_refusals(parties: Parties) -> None:
         source.refresh()
 
 
-@pytest.mark.parametrize("l", [2, 3])
+@pytest.mark.parametrize("l", long_but([3], [2, 3]))  # test_everybody_keeps… has l = 2
 def test_any_history(parties: Parties, l: int) -> None:
     """People come, leave and come back: nobody is ever seen under two sets of values."""
     draw = random.Random(l)  # noqa: S311  # made-up data

@@ -15,7 +15,8 @@ from kanon_db.answers.scope import open_query
 from kanon_db.answers.value_counts import CellCounts
 from kanon_db.query.formulas import known_as
 from kanon_db.session.psycopg_session import PsycopgSession
-from tests.integration.parties import Functions, Parties, create_table, fetch, value
+from tests.integration.bucket_ways import as_in_the_paper
+from tests.integration.parties import Functions, Parties, create_source, failed_checks, fetch, value
 
 N_RECORDS = 400
 QUASI_IDENTIFIERS = ("age", "job", "pay", "day")
@@ -36,9 +37,7 @@ def published(parties: Parties) -> None:
         for _ in range(N_RECORDS)
     ]
     columns = "age int, job text, pay int, day date, sick text"
-    create_table(parties.publisher, "data.skewed", columns, rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.skewed", list(QUASI_IDENTIFIERS), "sick")
+    kanon = create_source(parties.publisher, "data.skewed", columns, rows)
     kanon.generalize("data.skewed", "classes", k=4, method="mondrian")
     kanon.freeform("data.skewed", "graph", k=4)
 
@@ -98,43 +97,42 @@ CONDITIONS: dict[str, list[tuple[str, Callable[[Any], bool]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["classes", "graph"])
-@pytest.mark.parametrize("column", QUASI_IDENTIFIERS)
-def test_one_condition(parties: Parties, name: str, column: str) -> None:
+each_kind = pytest.mark.parametrize("name", ["classes", "graph"])
+
+
+def estimated(parties: Parties, query: str) -> tuple[float, float, float, float]:
+    ((_, _, *found),) = fetch(parties.analyst, "SELECT * FROM kanon.estimate($1::text)", query)
+    estimate, error, lower, upper = found
+    return estimate, error, lower, upper
+
+
+@each_kind
+def test_conditions(parties: Parties, name: str) -> None:
     by_hand = ByHand(parties, name)
-    place = QUASI_IDENTIFIERS.index(column)
-    for text, meets in CONDITIONS[column]:
-        likely = [by_hand.likelihood(column, row[place], meets) for row in by_hand.rows]
+
+    def likely(column: str, meets: Callable[[Any], bool]) -> list[float]:
+        place = QUASI_IDENTIFIERS.index(column)
+        return [by_hand.likelihood(column, row[place], meets) for row in by_hand.rows]
+
+    for column, text, meets in ((c, *one) for c, all_ in CONDITIONS.items() for one in all_):
         # pay has parts, which may reach over the end of a condition that a cell meets surely.
         tolerance = 3.0 if column == "pay" else 1e-6
-        answer = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {name} WHERE {text}")
-        assert answer[0] == pytest.approx(sum(likely), abs=tolerance)
+        estimate, _, lower, upper = estimated(parties, f"SELECT COUNT(*) FROM {name} WHERE {text}")
+        assert estimate == pytest.approx(sum(likely(column, meets)), abs=tolerance), text
         truth = value(parties.publisher, f"SELECT count(*) FROM data.skewed WHERE {text}")
-        assert answer[2] <= truth <= answer[3]
-        assert answer[2] <= answer[0] <= answer[3]
-
-
-@pytest.mark.parametrize("name", ["classes", "graph"])
-def test_conditions_on_several_columns(parties: Parties, name: str) -> None:
-    by_hand = ByHand(parties, name)
-    estimate, *_ = Functions(parties.analyst).estimate(
-        f"SELECT COUNT(*) FROM {name} WHERE age < 25 AND (job = 'nurse' OR day > '2020-01-09')"
+        assert lower <= truth <= upper
+        assert lower <= estimate <= upper
+    estimate, *_ = estimated(
+        parties,
+        f"SELECT COUNT(*) FROM {name} WHERE age < 25 AND (job = 'nurse' OR day > '2020-01-09')",
     )
-    by_column = {
-        column: [
-            by_hand.likelihood(column, row[QUASI_IDENTIFIERS.index(column)], meets)
-            for row in by_hand.rows
-        ]
-        for column, meets in [(c, CONDITIONS[c][0][1]) for c in ("age", "job", "day")]
-    }
-    expected = sum(
-        age * (1 - (1 - job) * (1 - day))
-        for age, job, day in zip(by_column["age"], by_column["job"], by_column["day"], strict=True)
+    by_column = (likely(c, CONDITIONS[c][0][1]) for c in ("age", "job", "day"))
+    assert estimate == pytest.approx(
+        sum(age * (1 - (1 - job) * (1 - day)) for age, job, day in zip(*by_column, strict=True))
     )
-    assert estimate == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("name", ["classes", "graph"])
+@each_kind
 def test_groups_and_sums_agree_with_counts(parties: Parties, name: str) -> None:
     """Where a column is listed value by value, its values have the same shares."""
     kanon = Functions(parties.analyst)
@@ -147,69 +145,48 @@ def test_groups_and_sums_agree_with_counts(parties: Parties, name: str) -> None:
     for day, estimate in groups[:10]:
         query = f"SELECT COUNT(*) FROM {name} WHERE day = '{day}' AND sick <> 'flu'"
         assert estimate == pytest.approx(kanon.estimate(query)[0], abs=1e-6)
-    summed = "SUM(EXTRACT(day FROM day))"
-    ((_, _, total, *_),) = fetch(
-        parties.analyst, "SELECT * FROM kanon.estimate($1::text)", f"SELECT {summed} FROM {name}"
-    )
+    total, *_ = estimated(parties, f"SELECT SUM(EXTRACT(day FROM day)) FROM {name}")
     everybody = fetch(
         parties.analyst, answered, f"SELECT day AS k, COUNT(*) FROM {name} GROUP BY k"
     )
     assert total == pytest.approx(sum(int(day[-2:]) * n for day, n in everybody))
-
-
-@pytest.mark.parametrize("name", ["classes", "graph"])
-def test_one_quantity_has_one_error(parties: Parties, name: str) -> None:
+    # One quantity has one error.
     condition = "day < '2020-01-09' AND job = 'nurse'"
-    counted = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {name} WHERE {condition}")
-    ((_, _, *summed),) = fetch(
-        parties.analyst,
-        "SELECT * FROM kanon.estimate($1::text)",
-        f"SELECT SUM(CASE WHEN {condition} THEN 1 ELSE 0 END) FROM {name}",
-    )
-    assert summed == pytest.approx(counted)
+    counted = estimated(parties, f"SELECT COUNT(*) FROM {name} WHERE {condition}")
+    summed = f"SELECT SUM(CASE WHEN {condition} THEN 1 ELSE 0 END) FROM {name}"
+    assert estimated(parties, summed) == pytest.approx(counted)
 
 
 def test_averages_of_skewed_columns(parties: Parties) -> None:
-    truth = value(parties.publisher, "SELECT avg(pay) FROM data.skewed")
+    truth = float(value(parties.publisher, "SELECT avg(pay) FROM data.skewed"))
     for name in ("classes", "graph"):
-        ((_, _, estimate, error, lower, upper),) = fetch(
-            parties.analyst,
-            "SELECT * FROM kanon.estimate($1::text)",
-            f"SELECT AVG(pay) FROM {name}",
-        )
+        estimate, error, lower, upper = estimated(parties, f"SELECT AVG(pay) FROM {name}")
         assert lower <= truth <= upper
-        assert abs(estimate - float(truth)) < 0.1 * float(truth)
-        assert 0 < error < 0.2 * float(truth)
+        assert abs(estimate - truth) < 0.1 * truth
+        assert 0 < error < 0.2 * truth
 
 
 def test_the_papers_estimator_is_a_choice(parties: Parties) -> None:
     """Every value of a cell as likely as the others; the bounds are the same."""
     query = "SELECT COUNT(*) FROM classes WHERE age < 25"
-    kanon = Functions(parties.analyst)
-    own = kanon.estimate(query)
-    with parties.analyst.transaction(force_rollback=True):
-        parties.analyst.execute("SET LOCAL kanon.estimator = 'paper'")
-        evenly = kanon.estimate(query)
-    by_hand = sum(
-        n
-        for (n,) in fetch(
-            parties.analyst,
-            "SELECT (least(25, upper(age)) - least(25, lower(age)))::float8"
-            " / (upper(age) - lower(age)) FROM published.classes"
-            " WHERE age IS NOT NULL AND NOT lower_inf(age)",
-        )
+    own = estimated(parties, query)
+    with as_in_the_paper(parties.analyst):
+        evenly = estimated(parties, query)
+    by_hand = (
+        "SELECT sum((least(25, upper(age)) - least(25, lower(age)))::float8"
+        " / (upper(age) - lower(age))) FROM published.classes WHERE NOT lower_inf(age)"
     )
-    assert evenly[0] == pytest.approx(by_hand)
+    assert evenly[0] == pytest.approx(value(parties.analyst, by_hand))
     assert evenly[2:] == own[2:]
     assert not math.isclose(evenly[0], own[0])
     with parties.analyst.transaction(force_rollback=True):
         parties.analyst.execute("SET LOCAL kanon.estimator = 'papper'")
         with pytest.raises(psycopg.Error, match="estimator is not known") as raised:
-            kanon.estimate(query)
+            estimated(parties, query)
         assert "paper" in (raised.value.diag.message_hint or "")
 
 
-@pytest.mark.parametrize("name", ["classes", "graph"])
+@each_kind
 def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
     """Readers get nothing from the table that they could not make of the view themselves."""
     cells = fetch(parties.analyst, f"SELECT DISTINCT attribute, cell FROM published.{name}_est")
@@ -221,12 +198,11 @@ def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
         )
     }
     assert {(a, c) for a, c in cells if c is not None} <= shown
-    checks = {check: holds for check, *_, holds in Functions(parties.analyst).verify(name)}
-    assert checks["the shares of the values of each cell add up to one"]
+    assert failed_checks(parties.analyst, name) == []
     with parties.admin.transaction(force_rollback=True):
         fetch(parties.admin, f"UPDATE published.{name}_est SET own = 0.7 WHERE own IS NOT NULL")
-        found = {check: holds for check, *_, holds in Functions(parties.admin).verify(name)}
-        assert not found["the shares of the values of each cell add up to one"]
+        failed = failed_checks(parties.admin, name)
+    assert "the shares of the values of each cell add up to one" in failed
 
 
 @pytest.mark.parametrize(
@@ -266,14 +242,14 @@ def test_whole_numbers_of_another_type_stay_whole(parties: Parties) -> None:
     """Heights in inches, as floating-point numbers: BETWEEN includes both ends."""
     draw = random.Random(20)  # noqa: S311  # made-up data
     rows = [(round(draw.gauss(67, 3)), draw.choice("mf"), draw.choice("ab")) for _ in range(2_000)]
-    create_table(parties.publisher, "data.tall", "height float8, sex text, sick text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.tall", ["height", "sex"], "sick")
+    kanon = create_source(
+        parties.publisher, "data.tall", "height float8, sex text, sick text", rows
+    )
     kanon.generalize("data.tall", "tall", k=20, method="mondrian")
     for low, high in ((64, 66), (66, 66), (68, 71)):
         where = f"height BETWEEN {low} AND {high}"
         truth = value(parties.publisher, f"SELECT count(*) FROM data.tall WHERE {where}")
-        estimate, error, *_ = kanon.estimate(f"SELECT COUNT(*) FROM tall WHERE {where}")
+        estimate, error, *_ = estimated(parties, f"SELECT COUNT(*) FROM tall WHERE {where}")
         assert abs(estimate - truth) <= max(3 * error, 0.1 * truth)
 
 
@@ -281,13 +257,11 @@ def test_numbers_beyond_those_that_are_exact(parties: Parties) -> None:
     """The ends of bigint: published, and answered as if all values were as likely."""
     numbers = [2**63 - 1, -(2**63) + 1, 2**53, 1, 2, 3, 4, 5]
     rows = [(numbers[i % 8], "m", "ab"[i % 2]) for i in range(64)]
-    create_table(parties.publisher, "data.huge", "x int8, sex text, sick text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.huge", ["x", "sex"], "sick")
+    kanon = create_source(parties.publisher, "data.huge", "x int8, sex text, sick text", rows)
     kanon.generalize("data.huge", "huge", k=9, method="mondrian")
     for where in ("x > 2", "x = 9223372036854775807", "x < 0", "x BETWEEN 1 AND 9007199254740992"):
         truth = value(parties.publisher, f"SELECT count(*) FROM data.huge WHERE {where}")
-        estimate, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM huge WHERE {where}")
+        estimate, _, lower, upper = estimated(parties, f"SELECT COUNT(*) FROM huge WHERE {where}")
         assert lower <= estimate <= upper
         assert lower <= truth <= upper
 
