@@ -116,7 +116,7 @@ def test_grants_stay(parties: Parties, new_role: Callable[..., str]) -> None:
     """Also those that the publisher made by hand, when it is replaced or refreshed."""
     guest = new_role()
     fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {guest}")
-    source = Source(parties, 60, entity=None, arrival=True)
+    source = Source(parties, 40, entity=None, arrival=True)
     source.publish("buckets")
     fetch(parties.publisher, f"GRANT SELECT ON published.grows TO {guest}, PUBLIC")
     fetch(parties.publisher, f"GRANT SELECT (age) ON published.grows_qit TO {guest}")
