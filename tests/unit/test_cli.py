@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from kanon_db.interfaces import cli
+import kanon_db
+from kanon_db.errors import ServerError, UndoneInterrupt
+from kanon_db.interfaces import cli, start
 from kanon_db.interfaces.cli import command_base
+from kanon_db.interfaces.cli.command_base import connected
 
 
 def commands(group: click.Group) -> Iterator[click.Command]:
@@ -135,3 +141,50 @@ def test_folder_of_the_environment(tmp_path: Path) -> None:
         answer = CliRunner().invoke(cli.main, ["metrics", "b", *arguments], env=named | more)
         assert answer.exit_code == 1
         assert "cannot connect" in answer.stderr
+
+
+class Interrupted(ModuleType):
+    """Somebody stops it while it is imported."""
+
+    def __getattr__(self, name: str) -> object:
+        if name in ("main", "connect"):
+            raise KeyboardInterrupt
+        raise AttributeError(name)
+
+
+def test_nothing_was_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "kanon_db.interfaces.cli", Interrupted("cli"))
+    with pytest.raises(SystemExit) as ended:
+        start.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "stopped: nothing was published or changed\n"
+
+
+def test_nothing_was_done_before_it_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kanon_db.interfaces.python", Interrupted("python"))
+    with (
+        click.Context(click.Command("kanon")),
+        pytest.raises(UndoneInterrupt),
+        connected("dbname=none", Path(), as_json=True),
+    ):
+        pass
+
+
+def test_the_database_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KANON_DSN", raising=False)
+    with pytest.raises(ServerError, match="no database is named"):
+        kanon_db.connect()
+    monkeypatch.setenv("KANON_DSN", "host=/nowhere")
+    with pytest.raises(ServerError, match="cannot connect"):
+        kanon_db.connect()
+
+
+def test_a_traceback_ends_with_the_hint() -> None:
+    with pytest.raises(ServerError) as refused:
+        kanon_db.connect("host=/nowhere")
+    shown = "".join(traceback.format_exception(refused.value)).splitlines()
+    assert shown[-2].startswith("detail: ")
+    assert shown[-1].startswith("hint: check the connection string")
+    assert str(refused.value) == "cannot connect to the server"

@@ -1,4 +1,11 @@
+"""What a notebook shows of results."""
+
+from __future__ import annotations
+
+import ast
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -8,9 +15,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import kanon_db.publications.registry  # noqa: F401  # registers them
 from kanon_db.errors import InfeasibleError
 from kanon_db.interfaces import console
-from kanon_db.session.progress import Progress
+from kanon_db.interfaces.python import ResultFrame
+from kanon_db.publications.registry import KINDS as REGISTERED
+from kanon_db.publications.results import Attack, Published
+from kanon_db.query.formulas import Estimated
+from kanon_db.reporting.page import KINDS, NOT_COVERED, _exceeds, _percent, promise
+from kanon_db.session.progress import Progress, Reporter
+from kanon_db.wording import for_python, for_shell
 
 
 @dataclass(frozen=True)
@@ -102,3 +116,243 @@ def test_without_a_terminal_steps_are_lines(
         show(Progress(1, 2, "reading", 0.5, 3.0))
         show(Progress(2, 2, "writing"))
     assert capsys.readouterr() == ("", expected)
+
+
+def test_numbers_have_their_units() -> None:
+    shown = Estimated(1178.4, 12.3456, 487, 1663)._repr_html_()
+    assert '<td style="text-align: left">1,178.4 records</td>' in shown
+    assert "12.35 records" in shown
+
+
+def test_what_is_missing_has_no_unit() -> None:
+    assert "records" not in Estimated(None, None, None, None)._repr_html_()
+
+
+def test_texts_are_texts() -> None:
+    """A name or a guarantee that looks like HTML is none."""
+    published = Published(1, "<b>x</b>", "a < b & c", 6366, {"<i>": 0.5}, 1.5)
+    shown = published._repr_html_()
+    assert "&lt;b&gt;x&lt;/b&gt;" in shown
+    assert "a &lt; b &amp; c" in shown
+    assert "<b>" not in shown
+    assert "<i>" not in shown
+    assert "6,366 records" in shown
+    assert "1.5 s" in shown
+
+
+def test_figures_of_a_dry_run_are_tables() -> None:
+    rows = [{"attack": "linking", "rate": 0.25}, {"attack": "other", "bound": None}]
+    shown = Published(None, "n", "g", 5, {"figures": {"attacks": rows}}, 0.1)._repr_html_()
+    assert "<th>attack</th><th>rate</th><th>bound</th>" in shown
+    assert "<td>linking</td><td>0.25</td><td></td>" in shown
+
+
+def test_a_frame_has_units_where_it_is_shown() -> None:
+    frame = pd.DataFrame({"attack": ["<b>"], "rate": [0.5]})
+    found = ResultFrame.of(frame, units={"rate": "0 to 1"}, guarantee="5-anonymity <")
+    shown = found._repr_html_()
+    assert shown is not None
+    assert "<th>rate (0 to 1)</th>" in shown
+    assert "<p>5-anonymity &lt;</p>" in shown
+    assert "<b>" not in shown
+    assert list(found.columns) == ["attack", "rate"]
+    assert "0 to 1" not in repr(found)
+
+
+def test_what_is_computed_from_it_is_a_plain_frame() -> None:
+    found = ResultFrame.of(pd.DataFrame({"rate": [0.5, 0.7]}), units={"rate": "0 to 1"})
+    assert type(found.head(1)) is pd.DataFrame
+    assert type(found[found["rate"] > 0.6]) is pd.DataFrame
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def tracked() -> tuple[Reporter, list[Progress], Clock]:
+    shown: list[Progress] = []
+    clock = Clock()
+    return Reporter(shown.append, clock), shown, clock
+
+
+def test_phases_and_steps_are_shown_at_once() -> None:
+    tracker, shown, _ = tracked()
+    tracker.plan(["reading", "writing"])
+    tracker.phase("reading")
+    tracker.step("counting")
+    tracker.phase("writing")
+    tracker.phase("something else")
+    assert [said.title for said in shown] == [
+        "1 of 2: reading", "1 of 2: counting", "2 of 2: writing", "2 of 2: something else",
+    ]  # fmt: skip
+    tracker.clear()
+    tracker.step("verifying")
+    assert shown[-1] == Progress(0, 0, "verifying")
+
+
+def test_shares_are_shown_now_and_then() -> None:
+    tracker, shown, clock = tracked()
+    tracker.step("writing")
+    for n in range(1000):
+        clock.now += 0.004
+        tracker.done(n, 1000)
+    # Four seconds: eight times at most, besides the step itself.
+    assert 6 <= len(shown) - 1 <= 8
+    assert [said.share for said in shown[1:]] == sorted(said.share or 0 for said in shown[1:])
+
+
+def test_nothing_is_estimated_from_a_little() -> None:
+    tracker, shown, clock = tracked()
+    tracker.step("writing")
+    clock.now += 60
+    tracker.done(1, 100)
+    assert shown[-1].share == 0.01
+    assert shown[-1].seconds is None
+    clock.now += 60
+    tracker.done(50, 100)
+    assert shown[-1].seconds == 120
+    assert shown[-1].remaining == "about 120 s left"
+    tracker.step("analyzing")
+    assert shown[-1].seconds is shown[-1].share is None
+
+
+def test_a_time_limit_is_that_of_its_phase() -> None:
+    tracker, shown, clock = tracked()
+    tracker.plan(["searching", "writing"])
+    tracker.phase("searching")
+    tracker.limit(60)
+    clock.now += 10
+    tracker.step("refining")
+    assert shown[-1].remaining == "time limit in 50 s"
+    clock.now += 10
+    tracker.heartbeat()
+    assert shown[-1].remaining == "time limit in 40 s"
+    clock.now += 41  # a method may need a little longer
+    tracker.heartbeat()
+    assert shown[-1].remaining == ""
+    tracker.phase("writing")
+    assert shown[-1].remaining == ""
+
+
+def test_steps_that_say_nothing_are_not_shown_again() -> None:
+    tracker, shown, clock = tracked()
+    tracker.heartbeat()
+    tracker.step("sorting")
+    clock.now += 9
+    tracker.heartbeat()
+    assert len(shown) == 1
+
+
+def test_a_name_has_room_for_63_bytes() -> None:
+    """PostgreSQL would cut it."""
+    said = Progress(11, 12, "a" * 80, 0.5, 3600.0)
+    assert len(said.short) == 63
+    assert said.short.startswith("kanon_db 11/12 50% ~3600s aaa")
+
+
+def test_every_kind_has_words() -> None:
+    ours = {name for name, kind in REGISTERED.items() if kind.room.startswith("kanon_db.")}
+    assert KINDS.keys() == NOT_COVERED.keys() == ours
+
+
+def test_k_rows_are_promised_of_people_with_one_row_each() -> None:
+    assert "1 in 5" in promise("generalized", "mondrian", 5, has_entities=False)
+    assert "1 in" not in promise("generalized", "mondrian", 5, has_entities=True)
+    assert "1 in 5" in promise("freeform", "ring", 5, has_entities=False)
+    assert "1 in" not in promise("freeform", "k_concealment", 5, has_entities=False)
+    assert "At least 5 people" in promise("suppressed", "greedy", 5, has_entities=True)
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(None, "-"), (0.0, "0.00 %"), (1e-6, "< 0.01 %"), (0.0123, "1.23 %"), (0.5, "50.0 %"),
+     (0.99999, "> 99.99 %"), (1.0, "100.0 %")],
+)  # fmt: skip
+def test_shares_are_rounded_but_not_to_nothing_or_all(share: float | None, shown: str) -> None:
+    assert _percent(share) == shown
+
+
+@pytest.mark.parametrize(
+    ("rate", "bound", "people", "exceeds"),
+    [(0.13, 0.1, 410, False), (0.16, 0.1, 410, True), (0.1, 0.1, 10**6, False),
+     (None, 0.1, 5, False), (0.9, None, 5, False), (1.0, 0.0, 5, True)],
+)  # fmt: skip
+def test_more_than_chance(
+    rate: float | None, bound: float | None, people: int, exceeds: bool
+) -> None:
+    assert _exceeds(Attack("a", bound, 0.1, rate, people)) is exceeds
+
+
+PACKAGE = Path(__file__).parents[2] / "kanon_db"
+COMMANDS_ONLY = ("cluster", "installation", "cli", "demo.py", "psycopg_session.py")
+"""Rooms whose hints are about commands in every language: there is no other way to do it."""
+
+
+def hints() -> Iterator[tuple[Path, str]]:
+    """Every hint, warning and notice in the code, with … for what is filled in."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                named = [word.value for word in node.keywords if word.arg == "hint"]
+                said = isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "tell")
+                for value in [*named, *(node.args if said else [])]:
+                    yield path, _text(value)
+
+
+def _text(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) for part in node.values)
+    if isinstance(node, ast.BinOp):
+        return _text(node.left) + _text(node.right)
+    return "…"
+
+
+def test_hints_are_written_once_in_sql() -> None:
+    found = list(hints())
+    assert len(found) > 200
+    for path, text in found:
+        if not set(path.relative_to(PACKAGE).parts) & set(COMMANDS_ONLY):
+            assert not re.search(r"(^|\s)--[a-z]|kanon (register|publish|query|grant)", text), text
+
+
+def test_the_shell_gets_no_sql() -> None:
+    translated = [for_shell(text) for _, text in hints()]
+    assert [text for text in translated if "=>" in text] == []
+    # Those that the command line has no command for; the administrator's setting is a table.
+    left = re.findall(r"\bkanon\.[a-z_]+", " ".join(translated))
+    assert set(left) <= {"kanon.setting", "kanon.source", "kanon.estimator"}
+
+
+def test_python_gets_no_sql() -> None:
+    assert [text for _, text in hints() if "=>" in for_python(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "shell", "python"),
+    [
+        ("refine => false", "--no-refine", "refine=False"),
+        ("sensitive => ...", "--sensitive ...", "sensitive=..."),
+        ("method => 'auto'.", "--method auto.", 'method="auto".'),
+        (
+            """accept => '{"a": "it''s"}'""",
+            """--accept '{"a": "it'"'"'s"}'""",
+            """accept={"a": "it's"}""",
+        ),
+        ("TABLE kanon.publications lists", "kanon publications lists",
+         "kanon.publications() lists"),
+        ("kanon.estimate_count or kanon.setting", "kanon query or kanon.setting",
+         "kanon.estimate_count or kanon.setting"),
+        ("kanon.publish_buckets()", "kanon publish buckets", "kanon.publish_buckets()"),
+    ],
+)  # fmt: skip
+def test_words(sql: str, shell: str, python: str) -> None:
+    assert for_shell(sql) == shell
+    assert for_python(sql) == python

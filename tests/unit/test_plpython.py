@@ -9,14 +9,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kanon_db
+from kanon_db.cluster.local_cluster import MEGABYTE, cluster_settings, configuration
 from kanon_db.declaration import columns
 from kanon_db.errors import InUseError
+from kanon_db.installation.interpreter import _copy_environment, compile_packages
 from kanon_db.interfaces import plpython
 from kanon_db.interfaces.backend import choose_cache
 from kanon_db.interfaces.plpython import call
@@ -185,3 +188,43 @@ def test_operations_are_found_by_name() -> None:
     assert operation_named("publish_buckets") == operations()["publish_buckets"]
     with pytest.raises(KeyError):
         operation_named("unknown")
+
+
+def test_what_sessions_import_is_compiled_also_in_a_copy(tmp_path: Path) -> None:
+    environment, home = tmp_path / "environment", tmp_path / "cluster"
+    package = environment / "numpy" / "inner"
+    package.mkdir(parents=True)
+    (package / "module.py").write_text("")
+    (package / "broken.py").write_text("(")
+    compile_packages([str(environment), str(tmp_path / "missing")])
+    assert Path(cache_from_source(str(package / "module.py"))).exists()
+
+    home.mkdir()
+    (home / "kanon.conf").touch()
+    copied = _copy_environment(home / "data", [str(environment)])
+    assert copied is not None
+    module = Path(copied[0], "numpy", "inner", "module.py")
+    assert Path(cache_from_source(str(module))).exists()
+
+
+@pytest.mark.parametrize(
+    ("memory", "effective_cache_size"), [(512, "256MB"), (4096, "2048MB"), (65536, "32768MB")]
+)
+def test_half_of_the_memory_may_have_cached_files(memory: int, effective_cache_size: str) -> None:
+    chosen = cluster_settings(memory * MEGABYTE, 2048 * MEGABYTE, "/srv")
+    assert chosen["effective_cache_size"] == effective_cache_size
+
+
+def test_small_shared_memory_is_not_used() -> None:
+    assert (
+        cluster_settings(4096 * MEGABYTE, 64 * MEGABYTE, "/srv")["dynamic_shared_memory_type"]
+        == "mmap"
+    )
+    assert "dynamic_shared_memory_type" not in cluster_settings(
+        4096 * MEGABYTE, 2048 * MEGABYTE, "/srv"
+    )
+
+
+def test_quotes_in_values_stay_in_the_value() -> None:
+    lines = configuration({"unix_socket_directories": "/srv/o'brien"}).splitlines()
+    assert lines[1:] == ["unix_socket_directories = '/srv/o''brien'"]

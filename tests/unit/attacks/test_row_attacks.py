@@ -1,13 +1,169 @@
-"""Attacks on rows, against brute force and against tables whose answer is known."""
+"""Attacks on buckets, against brute force and against tables whose answer is known."""
 
 from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.attacks import PublishedRows, RowClasses, downcode, guess_people
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.attacks import (
+    Beliefs,
+    BucketCandidates,
+    BucketValues,
+    PublishedRows,
+    RowClasses,
+    SweepOrder,
+    TrueValues,
+    candidates_of,
+    downcode,
+    guess_people,
+    learned_weights,
+    name_rarest,
+    score_guesses,
+    sweep_orders,
+    unusual_records,
+    weights_of_source,
+)
+from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.local_assignment import assign_locally
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.two_size import two_size
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.recoding import Attribute, Microdata, Ranges, Sets, cells_of_classes
+from tests.attacks.sparse import sparse_codes
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def table(random: np.random.Generator, n: int = 300) -> tuple[CodeArray, AnyIntArray, AnyIntArray]:
+    """Quasi-identifiers, buckets without gaps, and values of records in random order."""
+    codes = random.integers(0, [4, 3, 5], (n, 3)).astype(np.int32)
+    return codes, random.permutation(n) // 6, random.integers(0, 5, n)
+
+
+def share_right(
+    candidates: BucketCandidates, weights: FloatArray, values: AnyIntArray, n_values: int
+) -> float:
+    """Name as many as have each value, everybody being alone with their quasi-identifiers."""
+    alone = np.arange(values.size)
+    named = Beliefs.of(candidates, weights, alone, n_values).named(np.bincount(values))
+    return float(np.average(named.values == values[named.tuples], weights=named.people))
+
+
+def test_achieved_leaves_out_what_is_not_bounded() -> None:
+    truth = TrueValues.of(np.array([0, 1, 2]), np.array([0, 1, 1]), 4, 2)
+    guesses, tuples = np.array([0, 1, 1, -1, 1]), np.array([0, 1, 0, 2, 3])
+    found = score_guesses(truth, tuples, guesses, np.array([1.0, 0.25]))
+    # Of persons 1 and 0, the one who has the value; nobody in the source has the tuple 3.
+    assert (found.people, found.rate, found.base_rate, found.bound) == (2, 0.5, 0.5, 0.25)
+    nobody = score_guesses(truth, tuples, guesses, np.array([1.0, 1.0]))
+    assert (nobody.people, nobody.rate, nobody.base_rate, nobody.bound) == (0, None, None, None)
+    unbounded = score_guesses(truth, tuples, guesses, None)
+    assert (unbounded.people, unbounded.bound) == (3, None)
+    several = score_guesses(truth, tuples, guesses, None, np.array([4, 1, 3, 9, 9]))
+    assert (several.people, several.rate) == (8, 5 / 8)
+    assert score_guesses(truth, tuples, guesses, None, np.zeros(5, dtype=int)).people == 0
+
+
+def test_unusual_records(random: np.random.Generator) -> None:
+    codes, _, _ = table(random, 60)
+    for most in (1, 3):
+        unusual = [
+            any(
+                sum(other[a] == record[a] and other[b] == record[b] for other in codes.tolist())
+                <= most
+                for a, b in combinations(range(3), 2)
+            )
+            for record in codes.tolist()
+        ]
+        assert unusual_records(codes, most).tolist() == unusual
+    alone = np.array([[0], [0], [1]], dtype=np.int32)
+    assert unusual_records(alone, 1).tolist() == [False, False, True]
+
+
+def test_minimality_names_the_opening_record() -> None:
+    """Buckets of four in the order of the second attribute; the first of each has the value 1."""
+    n = 400
+    codes = np.column_stack([np.arange(n) * 7 % 11, np.arange(n)]).astype(np.int32)
+    buckets, values = np.arange(n) // 4, (np.arange(n) % 4 == 0).astype(np.int64)
+    sat = BucketValues.of(buckets, values, 2)
+    truth = TrueValues.of(np.arange(n), values, n, 2)
+    half = np.arange(100) % 2 == 0
+    bounds = np.array([1.0, 0.25])
+    given = (codes, buckets, sat, np.arange(n), truth, bounds)
+    found = name_rarest(*given, sweep_orders(codes), half)
+    assert (found.people, found.rate, found.base_rate, found.bound) == (100, 1.0, 0.0, 0.25)
+    blind = name_rarest(*given, [SweepOrder((0, 1), reflected=False)], half)
+    assert blind.rate is not None
+    assert blind.rate < 0.5
+    unbounded = name_rarest(*given[:-1], np.array([1.0, 1.0]), sweep_orders(codes), half)
+    assert (unbounded.people, unbounded.rate) == (0, None)
+
+
+@pytest.mark.parametrize("assignment", ["random", "local"])
+def test_minimality_breaks_local_and_not_random(assignment: str) -> None:
+    """Birth date, zip, sex: whoever opens a local bucket has the rare value."""
+    codes, values = sparse_codes(12_000)
+    counts = np.bincount(values)
+    privacy = FPrimePrivacy((Fraction(1), Fraction(1, 10)))
+    random = np.random.default_rng(2)
+    if assignment == "local":
+        buckets = assign_locally(codes, values, privacy, 50, random).bucket_of_record
+    else:
+        setting = two_size(counts, privacy, 50)
+        limits = privacy.occurrence_limits(setting.sizes)
+        buckets = assign_randomly(values, counts, limits, setting, random)
+    sat = BucketValues.of(buckets, values, 2)
+    tuples = np.arange(values.size)
+    truth = TrueValues.of(tuples, values, values.size, 2)
+    half = random.random(sat.sizes.size) < 0.5
+    bounds = np.array([1.0, 0.1])
+    found = name_rarest(codes, buckets, sat, tuples, truth, bounds, sweep_orders(codes), half)
+    assert found.people > 100
+    assert found.rate is not None
+    if assignment == "local":
+        assert found.rate > 0.9
+    else:
+        assert found.rate < 0.1 + 4 * (0.1 * 0.9 / found.people) ** 0.5
+
+
+def test_learners_find_correlations(random: np.random.Generator) -> None:
+    """The first attribute tells the value; buckets are of random records with four values each."""
+    n, n_values = 4000, 4
+    values = np.repeat(np.arange(4), n // 4)
+    codes = np.column_stack([values, random.integers(0, 3, n)]).astype(np.int32)
+    buckets = np.concatenate([random.permutation(n // 4) for _ in range(4)])
+    candidates = candidates_of(buckets, BucketValues.of(buckets, values, 4))
+    right = lambda weights: share_right(candidates, weights, values, n_values)
+    assert right(weights_of_source(codes, candidates, codes, values, 4)) == 1
+    assert right(candidates.share) < 0.3
+    # With pairs of buckets' values that repeat, the publication itself gives the correlation away.
+    uneven = np.where(np.arange(n) < n // 2, 0, 1 + np.arange(n) % 3)
+    codes[:, 0] = uneven
+    buckets = random.permutation(n) // 5
+    candidates = candidates_of(buckets, BucketValues.of(buckets, uneven, 4))
+    learned = learned_weights(codes, candidates, 4)
+    assert share_right(candidates, learned, uneven, 4) > 0.9
+
+
+def test_own_record_teaches_nothing(random: np.random.Generator) -> None:
+    """A quasi-identifier that everybody has alone gives away nobody's value."""
+    n, n_values = 1000, 2
+    codes, values = np.arange(n, dtype=np.int32)[:, np.newaxis], random.integers(0, 2, n)
+    buckets = random.permutation(n) // 10
+    candidates = candidates_of(buckets, BucketValues.of(buckets, values, 2))
+    own = (candidates.value == values[candidates.record]).astype(np.float64)
+    given = (codes, candidates, codes, values, 2)
+    right = lambda weights: share_right(candidates, weights, values, n_values)
+    assert right(weights_of_source(*given)) > 0.95
+    shares = right(candidates.share)
+    assert right(weights_of_source(*given, own=own)) == pytest.approx(shares, abs=0.05)
+
 
 HALF = np.arange(60) % 2 == 0
 

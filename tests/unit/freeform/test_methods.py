@@ -1,8 +1,12 @@
+"""."""
+
 from __future__ import annotations
 
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,14 @@ import pytest
 
 from kanon_db.algorithms.freeform._generalization_graph import cell_units
 from kanon_db.algorithms.freeform.improvement import ring
-from kanon_db.algorithms.freeform.matches import partitioned
+from kanon_db.algorithms.freeform.matches import (
+    FreeformMatches,
+    MatchedPart,
+    cells,
+    draw_assignments,
+    partitioned,
+)
+from kanon_db.algorithms.freeform.matching_checks import least_coverage, verify_matching
 from kanon_db.algorithms.freeform.matching_heuristics import (
     greedy,
     hungarian,
@@ -25,9 +36,11 @@ from kanon_db.algorithms.freeform.optimal_graph import (
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.recoding.loss import Ncp
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InfeasibleError, InvalidParameterError
+from kanon_db.randomness import SecureRandom
 from tests.generalization_plain import random_table
 from tests.unit.freeform.plain import assert_valid, graph_loss, run
 
@@ -192,3 +205,159 @@ def test_reciprocal_optimum() -> None:
     odd = random_table(np.random.default_rng(4), 7, "nnc", 5)
     with pytest.raises(InfeasibleError, match="no reciprocal graph"):
         optimal(odd, 4, symmetric=True)
+
+
+MATCHES = np.array(
+    [[0, 4, 6], [1, 0, 3], [2, 3, 1], [3, 5, 0], [4, 6, 2], [5, 1, 4], [6, 2, 5]], dtype=np.int32
+)
+GRAPH = FreeformMatches.whole(MATCHES)
+CRITICAL_2 = 13.82  # chi-square with 2 degrees of freedom, exceeded once in 1,000
+
+
+def chi_square(observed: IntArray) -> float:
+    expected = observed.sum() / observed.size
+    return float(((observed - expected) ** 2 / expected).sum())
+
+
+def test_each_match_is_the_true_one_as_often() -> None:
+    random = np.random.default_rng(7)
+    n, k = MATCHES.shape
+    drawn = [draw_assignments(GRAPH, random) for _ in range(2000)]
+    assert chi_square(np.bincount([one.chosen for one in drawn], minlength=k)) < CRITICAL_2
+    of_cell = np.array([np.argsort(one.cells) for one in drawn])
+    for cell in range(n):
+        observed = np.array([np.count_nonzero(of_cell[:, cell] == i) for i in MATCHES[cell]])
+        assert observed.sum() == 2000
+        assert chi_square(observed) < CRITICAL_2
+
+
+def test_another_draw_of_the_same_graph_is_another_one() -> None:
+    """Not only the choice, but what there is to choose from."""
+    random = np.random.default_rng(11)
+    graphs = Counter(
+        frozenset(map(bytes, draw_assignments(GRAPH, random).cell_of_original)) for _ in range(300)
+    )
+    assert len(graphs) > 1
+    assert graphs.most_common(1)[0][1] < 300 * 0.9
+
+
+def test_the_random_source_is_asked_for_each_choice() -> None:
+    """A source that rejects its first number, for it would make the choice uneven."""
+
+    class Scripted:
+        def __init__(self) -> None:
+            self.numbers = [2**64 - 1, 5]
+            self.walks = np.random.default_rng(1)
+
+        def bytes(self, length: int, /) -> bytes:
+            if length > 8:
+                return self.walks.bytes(length)
+            return self.numbers.pop(0).to_bytes(8, "little")
+
+    source = Scripted()
+    assert draw_assignments(GRAPH, source).chosen == 5 % 3
+    assert not source.numbers
+
+
+@pytest.mark.parametrize(
+    "matches",
+    [
+        [[0, 1], [1, 1], [2, 0]],
+        [[0, 0], [1, 1], [2, 2]],
+        [[0, 1], [1, 2], [2, 3]],
+        [[0, 1], [1, 0], [2, -1]],
+    ],
+)
+def test_irregular_graphs_are_refused(matches: list[list[int]]) -> None:
+    with pytest.raises(InvalidParameterError, match="matches"):
+        draw_assignments(
+            FreeformMatches.whole(np.array(matches, dtype=np.int32)), np.random.default_rng(1)
+        )
+
+
+def test_parts_of_a_graph_are_split_by_themselves() -> None:
+    n, k = 20_000, 4
+    records = np.random.default_rng(4).permutation(n).reshape(-1, k)
+    among = np.repeat(np.arange(k, dtype=np.uint8)[np.newaxis], k, axis=0)
+    found = FreeformMatches([MatchedPart(some, among) for some in records])
+    drawn = draw_assignments(found, SecureRandom(), workers=2)
+    for cell_of_original in drawn.cell_of_original:
+        assert (np.sort(cell_of_original) == np.arange(n)).all()
+        assert (found.matches[cell_of_original] == np.arange(n)[:, np.newaxis]).any(axis=1).all()
+    assert (np.diff(np.sort(drawn.cell_of_original, axis=0), axis=0) > 0).all()
+    assert np.array_equal(np.sort(drawn.matches, axis=1), np.sort(found.matches, axis=1))
+
+
+AGE = Attribute(5, np.array([20.0, 30, 40, 50, np.nan]), lower=20, upper=50)
+TABLE = Microdata([[0, 0], [1, 1], [2, 0], [3, 2], [4, 1]], (AGE, Attribute(3)))
+MATCHES = np.array([[0, 1], [1, 0], [2, 3], [3, 4], [4, 2]])
+
+
+def test_what_holds() -> None:
+    checks = verify_matching(MATCHES, TABLE, 2, cells(TABLE, MATCHES))
+    assert checks.holds
+    assert (checks.least_originals, checks.least_published) == (2, 2)
+    assert not verify_matching(MATCHES, TABLE, 3, cells(TABLE, MATCHES)).holds
+
+
+@pytest.mark.parametrize(
+    ("changed", "value", "least", "of_originals"),
+    [((0, 1), 0, 1, 1), ((0, 1), 3, 2, 1), ((4, 0), 2, 1, 1)],
+)
+def test_other_graphs(changed: tuple[int, int], value: int, least: int, of_originals: int) -> None:
+    matches = MATCHES.copy()
+    matches[changed] = value
+    checks = verify_matching(matches, TABLE, 2, cells(TABLE, matches))
+    assert not checks.is_regular
+    assert not checks.holds
+    assert checks.least_originals == least
+    assert checks.least_published == of_originals
+
+
+def test_matches_that_are_no_records() -> None:
+    matches = MATCHES.copy()
+    matches[2, 1], matches[3, 1] = 5, -1
+    checks = verify_matching(matches, TABLE, 2, cells(TABLE, MATCHES))
+    assert checks.n_unknown == 2
+    assert not checks.holds
+
+
+def test_values_outside_their_cells() -> None:
+    ages, jobs = cells(TABLE, MATCHES)
+    assert isinstance(ages, Ranges)
+    assert isinstance(jobs, Sets)
+    high = ages.high.copy()
+    high[1] = 0
+    narrow = verify_matching(MATCHES, TABLE, 2, (replace(ages, high=high), jobs))
+    assert (narrow.n_outside, narrow.holds) == (1, False)
+    known = replace(ages, tells_nothing=np.zeros(5, dtype=np.bool_))
+    assert verify_matching(MATCHES, TABLE, 2, (known, jobs)).n_outside == 2
+    codes = jobs.codes.copy()
+    codes[1] = 2  # the first cell's set is 0 and 1
+    other = verify_matching(MATCHES, TABLE, 2, (ages, replace(jobs, codes=codes)))
+    assert (other.n_outside, other.holds) == (1, False)
+
+
+def test_coverage_against_all_pairs() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(50):
+        codes = np.column_stack([random.integers(0, 5, 8), random.integers(0, 3, 8)])
+        table = Microdata(codes, (AGE, Attribute(3)))
+        ages, jobs = cells(table, random.integers(0, 8, (8, 3)))
+        assert isinstance(ages, Ranges)
+        assert isinstance(jobs, Sets)
+        sets = np.split(jobs.codes, jobs.ends[:-1])
+        covers = np.array(
+            [
+                [
+                    (nothing or low <= age <= high) and job in members
+                    for low, high, nothing, members in zip(
+                        ages.low, ages.high, ages.tells_nothing, sets, strict=True
+                    )
+                ]
+                for age, job in codes.tolist()
+            ]
+        )
+        assert least_coverage(table, (ages, jobs)) == (
+            covers.sum(axis=1).min(), covers.sum(axis=0).min(),
+        )  # fmt: skip

@@ -1,10 +1,17 @@
+"""Unique records are counted as one would by hand."""
+
 from __future__ import annotations
 
 import math
+from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pytest
 
+from kanon_db.advice.identifying_columns import unique_records
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import (
     CountErrors,
@@ -13,6 +20,7 @@ from kanon_db.metrics.count_queries import (
     estimated_counts,
     random_queries,
 )
+from kanon_db.metrics.information_loss import measure_classes
 
 
 def make_table(
@@ -163,3 +171,54 @@ class TestCountErrors:
         errors = CountErrors(np.array([0]), np.array([1.0]))
         assert math.isnan(errors.mean)
         assert math.isnan(errors.median)
+
+
+AGE = Attribute(4, np.array([20.0, 30.0, 60.0, np.nan]), 20.0, 60.0, weight=2.0)
+PLACE = Attribute(3)
+TABLE = Microdata([[0, 0], [1, 1], [2, 2], [3, 2], [3, 0], [3, 0]], (AGE, PLACE))
+
+
+def test_measures_of_classes_and_suppressed_records() -> None:
+    measured = measure_classes(TABLE, [0, 0, 1, 1, 1, -1])
+    assert (measured.n_records, measured.n_classes, measured.n_suppressed) == (6, 2, 1)
+    assert (measured.smallest_class, measured.average_class_size) == (2, 2.5)
+    assert measured.discernibility_loss == 2**2 + 3**2 + 6
+    # Ages: 2 cells lose 1/4, 3 lose 1; places: 5 lose 1/2; the suppressed record 1 each.
+    assert measured.loss_by_attribute.tolist() == pytest.approx([4.5 / 6, 3.5 / 6])
+    assert measured.gcp == pytest.approx(8 / 12)
+    assert measured.weighted_loss == pytest.approx(2 * 4.5 + 3.5)
+    assert measured.ob_gcp == pytest.approx(4.5 + 5 / 3 + 1)
+    assert measured.binary_loss == pytest.approx(4.5 + 5 * 2 / 3 + 1)
+
+
+def test_all_suppressed_and_empty() -> None:
+    measured = measure_classes(TABLE, [-1] * 6)
+    assert (measured.gcp, measured.n_classes, measured.smallest_class) == (1.0, 0, 0)
+    empty = measure_classes(Microdata(np.zeros((0, 2), dtype=np.int32), (AGE, PLACE)), [])
+    assert (empty.gcp, empty.discernibility_loss, empty.average_class_size) == (0.0, 0, 0.0)
+
+
+def test_refusals() -> None:
+    with pytest.raises(InvalidParameterError, match="must have a class"):
+        measure_classes(TABLE, [0, 0])
+
+
+@pytest.mark.parametrize("n_values", [2, 7, 100_000])
+@pytest.mark.parametrize("n_columns", [1, 2, 3, 5])
+def test_all_combinations(n_values: int, n_columns: int) -> None:
+    codes = np.random.default_rng(3).integers(0, n_values, (60, n_columns), dtype=np.int32)
+    codes[:30] = codes[30:]
+    codes[0] = 1
+    found = {one.columns: one.records for one in unique_records(codes)}
+    sizes = {1, 2, 3, n_columns} & set(range(1, n_columns + 1))
+    wanted = [c for size in sorted(sizes) for c in combinations(range(n_columns), size)]
+    assert sorted(found) == sorted(wanted)
+    for columns, records in found.items():
+        tuples = Counter(tuple(row) for row in codes[:, columns].tolist())
+        assert records == sum(n == 1 for n in tuples.values())
+
+
+def test_without_time_there_is_still_what_matters() -> None:
+    codes = np.zeros((5, 6), dtype=np.int32)
+    found = [one.columns for one in unique_records(codes, pulse=Pulse(0))]
+    assert found == [(0, 1, 2, 3, 4, 5), *((a,) for a in range(6))]

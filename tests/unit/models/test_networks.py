@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,9 @@ from hypothesis import strategies as st
 from kanon_db.errors import InvalidParameterError
 from kanon_db.models._network import (
     Architecture,
+    Encoding,
+    Feature,
+    FeatureKind,
     Member,
     digest_of,
     layer_outputs,
@@ -107,3 +112,126 @@ def test_cut_off_bytes_are_refused() -> None:
 def test_what_no_network_is_for(shape: tuple[int, ...], classes: int, message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         network_for(shape, classes)
+
+
+COLUMNS: dict[str, Any] = {
+    "age": [20, None, 60, 100],
+    "job": ["nurse", "cook", None, "pilot"],
+    "shape": [[0, 4], None, [2, 8], [4, 4]],
+}
+KINDS: dict[str, FeatureKind] = {"age": "numeric", "job": "categorical", "shape": "array"}
+
+
+def declared() -> Encoding:
+    return Encoding.fit(
+        {},
+        KINDS,
+        ranges={"age": (20, 60), "shape": (0, 4)},
+        categories={"job": ["cook", "nurse"]},
+        shapes={"shape": [2]},
+    )
+
+
+def test_what_is_declared_needs_no_records() -> None:
+    encoding = declared()
+    assert encoding.is_declared
+    assert encoding.shape == (2 + 4 + 2,)
+    assert encoding.encode(COLUMNS).tolist() == [
+        [-1, 0, 0, 1, 0, 0, 0, 1],
+        [0, 1, 1, 0, 0, 0, 0, 0],
+        [1, 0, 0, 0, 0, 1, 0.5, 1],
+        [1, 0, 0, 0, 1, 0, 1, 1],
+    ]
+
+
+def test_what_is_not_declared_is_learned() -> None:
+    encoding = Encoding.fit(COLUMNS, KINDS)
+    assert not encoding.is_declared
+    age, job, shape = encoding.features
+    assert (age.low, age.high) == (20, 100)
+    assert job.categories == ("cook", "nurse", "pilot")
+    assert (shape.low, shape.high, shape.shape) == (0, 8, (2,))
+    # A single value far away does not stretch a range.
+    far = Encoding.fit({"x": [0.0] * 999 + [1e6]}, {"x": "numeric"}).features[0]
+    assert far.high < 1e6
+    # Neither a shape nor a range alone makes an array declared.
+    for given_ in ({"ranges": {"shape": (0, 8)}}, {"shapes": {"shape": [2]}}):
+        found = Encoding.fit(COLUMNS, {"shape": "array"}, **given_)  # type: ignore[arg-type]
+        assert not found.is_declared
+
+
+def test_images_keep_their_shape() -> None:
+    encoding = Encoding.fit(
+        {}, {"image": "array"}, ranges={"image": (0, 16)}, shapes={"image": (2, 3, 1)}
+    )
+    assert encoding.shape == (2, 3, 1)
+    inputs = encoding.encode({"image": [list(range(6)), [16] * 6]})
+    assert inputs.shape == (2, 2, 3, 1)
+    assert inputs[0, 1, 0, 0] == 3 / 16
+
+
+@given(
+    st.lists(st.none() | st.floats() | st.integers(-(10**30), 10**30), max_size=8),
+    st.lists(st.none() | st.text(max_size=3), max_size=8),
+)
+def test_inputs_are_within_their_ranges(numbers: list[Any], texts: list[Any]) -> None:
+    encoding = declared()
+    rows = min(len(numbers), len(texts))
+    inputs = encoding.encode(
+        {"age": numbers[:rows], "job": texts[:rows], "shape": [[v, 0] for v in numbers[:rows]]}
+        if None not in numbers[:rows]
+        else {"age": numbers[:rows], "job": texts[:rows], "shape": [None] * rows}
+    )
+    assert inputs.shape == (rows, 8)
+    assert inputs.dtype == np.float32
+    assert (abs(inputs) <= 1).all()
+    assert (inputs[:, 2:6].sum(axis=1) == 1).all()
+
+
+@given(st.data())
+def test_json_and_back(data: st.DataObject) -> None:
+    numbers = st.floats(-1e9, 1e9)
+    low = data.draw(numbers)
+    encoding = Encoding(
+        (
+            Feature("a", "numeric", low, low + 1.5, is_declared=True),
+            Feature("b", "categorical", categories=tuple(data.draw(st.lists(st.text())))),
+            Feature("c", "array", shape=(2, 2, 1)),
+        )
+    )
+    assert Encoding.from_json(encoding.to_json()) == encoding
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"age": [1], "job": ["x"]}, "missing"),
+        ({"age": ["secret"], "job": ["x"], "shape": [[1, 2]]}, "another kind"),
+        ({"age": [1], "job": ["x"], "shape": [["secret", 2]]}, "another kind"),
+        ({"age": [1], "job": ["x"], "shape": [[1, 2, 3]]}, "another length"),
+        ({"age": [[1]], "job": ["x"], "shape": [[1, 2]]}, "another kind"),
+        ({"age": [1, 2], "job": ["x"], "shape": [[1, 2]]}, "as many"),
+    ],
+)
+def test_rows_that_do_not_fit(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message) as error:
+        declared().encode(columns)
+    assert "secret" not in str(error.value) + error.value.detail
+
+
+@pytest.mark.parametrize(
+    ("columns", "kinds", "ranges", "message"),
+    [
+        ({"a": [1]}, {"a": "other"}, {}, "unknown kind"),
+        ({"a": [None]}, {"a": "numeric"}, {}, "no numbers"),
+        ({"a": [None]}, {"a": "array"}, {}, "no arrays"),
+        ({"a": [1]}, {"a": "numeric"}, {"a": (2, 1)}, "range is empty"),
+        ({"a": [1]}, {"a": "numeric"}, {"a": (0, float("inf"))}, "range is empty"),
+        ({}, {}, {}, "needs a feature"),
+    ],
+)
+def test_features_that_cannot_be(
+    columns: dict[str, Any], kinds: dict[str, Any], ranges: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        Encoding.fit(columns, kinds, ranges=ranges)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from math import exp
+from math import exp, inf, log
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest, laplace
 
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.errors import InvalidParameterError
-from kanon_db.models._votes import count_votes, discrete_gaussian, noisy_vote, vote
+from kanon_db.models._votes import (
+    best_threshold,
+    calibrated_scores,
+    count_votes,
+    discrete_gaussian,
+    highest_rate,
+    membership_rate,
+    noisy_inputs,
+    noisy_vote,
+    vote,
+)
 from kanon_db.randomness import SecureRandom
 from tests.unit.models.chance import RARELY
 
@@ -95,3 +105,86 @@ def test_noise_is_fresh() -> None:
 def test_noise_is_a_whole_number(sigma: int) -> None:
     with pytest.raises(InvalidParameterError, match="whole number"):
         noisy_vote(np.zeros((2, 2), np.int64), 2, sigma)
+
+
+RARELY = 1e-9
+"""Probability of a false alarm, per test: not once in the life of the project."""
+
+
+def test_it_is_laplace_noise() -> None:
+    drawn = noisy_inputs(np.zeros(200_000, np.float32), 0.5)
+    assert kstest(drawn.astype(np.float64), laplace(scale=0.5).cdf).pvalue > RARELY
+
+
+def test_signs_and_neighbors_are_independent() -> None:
+    drawn = noisy_inputs(np.zeros((2, 100_000), np.float32), 1.0)
+    # Standard errors of a mean of signs, and of a correlation.
+    assert abs(np.sign(drawn).mean()) < 6 / np.sqrt(200_000)
+    assert abs(np.corrcoef(drawn)[0, 1]) < 6 / np.sqrt(100_000)
+    assert abs(np.corrcoef(abs(drawn[0]), drawn[0] > 0)[0, 1]) < 6 / np.sqrt(100_000)
+
+
+def test_it_is_added_to_the_input() -> None:
+    inputs = np.full((3, 8, 8, 1), 1000.0, np.float32)
+    drawn = noisy_inputs(inputs, 0.1)
+    assert (drawn.shape, drawn.dtype) == (inputs.shape, np.float32)
+    assert abs(drawn - 1000).max() < 0.1 * 23  # the largest that 31 bits can give
+    assert (drawn != noisy_inputs(inputs, 0.1)).mean() > 0.9
+
+
+@pytest.mark.parametrize("byte", [b"\0", b"\xff"])
+def test_extreme_bytes_give_finite_noise(byte: bytes) -> None:
+    class Extreme:
+        def bytes(self, length: int) -> bytes:
+            return byte * length
+
+    assert np.isfinite(noisy_inputs(np.zeros(4, np.float32), 1.0, Extreme())).all()
+
+
+def test_without_noise_inputs_stay() -> None:
+    inputs = np.ones((2, 3), np.float32)
+    assert noisy_inputs(inputs, 0.0) is inputs
+
+
+SCORES = arrays(np.float64, st.integers(1, 12), elements=st.integers(0, 5))
+
+
+@given(SCORES, SCORES)
+def test_no_threshold_is_better(inside: FloatArray, outside: FloatArray) -> None:
+    best = membership_rate(inside, outside, best_threshold(inside, outside))
+    others = [membership_rate(inside, outside, t) for t in (*np.arange(-1, 7), inf)]
+    assert best == pytest.approx(max(others))
+
+
+def test_rates() -> None:
+    inside, outside = np.array([3.0, 4.0]), np.array([1.0, 2.0])
+    assert best_threshold(inside, outside) == 3
+    assert membership_rate(inside, outside, 3) == 1
+    assert membership_rate(outside, inside, 3) == 0
+    assert best_threshold(outside, inside) == inf
+    with pytest.raises(InvalidParameterError, match="inside and outside"):
+        membership_rate(inside, outside[:0], 3)
+
+
+def test_calibration_finds_who_is_easy_for_all() -> None:
+    """Scores that differ from person to person hide what calibrated ones show."""
+    generator = np.random.default_rng(0)
+    easiness = generator.normal(0, 10, 2000)
+    others = easiness + generator.normal(0, 1, (20, 2000))
+    own = easiness + generator.normal(0, 1, 2000)
+    own[:1000] += 3
+    plain = membership_rate(own[:1000], own[1000:], best_threshold(own[:1000], own[1000:]))
+    scores = calibrated_scores(own, others)
+    assert membership_rate(scores[:1000], scores[1000:], 1.5) > 0.9 > 0.65 > plain
+    assert calibrated_scores(own, np.repeat(own[None], 2, axis=0)).tolist() == [0] * 2000
+
+
+@given(st.floats(0, 25), st.just(0.0) | st.floats(0, 1))
+def test_the_bound_is_that_of_randomized_response(epsilon: float, delta: float) -> None:
+    rate = highest_rate(epsilon, delta)
+    assert 0.5 <= rate <= 1
+    if delta == 0 and rate < 1:
+        # An answer that is true with this probability is epsilon-differentially private.
+        assert log(rate / (1 - rate)) == pytest.approx(epsilon, rel=1e-3, abs=1e-9)
+    assert highest_rate(epsilon, 1.0) == 1
+    assert highest_rate(1000) == 1

@@ -1,11 +1,29 @@
+"""Refusals name what to write instead of this very query, not all that could be written."""
+
 from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from string import ascii_letters, digits
 
 import pytest
 import sqlglot
+from sqlglot import exp
 
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query._lexer import MAX_NESTING
+from kanon_db.query import _lexer
+from kanon_db.query._lexer import (
+    MAX_LENGTH,
+    MAX_NESTING,
+    Lexeme,
+    LexemePlace,
+    refuse_constructs,
+    scan,
+    with_types,
+)
 from kanon_db.query.expressions import (
+    ALLOWED,
     Aggregate,
     And,
     Case,
@@ -20,7 +38,7 @@ from kanon_db.query.expressions import (
     OrderText,
     RelationText,
 )
-from kanon_db.query.parse import parse_query
+from kanon_db.query.parse import parse_query, read_tree
 
 A, B, C = (Name((name,)) for name in "abc")
 
@@ -195,3 +213,286 @@ def test_no_refusal_repeats_the_query() -> None:
         error = refused.value
         assert canary not in f"{error.message} {error.detail} {error.hint}"
         assert error.__cause__ is None
+
+
+def pieces(text: str) -> list[tuple[str, str]]:
+    return [(lexeme.kind, lexeme.text) for lexeme in scan(text)]
+
+
+def test_letters_are_those_of_ascii_the_underscore_and_all_that_is_not_ascii() -> None:
+    usual = set(ascii_letters + "_") | {chr(code) for code in range(128, sys.maxunicode + 1)}
+    letters, more = re.compile(_lexer._LETTER), re.compile(_lexer._IN_WORD, re.VERBOSE)
+    every = "\n".join(map(chr, range(sys.maxunicode + 1)))
+    assert set(letters.findall(every)) == usual
+    assert set(more.findall(every)) == usual | set(digits + "$")
+
+
+def test_quoted_names_stay_as_they_are() -> None:
+    assert pieces('"AGE" "say ""hi"""') == [("name", "AGE"), ("name", 'say "hi"')]
+
+
+def test_strings_double_their_quotes_and_keep_backslashes() -> None:
+    assert pieces(r"'it''s' 'a\' ''") == [("string", "it's"), ("string", "a\\"), ("string", "")]
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        ("=-", ["=", "-"]),
+        ("<>-", ["<>", "-"]),
+        (">=+", [">=", "+"]),
+        ("!=", ["!="]),
+        ("<", ["<"]),
+    ],
+)
+def test_operators_give_back_their_signs(run: str, expected: list[str]) -> None:
+    assert [text for _, text in pieces(f"a {run}5")] == ["a", *expected, "5"]
+
+
+@pytest.mark.parametrize("run", ["!=-", "=*", "><", "<=>", "==", "@-", "||", "->"])
+def test_runs_that_are_one_operator_to_postgresql(run: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match="operator"):
+        scan(f"a {run} 5")
+
+
+def test_positions_count_from_one() -> None:
+    assert scan("a\n = 'x'")[-1] == Lexeme("string", "x", 6)
+
+
+@pytest.mark.parametrize("name", ["a" * 64, f'"{"é" * 32}"', "ä" * 32])
+def test_names_that_postgresql_would_cut_off(name: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match="too long"):
+        scan(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a" * (MAX_LENGTH + 1), "too long"),
+        ("a \0", "NUL"),
+        ("'\ud800'", "Unicode"),
+        ("a\u00a0b", "spaces"),
+        ("\u2028", "spaces"),
+        ("a = 'x", "does not end"),
+        ("a = 'it''s", "does not end"),
+        ("a -- b", "comments"),
+        ("a =/* b */ 1", "comments"),
+        ("{", "character"),
+        ("a\x0bb", "character"),
+    ],
+)
+def test_refused(text: str, reason: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match=reason):
+        scan(text)
+
+
+def test_a_refusal_says_where_and_not_what() -> None:
+    with pytest.raises(UnsupportedQueryError) as refused:
+        scan("name = 'canary' AND E'canary'")
+    assert refused.value.detail == "at character 21 of the query"
+    assert "canary" not in f"{refused.value.message} {refused.value.detail} {refused.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("query", "keywords"),
+    [
+        ("SELECT count FROM t", "select from"),
+        ("SELECT count(*) FROM t", "select count from"),
+        ("SELECT p.count(*) FROM t", "select from"),
+        ("SELECT date, date 'x', 'x'::date AS date FROM t", "select date as from"),
+        ("SELECT CAST('x' AS date) FROM t", "select cast as from"),
+        ("SELECT unknown IS NOT unknown FROM t", "select is not unknown from"),
+        ("SELECT nulls ORDER BY first NULLS FIRST", "select order by nulls first"),
+        ("SELECT escape LIKE 'x' ESCAPE 'y'", "select like escape"),
+    ],
+)
+def test_keywords_and_names(query: str, keywords: str) -> None:
+    lexemes = with_types(scan(query))
+    found = [lexeme.text for i, lexeme in enumerate(lexemes) if LexemePlace(lexemes, i).is_keyword]
+    assert found == keywords.split()
+
+
+@pytest.mark.parametrize(
+    ("query", "negations"),
+    [
+        ("SELECT a IS NOT NULL, NOT a IS NOT TRUE, NOT NOT a", [3, 9]),
+        ("SELECT a NOT IN (1), NOT a NOT BETWEEN b AND c, NOT a LIKE 'x'", [2, 10]),
+    ],
+)
+def test_negated_tests(query: str, negations: list[int]) -> None:
+    lexemes = scan(query)
+    found = [i for i, _ in enumerate(lexemes) if LexemePlace(lexemes, i).is_negation]
+    assert found == negations
+
+
+@pytest.mark.parametrize(
+    ("opening", "depth"),
+    [("(", 1), ("NOT (", 2), ("- (", 2), ("(CASE WHEN ", 2), ("NOT ", 1), ("- ", 1)],
+)
+def test_nesting_is_limited(opening: str, depth: int) -> None:
+    levels = MAX_NESTING // depth
+    closing = (" THEN 1 END" if "CASE" in opening else "") + (")" if "(" in opening else "")
+    refuse_constructs(scan("SELECT " + opening * levels + "a" + closing * levels))
+    with pytest.raises(UnsupportedQueryError, match="nested more than"):
+        refuse_constructs(scan("SELECT " + opening * (levels + 1) + "a" + closing * (levels + 1)))
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT (a", "SELECT CASE WHEN a THEN b", "SELECT a AND", "SELECT a +", "SELECT"]
+)
+def test_the_query_ends_too_early(query: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match="ends too early"):
+        refuse_constructs(scan(query))
+
+
+@pytest.mark.parametrize("query", ["SELECT a)", "SELECT (CASE a) END", "SELECT a END"])
+def test_what_closes_was_opened(query: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match="cannot be read"):
+        refuse_constructs(scan(query))
+
+
+@pytest.mark.parametrize(
+    ("query", "instead"),
+    [
+        ("SELECT MEDIAN(a) FROM t", "percentile_cont"),
+        ("SELECT bool_or(a) FROM t", "FILTER"),
+        ("SELECT string_agg(a, ',') FROM t", "SELECT DISTINCT"),
+        ("SELECT COUNT(*) FROM t WHERE lower(a) = 'x'", "ILIKE"),
+        ("SELECT COUNT(*) FROM t WHERE substring(a, 1, 2) = 'x'", "LIKE"),
+        ("SELECT COUNT(*) FROM t WHERE left(a, 2) = 'x'", "LIKE"),
+        ("SELECT COUNT(*) FROM t WHERE abs(a) > 1", "CASE"),
+        ("SELECT COUNT(*) FROM t WHERE greatest(a, b) > 1", "CASE"),
+        ("SELECT COUNT(*) FROM t WHERE floor(a) = 1", "CAST"),
+        ("SELECT COUNT(*) FROM t WHERE to_char(a, 'YYYY') = '2020'", "EXTRACT"),
+        ("SELECT COUNT(*) FROM t WHERE a > now()", "DATE"),
+        ("SELECT COUNT(*) FROM t WHERE a IN (SELECT b FROM u)", "lookup table"),
+        ("SELECT COUNT(*) FROM t WHERE EXISTS (SELECT 1)", "lookup table"),
+        ("SELECT COUNT(*) FROM t UNION SELECT 1", "a query for each"),
+        ("SELECT COUNT(*) OVER () FROM t", "GROUP BY"),
+        ("SELECT COUNT(*) FROM t GROUP BY ROLLUP (a)", "a query for each"),
+        ("SELECT COUNT(*) FROM t RIGHT JOIN s.u ON a = b", "LEFT JOIN"),
+        ("SELECT COUNT(*) FROM t WHERE (a, b) = (1, 2)", "AND"),
+        ("SELECT COUNT(*) FROM t WHERE a BETWEEN SYMMETRIC 2 AND 1", "lower value first"),
+        ("SELECT COUNT(*) FROM t WHERE a ~ 'x'", "LIKE"),
+        ("SELECT COUNT(*) FROM t FOR UPDATE", "leave it out"),
+        ("SELECT * FROM t", "SELECT DISTINCT"),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT a FROM t) AS u", "COUNT(DISTINCT"),
+    ],
+)
+def test_hint(query: str, instead: str) -> None:
+    with pytest.raises(UnsupportedQueryError) as refused:
+        parse_query(query)
+    assert instead in refused.value.hint
+    assert refused.value.hint != ALLOWED
+
+
+def parsed(text: str, lexemes: Sequence[Lexeme]) -> exp.Expr | None:
+    """Parse a text, each name and constant as the number of the lexeme that reads like it."""
+    numbers = {lexeme.text: number for number, lexeme in reversed(list(enumerate(lexemes)))}
+    pieces = scan(text)
+    written = []
+    for place, piece in enumerate(pieces):
+        number = numbers.get(piece.text, -1)
+        match piece.kind:
+            case "number":
+                written.append(f"{number}")
+            case "string":
+                written.append(f"'{number}'")
+            case "word" if not LexemePlace(pieces, place).is_keyword:
+                written.append(f'"{number}"')
+            case _:
+                written.append(piece.text)
+    return sqlglot.parse(" ".join(written), dialect="postgres")[0]
+
+
+def read(condition: str, tree_of: str) -> Expression | None:
+    """Read a query as if the parser had read another condition."""
+    lexemes = scan(f"SELECT COUNT(*) FROM t WHERE {condition}")
+    refuse_constructs(lexemes)
+    tree = parsed(f"SELECT COUNT(*) FROM t WHERE {tree_of}", lexemes)
+    return read_tree(tree, lexemes, "published").where
+
+
+@pytest.mark.parametrize(
+    ("condition", "tree_of"),
+    [
+        ("a + b * c = 1", "(a + b) * c = 1"),
+        ("a - b - c = 1", "a - (b - c) = 1"),
+        ("a OR b AND c", "(a OR b) AND c"),
+        ("NOT a AND b", "NOT (a AND b)"),
+        ("NOT a = b", "(NOT a) = b"),
+        ("a = b IS NULL", "a = (b IS NULL)"),
+        ("a = b = c", "a = (b = c)"),
+        ("- a * b = 1", "- (a * b) = 1"),
+        ("(a + b) * c = 1", "a + b * c = 1"),
+        ("a BETWEEN b AND c OR d", "a BETWEEN b AND (c OR d)"),
+    ],
+)
+def test_another_grouping_is_refused(condition: str, tree_of: str) -> None:
+    with pytest.raises(UnsupportedQueryError):
+        read(condition, tree_of)
+
+
+def test_parentheses_are_read_from_the_text_alone() -> None:
+    assert read("a + b * c = 1", "(a + ((b) * c)) = (1)") == read("a + b * c = 1", "a + b * c = 1")
+    assert read("(a + (b)) - c = 1", "a + b - c = 1") is not None
+
+
+@pytest.mark.parametrize(
+    ("condition", "tree_of"),
+    [
+        ("a = b", "b = a"),
+        ("a = b", "a <> b"),
+        ("a = b AND c", "a = b"),
+        ("a = b", "a = b AND c"),
+        ("a IN (b, c)", "a IN (c)"),
+        ("a IN (b, c)", "a IN (b, c, c)"),
+        ("a IS NULL", "a IS TRUE"),
+        ("a = DATE 'x'", "a = TIMESTAMP 'x'"),
+        ("a LIKE 'x'", "a ILIKE 'x'"),
+        ("a = 1", "a = '1'"),
+        ("a = '1'", "a = 1"),
+        ("a = - 1", "a = 1"),
+        ("a = 1", "a = - 1"),
+        ("a = NULL", "a = FALSE"),
+        ("SUM(a) = 1", "AVG(a) = 1"),
+        ("b.a = 1", "b = 1"),
+        ("EXTRACT(year FROM a) = 1", "EXTRACT(a FROM a) = 1"),
+        ("CASE WHEN a THEN b ELSE c END", "CASE WHEN a THEN b END"),
+    ],
+)
+def test_lost_or_changed_text_is_refused(condition: str, tree_of: str) -> None:
+    with pytest.raises(UnsupportedQueryError):
+        read(condition, tree_of)
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument"),
+    [
+        (exp.Select, "distinct"),
+        (exp.Select, "with_"),
+        (exp.Count, "expressions"),
+        (exp.In, "query"),
+        (exp.Between, "symmetric"),
+        (exp.Column, "join_mark"),
+        (exp.Identifier, "something_new"),
+    ],
+)
+def test_an_argument_that_is_not_listed_is_refused(kind: type[exp.Expr], argument: str) -> None:
+    query = "SELECT COUNT(*) FROM t WHERE a IN (1, 2) AND b BETWEEN 3 AND 4"
+    lexemes = scan(query)
+    tree = parsed(query, lexemes)
+    assert isinstance(tree, exp.Select)
+    assert read_tree(tree, lexemes, "published").where is not None
+    node = tree.find(kind)
+    assert node is not None
+    node.args[argument] = exp.true()
+    with pytest.raises(UnsupportedQueryError):
+        read_tree(tree, lexemes, "published")
+
+
+@pytest.mark.parametrize("statement", ['DROP TABLE "1"', "SELECT 1 UNION SELECT 2", "COMMIT"])
+def test_another_statement_is_refused(statement: str) -> None:
+    (tree,) = sqlglot.parse(statement, dialect="postgres")
+    with pytest.raises(UnsupportedQueryError):
+        read_tree(tree, scan("SELECT COUNT(*) FROM t"), "published")

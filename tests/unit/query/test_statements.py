@@ -8,9 +8,19 @@ import pytest
 
 from kanon_db.answers.evidence_sql import PieceWriter
 from kanon_db.answers.statements import joined_pairs
+from kanon_db.query import expressions as ex
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
-from kanon_db.query.expressions import INTEGER, NUMERIC, TEXT, Column, RelationText
+from kanon_db.query.expressions import (
+    INTEGER,
+    NUMERIC,
+    TEXT,
+    Column,
+    Key,
+    Query,
+    RelationText,
+    Type,
+)
 from kanon_db.query.layout import (
     BucketLayout,
     CellDescription,
@@ -18,8 +28,9 @@ from kanon_db.query.layout import (
     RowView,
     chosen_by,
 )
+from kanon_db.query.likelihoods import Together, arranged
 from kanon_db.query.parse import parse_query
-from kanon_db.query.sql import Request, Statement
+from kanon_db.query.sql import Nested, Request, Select, Statement, Steps, leaves
 from tests.unit.query.layouts import bucket_tables
 
 AGE, ILLNESS = Column("age", '"age"', INTEGER), Column("illness", '"illness"', TEXT)
@@ -83,3 +94,131 @@ def test_every_step_says_what_it_does() -> None:
         for number, line in enumerate(lines):
             if re.fullmatch(r"\w+ AS \(|SELECT.*", line):
                 assert lines[number - 1].startswith(("-- ", "UNION ALL"))
+
+
+def test_one_clause_a_line() -> None:
+    steps = Steps()
+    steps.add(
+        "matching", "What matches.",
+        Select({"a": "q.a", "n": "count(*)"}, ["t AS q", "JOIN u ON u.a = q.a"],
+               ["q.b > 1", "q.c > 2"], ["1"], "count(*) > 1"),
+    )  # fmt: skip
+    steps.add("both", "All of it.", Select({"*": "*"}, ["matching"]), Select({"n": "1"}))
+    assert steps.write() == (
+        "WITH\n"
+        "-- What matches.\n"
+        "matching AS (\n"
+        "  SELECT q.a AS a, count(*) AS n\n"
+        "  FROM t AS q\n"
+        "  JOIN u ON u.a = q.a\n"
+        "  WHERE q.b > 1\n"
+        "    AND q.c > 2\n"
+        "  GROUP BY 1\n"
+        "  HAVING count(*) > 1\n"
+        ")\n"
+        "-- All of it.\n"
+        "SELECT *\n"
+        "FROM matching\n"
+        "UNION ALL\n"
+        "SELECT 1 AS n"
+    )
+
+
+def test_long_lists_take_a_line_for_each_item() -> None:
+    names = {f"column_{i}": f"column_{i}" for i in range(9)}
+    text = Select(names, ["t"]).write()
+    assert text.startswith("SELECT\n  column_0,\n  column_1,\n")
+    assert text.endswith("  column_8\nFROM t")
+
+
+def test_what_is_nested_is_indented_but_never_changed() -> None:
+    """A constant or a name may span lines: they stay as they are."""
+    inner = Select({"x": "'a\nb'"}, ['"odd\n  name"'])
+    text = Select({"x": "x"}, ["t", Nested([inner, inner], "s", "CROSS JOIN LATERAL")]).write()
+    assert text == (
+        "SELECT x\n"
+        "FROM t\n"
+        "CROSS JOIN LATERAL (\n"
+        "  SELECT 'a\nb' AS x\n"
+        '  FROM "odd\n  name"\n'
+        "  UNION ALL\n"
+        "  SELECT 'a\nb' AS x\n"
+        '  FROM "odd\n  name"\n'
+        ") AS s"
+    )
+
+
+INTEGER, NUMERIC = Type("integer", "integer"), Type("numeric", "numeric")
+NAMES = ("a", "b", "c", "d", "r", "x")
+A, B, C, D, R, X = (ex.Column(name, name, NUMERIC if name == "r" else INTEGER) for name in NAMES)
+LAYOUT = CellLayout(
+    RowView("v", "rows", "shares", (), None, NAMES),
+    {
+        **{
+            column.name: CellDescription(column, "range", is_discrete=column != R)
+            for column in (A, B, C, D, R)
+        },
+        "x": CellDescription(X, "value"),
+    },
+)
+"""Ranges, of which r is continuous; x is published as it is."""
+
+NINE = ex.Constant("9", INTEGER)
+COUNT = ex.Aggregate("count", None)
+
+
+def less(left: ex.Expression, right: ex.Expression = NINE) -> ex.Expression:
+    return ex.Comparison("<", left, right)
+
+
+def both(*parts: ex.Expression) -> ex.Expression:
+    return ex.And(parts)
+
+
+def either(*parts: ex.Expression) -> ex.Expression:
+    return ex.Or(parts)
+
+
+@pytest.mark.parametrize(
+    ("condition", "apart", "listed"),
+    [
+        (less(A), [], ""),
+        (both(less(A), less(NINE, A)), [], ""),
+        (less(A, B), [less(A, B)], "ab"),
+        (less(X, ex.Negative(X)), [], ""),
+        (both(less(A, B), less(C, D)), [less(A, B), less(C, D)], "abcd"),
+        (both(less(A, B), less(X)), [less(A, B)], "ab"),
+        (both(less(A, B), less(B, C)), [both(less(A, B), less(B, C))], "abc"),
+        (both(less(A, B), less(A), less(C)), [both(less(A, B), less(A))], "ab"),
+        (ex.Not(either(less(A, B), less(C, D))), [less(A, B), less(C, D)], "abcd"),
+        (
+            both(less(C), either(less(A), both(less(NINE, A), less(B)))),
+            [either(less(A), both(less(NINE, A), less(B)))],
+            "a",
+        ),
+        (both(less(R), either(less(NINE, R), less(A))), [], ""),
+        (
+            both(less(R, A), either(less(NINE, R), less(B))),
+            [both(less(R, A), either(less(NINE, R), less(B)))],
+            "ar",
+        ),
+    ],
+)
+def test_apart(condition: ex.Expression, apart: list[ex.Expression], listed: str) -> None:
+    found = arranged(Query(condition, (), ()), COUNT, LAYOUT)
+    marked = [leaf for leaf in leaves(found.condition) if isinstance(leaf, Together)]
+    assert [leaf.condition for leaf in marked] == apart
+    assert (found.spread, found.apart) == ([], list(listed))
+
+
+def test_what_groups_need_is_not_apart() -> None:
+    condition = both(less(A, B), less(C, D))
+    found = arranged(Query(condition, (Key("b", B),), ()), COUNT, LAYOUT)
+    assert found.condition == both(less(A, B), Together(less(C, D)))
+    assert (found.spread, found.apart) == (["a", "b"], ["c", "d"])
+
+
+def test_what_is_summed_is_not_apart() -> None:
+    condition = both(less(A, B), less(C, D))
+    found = arranged(Query(condition, (), ()), ex.Aggregate("sum", A), LAYOUT)
+    assert (found.spread, found.apart) == (["a", "b"], ["c", "d"])

@@ -1,17 +1,26 @@
+"""."""
+
 from __future__ import annotations
 
+import importlib
+import threading
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
+from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.suppression.greedy_suppression import greedy, join_left_over
+from kanon_db.algorithms.suppression.optimal_suppression import optimal
 from kanon_db.algorithms.suppression.pattern_vectors import (
     MAX_PATTERNS,
     all_patterns,
     expand_rules,
     parse_patterns,
 )
-from kanon_db.errors import InvalidParameterError
+from kanon_db.errors import InfeasibleError, InvalidParameterError
+from kanon_db.metrics.information_loss import output_row_types
 
 COLUMNS = ["age", "work", "job", "sex"]
 
@@ -119,3 +128,101 @@ def test_a_rule_names_an_unknown_column() -> None:
 def test_rules_are_a_list(rules: Any) -> None:
     with pytest.raises(InvalidParameterError, match="rules must be a list"):
         expand_rules(rules, COLUMNS)
+
+
+def test_without_the_all_star_pattern_left_over_records_are_refused() -> None:
+    with pytest.raises(InfeasibleError, match="fit none of the patterns") as caught:
+        greedy([[0, 1], [0, 2], [91, 1]], parse_patterns([".*"], 2), 2)
+    assert "1 of 3 records" in caught.value.detail
+    assert "suppresses every cell" in caught.value.hint
+    assert "91" not in caught.value.detail + caught.value.hint
+
+
+def test_refusals() -> None:
+    with pytest.raises(InvalidParameterError, match="k must be at least 1"):
+        greedy([[0, 1]], all_patterns(2), 0)
+    with pytest.raises(InvalidParameterError, match="one character for each"):
+        greedy([[0, 1]], all_patterns(3), 2)
+
+
+def test_records_that_join_are_drawn_at_random() -> None:
+    """Which of several equal records has lost its cells does not follow from their order."""
+    rows = [[1, 1]] * 5 + [[1, 2]]
+    found = greedy(rows, parse_patterns(["..", ".*", "**"], 2), 2)
+    random = np.random.default_rng(1)
+    drawn = {
+        tuple(join_left_over(rows, found, 2, random).pattern_of_record.tolist()) for _ in range(100)
+    }
+    assert len(drawn) == 5
+
+
+module = importlib.import_module("kanon_db.algorithms.suppression.optimal_suppression")
+
+
+class StoppedError(RuntimeError):
+    pass
+
+
+@pytest.fixture
+def hard() -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """A table that the greedy heuristic does not solve, nor the cheapest instances."""
+    return np.random.default_rng(11).integers(0, 4, size=(60, 5))
+
+
+def test_no_instance_has_k_records() -> None:
+    with pytest.raises(
+        InfeasibleError, match="no suppression with these patterns exists"
+    ) as caught:
+        optimal([[0, 0], [0, 1], [71, 2]], parse_patterns([".*"], 2), 2)
+    assert "1 of 3 records" in caught.value.detail
+    assert "71" not in caught.value.detail
+
+
+def test_out_of_time_the_greedy_suppression_remains(
+    hard: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+) -> None:
+    patterns = all_patterns(5)
+    best = optimal(hard, patterns, 4)
+    assert best.proof.status == "optimal"
+    found = optimal(hard, patterns, 4, pulse=Pulse(1e-9))
+    assert found.proof.status == "feasible"
+    assert found.proof.lower_bound <= best.proof.objective < found.proof.objective
+    assert found.proof.gap == float(
+        (found.proof.objective - found.proof.lower_bound) / found.proof.objective
+    )
+    assert output_row_types(hard, found.suppression.suppressed).smallest_size >= 4
+
+
+def test_out_of_time_without_a_start() -> None:
+    # The greedy heuristic takes the first two records together; the others then lack them.
+    rows = [[0, 0], [0, 0], [0, 1], [1, 0]]
+    patterns = parse_patterns(["..", ".*", "*."], 2)
+    assert optimal(rows, patterns, 2).proof.objective == 4
+    with pytest.raises(InfeasibleError, match="within the time limit"):
+        optimal(rows, patterns, 2, pulse=Pulse(1e-9))
+
+
+def test_the_heartbeat_stops_the_solver(
+    hard: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+) -> None:
+    n_threads = threading.active_count()
+    caller = threading.get_ident()
+    solving = False
+
+    def heartbeat() -> None:
+        nonlocal solving
+        assert threading.get_ident() == caller
+        if threading.active_count() > n_threads:
+            solving = True
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        optimal(hard, all_patterns(5), 3, pulse=Pulse(heartbeat=heartbeat))
+    assert solving
+    assert threading.active_count() == n_threads
+
+
+def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CELLS", 11)
+    with pytest.raises(InvalidParameterError, match="too large for the method optimal"):
+        optimal([[0, 0], [0, 1], [1, 1]], all_patterns(2), 1)

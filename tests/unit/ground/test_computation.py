@@ -1,0 +1,220 @@
+"""."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from math import inf, nan
+
+import numpy as np
+import pulp  # type: ignore[import-untyped]
+import pytest
+
+from kanon_db.algorithms.ground import computation as module
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
+from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, rounded_up
+from kanon_db.algorithms.ground.solver import LinearModel, Solution, solve, solve_problem
+from kanon_db.errors import InvalidParameterError
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("0.29", Fraction(29, 100)),
+        (0.29, Fraction(29, 100)),
+        (1e-7, Fraction(1, 10**7)),
+        (8, Fraction(8)),
+        ("2/6", Fraction(1, 3)),
+        ("1e40", Fraction(10**40)),
+    ],
+)
+def test_numbers_are_what_is_written(number: str | float, expected: Fraction) -> None:
+    assert exact_number(number) == expected
+
+
+@pytest.mark.parametrize(
+    "number", [inf, -inf, nan, 1e41, True, "1e41", "1" * 41, "1/" + "3" * 200, "", "x"]
+)
+def test_refusals(number: str | float) -> None:
+    with pytest.raises(InvalidParameterError, match="malformed or too long"):
+        exact_number(number)
+
+
+def test_an_integer_too_long_to_be_written() -> None:
+    with pytest.raises(InvalidParameterError, match="malformed or too long"):
+        exact_number(10**5000)
+
+
+def test_a_denominator_of_0() -> None:
+    with pytest.raises(InvalidParameterError, match="denominator 0"):
+        exact_number("1/0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "8", "100", "0.02", "-3.5", "1/3", "1e-40", "1e40", "0.0012e-40", "9" * 36 + "e-40"],
+)
+def test_what_is_written_is_read_again(text: str) -> None:
+    number = exact_number(text)
+    assert exact_number(exact_text(number)) == number
+
+
+def test_short_decimals_stay_as_they_are() -> None:
+    for text in ("0", "8", "100", "0.02", "12.5"):
+        assert exact_text(exact_number(text)) == text
+
+
+def test_rounding_up() -> None:
+    assert rounded_up(Fraction(1, 3)) == "0.334"
+    assert rounded_up(Fraction(12345)) == "12400"
+
+
+def test_units() -> None:
+    proof = Proof.of(10, 9, Fraction(1, 4))
+    assert (proof.objective, proof.lower_bound) == (Fraction(5, 2), Fraction(9, 4))
+    assert (proof.status, proof.is_optimal, proof.gap) == ("feasible", False, 0.1)
+
+
+def test_a_bound_above_the_objective_proves_no_more_than_it() -> None:
+    proof = Proof.of(10, 12)
+    assert proof == Proof(Fraction(10), Fraction(10))
+    assert (proof.status, proof.gap) == ("optimal", 0.0)
+
+
+def test_nothing_to_lose() -> None:
+    assert Proof.of(0, 0).gap == 0.0
+    assert Proof.of(0, 0).is_optimal
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    return now
+
+
+def test_time_passes(clock: list[float]) -> None:
+    pulse = Pulse(8.0)
+    clock[0] += 2
+    assert (pulse.seconds_left, pulse.spent, pulse.is_over) == (6, 0.25, False)
+    clock[0] += 6
+    assert (pulse.seconds_left, pulse.spent, pulse.is_over) == (0, 1, True)
+
+
+def test_a_part_ends_no_later_than_the_whole(clock: list[float]) -> None:
+    pulse = Pulse(8.0)
+    clock[0] += 2
+    assert pulse.within(3).seconds_left == 3
+    assert pulse.within(7).seconds_left == 6
+    assert pulse.until(0.5).seconds_left == 2
+    assert pulse.until(1).seconds_left == 6
+    clock[0] += 7
+    late = pulse.within(1)
+    assert late.is_over
+    assert late.spent >= 1
+    assert pulse.until(0.5).is_over
+
+
+def test_without_a_limit(clock: list[float]) -> None:
+    clock[0] += 1e9
+    for pulse in (UNLIMITED, UNLIMITED.until(0.1), UNLIMITED.within(inf)):
+        assert (pulse.seconds_left, pulse.spent, pulse.is_over) == (inf, 0, False)
+    assert UNLIMITED.within(5).seconds_left == 5
+
+
+def test_every_part_has_the_same_heart() -> None:
+    beats = []
+    pulse = Pulse(heartbeat=lambda: beats.append(1))
+    pulse.beat()
+    pulse.within(1).beat()
+    pulse.until(0.5).beat()
+    assert len(beats) == 3
+    assert list(pulse.watched(range(2500))) == list(range(2500))
+    assert len(beats) == 6
+
+
+COSTS, WEIGHTS, LEAST = [5, 4, 3, 7], [2, 3, 1, 4], 6
+
+
+def by_arrays(least: int, *, whole: bool = True, pulse: Pulse = UNLIMITED) -> Solution:
+    """Least cost of things that weigh so much together."""
+    model = LinearModel(
+        costs=np.array(COSTS),
+        lower=np.zeros(4, dtype=np.int64),
+        upper=np.ones(4, dtype=np.int64),
+        is_whole=np.full(4, whole),
+        row_lower=np.array([least]),
+        row_upper=np.array([np.inf]),
+        rows=np.zeros(4, dtype=np.int64),
+        columns=np.arange(4),
+        coefficients=np.array(WEIGHTS),
+    )
+    return solve(model.handed_over(gap=0.0), pulse)
+
+
+def by_pulp(least: int, constant: int = 0) -> tuple[Solution, list[float]]:
+    problem = pulp.LpProblem("weights", pulp.LpMinimize)
+    things = [problem.add_variable(f"x{i}", cat=pulp.LpBinary) for i in range(4)]
+    problem += pulp.LpAffineExpression(zip(things, COSTS, strict=True)) + constant
+    problem += pulp.LpAffineExpression(zip(things, WEIGHTS, strict=True)) >= least
+    for thing in things:
+        thing.setInitialValue(1)
+    return solve_problem(problem, UNLIMITED), [thing.varValue for thing in things]
+
+
+def test_arrays_and_pulp_state_the_same() -> None:
+    by_array, (stated, values) = by_arrays(LEAST), by_pulp(LEAST)
+    assert by_array.values is not None
+    assert stated.values is not None
+    assert values == stated.values.tolist()
+    for chosen in (by_array.values, stated.values):
+        assert chosen @ WEIGHTS >= LEAST
+        assert chosen @ COSTS == pytest.approx(11)
+    assert by_array.lower_bound == pytest.approx(11)
+    assert stated.lower_bound == pytest.approx(11)
+
+
+def test_the_bound_contains_the_constant_of_the_objective() -> None:
+    answer, _ = by_pulp(LEAST, constant=-3)
+    assert answer.lower_bound == pytest.approx(8)
+
+
+def test_fractions_where_they_are_allowed() -> None:
+    values = by_arrays(LEAST, whole=False).values
+    assert values is not None
+    assert values @ COSTS < 11
+
+
+def test_nothing_is_heavy_enough() -> None:
+    assert by_arrays(11) == (None, by_arrays(11).lower_bound, True)
+    answer, _ = by_pulp(11)
+    assert answer.values is None
+    assert answer.is_infeasible
+
+
+def test_the_heartbeat_ends_the_solver() -> None:
+    def stop() -> None:
+        raise InterruptedError
+
+    random = np.random.default_rng(1)
+    n = 400
+    model = LinearModel(
+        costs=random.integers(50, 150, size=n), lower=np.zeros(n, dtype=np.int64),
+        upper=np.ones(n, dtype=np.int64), is_whole=np.ones(n, dtype=np.bool_),
+        row_lower=np.full(40, 9000), row_upper=np.full(40, np.inf),
+        rows=np.repeat(np.arange(40), n), columns=np.tile(np.arange(n), 40),
+        coefficients=random.integers(50, 150, size=40 * n),
+    )  # fmt: skip
+    with pytest.raises(InterruptedError):
+        solve(model.handed_over(gap=0.0), Pulse(heartbeat=stop))
+
+
+def test_solvers_run_side_by_side() -> None:
+    """Partitions are searched by several threads, each with a solver of its own."""
+
+    def solve_often(_: int) -> list[float]:
+        return [float(by_arrays(LEAST).lower_bound) for _ in range(30)]
+
+    with ThreadPoolExecutor(4) as workers:
+        for bounds in workers.map(solve_often, range(4)):
+            assert bounds == pytest.approx([11] * 30)
