@@ -235,12 +235,15 @@ def ways_of(table: str) -> list[str]:
     return [way for way, (kind, _) in WAYS.items() if kind in kinds.get(table, (kind,))]
 
 
+def publish(publisher: Connection, way: str, table: str) -> str:
+    """Publish a table, unless it is published in that way; the name of the publication."""
+    name = f"{way}_{table}"
+    if name not in Functions(publisher).publications():
+        kind, given = WAYS[way]
+        Functions(publisher).call(f"publish_{kind}", f"{SCHEMA}.{table}", name, **given)
+    return name
+
+
 def publish_all(publisher: Connection, table: str) -> list[str]:
     """Publish a table in every way; the names of the publications."""
-    names = []
-    for way in ways_of(table):
-        kind, given = WAYS[way]
-        name = f"{way}_{table}"
-        Functions(publisher).call(f"publish_{kind}", f"{SCHEMA}.{table}", name, **given)
-        names.append(name)
-    return names
+    return [publish(publisher, way, table) for way in ways_of(table)]

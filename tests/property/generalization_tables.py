@@ -23,18 +23,15 @@ def attributes(draw: st.DrawFn) -> Attribute:
 
 
 @st.composite
-def tables(draw: st.DrawFn, max_records: int = 24) -> tuple[Microdata, int]:
+def tables(
+    draw: st.DrawFn, max_records: int = 24, max_k: int = 5, *, least_records: int = 1
+) -> tuple[Microdata, int]:
     """Records with NULLs, ties and duplicates among them, and a k that they are enough for."""
     domains = draw(st.lists(attributes(), min_size=1, max_size=4))
-    n_records = draw(st.integers(1, max_records))
+    n_records = draw(st.integers(least_records, max_records))
     codes = [
         draw(st.lists(st.integers(0, d.n_values - 1), min_size=n_records, max_size=n_records))
         for d in domains
     ]
     table = Microdata(np.array(codes, dtype=np.int32).T, tuple(domains))
-    return table, draw(st.integers(1, min(n_records, 5)))
-
-
-def microdata(max_records: int) -> st.SearchStrategy[Microdata]:
-    """The same tables without a k, of two records or more."""
-    return tables(max_records).map(lambda case: case[0]).filter(lambda table: table.n_records > 1)
+    return table, draw(st.integers(1, min(n_records, max_k)))

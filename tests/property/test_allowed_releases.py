@@ -19,6 +19,7 @@ from kanon_db.publications.releases.joint_disclosure import (
     follows_from,
 )
 from kanon_db.transfer.columns import Relation
+from tests.profiles import examples
 from tests.property.plain_classes import N_CODES, Case, Class, Person, cases, coded, fitted
 
 
@@ -60,7 +61,7 @@ def nested(draw: st.DrawFn) -> tuple[BucketRelease, list[BucketRelease], int]:
 
 
 @given(nested())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_coarser_buckets_tell_nothing_new(
     case: tuple[BucketRelease, list[BucketRelease], int],
 ) -> None:
@@ -101,7 +102,7 @@ def batches(draw: st.DrawFn) -> tuple[list[BucketRelease], int, list[Fraction]]:
 
 
 @given(batches())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_batches_of_new_people_keep_their_bounds(
     case: tuple[list[BucketRelease], int, list[Fraction]],
 ) -> None:
@@ -133,7 +134,7 @@ def _published(people: list[Person], release: list[Class]) -> tuple[ReleasedRows
 
 
 @given(cases(), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_coarser_classes_tell_nothing_new(case: Case, data: st.DataObject) -> None:
     """Of a release of rows that follows from another, all worlds are as likely as before."""
     fine = case.rows[0]

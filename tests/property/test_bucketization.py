@@ -6,8 +6,9 @@ import importlib
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import cache
+from itertools import compress, pairwise, product
 from math import floor
 from typing import Any
 from unittest import mock
@@ -17,11 +18,15 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from kanon_db.algorithms.bucketization import marginal_refinement
 from kanon_db.algorithms.bucketization.bucket_assignment import (
+    is_valid,
     partition_records,
     round_robin,
 )
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.local_assignment import assign_locally
+from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
 from kanon_db.algorithms.bucketization.privacy import (
     FPrimePrivacy,
     PrivacySpecification,
@@ -29,11 +34,10 @@ from kanon_db.algorithms.bucketization.privacy import (
 )
 from kanon_db.algorithms.bucketization.two_size import SettingProblem, anatomy, two_size
 from kanon_db.algorithms.ground.arrays import IntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
 from tests.profiles import examples
 from tests.property import strategies
-from tests.property.test_general_settings import holds_every_set
 
 module = importlib.import_module("kanon_db.algorithms.bucketization.two_size")
 
@@ -41,31 +45,41 @@ Table = tuple[list[int], tuple[Fraction, ...]]
 Pairs = tuple[tuple[int, int], ...]
 
 
-# --- Reference: exhaustive, on rationals, without Theorem 1 --------------------------------------
+# --- Reference: Gale's criterion for every set of values, on rationals ---------------------------
 
 
-def has_assignment(table: list[int], buckets: list[tuple[int, tuple[int, ...]]]) -> bool:
-    """Try every way to fill the buckets, each a size with the limit of every value."""
-
-    @cache
-    def fill(bucket: int, value: int, free: int, left: tuple[int, ...]) -> bool:
-        if value == len(left):
-            if free:
-                return False
-            if bucket + 1 == len(buckets):
-                return not any(left)
-            return fill(bucket + 1, 0, buckets[bucket + 1][0], left)
-        most = min(free, left[value], buckets[bucket][1][value])
-        return any(
-            fill(bucket, value + 1, free - k, (*left[:value], left[value] - k, *left[value + 1 :]))
-            for k in range(most, -1, -1)
+def holds_every_set(table: Table, sizes: Sequence[int], n_buckets: Sequence[int]) -> bool:
+    """Tell whether no set of values has more records than the buckets may hold of it."""
+    counts, thresholds = table
+    for members in product((False, True), repeat=len(counts)):
+        room = sum(
+            b * min(size, sum(floor(f * size) for f in compress(thresholds, members)))
+            for size, b in zip(sizes, n_buckets, strict=True)
         )
+        if room < sum(compress(counts, members)):
+            return False
+    return True
 
-    return fill(0, 0, buckets[0][0], tuple(table))
+
+def all_settings(n_records: int, sizes: list[int]) -> Iterator[list[int]]:
+    """Every number of buckets of each size that together hold the records."""
+    *smaller, size = sizes
+    if not smaller:
+        if n_records % size == 0:
+            yield [n_records // size]
+        return
+    for b in range(n_records // size + 1):
+        for others in all_settings(n_records - b * size, smaller):
+            yield [*others, b]
 
 
-def limits_of(size: int, thresholds: tuple[Fraction, ...]) -> tuple[int, ...]:
-    return tuple(floor(threshold * size) for threshold in thresholds)
+def least_loss(table: Table, max_size: int) -> int | None:
+    sizes = list(range(1, max_size + 1))
+    candidates = sorted(
+        (sum(b * (size - 1) ** 2 for size, b in zip(sizes, n_buckets, strict=True)), n_buckets)
+        for n_buckets in all_settings(sum(table[0]), sizes)
+    )
+    return next((loss for loss, b in candidates if holds_every_set(table, sizes, b)), None)
 
 
 def feasible_settings(n_records: int, max_size: int) -> list[tuple[int, Pairs]]:
@@ -90,24 +104,7 @@ def two_size_or_none(table: Table, max_size: int) -> BucketSetting | None:
         return None
 
 
-# --- Settings -----------------------------------------------------------------------------------
-
-
-@given(strategies.tables(4, 4), st.integers(1, 9))
-@settings(max_examples=examples(300), deadline=None)
-def test_two_size_loss_is_that_of_exhaustive_assignment(table: Table, max_size: int) -> None:
-    found = two_size_or_none(table, max_size)
-    best = next(
-        (
-            (loss, pairs)
-            for loss, pairs in feasible_settings(sum(table[0]), max_size)
-            if has_assignment(
-                table[0], [(s, limits_of(s, table[1])) for s, b in pairs for _ in range(b)]
-            )
-        ),
-        None,
-    )
-    assert (found and found.loss) == (best and best[0])
+# --- Settings ------------------------------------------------------------------------------------
 
 
 @given(strategies.tables(6, 30), st.integers(1, 14))
@@ -183,7 +180,79 @@ def test_the_hint_names_the_smallest_sufficient_size(table: Table, max_size: int
                 assert two_size_or_none(table, int(named[1])) is not None
 
 
-# --- Theorem 1, Algorithm 1, round-robin ----------------------------------------------------------
+@example(([19, 26, 25, 20], tuple(map(Fraction, ("52/225", "139/450", "67/225", "109/450")))), 7)
+@given(strategies.tables(4, 6), st.integers(1, 7))
+@settings(max_examples=examples(150), deadline=None)
+def test_the_optimum_is_that_of_exhaustive_search(table: Table, max_size: int) -> None:
+    if sum(table[0]) > 30:
+        max_size = min(max_size, 4)
+    try:
+        found = optimal(table[0], FPrimePrivacy(table[1]), max_size)
+    except (InfeasibleError, IneligibleError):
+        assert least_loss(table, max_size) is None
+        return
+    assert found.proof.status == "optimal"
+    assert found.proof.objective == found.proof.lower_bound == least_loss(table, max_size)
+    sizes, n_buckets = found.setting.sizes.tolist(), found.setting.counts.tolist()
+    assert holds_every_set(table, sizes, n_buckets)
+
+
+def random_table(seed: int) -> tuple[list[int], FPrimePrivacy, int]:
+    """A table of up to 24 values with eligible thresholds of one of three kinds."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 10 ** int(rng.integers(1, 4)), size=int(rng.integers(2, 25)))
+    n_records = int(counts.sum())
+    kind = seed % 3
+    if kind == 0:
+        extra = [Fraction(int(rng.integers(1, 400)), 1000)] * counts.size
+    elif kind == 1:
+        theta = int(rng.integers(1, 16))
+        extra = [theta * Fraction(int(o), n_records) + Fraction(1, 50) for o in counts]
+    else:
+        extra = [Fraction(int(x), 1000) for x in rng.integers(30, 900, size=counts.size)]
+    thresholds = tuple(
+        min(Fraction(1), Fraction(int(o), n_records) + more)
+        for o, more in zip(counts, extra, strict=True)
+    )
+    return counts.tolist(), FPrimePrivacy(thresholds), int(rng.integers(10, 40))
+
+
+def test_optimal_is_never_above_multi_size_nor_that_above_two_size() -> None:
+    n_compared = n_better = 0
+    seed = 0
+    while n_compared < 10:
+        counts, privacy, max_size = random_table(seed)
+        seed += 1
+        try:
+            two = two_size(counts, privacy, max_size)
+        except InfeasibleError:
+            continue
+        multi = multi_size(counts, privacy, max_size)
+        best = optimal(counts, privacy, max_size, pulse=Pulse(0.2))
+        assert best.proof.lower_bound <= best.proof.objective <= multi.loss <= two.loss
+        for setting in (multi, best.setting):
+            limits = privacy.occurrence_limits(setting.sizes)
+            assert is_valid(counts, limits, setting)
+            assert setting.largest_size <= max_size
+        n_compared += 1
+        n_better += best.proof.objective < multi.loss < two.loss
+    assert n_better > 1
+
+
+# --- Assignments ---------------------------------------------------------------------------------
+
+
+@st.composite
+def wide_settings(draw: st.DrawFn, n_records: int, max_size: int) -> BucketSetting:
+    """Settings of several sizes whose buckets hold exactly the records."""
+    n_buckets = dict.fromkeys(range(1, max_size + 1), 0)
+    rest = n_records
+    while rest:
+        size = draw(st.integers(1, min(max_size, rest)))
+        count = draw(st.integers(1, rest // size))
+        n_buckets[size] += count
+        rest -= size * count
+    return BucketSetting.of(list(n_buckets), list(n_buckets.values()))
 
 
 def check_assignment(table: list[int], limits: IntArray, setting: BucketSetting) -> None:
@@ -211,16 +280,19 @@ def check_assignment(table: list[int], limits: IntArray, setting: BucketSetting)
         assert bucket == allotment.first_bucket[entry] + step % allotment.n_buckets[entry]
 
 
-@given(strategies.tables(6, 40, eligible=True), st.integers(2, 30))
-@settings(max_examples=examples(200), deadline=None)
-def test_two_size_assignments_keep_every_bucket_within_its_thresholds(
-    table: Table, max_size: int
-) -> None:
-    setting = two_size_or_none(table, max_size)
-    assume(setting is not None)
-    assert setting is not None
-    limits = np.array([[floor(f * int(size)) for size in setting.sizes] for f in table[1]])
-    check_assignment(table[0], limits, setting)
+@given(st.data())
+@settings(max_examples=examples(400), deadline=None)
+def test_a_setting_is_valid_if_no_set_of_values_is_crowded(data: st.DataObject) -> None:
+    table = data.draw(strategies.tables(5, 12, eligible=True))
+    setting = data.draw(wide_settings(sum(table[0]), 14))
+    limits = FPrimePrivacy(table[1]).occurrence_limits(setting.sizes)
+    expected = holds_every_set(table, setting.sizes.tolist(), setting.counts.tolist())
+    assert is_valid(table[0], limits, setting) == expected
+    if expected:
+        check_assignment(table[0], limits, setting)
+        return
+    with pytest.raises(InfeasibleError):
+        partition_records(table[0], limits, setting)
 
 
 @given(strategies.counts(8, 15), st.integers(1, 9))
@@ -246,7 +318,73 @@ def test_anatomy_puts_each_value_at_most_once_in_each_bucket(table: list[int], l
     check_assignment(table, np.ones((len(table), setting.sizes.size), dtype=np.int64), setting)
 
 
-# --- Specifications -----------------------------------------------------------------------------
+def microdata(counts: list[int], n_codes: list[int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Records with these counts of sensitive values, in random order, some of them equal."""
+    generator = np.random.default_rng(seed)
+    values = generator.permutation(np.repeat(np.arange(len(counts)), counts)).astype(np.int32)
+    columns = [generator.integers(n, size=values.size) for n in n_codes]
+    return np.column_stack([values, *columns])[:, 1:].astype(np.int32), values
+
+
+@given(
+    strategies.tables(6, 40, eligible=True),
+    st.integers(2, 60),
+    st.lists(st.integers(1, 5), max_size=3),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=examples(200), deadline=None)
+def test_a_private_bucket_for_each_record_wherever_two_size_works(
+    table: Table, max_size: int, n_codes: list[int], seed: int
+) -> None:
+    counts, thresholds = table
+    privacy = FPrimePrivacy(thresholds)
+    qi_codes, values = microdata(counts, n_codes, seed)
+    try:
+        found = assign_locally(qi_codes, values, privacy, max_size, np.random.default_rng(seed))
+    except (InfeasibleError, IneligibleError) as refusal:
+        try:
+            two_size(counts, privacy, max_size)
+        except type(refusal):
+            return
+        raise
+    buckets = found.bucket_of_record
+    sizes = np.bincount(buckets)
+    assert sizes.sum() == values.size
+    assert sizes.min() >= 1
+    assert sizes.max() <= max_size
+    assert (np.diff(sizes) >= 0).all()
+    assert found.setting.pairs == tuple(sorted(Counter(sizes.tolist()).items()))
+    for (g, value), count in Counter(zip(buckets.tolist(), values.tolist(), strict=True)).items():
+        assert count <= thresholds[value] * int(sizes[g])
+
+
+@given(strategies.counts(5, 15), st.integers(1, 12), st.integers(0, 2**32))
+@settings(max_examples=examples(60), deadline=None)
+def test_refinement_keeps_the_values_of_buckets_and_lowers_the_objective(
+    counts: list[int], n_buckets: int, seed: int
+) -> None:
+    qi_codes, values = microdata(counts, [4, 3], seed)
+    generator = np.random.default_rng(seed)
+    buckets = np.unique(generator.integers(n_buckets, size=values.size), return_inverse=True)[1]
+    before = Counter(zip(buckets.tolist(), values.tolist(), strict=True))
+    objectives = []
+    for _ in range(3):
+        with mock.patch.object(marginal_refinement, "_LEAST_RECORDS", 1):
+            marginals = marginal_refinement.refine(
+                buckets,
+                qi_codes,
+                values,
+                len(counts),
+                generator,
+                n_terms=0,
+                pulse=UNLIMITED,
+            )
+        objectives.append(marginals.objective)
+    assert Counter(zip(buckets.tolist(), values.tolist(), strict=True)) == before
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(objectives))
+
+
+# --- Specifications ------------------------------------------------------------------------------
 
 decimals = st.decimals(0, 1, places=3).map(str)
 
@@ -289,37 +427,16 @@ def remedied(
 
 
 @given(specifications(), st.lists(st.integers(1, 50), min_size=4, max_size=7), st.booleans())
-@settings(max_examples=examples(400), deadline=None)
-def test_a_refused_specification_passes_with_the_suggested_numbers(
-    document: dict[str, object], table: list[int], null: bool
-) -> None:
+@settings(max_examples=examples(800), deadline=None)
+def test_specifications(document: dict[str, Any], table: list[int], null: bool) -> None:
+    """The strictest general rule, or a threshold of one's own; and never above the cap.
+
+    What is refused passes with the numbers that the hint names.
+    """
     values: list[str | None] = [f"v{i}" for i in range(len(table) - null)] + [None] * null
     try:
         spec = PrivacySpecification.parse(json.dumps(document))
         privacy = spec.thresholds(values, table)
-    except InvalidParameterError:
-        assume(False)
-    broken = [f < Fraction(o, sum(table)) for f, o in zip(privacy.thresholds, table, strict=True)]
-    assert privacy.ineligible(table).tolist() == broken
-    if not any(broken):
-        check_eligible(spec, values, table)
-        return
-    with pytest.raises(IneligibleError) as caught:
-        check_eligible(spec, values, table)
-    assert caught.value.detail.startswith(f"{sum(broken)} of {len(table)} ")
-    for alternative in remedied(document, caught.value.hint, values, table):
-        check_eligible(PrivacySpecification.parse(json.dumps(alternative)), values, table)
-
-
-@given(specifications(), st.lists(st.integers(1, 50), min_size=4, max_size=7), st.booleans())
-@settings(max_examples=examples(400), deadline=None)
-def test_thresholds_against_the_rules_one_by_one(
-    document: dict[str, Any], table: list[int], null: bool
-) -> None:
-    """The strictest general rule, or a threshold of one's own; and never above the cap."""
-    values: list[str | None] = [f"v{i}" for i in range(len(table) - null)] + [None] * null
-    try:
-        privacy = PrivacySpecification.parse(json.dumps(document)).thresholds(values, table)
     except InvalidParameterError:
         assume(False)
     number = {rule: Fraction(text) for rule, text in document.items() if rule != "values"}
@@ -335,6 +452,16 @@ def test_thresholds_against_the_rules_one_by_one(
         if isinstance(own, dict):
             own = own.get(value)
         assert threshold == (min(general) if own is None else min(Fraction(own), cap))
+    broken = [f < Fraction(o, sum(table)) for f, o in zip(privacy.thresholds, table, strict=True)]
+    assert privacy.ineligible(table).tolist() == broken
+    if not any(broken):
+        check_eligible(spec, values, table)
+        return
+    with pytest.raises(IneligibleError) as caught:
+        check_eligible(spec, values, table)
+    assert caught.value.detail.startswith(f"{sum(broken)} of {len(table)} ")
+    for alternative in remedied(document, caught.value.hint, values, table):
+        check_eligible(PrivacySpecification.parse(json.dumps(alternative)), values, table)
 
 
 @given(

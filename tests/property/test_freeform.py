@@ -1,7 +1,10 @@
+"""Freeform generalization of small tables against the definitions, and exhaustive search."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,23 +29,33 @@ from kanon_db.algorithms.freeform.matching_heuristics import (
     reciprocal,
     sort_greedy,
 )
-from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow, optimal
+from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets, distinct_cells
 from kanon_db.algorithms.recoding.loss import Ncp
-from kanon_db.algorithms.recoding.microdata import Microdata
+from kanon_db.algorithms.recoding.microdata import Microdata, sort_order
 from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.information_loss import measure_freeform
 from tests.profiles import examples
-from tests.property.generalization_tables import microdata
+from tests.property.generalization_tables import tables
 from tests.unit.freeform.plain import (
     assert_valid,
     graph_loss,
     least_assignment,
-    least_graph,
     run,
 )
 
-METHODS = (greedy, sort_greedy, hungarian, ring, min_cost_flow)
+Case = tuple[Microdata, int]
+METHODS = (
+    *(greedy, sort_greedy, hungarian, ring, min_cost_flow),
+    *(partial(method, improve=False) for method in (greedy, sort_greedy, hungarian)),
+)
+"""Improved, and as they are printed."""
+
+
+def tried(n: int, *sizes: int) -> Callable[[Any], Any]:
+    """Try so many tables of at most so many records, with a k of at most so many."""
+    case = given(case=tables(*sizes, least_records=2))
+    return lambda test: settings(max_examples=examples(n), deadline=None)(case(test))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,18 +67,16 @@ def _few_proposals() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=examples(60), deadline=None)
-@given(table=microdata(40), k=st.integers(1, 40))
-def test_k_disjoint_assignments(method: Method, table: Microdata, k: int) -> None:
+@tried(60, 40, 40)
+def test_k_disjoint_assignments(method: Method, case: Case) -> None:
     """With ties, NULLs and repeated rows, and k up to the number of records."""
-    k = min(k, table.n_records)
+    table, k = case
     assert_valid(table, run(method, table, k), k)
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(table=microdata(30), k=st.integers(1, 12))
-def test_improvement_never_loses_more(table: Microdata, k: int) -> None:
-    k = min(k, table.n_records)
+@tried(60, 30, 12)
+def test_improvement_never_loses_more(case: Case) -> None:
+    table, k = case
     for method in (ring, partial(sort_greedy, improve=False)):
         before = run(method, table, k)
         after = improved_matches(Ncp.of(table), before)
@@ -73,18 +84,9 @@ def test_improvement_never_loses_more(table: Microdata, k: int) -> None:
         assert graph_loss(table, after) <= graph_loss(table, before)
 
 
-@pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian])
-@settings(max_examples=examples(40), deadline=None)
-@given(table=microdata(30), k=st.integers(2, 8))
-def test_the_algorithms_as_printed(method: Method, table: Microdata, k: int) -> None:
-    k = min(k, table.n_records)
-    assert_valid(table, run(method, table, k, improve=False), k)
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(table=microdata(30), k=st.integers(1, 30))
-def test_reciprocal_graphs(table: Microdata, k: int) -> None:
-    k = min(k, table.n_records)
+@tried(150, 30, 30)
+def test_reciprocal_graphs(case: Case) -> None:
+    table, k = case
     if table.n_records * (k - 1) % 2:
         with pytest.raises(InfeasibleError, match="reciprocal"):
             run(reciprocal, table, k)
@@ -95,11 +97,10 @@ def test_reciprocal_graphs(table: Microdata, k: int) -> None:
     assert edges == {(i, j) for j, i in edges}
 
 
-@settings(max_examples=examples(40), deadline=None)
-@given(table=microdata(9), k=st.integers(1, 5))
-def test_concealed_records_have_k_possible_matches(table: Microdata, k: int) -> None:
+@tried(40, 9, 5)
+def test_concealed_records_have_k_possible_matches(case: Case) -> None:
     """Each of k cells that cover an original is its match in some assignment of all."""
-    k = min(k, table.n_records)
+    table, k = case
     matches = k_concealment(table, k).matches
     n = table.n_records
     covers = np.ones((n, n), dtype=np.bool_)  # original, cell
@@ -136,83 +137,54 @@ def has_assignment(covers: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> b
     return all(place(original, set()) for original in range(covers.shape[0]))
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(table=microdata(20), k=st.integers(1, 6))
-def test_losses_by_the_definition(table: Microdata, k: int) -> None:
-    matches = run(sort_greedy, table, min(k, table.n_records))
+@tried(60, 20, 6)
+def test_losses_by_the_definition(case: Case) -> None:
+    table, k = case
+    matches = run(sort_greedy, table, k)
     ncp, expected = Ncp.of(table), graph_loss(table, matches)
     assert units_lost(ncp, matches) * ncp.unit == expected
-    assert measure_freeform(table, cells(table, matches)).weighted_loss == pytest.approx(
-        float(expected)
-    )
+    lost = measure_freeform(table, cells(table, matches)).weighted_loss
+    assert lost == pytest.approx(float(expected))
 
 
-@settings(max_examples=examples(40), deadline=None)
-@given(table=microdata(7), n_rounds=st.integers(1, 3))
-def test_each_round_of_hungarian_is_the_best_of_all_assignments(
-    table: Microdata, n_rounds: int
-) -> None:
-    n_rounds = min(n_rounds, table.n_records - 1)
-    matches = run(hungarian, table, n_rounds + 1, improve=False)
-    assert graph_loss(table, matches) == least_assignment(table, matches[:, :n_rounds])
-
-
-@settings(max_examples=examples(30), deadline=None)
-@given(table=microdata(6), k=st.integers(1, 4))
-def test_optimal_is_the_least_of_all_graphs(table: Microdata, k: int) -> None:
-    k = min(k, table.n_records)
-    found = optimal(table, k)
-    assert_valid(table, found.matches, k)
-    assert found.proof.status == "optimal"
-    assert found.proof.objective == graph_loss(table, found.matches) == least_graph(table, k)
-
-
-@settings(max_examples=examples(30), deadline=None)
-@given(table=microdata(9), k=st.integers(2, 4))
-def test_no_method_is_better_than_the_optimum(table: Microdata, k: int) -> None:
-    k = min(k, table.n_records)
-    best = optimal(table, k)
-    assert best.proof.status == "optimal"
-    for method in METHODS:
-        assert graph_loss(table, run(method, table, k)) >= best.proof.objective
+@tried(40, 7, 4)
+def test_each_round_of_hungarian_is_the_best_of_all_assignments(case: Case) -> None:
+    table, k = case
+    matches = run(hungarian, table, max(k, 2), improve=False)
+    assert graph_loss(table, matches) == least_assignment(table, matches[:, :-1])
 
 
 @pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian, ring])
-@settings(max_examples=examples(25), deadline=None)
-@given(table=microdata(60), k=st.integers(1, 5), size=st.integers(5, 20))
-def test_partitions_do_not_mix(method: Method, table: Microdata, k: int, size: int) -> None:
-    k = min(k, table.n_records)
-    matches = partitioned(table, k, method, size).matches
-    assert_valid(table, matches, k)
-    parts = partitions(Ncp.of(table).values, size)
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(table.n_records))
-    assert all(part.size >= min(size, table.n_records) for part in parts)
-    assert max(part.size for part in parts) < 2 * size + 4 or len(parts) == 1
-    assert not any(part.size % 2 for part in parts[:-1])
-    part_of = np.empty(table.n_records, dtype=np.int64)
-    for number, part in enumerate(parts):
-        part_of[part] = number
-    assert (part_of[matches] == part_of[:, np.newaxis]).all()
+@tried(25, 60)
+def test_partitions_do_not_mix(method: Method, case: Case) -> None:
+    table, k = case
+    for size in (5, 20):
+        matches = partitioned(table, k, method, size).matches
+        assert_valid(table, matches, k)
+        parts = partitions(Ncp.of(table).values, size)
+        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(table.n_records))
+        assert all(part.size >= min(size, table.n_records) for part in parts)
+        assert max(part.size for part in parts) < 2 * size + 4 or len(parts) == 1
+        assert not any(part.size % 2 for part in parts[:-1])
+        part_of = np.empty(table.n_records, dtype=np.int64)
+        for number, part in enumerate(parts):
+            part_of[part] = number
+        assert (part_of[matches] == part_of[:, np.newaxis]).all()
 
 
-@settings(max_examples=examples(15), deadline=None)
-@given(table=microdata(60), k=st.integers(1, 5), workers=st.integers(2, 4))
-def test_the_number_of_workers_does_not_matter(table: Microdata, k: int, workers: int) -> None:
-    k = min(k, table.n_records)
-    alone = partitioned(table, k, sort_greedy, 8)
-    together = partitioned(table, k, sort_greedy, 8, workers=workers)
-    assert np.array_equal(alone.matches, together.matches)
+@tried(15, 60)
+def test_the_number_of_workers_does_not_matter(case: Case) -> None:
+    alone = partitioned(*case, sort_greedy, 8)
+    for workers in (2, 4):
+        together = partitioned(*case, sort_greedy, 8, workers=workers)
+        assert np.array_equal(alone.matches, together.matches)
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(
-    table=microdata(60), k=st.integers(1, 5), size=st.integers(5, 60), run=st.sampled_from([1, 20])
-)
-def test_numbered_cells_are_the_cells_of_all_records(
-    table: Microdata, k: int, size: int, run: int
-) -> None:
+@given(tables(60, least_records=2), st.integers(5, 60), st.sampled_from([1, 20]))
+def test_numbered_cells_are_the_cells_of_all_records(case: Case, size: int, run: int) -> None:
     """However parts are grouped for it."""
-    k = min(k, table.n_records)
+    table, k = case
     found = partitioned(table, k, sort_greedy, max(size, k))
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr("kanon_db.algorithms.freeform.matches._RECORDS_OF_RUN", run)
@@ -240,11 +212,9 @@ def test_numbered_cells_are_the_cells_of_all_records(
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(table=microdata(40), k=st.integers(1, 12), seed=st.integers(0, 2**32))
-def test_drawn_assignments_are_disjoint_and_of_the_graph(
-    table: Microdata, k: int, seed: int
-) -> None:
-    k = min(k, table.n_records)
+@given(tables(40, 12, least_records=2), st.integers(0, 2**32))
+def test_drawn_assignments_are_disjoint_and_of_the_graph(case: Case, seed: int) -> None:
+    table, k = case
     matches = run(sort_greedy, table, k)
     drawn = draw_assignments(FreeformMatches.whole(matches), np.random.default_rng(seed))
     rows = np.empty_like(matches)
@@ -256,11 +226,13 @@ def test_drawn_assignments_are_disjoint_and_of_the_graph(
 
 
 @settings(max_examples=examples(25), deadline=None)
-@given(table=microdata(30), k=st.integers(2, 5), seed=st.integers(0, 2**32))
-def test_the_order_of_records_does_not_matter(table: Microdata, k: int, seed: int) -> None:
-    k = min(k, table.n_records)
+@given(tables(30, least_records=2), st.integers(0, 2**32))
+def test_the_order_of_records_does_not_matter(case: Case, seed: int) -> None:
+    table, k = case
     order = np.random.default_rng(seed).permutation(table.n_records)
     shuffled = Microdata(table.codes[order], table.attributes)
+    rows = [one.codes[sort_order(one)] for one in (table, shuffled)]
+    assert np.array_equal(*rows)
     for method in (greedy, sort_greedy, hungarian):
         losses = [graph_loss(one, run(method, one, k)) for one in (table, shuffled)]
         assert losses[0] == losses[1]

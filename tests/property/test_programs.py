@@ -28,10 +28,11 @@ from kanon_db.algorithms.programs import (
 )
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
+from tests.generalization_plain import assert_valid as assert_classes
 from tests.generalization_plain import optimal_loss, total_loss
 from tests.profiles import examples
 from tests.property import generalization_tables, strategies
-from tests.property.test_general_settings import Table, holds_every_set, least_loss
+from tests.property.test_bucketization import Table, holds_every_set, least_loss
 from tests.property.test_suppression import Rows, brute_force, published
 from tests.unit.freeform.plain import assert_valid, graph_loss, least_graph
 
@@ -78,13 +79,6 @@ def test_buckets(table: Table, max_size: int, solver: str) -> None:
         assert holds_every_set(table, setting.sizes.tolist(), setting.counts.tolist())
 
 
-@st.composite
-def few_records(draw: st.DrawFn) -> tuple[Microdata, int]:
-    """At most six records, and a k of at most three."""
-    table, k = draw(generalization_tables.tables(6))
-    return table, min(k, 3)
-
-
 def holds_null(table: Microdata) -> bool:
     """Whether a number is missing where numbers have a range."""
     return any(
@@ -95,36 +89,38 @@ def holds_null(table: Microdata) -> bool:
     )
 
 
-@given(few_records(), LOSSES, SOLVERS)
+@given(generalization_tables.tables(6, 3), LOSSES, SOLVERS)
 @settings(max_examples=examples(60))
 def test_classes(given_table: tuple[Microdata, int], loss: str, solver: str) -> None:
     table, k = given_table
-    if holds_null(table):
+    has_null = holds_null(table)
+    expected = optimal_loss(table, k, loss)
+    if has_null:
         with pytest.raises(InvalidParameterError, match="cannot handle NULL"):
             class_program(table, k)
-        return
-    expected = optimal_loss(table, k, loss)
-    found = least(class_program(table, k, loss=loss), solver)  # type: ignore[arg-type]
-    assert found == pytest.approx(float(expected), abs=1e-6)
-    for formulation in ("paper", "set_partition"):
+    else:
+        found = least(class_program(table, k, loss=loss), solver)  # type: ignore[arg-type]
+        assert found == pytest.approx(float(expected), abs=1e-6)
+    for formulation in ("set_partition",) if has_null else ("paper", "set_partition"):
         best = generalization.optimal(table, k, formulation=formulation, loss=loss)  # type: ignore[arg-type]
         assert best.proof.objective == best.proof.lower_bound == expected
         assert total_loss(table, best.class_of_record, loss) == expected
-        assert np.bincount(best.class_of_record).min() >= k
+        assert_classes(best.class_of_record, table.n_records, k)
 
 
-@given(few_records(), SOLVERS)
+@given(generalization_tables.tables(6, 3), SOLVERS)
 @settings(max_examples=examples(60))
 def test_graphs(given_table: tuple[Microdata, int], solver: str) -> None:
     table, k = given_table
-    if holds_null(table):
+    has_null = holds_null(table)
+    expected = least_graph(table, k)
+    if has_null:
         with pytest.raises(InvalidParameterError, match="cannot handle NULL"):
             graph_program(table, k)
-        return
-    expected = least_graph(table, k)
-    found = least(graph_program(table, k), solver)
-    assert found == pytest.approx(float(expected), abs=1e-6)
-    for formulation in ("paper", "match_sets"):
+    else:
+        found = least(graph_program(table, k), solver)
+        assert found == pytest.approx(float(expected), abs=1e-6)
+    for formulation in ("match_sets",) if has_null else ("paper", "match_sets"):
         best = freeform.optimal(table, k, formulation=formulation)  # type: ignore[arg-type]
         assert best.proof.objective == best.proof.lower_bound == expected
         assert graph_loss(table, best.matches) == expected
@@ -166,6 +162,13 @@ def test_patterns(table: tuple[Rows, suppression.PatternSet, int], solver: str) 
         assert best.suppression.cost == best.proof.objective
         shown = published(rows, best.suppression.suppressed.tolist())
         assert min(shown.count(one) for one in shown) >= k
+    try:
+        greedy = suppression.greedy(rows, patterns, k)
+    except InfeasibleError:
+        assert not patterns.suppresses_fully
+        return
+    if patterns.masks[0] == 0 and (patterns.costs == patterns.n_stars).all():
+        assert greedy.n_suppressed <= patterns.n_columns * expected
 
 
 # --- [PG] Theorem 2 -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The heuristics of generalization against plain versions, on small tables."""
+"""The methods of generalization against plain versions, on small tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.generalization.greedy_classes import greedy_search, k_member, one_of_each
+from kanon_db.algorithms.generalization.greedy_classes import (
+    greedy_search,
+    initial,
+    k_member,
+    one_of_each,
+)
 from kanon_db.algorithms.generalization.mondrian import mondrian
+from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
 from kanon_db.algorithms.generalization.postprocessing import enforce, refine, suppress
 from kanon_db.algorithms.recoding.changing_classes import Constraint
-from kanon_db.algorithms.recoding.loss import Ncp
+from kanon_db.algorithms.recoding.loss import ExactLoss, Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, sort_order
 from kanon_db.errors import IneligibleError
 from kanon_db.metrics.information_loss import measure_classes
@@ -24,6 +30,7 @@ from tests.profiles import examples
 from tests.property.generalization_tables import tables
 
 Case = tuple[Microdata, int]
+LOSSES = st.sampled_from(["ncp", "binary"])
 
 
 def assert_k_anonymous(class_of_record: np.ndarray, k: int) -> None:
@@ -204,3 +211,22 @@ def test_suppressing_never_loses_more(case: Case, share: Fraction, seed: int) ->
     refined = refine(table, found, k, random=np.random.default_rng(seed), effort=20)
     assert ((refined.class_of_record < 0) == (found < 0)).all()
     assert ncp.total(refined.class_of_record) <= ncp.total(found)
+
+
+@settings(max_examples=examples(40))
+@given(tables(16, 4, least_records=2), st.integers(1, 4), st.integers(1, 6), LOSSES)
+def test_split_carry_lies_between_optimum_and_initial_classes(
+    case: Case, s: int, carry: int, loss: str
+) -> None:
+    table, k = case
+    exact = ExactLoss.of(table, loss)  # type: ignore[arg-type]
+    best = optimal(table, k, loss=loss)  # type: ignore[arg-type]
+    assert best.proof.status == "optimal"
+    first = exact.total(initial(table, k).class_of_record)
+    found = split_carry(table, k, s=s, carry=carry, loss=loss)  # type: ignore[arg-type]
+    plain.assert_valid(found.class_of_record, table.n_records, k)
+    assert best.proof.objective <= exact.total(found.class_of_record) <= first
+    # Its groups are others than the initial ones.
+    found = split_carry(table, k, bubble=(2 * k + s, carry), loss=loss)  # type: ignore[arg-type]
+    plain.assert_valid(found.class_of_record, table.n_records, k)
+    assert best.proof.objective <= exact.total(found.class_of_record)
