@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +14,42 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.answers import estimates
+from kanon_db.answers.scope import open_query
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
-from tests.corpus.oracle import expected_counts
-from tests.corpus.tables import make_tables
+from tests.corpus.oracle import expected_counts, split
+from tests.corpus.tables import COLUMNS, make_tables
 from tests.integration.bucket_ways import keep_bitmaps
-from tests.integration.parties import Functions, Parties, create_table, fetch, sqlstate_of
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    parties,
+    sqlstate_of,
+)
+from tests.meaning.questions import FROM
+from tests.meaning.verdict import ask
 from tests.profiles import examples
 from tests.rewritten import compared
 
-FOLDER = Path(__file__).parent
-ANSWERED = [
-    tuple(line.rsplit(" -- ", 1))
-    for line in (FOLDER / "answered.sql").read_text(encoding="utf-8").splitlines()
-]
-REFUSED = [
-    tuple(line.rsplit(" -- ", 1))
-    for line in (FOLDER / "refused.sql").read_text(encoding="utf-8").splitlines()
-]
+__all__ = ["parties"]
+
+
+def read(file: str) -> list[list[str]]:
+    """Read queries, each with what is expected of it."""
+    lines = Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()
+    return [line.rsplit(" -- ", 1) for line in lines]
+
+
+ANSWERED, REFUSED = read("answered.sql"), read("refused.sql")
+QUERIES = [query for query, _ in ANSWERED]
+CUT = ("HAVING", "LIMIT", "OFFSET")
+"""Groups are cut by their estimates."""
+
+
+def has(query: str, *words: str) -> bool:
+    return any(word in query for word in words)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,8 +57,9 @@ def tables(parties: Parties) -> None:
     make_tables(parties)
 
 
-def rounded(row: tuple[Any, ...]) -> list[Any]:
-    return [round(x, 6) if isinstance(x, float) else x for x in row]
+def test_the_corpus_is_large() -> None:
+    assert len(ANSWERED) >= 100
+    assert len(REFUSED) >= 50
 
 
 KNOWN: dict[str, list[list[Any]]] = {}
@@ -48,124 +69,107 @@ KNOWN: dict[str, list[list[Any]]] = {}
 def answers(parties: Parties, query: str) -> list[list[Any]]:
     """Each group and aggregate: the group's values, estimate, standard error and bounds."""
     if query not in KNOWN:
-        KNOWN[query] = [
-            rounded(row)
-            for row in fetch(
-                parties.analyst,
-                "SELECT group_key, estimate, std_error, lower_bound, upper_bound"
-                " FROM kanon.estimate($1::text)",
-                query,
-            )
-        ]
+        rows = fetch(
+            parties.analyst,
+            "SELECT group_key, estimate, std_error, lower_bound, upper_bound"
+            " FROM kanon.estimate($1::text)",
+            query,
+        )
+        KNOWN[query] = [[round(x, 6) if isinstance(x, float) else x for x in row] for row in rows]
     return KNOWN[query]
 
 
-def assert_alike(found: list[list[Any]], wanted: list[list[Any]]) -> None:
-    assert [row[0] for row in found] == [row[0] for row in wanted]
+def assert_alike(query: str, found: list[list[Any]], wanted: list[list[Any]]) -> None:
+    assert [row[0] for row in found] == [row[0] for row in wanted], query
     for one, other in zip(found, wanted, strict=True):
         for number, expected in zip(one[1:], other[1:], strict=True):
-            assert number == (
-                None if expected is None else pytest.approx(expected, rel=1e-6, abs=1e-6)
-            )
+            close = None if expected is None else pytest.approx(expected, rel=1e-6, abs=1e-6)
+            assert number == close, query
 
 
-@pytest.mark.parametrize(("query", "expected"), ANSWERED)
-def test_answered(
-    parties: Parties, query: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = answers(parties, query)
-    wanted = json.loads(expected)
-    assert_alike(found, wanted)
-    # The same without bitmaps, from what statements count and join.
+def test_answered(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From bitmaps, and without them, from what statements count and join."""
     keep_bitmaps(monkeypatch, of_sensitive=False)
     session = PsycopgSession(parties.analyst)
-    with session.transaction():
-        answer = estimates.answer(session, query)
-    without_bitmaps = [
-        [json.loads(group.key), estimated.estimate, estimated.std_error, estimated.lower_bound,
-         estimated.upper_bound]
-        for group in answer.groups
-        for place, _ in answer.shown
-        for estimated in (group.estimates[place],)
-    ]  # fmt: skip
-    assert_alike(without_bitmaps, wanted)
+    for query, expected in ANSWERED:
+        wanted = json.loads(expected)
+        assert_alike(query, answers(parties, query), wanted)
+        with session.transaction():
+            answer = estimates.answer(session, query)
+        without_bitmaps = [
+            [json.loads(group.key), one.estimate, one.std_error, one.lower_bound, one.upper_bound]
+            for group in answer.groups
+            for place, _ in answer.shown
+            for one in (group.estimates[place],)
+        ]
+        assert_alike(query, without_bitmaps, wanted)
 
 
-@pytest.mark.parametrize(
-    "query",  # those of one count, as the oracle reads them
-    [
-        query
-        for query, _ in ANSWERED
-        if not any(
-            word in query
-            for word in (
-                "SUM(",
-                "AVG(",
-                "(SELECT ",
-                "/ COUNT(",
-                "F(COUNT(",
-                "DISTINCT ",
-                "MIN(",
-                "MAX(",
-                "percentile_",
-            )
-            if word != "DISTINCT " or " IS " not in query
-        )  # not the oracle's
-    ],
-)
-def test_counts_follow_from_the_pairs(parties: Parties, query: str) -> None:
+NO_COUNTS = ("SUM(", "AVG(", "(SELECT ", "/ COUNT(", "F(COUNT(", "MIN(", "MAX(", "percentile_")
+
+
+def test_counts_follow_from_the_pairs(parties: Parties) -> None:
     """The estimate is that of a random matching; the bounds hold for every matching."""
-    expected = expected_counts(parties.publisher, query)
-    found = {json.dumps(list(row[0].values())): row[1:] for row in in_order(parties, query)}
-    is_cut = any(word in query for word in ("HAVING", "LIMIT", "OFFSET"))
-    assert found.keys() <= expected.keys() if is_cut else found.keys() == expected.keys()
-    for key, (estimate, std_error, lower, upper) in found.items():
-        wanted = expected[key]
-        assert estimate == pytest.approx(wanted.estimate, rel=1e-6, abs=1e-6)
-        # Where both sides are asked, it allows for the correlation that a matching ignores.
-        assert std_error >= min(wanted.std_error, (upper - lower) / 2) - 1e-6
-        assert lower <= wanted.fewest <= wanted.most <= upper
-        # Bounds are loose where both sides stand in one comparison, or in both parts of an OR.
-        if not any(word in query for word in (" OR ", "CASE", "= (illness", "FROM (illness")):
-            assert (lower, upper) == wanted[2:]
+    of_one_count = [
+        query
+        for query in QUERIES
+        if not has(query, *NO_COUNTS) and not (has(query, "DISTINCT ") and not has(query, " IS "))
+    ]
+    assert len(of_one_count) > 100
+    for query in of_one_count:
+        expected = expected_counts(parties.publisher, query)
+        found = {json.dumps(list(row[0].values())): row[1:] for row in in_order(parties, query)}
+        assert found.keys() <= expected.keys(), query
+        assert has(query, *CUT) or found.keys() == expected.keys(), query
+        for key, (estimate, std_error, lower, upper) in found.items():
+            wanted = expected[key]
+            assert estimate == pytest.approx(wanted.estimate, rel=1e-6, abs=1e-6), query
+            # Where both sides are asked, it allows for the correlation that a matching ignores.
+            assert std_error >= min(wanted.std_error, (upper - lower) / 2) - 1e-6, query
+            assert lower <= wanted.fewest <= wanted.most <= upper, query
+            # Bounds are loose where both sides are in one comparison, or in both parts of an OR.
+            if not has(query, " OR ", "CASE", "= (illness", "FROM (illness"):
+                assert (lower, upper) == wanted[2:], query
 
 
 def in_order(parties: Parties, query: str) -> list[list[Any]]:
     """Answers with each group's values in the order of GROUP BY, which JSON objects lose."""
-    from kanon_db.answers.scope import open_query
-
     session = PsycopgSession(parties.analyst)
     with session.transaction():
         names = [key.name for key in open_query(session, query).query.keys]
     return [[{name: row[0][name] for name in names}, *row[1:]] for row in answers(parties, query)]
 
 
-@pytest.mark.parametrize("query", [query for query, _ in ANSWERED])
-def test_bounds_hold_the_truth(parties: Parties, query: str) -> None:
+def test_bounds_hold_the_truth(parties: Parties) -> None:
     """The source's own answer lies within the bounds, and its groups are all there."""
-    source = query.replace("published.", "").replace(" FROM ill", " FROM data.people AS ill")
-    source = source.replace(" FROM paid", " FROM data.people AS paid")
-    for name in ("ill", "paid"):
-        source = source.replace(f"AS {name} AS ", "AS ")
-    if any(word in query for word in ("HAVING", "LIMIT", "OFFSET")):
-        pytest.skip("groups are cut by their estimates")
-    with parties.publisher.cursor() as cursor:
-        cursor.execute(source.encode())
-        names = [column.name for column in cursor.description or ()]
-        truth = cursor.fetchall()
-    found: dict[str, list[list[Any]]] = {}
-    for row in answers(parties, query):
-        found.setdefault(json.dumps(row[0], sort_keys=True), []).append(row)
-    n_aggregates = 0 if "SELECT DISTINCT" in query else len(next(iter(found.values())))
-    names = names[: len(names) - n_aggregates]
-    for row in truth:
-        key = dict(zip(names, map(_plain, row[: len(names)]), strict=True))
+    n_compared = 0
+    for query in QUERIES:
+        source = query.replace("published.", "").replace(" FROM ill", " FROM data.people AS ill")
+        source = source.replace(" FROM paid", " FROM data.people AS paid")
+        for name in ("ill", "paid"):
+            source = source.replace(f"AS {name} AS ", "AS ")
+        if has(query, *CUT):
+            continue
+        with parties.publisher.cursor() as cursor:
+            cursor.execute(source.encode())
+            names = [column.name for column in cursor.description or ()]
+            truth = cursor.fetchall()
+        found: dict[str, list[list[Any]]] = {}
+        for row in answers(parties, query):
+            found.setdefault(json.dumps(row[0], sort_keys=True), []).append(row)
+        n_aggregates = 0 if "SELECT DISTINCT" in query else len(next(iter(found.values())))
+        names = names[: len(names) - n_aggregates]
         if "GROUP BY sex" in query and "sex" not in names:
-            pytest.skip("the group is not in the select list")
-        group = found[json.dumps(key, sort_keys=True)]
-        assert n_aggregates or group[0][-1] >= 1
-        for number, (*_, lower, upper) in zip(row[len(names) :], group, strict=n_aggregates > 0):
-            assert number is None or lower - 1e-9 <= float(number) <= upper + 1e-9
+            continue  # the group is not in the select list
+        for row in truth:
+            key = dict(zip(names, map(_plain, row[: len(names)]), strict=True))
+            group = found[json.dumps(key, sort_keys=True)]
+            assert n_aggregates or group[0][-1] >= 1, query
+            numbers = zip(row[len(names) :], group, strict=n_aggregates > 0)
+            for number, (*_, lower, upper) in numbers:
+                assert number is None or lower - 1e-9 <= float(number) <= upper + 1e-9, query
+        n_compared += 1
+    assert n_compared > 150
 
 
 def _plain(value: Any) -> Any:
@@ -173,36 +177,35 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.pitfall(11)
-@pytest.mark.parametrize(("query", "reason"), REFUSED)
-def test_refused(parties: Parties, query: str, reason: str) -> None:
+def test_refused(parties: Parties) -> None:
     """Each query that cannot be answered is refused for its reason, with a hint."""
-    session = PsycopgSession(parties.analyst)
-    with pytest.raises(KanonError) as refused, session.transaction():
-        estimates.answer(session, query)
-    assert reason in refused.value.message
-    assert refused.value.hint
-    by_function = sqlstate_of(lambda: Functions(parties.analyst).estimate(query))
-    assert by_function in ("0A000", "42704")
+    session, kanon = PsycopgSession(parties.analyst), Functions(parties.analyst)
+    for query, reason in REFUSED:
+        with pytest.raises(KanonError) as refused, session.transaction():
+            estimates.answer(session, query)
+        assert reason in refused.value.message, query
+        assert refused.value.hint, query
+        assert sqlstate_of(lambda: kanon.estimate(query)) in ("0A000", "42704"), query
 
 
 @pytest.mark.pitfall(8, 12)
-@pytest.mark.parametrize("query", [query for query, _ in ANSWERED])
-def test_only_published_relations_and_lookups_are_read(parties: Parties, query: str) -> None:
+def test_only_published_relations_and_lookups_are_read(parties: Parties) -> None:
     """The plan of each statement, run with the analyst's rights, names no other relation."""
-    allowed = {"ill_qit", "ill_sat", "paid_qit", "paid_sat"}
-    if "JOIN" in query:
-        allowed |= {"regions", "severity"}
-    for statement in rewritten(parties, query):
-        ((plan,),) = fetch(parties.analyst, f"EXPLAIN (FORMAT JSON) {statement}")
-        assert _relations(plan) <= allowed
+    for query in QUERIES:
+        assert planned(parties, query) <= PUBLISHED | (LOOKUPS if "JOIN" in query else set()), query
 
 
-def rewritten(parties: Parties, query: str) -> list[str]:
-    """The statement that gives the paper's estimate, if there is one."""
+PUBLISHED = {"ill_qit", "ill_sat", "paid_qit", "paid_sat"}
+LOOKUPS = {"regions", "severity"}
+
+
+def planned(parties: Parties, query: str) -> set[str]:
+    """Name what the statement of the paper's estimate reads; nothing where there is none."""
     found: list[str] = []
     refused = sqlstate_of(lambda: found.append(Functions(parties.analyst).rewrite(query)))
     assert refused in (None, "0A000")
-    return found
+    plans = [fetch(parties.analyst, f"EXPLAIN (FORMAT JSON) {one}") for one in found]
+    return set().union(*(_relations(plan) for ((plan,),) in plans))
 
 
 def _relations(plan: Any) -> set[str]:
@@ -210,11 +213,6 @@ def _relations(plan: Any) -> set[str]:
         own = {plan["Relation Name"]} if "Relation Name" in plan else set()
         return own.union(*map(_relations, plan.values()))
     return set().union(*map(_relations, plan)) if isinstance(plan, list) else set()
-
-
-def test_the_corpus_is_large() -> None:
-    assert len(ANSWERED) >= 100
-    assert len(REFUSED) >= 50
 
 
 PIECES = [
@@ -227,7 +225,7 @@ PIECES = [
 
 @pytest.mark.pitfall(11)
 @given(
-    query=st.sampled_from([query for query, _ in ANSWERED]),
+    query=st.sampled_from(QUERIES),
     pieces=st.lists(st.tuples(st.sampled_from(PIECES), st.floats(0, 1), st.integers(0, 8)),
                     min_size=1, max_size=3),
 )  # fmt: skip
@@ -245,15 +243,12 @@ def test_mutated_queries_reach_nothing_else(
         query = f"{query[:at]} {piece} {query[at + cut :]}"
     refused = sqlstate_of(lambda: answers(parties, query))
     assert refused in (None, "0A000", "42704"), query
-    for statement in [] if refused else rewritten(parties, query):
-        ((plan,),) = fetch(parties.analyst, f"EXPLAIN (FORMAT JSON) {statement}")
-        assert _relations(plan) <= {"ill_qit", "ill_sat", "paid_qit", "paid_sat", "regions",
-                                    "severity"}  # fmt: skip
+    assert refused or planned(parties, query) <= PUBLISHED | LOOKUPS, query
 
 
 def test_a_rewritten_statement_gives_the_estimate(parties: Parties) -> None:
     """One statement over the view, without Python, gives what the paper's estimator gives."""
-    outcomes = Counter(compared(parties.analyst, query) for query, _ in ANSWERED)
+    outcomes = Counter(compared(parties.analyst, query) for query in QUERIES)
     print(outcomes)  # shown with -rP
     assert outcomes.keys() <= {"equal", "no statement"}, outcomes
     # MIN, MAX, percentiles and COUNT(DISTINCT ...) of what is not known.
@@ -293,3 +288,73 @@ def test_hostile_names_and_constants_stay_what_they_are(parties: Parties) -> Non
             outcome = compared(parties.analyst, query)
             assert outcome == "equal", outcome
     assert fetch(parties.publisher, "SELECT count(*) FROM data.people") == [(48,)]
+
+
+KINDS = {
+    "ranged": ("generalized", {"k": 3, "method": "mondrian"}),
+    "matched": ("freeform", {"k": 3}),
+    "starred": ("suppressed", {"k": 3}),
+}
+AGGREGATE = re.compile(r"\b(COUNT|SUM|AVG|MIN|MAX|percentile_\w+) ?\(")
+
+
+@pytest.fixture(scope="module")
+def rows(parties: Parties) -> None:
+    """The people of the corpus as rows of each kind, and as views of the same names."""
+    fetch(parties.publisher, "CREATE TABLE data.rows AS TABLE data.people")
+    fetch(parties.publisher, "CREATE SCHEMA truth")
+    kanon = Functions(parties.publisher)
+    kanon.register("data.rows", [*COLUMNS], "illness", insensitive=["cost"])
+    for name, (kind, options) in KINDS.items():
+        kanon.call(f"publish_{kind}", "data.rows", name, **options)
+        fetch(parties.publisher, f"CREATE VIEW truth.{name} AS SELECT * FROM data.rows")
+
+
+def is_one_figure(query: str) -> bool:
+    """Whether a query asks for one figure of each group, and shows what the groups are."""
+    *keys, last = split(query.partition(" FROM ")[0])
+    grouped = split(query.partition(" GROUP BY ")[2].partition(" ORDER BY ")[0])
+    return (
+        not has(query, *CUT)
+        and len(AGGREGATE.findall(last)) == 1
+        and not any(map(AGGREGATE.search, keys))
+        and len(keys) == len(grouped)
+    )
+
+
+def asked_of(name: str, queries: list[str]) -> Iterator[str]:
+    """Ask a publication of rows what was to be asked of buckets."""
+    for query in queries:
+        moved = re.sub(r"\bFROM (published\.)?(ill|paid)\b", f"FROM {FROM}", query)
+        yield re.sub(r"\b(published\.)?(ill|paid)\.", f"{name}.", moved)
+
+
+@pytest.mark.pitfall(48)
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize("name", KINDS)
+def test_bounds_hold_the_truth_of_rows(parties: Parties, name: str) -> None:
+    """Questions of the corpus, of rows of each kind."""
+    outcomes: Counter[str] = Counter()
+    faults = []
+    queries = [query for query in QUERIES if is_one_figure(query)]
+    assert len(queries) > 100
+    for query in asked_of(name, queries):
+        found = ask(
+            parties.analyst, parties.admin, name, f"truth.{name}", query,
+            lists_all=name != "starred",
+        )  # fmt: skip
+        outcomes[found.outcome] += 1
+        faults += [f"{query}: {fault}" for fault in found.faults]
+    assert not faults, "\n".join([f"{len(faults)} of {outcomes}", *faults[:20]])
+    assert outcomes["answered"] > 0.8 * len(queries), outcomes
+
+
+@pytest.mark.pitfall(11)
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize("name", KINDS)
+def test_refused_of_rows(parties: Parties, name: str) -> None:
+    """What cannot be asked of buckets for its form cannot be asked of rows."""
+    kanon = Functions(parties.analyst)
+    asked = [query.replace(FROM, name) for query in asked_of(name, [one for one, _ in REFUSED])]
+    ended = {query: sqlstate_of(lambda: kanon.estimate(query)) for query in asked}
+    assert {query for query, state in ended.items() if state not in ("0A000", "42704")} == set()

@@ -1,5 +1,0 @@
-"""Fixtures of the corpus."""
-
-from tests.integration.parties import parties
-
-__all__ = ["parties"]

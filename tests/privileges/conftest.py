@@ -1,5 +1,0 @@
-"""Fixtures of the tests of privileges."""
-
-from tests.integration.parties import parties
-
-__all__ = ["parties"]
