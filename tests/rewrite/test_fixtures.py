@@ -1,4 +1,4 @@
-"""Each query of the fixtures is read, as PostgreSQL reads it, or refused for the reason beside it."""
+"""Each query of the fixtures is read as PostgreSQL reads it, or refused for its reason."""
 
 from __future__ import annotations
 
