@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import pytest
 import kanon_db
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.suppression.greedy_suppression import Suppression, greedy
-from kanon_db.algorithms.suppression.optimal_suppression import optimal, two_anonymity
+from kanon_db.algorithms.suppression.optimal_suppression import optimal
 from kanon_db.algorithms.suppression.pattern_vectors import (
     PatternSet,
     all_patterns,
@@ -23,6 +23,7 @@ from kanon_db.algorithms.suppression.pattern_vectors import (
     parse_patterns,
 )
 from kanon_db.metrics.information_loss import output_row_types, usefulness_loss
+from tests.profiles import long_but
 
 Golden = Callable[[str], Any]
 
@@ -60,12 +61,6 @@ TABLE_8 = {
     100: (207417, 2.57, 73, 21465),
 }  # fmt: skip
 TABLE_8_ILP = {50: 161083, 75: 185870, 100: 197421}
-
-
-def some(numbers: Iterable[int], *short: int) -> list[Any]:
-    """All numbers, of which `make test` tries a few only."""
-    marks = {k: () if k in short else (pytest.mark.long,) for k in numbers}
-    return [pytest.param(k, marks=marks[k]) for k in numbers]
 
 
 class Table(NamedTuple):
@@ -131,7 +126,7 @@ def test_nursery(golden: Golden, nursery: Table) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("k", some((2, 4, 5, 6, 10, 25, 50, 75, 100), 4, 50))
+@pytest.mark.parametrize("k", long_but([4, 50], (2, 4, 5, 6, 10, 25, 50, 75, 100)))
 def test_nursery_optimal(golden: Golden, nursery: Table, k: int) -> None:
     (cost,) = (row["s"] for row in golden("suppress_nursery")["rows"] if row["k"] == k)
     found = optimal(nursery.codes, all_patterns(8), k)
@@ -151,7 +146,7 @@ def test_nursery_through_the_database(golden: Golden, shared: Path, module_datab
             "nursery", quasi_identifiers=columns[:8], sensitive="class",
             attributes=json.dumps({name: {"kind": "categorical"} for name in columns[:8]}),
         )  # fmt: skip
-        for row in golden("suppress_nursery")["rows"]:
+        for row in golden("suppress_nursery")["rows"][::4]:
             published = kanon.publish_suppressed("nursery", "nursery_p", k=row["k"], replace=True)
             found = published.metrics
             assert found["usefulness_loss"] == pytest.approx(row["u"], rel=1e-12)
@@ -183,7 +178,7 @@ def test_all_patterns_of_real_tables(
         assert rows.average_size == pytest.approx(row["h_avg"], rel=1e-12)
 
 
-@pytest.mark.parametrize("k", some(TABLE_1, 10))
+@pytest.mark.parametrize("k", long_but([10], TABLE_1))
 def test_all_patterns_of_adult(shared: Path, k: int) -> None:
     table = Table.read(shared, "adult_full.csv.gz")
     # Without the final weight, unique for half of the records.
@@ -203,7 +198,7 @@ def test_cmc_with_at_most_two_stars(cmc: Table) -> None:
         assert u == pytest.approx(expected[1], abs=0.0051), k
 
 
-@pytest.mark.parametrize("k", some(TABLE_7_ILP, 4, 25))
+@pytest.mark.parametrize("k", long_but([4, 25], TABLE_7_ILP))
 def test_cmc_optimal(cmc: Table, k: int) -> None:
     found = optimal(cmc.codes, cmc_patterns(), k)
     assert (found.proof.status, found.suppression.n_suppressed) == ("optimal", TABLE_7_ILP[k])
@@ -221,7 +216,7 @@ def test_adult2_with_rules(adult2: Table) -> None:
         assert u == pytest.approx(expected[1], abs=0.0051), k
 
 
-@pytest.mark.parametrize("k", some(TABLE_8_ILP, 100))
+@pytest.mark.parametrize("k", long_but([100], TABLE_8_ILP))
 def test_adult2_optimal(adult2: Table, k: int) -> None:
     patterns = expand_rules(ADULT2_RULES, list(adult2.frame.columns))
     found = optimal(adult2.codes, patterns, k, pulse=Pulse(300))
@@ -229,26 +224,3 @@ def test_adult2_optimal(adult2: Table, k: int) -> None:
     # The paper's solver stopped at its default gap.
     assert found.suppression.n_suppressed <= TABLE_8_ILP[k]
     assert output_row_types(adult2.codes, found.suppression.suppressed).smallest_size >= k
-
-
-def test_small_tables(golden: Golden) -> None:
-    for case in golden("suppress_small"):
-        patterns = parse_patterns(case["patterns"], len(case["rows"][0]))
-        for formulation in ("reduced", "paper"):
-            exact = optimal(case["rows"], patterns, case["k"], formulation=formulation)  # type: ignore[arg-type]
-            assert exact.proof.status == "optimal", case["id"]
-            assert exact.proof.objective == case["optimum_s"], case["id"]
-        if "simplex_matching_s" in case:
-            matched = two_anonymity(case["rows"], patterns)
-            assert matched.proof.objective == case["simplex_matching_s"], case["id"]
-        found = greedy(case["rows"], patterns, case["k"])
-        if "greedy_s" in case:
-            assert found.n_suppressed == case["greedy_s"], case["id"]
-        for order, expected in case.get("greedy", {}).items():
-            step = -1 if order == "bin_last_msb" else 1
-            # In ASCII the star comes before the point.
-            ordered = sorted(case["patterns"], key=lambda p: p[::step].replace("*", "~"))
-            found = greedy(case["rows"], parse_patterns(ordered, patterns.n_columns), case["k"])
-            assert found.n_suppressed == expected["s"], case["id"]
-            left_over = np.flatnonzero(found.pattern_of_record == -1).tolist()
-            assert left_over == [i for group in expected["leftover"] for i in group], case["id"]

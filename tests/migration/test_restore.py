@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from kanon_db.cluster._host import find_programs
 from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.doctor import examine
-from kanon_db.installation.install import install
+from kanon_db.installation.install import install, uninstall
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -132,6 +132,20 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
             assert sqlstate_of(again) == "KN005"
             fetch(admin, "UPDATE kanon.setting SET value = 'warn' WHERE name = 'combined_releases'")
         again()
+
+
+def test_uninstall_drops_unused_roles(other: str) -> None:
+    """In a cluster of its own, nothing is left; a role that somebody has stays."""
+    roles = "SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'kanon%' ORDER BY 1"
+    with psycopg.connect(other, autocommit=True) as admin:
+        install(other)
+        uninstall(other)
+        assert fetch(admin, roles) == []
+        install(other)
+        fetch(admin, "CREATE ROLE somebody IN ROLE kanon_analyst")
+        uninstall(other)
+        assert fetch(admin, roles) == [("kanon_analyst",)]
+        fetch(admin, "DROP ROLE somebody, kanon_analyst")
 
 
 def test_a_server_without_plpython(
