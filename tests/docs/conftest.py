@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
+
+from kanon_db.cluster.local_cluster import LocalCluster
+from kanon_db.interfaces.demo import write_fair
 
 
 @pytest.fixture
@@ -15,3 +22,20 @@ def database(database: str, new_role: Callable[..., str]) -> str:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("DELETE FROM kanon.setting WHERE name = 'combined_releases'")
     return database
+
+
+@pytest.fixture(scope="session")
+def fair_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's data."""
+    path = tmp_path_factory.mktemp("docs") / "fair.csv"
+    write_fair(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def private_cluster() -> Iterator[Path]:
+    """A folder for it, which is made where an example starts one."""
+    root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+    yield root / "cluster"
+    LocalCluster(root / "cluster").destroy()
+    shutil.rmtree(root, ignore_errors=True)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
-import tempfile
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -15,11 +12,9 @@ import pytest
 
 import kanon_db
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.declaration import parameters_of
 from kanon_db.errors import InvalidParameterError
 from kanon_db.interfaces import demo
-from kanon_db.interfaces.demo import write_fair
 from kanon_db.operations import operations
 from tests.acceptance.commands import kanon
 
@@ -134,13 +129,6 @@ def test_the_demo_leaves_nobody_certain(
     check_nobody_is_certain(database)
 
 
-@pytest.fixture(scope="module")
-def fair_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("docs") / "fair.csv"
-    write_fair(path)
-    return path
-
-
 def test_a_report_on_ones_own_file_takes_eight_commands() -> None:
     """From a fresh clone, with a recommendation; what the commands do is tested below."""
     first = _blocks(PAGES[0], "console")[1]
@@ -178,15 +166,6 @@ def test_sql_examples_run(page: Path, database: str, fair_csv: Path) -> None:
                         check_nobody_is_certain(database)
 
 
-@pytest.fixture(scope="module")
-def private_cluster() -> Iterator[Path]:
-    """A folder for it, which is made where an example starts one."""
-    root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
-    yield root / "cluster"
-    LocalCluster(root / "cluster").destroy()
-    shutil.rmtree(root, ignore_errors=True)
-
-
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_python_examples_run(
     page: Path, database: str, fair_csv: Path, capsys: pytest.CaptureFixture[str],
@@ -205,42 +184,12 @@ def test_python_examples_run(
         assert capsys.readouterr().out
 
 
-def _anchors(page: Path) -> set[str]:
-    """What a forge, and the site, call the headings of a page."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_links_lead_somewhere() -> None:
-    for page in PAGES:
-        for target, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", page.read_text()):
-            path = page.parent / target if target else page
-            assert path.exists(), f"{page.name}: {target}"
-            assert not anchor or anchor in _anchors(path), f"{page.name}: {target}#{anchor}"
-
-
-def test_the_site_has_every_page() -> None:
-    index = (ROOT / "docs" / "index.rst").read_text()
-    pages = sorted(str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES[1:])
-    assert sorted(re.findall(r"^   ([a-z]+/[a-z-]+)$", index, re.MULTILINE)) == pages
-
-
-def test_every_sql_function_is_in_the_reference(installed: Callable[[], list[str]]) -> None:
+def test_every_sql_function_is_in_the_reference(database: str) -> None:
     reference = (ROOT / "docs" / "reference" / "reference.md").read_text()
-    called = set(installed()) & operations().keys()
+    with psycopg.connect(database) as connection:
+        rows = connection.execute(
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'kanon'::regnamespace"
+        ).fetchall()
+    called = {name for (name,) in rows} & operations().keys()
     assert called == operations().keys()
     assert [name for name in called if f"`{name}(" not in reference] == []
-
-
-@pytest.fixture
-def installed(database: str) -> Callable[[], list[str]]:
-    def names() -> list[str]:
-        with psycopg.connect(database) as connection:
-            rows = connection.execute(
-                "SELECT proname FROM pg_proc WHERE pronamespace = 'kanon'::regnamespace"
-                " AND proname NOT LIKE 'python\\_%'"  # what the others call
-            ).fetchall()
-        return [name for (name,) in rows]
-
-    return names

@@ -1,4 +1,4 @@
-"""Each sentence of each guarantee is in the reference, beside a test that there is."""
+"""Each sentence of each guarantee is in the reference, and nothing else is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from kanon_db.declaration import read_request
 from kanon_db.models.kind import guarantee_of
 from kanon_db.publications.buckets.kind import ValueProtection
@@ -20,8 +18,9 @@ from kanon_db.publications.guarantees import joint_guarantee
 from kanon_db.publications.registry import KINDS
 from kanon_db.publications.suppressed import kind as suppressed
 
-TESTS = Path(__file__).parents[1]
-PAGE = (TESTS.parent / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "reference.md").read_text(
+    encoding="utf-8"
+)
 TABLE = PAGE.split("<!-- guarantees -->")[1].split("<!-- end -->")[0]
 ROWS = re.findall(r"^\| (?!---|what it says)(.+?) \| (`.+`) \|$", TABLE, re.MULTILINE)
 
@@ -82,9 +81,3 @@ def test_each_sentence_is_in_the_reference() -> None:
     assert missing == []
     unused = [row for row in known if not any(re.fullmatch(row, one) for one in sentences)]
     assert unused == []
-
-
-@pytest.mark.parametrize("test", sorted({one for _, tests in ROWS for one in tests.split(", ")}))
-def test_each_sentence_has_a_test(test: str) -> None:
-    path, name = test.strip("`").split("::")
-    assert re.search(rf"^def {name}\(", (TESTS / path).read_text(encoding="utf-8"), re.MULTILINE)

@@ -10,28 +10,14 @@ import contextlib
 import io
 import os
 import re
-import shutil
-import tempfile
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
-from kanon_db.cluster.local_cluster import LocalCluster
-
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "examples" / "frame.ipynb"
 _HEADING = r"<th[^>]*>((?!buckets_of_size_)[^<]*[a-z][^<]*)</th>"
-
-
-@pytest.fixture
-def private_cluster() -> Iterator[Path]:
-    root = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
-    yield root / "cluster"
-    LocalCluster(root / "cluster").destroy()
-    shutil.rmtree(root, ignore_errors=True)
 
 
 def run_cell(source: str, names: dict[str, Any]) -> list[nbformat.NotebookNode]:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kanon_db.algorithms.bucketization.bucket_assignment import is_valid
 from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
-from kanon_db.algorithms.bucketization.two_size import anatomy, two_size
+from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.errors import IneligibleError, InfeasibleError
 
 Golden = Callable[[str], Any]
@@ -49,25 +48,6 @@ def test_two_size(cases: list[Any]) -> None:
         assert setting.loss == case["two_size_loss"], case["id"]
         assert setting.pairs in settings_of(case), case["id"]
         assert setting.msbs == pytest.approx(case["two_size_msbs"], rel=1e-12), case["id"]
-
-
-def test_anatomy(cases: list[Any]) -> None:
-    for case in cases:
-        expected = case["anatomy"]
-        l = expected["l"]
-        assert privacy_of(case).corresponding_l() == l, case["id"]
-        if expected["eligible"]:
-            anatomy(case["o"], l)
-        else:
-            with pytest.raises(IneligibleError):
-                anatomy(case["o"], l)
-        # Sizes follow from the number of records alone; with all values distinct it is eligible.
-        setting = anatomy(np.ones(case["T"], dtype=np.int64), l)
-        assert setting.n_buckets == expected["groups"], case["id"]
-        if "setting" in expected:
-            assert [list(pair) for pair in setting.pairs] == expected["setting"], case["id"]
-            assert setting.loss == expected["loss"], case["id"]
-            assert setting.msbs == pytest.approx(expected["msbs"], rel=1e-12), case["id"]
 
 
 def general_loss_of(case: dict[str, Any]) -> int | None:
