@@ -154,7 +154,6 @@ def silent(parties: Parties, connection: Connection, *, fails: bool = True) -> I
     assert [line for line in said if any(canary in line for canary in CANARIES)] == []
 
 
-Call = Callable[[Functions | Package], object]
 TWO = '{"l": 2}'
 SPECIFICATIONS = {
     "unknown key": {CANARY: 1},
@@ -172,76 +171,68 @@ SPECIFICATIONS = {
 }
 
 
-def publishing(table: str, specification: object) -> Call:
-    return lambda k: k.publish(f"data.{table}", "new", privacy=json.dumps(specification))
-
-
 OF_ROWS: dict[str, dict[str, Any]] = {
     "suppress": {"k": 2},
     "generalize": {"k": 2, "method": "initial", "refine": False},
     "freeform": {"k": 2},
 }
-CALLS: dict[str, Call] = {
+CALLS: dict[str, tuple[str, list[object], dict[str, object]]] = {
     **{
-        f"privacy: {name}": publishing("people", specification)
+        f"privacy: {name}": ("publish", ["people"], {"privacy": json.dumps(specification)})
         for name, specification in SPECIFICATIONS.items()
     },
-    "infeasible": lambda k: k.publish("data.people", "new", privacy='{"l": 4}', max_bucket_size=3),
-    "anatomy": lambda k: k.publish("data.people", "new", privacy='{"l": 5}', method="anatomy"),
-    "duplicate name": lambda k: k.publish("data.people", "live", privacy=TWO),
-    "no such method": lambda k: k.publish("data.people", "new", privacy=TWO, method=CANARY),
-    "suppressed": lambda k: k.suppress("data.people", "new", k=2, patterns=["." * 9]),
-    "generalized": lambda k: k.generalize("data.people", "new", k=900),
-    "constraints": lambda k: k.generalize("data.people", "new", k=2, constraints='{"l": 900}'),
-    "named value": lambda k: k.generalize(
-        "data.people", "new", k=2, constraints=json.dumps({"values": {CANARY: "1/9"}})
+    "infeasible": ("publish", ["people"], {"privacy": '{"l": 4}', "max_bucket_size": 3}),
+    "anatomy": ("publish", ["people"], {"privacy": '{"l": 5}', "method": "anatomy"}),
+    "duplicate name": ("publish", ["people", "live"], {"privacy": TWO}),
+    "no such method": ("publish", ["people"], {"privacy": TWO, "method": CANARY}),
+    "suppressed": ("suppress", ["people"], {"k": 2, "patterns": ["." * 9]}),
+    "generalized": ("generalize", ["people"], {"k": 900}),
+    "constraints": ("generalize", ["people"], {"k": 2, "constraints": '{"l": 900}'}),
+    "named value": (
+        "generalize", ["people"], {"k": 2, "constraints": f'{{"values": {{"{CANARY}": "1/9"}}}}'}
     ),
-    "generalized, hidden rows": lambda k: k.generalize("data.hidden", "new", k=2),
-    "freeform": lambda k: k.freeform("data.people", "new", k=900),
-    "freeform, weaker": lambda k: k.freeform("data.people", "new", k=2, method="k_concealment"),
-    "freeform, option": lambda k: k.freeform(
-        "data.people", "new", k=2, options=json.dumps({"symmetric": CANARY})
-    ),
-    "freeform, hidden rows": lambda k: k.freeform("data.hidden", "new", k=2),
-    "no place": lambda k: k.suppress("data.people", "new", k=900, patterns=["."]),
-    "rule": lambda k: k.suppress("data.people", "new", k=2, rules=json.dumps([{CANARY: CANARY}])),
-    "weight": lambda k: k.suppress("data.people", "new", k=2, weights=json.dumps(CANARY)),
-    "suppressed, empty source": lambda k: k.suppress("data.empty", "new", k=2),
-    "suppressed, hidden rows": lambda k: k.suppress("data.hidden", "new", k=2),
-    "empty source": lambda k: k.publish("data.empty", "new", privacy=TWO),
-    "hidden rows": lambda k: k.publish("data.hidden", "new", privacy=TWO),
-    "registered and live": lambda k: k.register("data.people", ["born"], "sick"),
-    "json column": lambda k: k.register("data.typed", ["json"], "sick"),
-    "xml column": lambda k: k.register("data.typed", ["age"], "xml"),
-    "point column": lambda k: k.register("data.typed", ["age", "point"], "sick"),
-    "bad bounds": lambda k: k.register(
-        "data.empty", ["age"], "sick", attributes='{"age": {"lower": 918273645, "upper": 1}}'
-    ),
-    "bad attributes": lambda k: k.register(
-        "data.empty", ["age"], "sick", attributes=json.dumps({"age": {CANARY: CANARY}})
-    ),
-    "bad kind": lambda k: k.register(
-        "data.empty", ["age"], "sick", attributes=json.dumps({"age": {"kind": CANARY}})
-    ),
-    **{f"view: {view}": publishing(view, {"l": 2}) for view in VIEWS},
+    "freeform": ("freeform", ["people"], {"k": 900}),
+    "freeform, weaker": ("freeform", ["people"], {"k": 2, "method": "k_concealment"}),
+    "option": ("freeform", ["people"], {"k": 2, "options": f'{{"symmetric": "{CANARY}"}}'}),
+    "no place": ("suppress", ["people"], {"k": 900, "patterns": ["."]}),
+    "rule": ("suppress", ["people"], {"k": 2, "rules": f'[{{"{CANARY}": "{CANARY}"}}]'}),
+    "weight": ("suppress", ["people"], {"k": 2, "weights": f'"{CANARY}"'}),
+    "suppressed, empty source": ("suppress", ["empty"], {"k": 2}),
+    "empty source": ("publish", ["empty"], {"privacy": TWO}),
+    "hidden rows": ("publish", ["hidden"], {"privacy": TWO}),
+    **{f"{call}, hidden rows": (call, ["hidden"], {"k": 2}) for call in OF_ROWS},
+    "registered and live": ("register", ["people", ["born"], "sick"], {}),
+    "json column": ("register", ["typed", ["json"], "sick"], {}),
+    "xml column": ("register", ["typed", ["age"], "xml"], {}),
+    "point column": ("register", ["typed", ["age", "point"], "sick"], {}),
     **{
-        f"{call} view: {view}": lambda k, call=call, view=view: getattr(k, call)(
-            f"data.{view}", "new", **OF_ROWS[call]
+        f"bad attributes: {text}": ("register", ["empty", ["age"], "sick"], {"attributes": text})
+        for text in (
+            f'{{"age": {{"lower": {NUMBER}, "upper": 1}}}}',
+            f'{{"age": {{"{CANARY}": "{CANARY}"}}}}',
+            f'{{"age": {{"kind": "{CANARY}"}}}}',
         )
+    },
+    **{f"view: {view}": ("publish", [view], {"privacy": TWO}) for view in VIEWS},
+    **{
+        f"{call} view: {view}": (call, [view], OF_ROWS[call])
         for call, view in zip(cycle(OF_ROWS), VIEWS)
     },
-    "drop of nothing": lambda k: k.drop("nothing"),
-    "attack on nothing": lambda k: k.attack("nothing"),
-}
+    "drop of nothing": ("drop", [], {}),
+    "attack on nothing": ("attack", [], {}),
+}  # fmt: skip
+"""Operations, their sources with what else is named, and what they are given."""
 
 
 @pytest.mark.pitfall(10)
 @pytest.mark.parametrize("call", CALLS)
 def test_refusals(parties: Parties, publishers: Publishers, call: str) -> None:
     """Each way to fail, both ways in: neither the error nor the server's log has a value."""
+    operation, names, given = CALLS[call]
+    texts = [f"data.{names[0]}", *(names[1:] or ["new"])] if names else ["nothing"]
     for way, connection in publishers.items():
         with silent(parties, connection):
-            CALLS[call](WAYS[way](connection))
+            getattr(WAYS[way](connection), operation)(*texts, **given)
 
 
 STATEMENTS = (

@@ -216,9 +216,6 @@ def test_hostile_inputs(published: Parties) -> None:
     answer = value(published.analyst, insert, b"\0" * width * 3)
     assert len(answer["winners"]) == 3
     assert answer.keys() == {"winners", "shares", "logits", "left"}
-
-
-def test_many_rows_are_refused_or_answered(published: Parties) -> None:
     row = "jsonb_build_object('age', 3, 'sex', 'm')"
     rows = f"(SELECT jsonb_agg({row}) FROM generate_series(1, {{}}))"
     count = "SELECT count(*), min(position), max(position) FROM kanon.classify_all('open', {})"
