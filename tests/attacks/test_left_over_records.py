@@ -6,6 +6,7 @@ fully suppressed ones are; what else these rows show is theirs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from kanon_db.algorithms.suppression import all_patterns, greedy
 from kanon_db.errors import RiskError
 from tests.integration.parties import (
+    Connection,
     Functions,
     Package,
     Parties,
@@ -118,3 +120,71 @@ def test_readers_do_not_see_metrics_of_records_that_are_left_out(parties: Partie
     listed = value(parties.analyst, "SELECT metrics FROM kanon.publications")
     assert listed.keys() == seen.keys()
     assert (seen["records"], seen["suppressed_records"]) == (60, 2)
+
+
+HIDDEN = {"one": 987654321, "other": 923456789}
+OTHERS = [(1000 + i % 5, f"town {i % 3}", f"disease {i % 4}") for i in range(60)]
+CLASSES = {"k": 4, "method": "mondrian", "refine": False, "max_suppressed": "0.02"}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "suppressed": ("publish_suppressed", {"k": 4}),
+    "generalized": ("publish_generalized", CLASSES),
+    "constraints": ("publish_generalized", {**CLASSES, "constraints": '{"l": 2}'}),
+}
+"""Methods that do the same each time, so that two publications can be compared."""
+
+QUERIES = (
+    "SELECT COUNT(*) FROM p WHERE income > 500000000",
+    "SELECT COUNT(*) FROM p WHERE income > 950000000",
+    "SELECT COUNT(*) FROM p WHERE town = 'nowhere'",
+    "SELECT SUM(income), AVG(income), COUNT(*) FROM p",
+)
+TOLD: dict[str, Callable[[Connection], object]] = {
+    "entry": lambda c: value(
+        c,
+        "SELECT to_jsonb(p) - 'publication_id' - 'published_at' - 'source'"
+        " - 'seconds' FROM kanon.publications AS p",
+    ),
+    "metrics": lambda c: Functions(c).metrics("p"),
+    "verify": lambda c: Functions(c).verify("p"),
+    "rows": lambda c: sorted(map(str, fetch(c, "SELECT to_jsonb(p) FROM published.p AS p"))),
+    "answers": lambda c: [
+        fetch(c, "SELECT * FROM kanon.estimate($1::text)", query) for query in QUERIES
+    ],
+    "explanations": lambda c: [
+        fetch(c, "SELECT part, description FROM kanon.explain_count($1::text)", query)
+        for query in QUERIES[:3]
+    ],
+    "statistics": lambda c: fetch(
+        c,
+        "SELECT tablename, attname, n_distinct, null_frac, most_common_vals::text FROM pg_stats"
+        " WHERE schemaname = 'published' ORDER BY 1, 2",
+    ),
+}
+
+
+@pytest.mark.pitfall(22)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_told_depends_on_who_is_left_out(parties: Parties, kind: str) -> None:
+    """The catalog, metrics, checks, rows, answers, explanations and statistics are the same.
+
+    Two tables are the same but for the income of one person, who is left out of both publications.
+    """
+    function, given = KINDS[kind]
+    told: dict[str, dict[str, object]] = {}
+    publishers: dict[str, dict[str, float]] = {}
+    for name, income in HIDDEN.items():
+        rows = [*OTHERS, (income, "nowhere", "disease 1")]
+        source = f"data.{name}_{kind}"
+        columns = "income int, town text, sick text"
+        kanon = create_source(parties.publisher, source, columns, rows)
+        kanon.call(function, source, "p", **given)
+        left = value(parties.analyst, "SELECT count(*) FROM published.p")
+        assert left == len(OTHERS)  # the one is left out, and nobody else
+        told[name] = {what: tell(parties.analyst) for what, tell in TOLD.items()}
+        publishers[name] = kanon.metrics("p")
+        kanon.drop("p")
+    for what in TOLD:
+        assert told["one"][what] == told["other"][what], what
+    assert str(HIDDEN["one"])[:6] not in str(told)
+    if kind != "suppressed":
+        assert publishers["one"] != publishers["other"]  # what would have told it
