@@ -106,16 +106,7 @@ def posteriors(
 ) -> dict[Hashable, Posterior]:
     """Compute the exact posterior, given each publication that there can be.
 
-    Parameters
-    ----------
-    publish : callable
-        Draws only what ``new_random()`` offers.
-    histogram : sequence of int, length m
-        How often each value occurs.
-
-    Returns
-    -------
-    dict of publication to list of list of Fraction, shape (n_records, m)
+    It is of shape (n_records, m); ``publish`` draws only what ``new_random()`` offers.
     """
     n, m = sum(histogram), len(histogram)
     likelihood: dict[Hashable, dict[Table, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
@@ -157,20 +148,7 @@ def chance_within_bounds(
     person, value and publication; and one at all publications together, of the person and value
     that looked worst in each in the first half of the runs, counted in the second half. The least
     tail probability is multiplied by the number of comparisons (Bonferroni): so the result is below
-    a with a probability of at most a, if the bounds hold.
-
-    Parameters
-    ----------
-    publish : callable
-        Draws from a :class:`~kanon_db.randomness.SecureRandom`.
-    histogram : sequence of int, length m
-    bounds : sequence of Fraction, length m
-    n_runs : int
-
-    Returns
-    -------
-    float
-        Above 1 if nothing speaks against the bounds.
+    a with a probability of at most a, if the bounds hold; above 1 if nothing speaks against them.
     """
     limits = np.array([float(bound) for bound in bounds])
     first, second = (_observed(publish, histogram, n_runs // 2) for _ in range(2))

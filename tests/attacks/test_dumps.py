@@ -34,15 +34,9 @@ def published(parties: Parties) -> Parties:
     """A publication of each kind, attacked, so that the catalog has all that it can have."""
     columns = "name text, age int, zip text, ward text, sick text"
     kanon = create_source(
-        parties.publisher,
-        "data.people",
-        columns,
-        PEOPLE,
-        ["age", "zip"],
-        "sick",
-        insensitive=["ward"],
-        entity="name",
-    )
+        parties.publisher, "data.people", columns, PEOPLE, ["age", "zip"], "sick",
+        insensitive=["ward"], entity="name",
+    )  # fmt: skip
     for kind in KINDS:
         kanon.of_kind(kind, "data.people", kind, **(LARGER if kind != "buckets" else {}))
         kanon.attack(kind)

@@ -24,8 +24,7 @@ from tests.integration.parties import Parties, fetch
 from tests.profiles import examples
 
 SEED = 17  # by which nothing is recommended, which takes long
-PATIENCE = 60
-"""Seconds after which a call is cancelled; how fast it is, is measured elsewhere."""
+PATIENCE = 60  # seconds, after which a call is cancelled
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import permutations
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -26,26 +25,22 @@ PRIVACY = FPrimePrivacy((Fraction(1, 10), *[Fraction(1)] * 9))
 IMPOSSIBLE = 1e-9
 
 
-class Guesses(NamedTuple):
-    """Who has the value, by one way to guess: one record of each bucket that has the value."""
-
-    attributes: tuple[int, ...]
-    end: str
-    records: IntArray
-
-
 def minimality_guesses(
     qi_codes: CodeArray, buckets: AnyIntArray, has_value: BoolArray
-) -> list[Guesses]:
-    """Guess by every order of the attributes, and by either end of the buckets."""
+) -> list[IntArray]:
+    """Guess by every order of the attributes, and by either end of the buckets.
+
+    Each way to guess is one record of each bucket that has the value.
+    """
     candidates = np.flatnonzero(has_value[buckets])
     guesses = []
     for attributes in permutations(range(qi_codes.shape[1])):
         keys = sort_keys([qi_codes[:, a] for a in attributes], reflected=True)
         order = candidates[np.argsort(keys[candidates], kind="stable")]
-        for end, sequence in (("opening", order), ("closing", order[::-1])):
-            first = np.unique(buckets[sequence], return_index=True)[1]
-            guesses.append(Guesses(attributes, end, sequence[first]))
+        guesses += [
+            sequence[np.unique(buckets[sequence], return_index=True)[1]]
+            for sequence in (order, order[::-1])
+        ]
     return guesses
 
 
@@ -69,10 +64,7 @@ def rights(people: tuple[CodeArray, CodeArray], assignment: str) -> list[tuple[i
     order = SecureRandom().permutation(N_RECORDS)
     guesses = minimality_guesses(qi_codes[order], buckets[order], has_rare)
     assert len(guesses) == 12
-    return [
-        (int((illness[order][guess.records] == RARE).sum()), guess.records.size)
-        for guess in guesses
-    ]
+    return [(int((illness[order][guess] == RARE).sum()), guess.size) for guess in guesses]
 
 
 @pytest.mark.pitfall(20)
