@@ -213,12 +213,12 @@ def test_sets_of_texts_that_are_equal_and_not_the_same(parties: Parties, kanon: 
     create(parties, "data.filled", "char(10)")
     for call in ("generalize", "freeform"):
         for table in ("both", "of_city", "numerics"):
-            publish = lambda t=table, c=call: getattr(kanon, c)(f"data.{t}", "p", **GIVEN[c])
+            publish = lambda t=table, c=call: getattr(kanon, c)(f"data.{t}", c, **GIVEN[c])
             assert sqlstate_of(publish) == MISMATCH, table
-        getattr(kanon, call)("data.filled", "p", replace=True, **GIVEN[call])
-        assert holds(kanon.connection, "p")
-        assert kanon.attack("p")
-        _, _, lower, upper = kanon.estimate("SELECT COUNT(*) FROM p WHERE city = 'c1'")
+        getattr(kanon, call)("data.filled", call, **GIVEN[call])
+        assert holds(kanon.connection, call)
+        assert kanon.attack(call)
+        _, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM {call} WHERE city = 'c1'")
         assert lower <= 40 <= upper
 
 

@@ -279,8 +279,8 @@ def test_groups_beyond_the_memory_are_counted_by_the_statement(parties: Parties)
     """Rows x groups / 8 bytes were 80 GB for a million records."""
     for query in (SUMMED, ONE_SIDED):
         wanted = answers(parties.analyst, query)
-        explained = fetch(parties.analyst, "SELECT * FROM kanon.explain_count($1)", query)
-        assert dict(explained)["method"].startswith(BY_BITMAPS)
+        explain = "SELECT description FROM kanon.explain_count($1) WHERE part = 'method'"
+        assert value(parties.analyst, explain, query).startswith(BY_BITMAPS)
         with memory(parties, "2 MB"):
             assert len(wanted) <= Limits(2 << 20).n_answers
             found = answers(parties.analyst, query)
