@@ -8,7 +8,15 @@ from typing import Any
 
 from psycopg.types.range import Range
 
-from tests.integration.parties import Connection, Functions, Parties, create_table, fetch, quoted
+from tests.integration.parties import (
+    Connection,
+    Functions,
+    Parties,
+    create_source,
+    fetch,
+    quoted,
+    value,
+)
 
 # The number tells which person a published row is about: it is no quasi-identifier here, so that
 # tests can compare each row with its original.
@@ -26,10 +34,10 @@ QUICK = '{"time_limit": 1}'
 def make_people(parties: Parties) -> None:
     """Create and register data.people."""
     columns = "number int, name text, age int, sex text, town text, born date, sick text"
-    create_table(parties.publisher, "data.people", columns, PEOPLE)
-    Functions(parties.publisher).register(
-        "data.people", QUASI_IDENTIFIERS, "sick", ["name"], insensitive=["number"]
-    )
+    create_source(
+        parties.publisher, "data.people", columns, PEOPLE, QUASI_IDENTIFIERS, "sick",
+        identifiers=["name"], insensitive=["number"],
+    )  # fmt: skip
 
 
 def covers(cell: Any, original: Any) -> bool:
@@ -40,6 +48,14 @@ def covers(cell: Any, original: Any) -> bool:
     if isinstance(cell, list):
         return original in cell
     return cell is None and original is None
+
+
+def check_bounds(parties: Parties, name: str, where: str) -> None:
+    """Count in a publication, and in the table of its name in the schema data."""
+    truth = value(parties.publisher, f"SELECT count(*) FROM data.{name} WHERE {where}")
+    query = f"SELECT COUNT(*) FROM {name} WHERE {where}"
+    _, _, lower, upper = Functions(parties.analyst).estimate(query)
+    assert lower <= truth <= upper, where
 
 
 def check_generalized(

@@ -14,7 +14,7 @@ from kanon_db.query.formulas import Group
 from kanon_db.query.layout import BucketLayout, condition_of, disjoint_sides, factors
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.bucket_ways import join_pairs, keep_bitmaps
-from tests.integration.parties import Functions, Parties, create_table, fetch
+from tests.integration.parties import Functions, Parties, create_source, create_table, fetch
 
 N_RECORDS = 1_200
 PUBLICATIONS = {"few": '{"l": 2}', "many": '{"default": 0.12}'}
@@ -85,82 +85,69 @@ def assert_same(parties: Parties, query: str) -> None:
             ), (query, key)
 
 
-@pytest.mark.parametrize("name", PUBLICATIONS)
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT COUNT(*) FROM {0} JOIN data.classes c ON {0}.ill = c.code WHERE class = age",
-        "SELECT COUNT(*) FROM {0} LEFT JOIN data.classes c ON age = c.code WHERE ill > class + 1",
-        "SELECT SUM(class) FROM {0} JOIN data.classes ON ill = code WHERE age > 3 OR class = 1",
-        "SELECT COUNT(*) FROM {0} WHERE age > 100 AND ill = 1 OR sex = 'x' AND ill = 2",
-        "SELECT AVG(age) FROM {0} WHERE age > 100 AND ill = 1 OR sex = 'x' AND ill = 2",
-        "SELECT sex, COUNT(*) FROM {0} WHERE age > 100 AND ill = 1 OR ill = 99 GROUP BY sex",
-        "SELECT ill, SUM(age) FROM {0} WHERE age IS NULL AND ill = 3 OR age > ill GROUP BY ill",
-    ],
+QUERIES = (
+    "SELECT COUNT(*) FROM {0} JOIN data.classes c ON {0}.ill = c.code WHERE class = age",
+    "SELECT COUNT(*) FROM {0} LEFT JOIN data.classes c ON age = c.code WHERE ill > class + 1",
+    "SELECT SUM(class) FROM {0} JOIN data.classes ON ill = code WHERE age > 3 OR class = 1",
+    "SELECT COUNT(*) FROM {0} WHERE age > 100 AND ill = 1 OR sex = 'x' AND ill = 2",
+    "SELECT AVG(age) FROM {0} WHERE age > 100 AND ill = 1 OR sex = 'x' AND ill = 2",
+    "SELECT sex, COUNT(*) FROM {0} WHERE age > 100 AND ill = 1 OR ill = 99 GROUP BY sex",
+    "SELECT ill, SUM(age) FROM {0} WHERE age IS NULL AND ill = 3 OR age > ill GROUP BY ill",
+    # Arithmetic on values that the rest excludes: only the records that meet it are looked at.
+    "SELECT COUNT(*) FROM {0} WHERE age > 0 AND (12 / age > 3 OR ill = 2)",
 )
-def test_as_without_bitmaps_in_these_cases(parties: Parties, name: str, query: str) -> None:
-    assert_same(parties, query.format(name))
 
 
-@pytest.mark.parametrize("limit", ["_MOST_CLASSES", "_MOST_PAIRS"])
-def test_too_many_classes_are_joined(
-    parties: Parties, limit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_bitmap_counts, limit, 2)
-    assert_same(
-        parties, "SELECT COUNT(*) FROM few WHERE age > 3 AND ill = 1 OR sex = 'f' AND ill = 2"
-    )
+def test_as_without_bitmaps_in_these_cases(parties: Parties) -> None:
+    for name in PUBLICATIONS:
+        for query in QUERIES:
+            assert_same(parties, query.format(name))
+    # Too many classes are joined.
+    for limit in ("_MOST_CLASSES", "_MOST_PAIRS"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_bitmap_counts, limit, 2)
+            query = "SELECT COUNT(*) FROM few WHERE age > 3 AND ill = 1 OR sex = 'f' AND ill = 2"
+            assert_same(parties, query)
 
 
-def test_arithmetic_on_values_that_the_rest_excludes(parties: Parties) -> None:
-    """Only the records that meet the rest are looked at."""
-    query = "SELECT COUNT(*) FROM few WHERE age > 0 AND (12 / age > 3 OR ill = 2)"
-    assert_same(parties, query)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT COUNT(*) FROM few WHERE age < 6 AND ill = 3",
-        "SELECT sex, COUNT(*) FROM many WHERE ill IN (1, 2) GROUP BY sex",
-        "SELECT sex, ill, COUNT(*) FROM few WHERE age > 5 GROUP BY sex, ill",
-        "SELECT AVG(age) FROM many WHERE ill < 6",
-    ],
+APART = (
+    "SELECT COUNT(*) FROM few WHERE age < 6 AND ill = 3",
+    "SELECT sex, COUNT(*) FROM many WHERE ill IN (1, 2) GROUP BY sex",
+    "SELECT sex, ill, COUNT(*) FROM few WHERE age > 5 GROUP BY sex, ill",
+    "SELECT AVG(age) FROM many WHERE ill < 6",
 )
-def test_pairs_of_conditions_that_are_apart(
-    parties: Parties, query: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+
+def test_pairs_of_conditions_that_are_apart(parties: Parties) -> None:
     """Pairs give the same estimate, and the same bounds of a count; those of a sum are wider."""
     session = PsycopgSession(parties.analyst)
-    with session.transaction():
-        fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
-        found = by_key(estimates.answer(session, query).groups)
-        join_pairs(monkeypatch)
-        joined = by_key(estimates.answer(session, query).groups)
-    assert joined.keys() == found.keys()
-    for key, (estimate, _, low, high) in found.items():
-        assert joined[key][0] == pytest.approx(estimate, rel=1e-9)
-        assert joined[key][2] <= low
-        assert joined[key][3] >= high
-        if "COUNT" in query:
-            assert joined[key][2:] == (low, high)
+    for query in APART:
+        with session.transaction(), pytest.MonkeyPatch.context() as patch:
+            fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
+            found = by_key(estimates.answer(session, query).groups)
+            join_pairs(patch)
+            joined = by_key(estimates.answer(session, query).groups)
+        assert joined.keys() == found.keys(), query
+        for key, (estimate, _, low, high) in found.items():
+            assert joined[key][0] == pytest.approx(estimate, rel=1e-9), query
+            assert joined[key][2] <= low, query
+            assert joined[key][3] >= high, query
+            if "COUNT" in query:
+                assert joined[key][2:] == (low, high), query
 
 
-@pytest.mark.parametrize("is_kept", [True, False])
 def test_groups_of_numbers_that_are_written_differently(
-    parties: Parties, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1.0 and 1.00 are one group, also where FILTER chooses only one of them."""
-    name = f"spelled_{is_kept}".lower()
     rows = [(("1.0", "1.00", "2")[i % 3], "mfm"[i % 3], i % 5) for i in range(60)]
-    create_table(parties.publisher, f"data.{name}", "x numeric, sex text, ill int", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register(f"data.{name}", ["x", "sex"], "ill")
-    kanon.publish(f"data.{name}", name, privacy='{"l": 2}')
-    if not is_kept:
-        keep_bitmaps(monkeypatch, of_sensitive=False)
+    kanon = create_source(parties.publisher, "data.spelled", "x numeric, sex text, ill int", rows)
+    kanon.publish("data.spelled", "spelled", privacy='{"l": 2}')
     session = PsycopgSession(parties.analyst)
-    query = f"SELECT x, COUNT(*) FILTER (WHERE sex = 'f') FROM {name} GROUP BY x"
-    with session.transaction():
-        rows_found = estimates.answer(session, query).rows
-    assert [(row.lower_bound, row.upper_bound) for row in rows_found] == [(20, 20), (0, 0)]
+    query = "SELECT x, COUNT(*) FILTER (WHERE sex = 'f') FROM spelled GROUP BY x"
+    for has_bitmaps in (True, False):
+        if not has_bitmaps:
+            keep_bitmaps(monkeypatch, of_sensitive=False)
+        with session.transaction():
+            found = estimates.answer(session, query).rows
+        assert [(row.lower_bound, row.upper_bound) for row in found] == [(20, 20), (0, 0)]

@@ -19,7 +19,17 @@ from kanon_db.catalog.attributes import BINNED, UNITS
 from kanon_db.publications.rows.recoded_cells import bin_of as bin_sql
 from kanon_db.publications.rows.recoded_cells import element_of
 from kanon_db.transfer.columns import ColumnType
-from tests.integration.parties import Functions, Parties, create_table, fetch, value
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_source,
+    create_table,
+    fetch,
+    holds,
+    sqlstate_of,
+    value,
+)
+from tests.integration.row_checks import check_bounds
 from tests.profiles import examples
 
 INVALID, MISMATCH = "22023", "42804"
@@ -111,32 +121,36 @@ def inside(cell: Any, low: Any, high: Any) -> bool:
     )
 
 
-@pytest.mark.parametrize("kind", ["generalized", "freeform"])
-@pytest.mark.parametrize("column", COLUMNS)
-def test_cells_are_made_of_bins(parties: Parties, column: str, kind: str) -> None:
+PAIRS = [*zip([*COLUMNS][::2], [*COLUMNS][1::2], strict=True)]
+
+
+@pytest.mark.parametrize("columns", PAIRS)
+def test_cells_are_made_of_bins(parties: Parties, columns: tuple[str, str]) -> None:
     """Whatever a cell covers, it begins where a bin begins, and ends where one ends."""
-    kanon = register(parties, column, "sex", **{column: ATTRIBUTES[column]})
-    kanon.call(f"publish_{kind}", "data.coarse", "coarse", k=3)
-    rows = fetch(
-        parties.publisher,
-        f"SELECT s.{column}, c.{column} FROM data.coarse AS s JOIN published.coarse AS c"
-        " USING (number)",
-    )
-    assert len(rows) == len(PEOPLE)
-    bins = {bin_of(column, x) for x, _ in rows if x is not None}
-    lows, highs = {low for low, _ in bins}, {high for _, high in bins}
-    for x, cell in rows:
-        if x is None:
-            assert cell is None or (cell.lower_inf and cell.upper_inf)
-            continue
-        assert isinstance(cell, Range)
-        low, high = bin_of(column, x)
-        assert inside(cell, low, high), (x, cell)
-        assert cell.lower in lows | {None}
-        assert cell.upper in highs | {None}
-    assert len({str(cell) for _, cell in rows}) > 3
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("coarse"))
-    assert kanon.attack("coarse")
+    kanon = register(parties, *columns, **{column: ATTRIBUTES[column] for column in columns})
+    for kind in ("generalized", "freeform"):
+        kanon.of_kind(kind, "data.coarse", kind)
+        assert holds(parties.analyst, kind)
+        for column in columns:
+            rows = fetch(
+                parties.publisher,
+                f"SELECT s.{column}, c.{column} FROM data.coarse AS s JOIN published.{kind} AS c"
+                " USING (number)",
+            )
+            assert len(rows) == len(PEOPLE)
+            bins = {bin_of(column, x) for x, _ in rows if x is not None}
+            lows, highs = {low for low, _ in bins}, {high for _, high in bins}
+            for x, cell in rows:
+                if x is None:
+                    assert cell is None or (cell.lower_inf and cell.upper_inf)
+                    continue
+                assert isinstance(cell, Range)
+                low, high = bin_of(column, x)
+                assert inside(cell, low, high), (x, cell)
+                assert cell.lower in lows | {None}
+                assert cell.upper in highs | {None}
+            assert len({str(cell) for _, cell in rows}) > 3
+    assert kanon.attack(kind)
 
 
 def test_ends_of_bins_are_certain(parties: Parties) -> None:
@@ -170,9 +184,10 @@ def test_ends_of_bins_are_certain(parties: Parties) -> None:
 
 def test_batches_have_the_same_bins(parties: Parties) -> None:
     kanon = Functions(parties.publisher)
-    create_table(parties.publisher, "data.grows", "id int, age int, sick text, came date", [])
-    kanon.register("data.grows", ["age"], "sick", arrival="came",
-                   attributes='{"age": {"round": 10, "top": 80}}')  # fmt: skip
+    create_source(
+        parties.publisher, "data.grows", "id int, age int, sick text, came date", [],
+        ["age"], "sick", arrival="came", attributes='{"age": {"round": 10, "top": 80}}',
+    )  # fmt: skip
     insert = (
         "INSERT INTO data.grows SELECT i, 20 + (i * $1::int) % $2::int, 'ill ' || i % 4,"
         " date '2026-01-01' + $3::int FROM generate_series(1, 60) AS i"
@@ -185,54 +200,41 @@ def test_batches_have_the_same_bins(parties: Parties) -> None:
     assert all(
         cell.lower % 10 == 0 and (cell.upper_inf or cell.upper % 10 == 0) for (cell,) in cells
     )
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("grows"))
-    truth = value(parties.publisher, "SELECT count(*) FROM data.grows WHERE age >= 80")
-    _, _, lower, upper = Functions(parties.analyst).estimate(
-        "SELECT COUNT(*) FROM grows WHERE age >= 80"
-    )
-    assert lower <= truth <= upper
+    assert holds(parties.analyst, "grows")
+    check_bounds(parties, "grows", "age >= 80")
     with pytest.raises(psycopg.Error, match="live publications"):
         kanon.register("data.grows", ["age"], "sick", attributes='{"age": {"round": 5}}')
 
 
-@pytest.mark.parametrize(
-    ("kind", "given"),
-    [("suppressed", {"k": 2}), ("buckets", {"privacy": '{"default": 0.9}'})],
-)
-def test_other_kinds_refuse(parties: Parties, kind: str, given: dict[str, Any]) -> None:
+def test_other_kinds_refuse(parties: Parties) -> None:
     kanon = register(parties, "age", "sex", age={"round": 10})
-    with pytest.raises(psycopg.Error) as caught:
-        kanon.call(f"publish_{kind}", "data.coarse", "coarse", **given)
-    assert caught.value.sqlstate == INVALID
-    assert "data.coarse: age" in str(caught.value.diag.message_detail)
-    assert "generalized" in str(caught.value.diag.message_hint)
+    for kind in ("suppressed", "buckets"):
+        with pytest.raises(psycopg.Error) as caught:
+            kanon.of_kind(kind, "data.coarse", "coarse")
+        assert caught.value.sqlstate == INVALID
+        assert "data.coarse: age" in str(caught.value.diag.message_detail)
+        assert "generalized" in str(caught.value.diag.message_hint)
 
 
-@pytest.mark.parametrize(
-    ("type_", "extreme", "attribute"),
-    [
-        ("float8", "'infinity'", {"round": 5}),
-        ("float8", "'nan'", {"top": 5}),
-        ("numeric", "'nan'", {"round": 5}),
-        ("date", "'infinity'", {"round": "month"}),
-        ("date", "'5874897-12-31'", {"round": "month"}),
-        ("timestamp", "'294276-12-31 23:59'", {"round": "year"}),
-    ],
-)
-def test_values_without_a_bin(
-    parties: Parties, type_: str, extreme: str, attribute: dict[str, Any]
-) -> None:
+def test_values_without_a_bin(parties: Parties) -> None:
     kanon = Functions(parties.publisher)
-    fetch(
-        parties.publisher,
-        f"CREATE OR REPLACE VIEW data.extreme AS SELECT {extreme}::{type_} AS x, 'a'::text AS sick"
-        " FROM generate_series(1, 9)",
-    )
-    kanon.register("data.extreme", ["x"], "sick", attributes=json.dumps({"x": attribute}))
-    with pytest.raises(psycopg.Error) as caught:
-        kanon.generalize("data.extreme", "extreme", k=3)
-    assert caught.value.sqlstate == MISMATCH
-    fetch(parties.publisher, "DROP VIEW data.extreme")
+    for type_, extreme, attribute in (
+        ("float8", "infinity", {"round": 5}),
+        ("float8", "nan", {"top": 5}),
+        ("numeric", "nan", {"round": 5}),
+        ("date", "infinity", {"round": "month"}),
+        ("date", "5874897-12-31", {"round": "month"}),
+        ("timestamp", "294276-12-31 23:59", {"round": "year"}),
+    ):
+        fetch(
+            parties.publisher,
+            f"CREATE VIEW data.extreme AS SELECT '{extreme}'::{type_} AS x, 'a'::text AS sick"
+            " FROM generate_series(1, 9)",
+        )
+        kanon.register("data.extreme", ["x"], "sick", attributes=json.dumps({"x": attribute}))
+        publish = lambda: kanon.generalize("data.extreme", "extreme", k=3)
+        assert sqlstate_of(publish) == MISMATCH, (type_, extreme)
+        fetch(parties.publisher, "DROP VIEW data.extreme")
 
 
 @pytest.mark.parametrize(
@@ -266,18 +268,12 @@ def test_extreme_values_lie_in_their_bins(
         f" FROM (VALUES {values}) AS given (v), generate_series(1, 2) AS i",
     )
     kanon.register("data.far", ["x"], "sick", attributes=json.dumps({"x": attribute}))
-    kanon.generalize("data.far", "far", k=2)
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("far"))
-    for (x,) in fetch(
-        parties.publisher, "SELECT DISTINCT x::text FROM data.far WHERE x IS NOT NULL"
-    ):
+    kanon.generalize("data.far", "far", k=2, method="mondrian")
+    assert holds(parties.analyst, "far")
+    distinct = "SELECT DISTINCT x::text FROM data.far WHERE x IS NOT NULL"
+    for (x,) in fetch(parties.publisher, distinct):
         for operator in ("=", "<", "<=", ">", ">="):
-            where = f"x {operator} '{x}'"
-            truth = value(parties.publisher, f"SELECT count(*) FROM data.far WHERE {where}")
-            _, _, lower, upper = Functions(parties.analyst).estimate(
-                f"SELECT COUNT(*) FROM far WHERE {where}"
-            )
-            assert lower <= truth <= upper, where
+            check_bounds(parties, "far", f"x {operator} '{x}'")
 
 
 def test_time_zones_do_not_matter(parties: Parties) -> None:
@@ -293,28 +289,30 @@ def test_time_zones_do_not_matter(parties: Parties) -> None:
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(
-    ("attribute", "hint"),
-    [
+def test_refusals_say_what_to_type(parties: Parties) -> None:
+    for attribute, hint in (
         ({"round": "secret"}, "units are year, quarter, month, week, day, hour"),
         ({"rund": 5}, "round"),
         ({"round": 2.5}, "such as 5"),
         ({"round": "month"}, '{"round": 5}'),
-    ],
-)
-def test_refusals_say_what_to_type(parties: Parties, attribute: dict[str, Any], hint: str) -> None:
-    with pytest.raises(psycopg.Error) as caught:
-        register(parties, "age", age=attribute)
-    assert hint in str(caught.value.diag.message_hint)
-    assert "secret" not in str(caught.value)
+    ):
+        with pytest.raises(psycopg.Error) as caught:
+            register(parties, "age", age=attribute)
+        assert hint in str(caught.value.diag.message_hint)
+        assert "secret" not in str(caught.value)
+    for moving in ("now", "today", "Tomorrow 10:00", "yesterday"):
+        with pytest.raises(psycopg.Error, match="must not depend on when it is read") as caught:
+            register(parties, "seen", seen={"top": moving})
+        assert caught.value.sqlstate == INVALID
 
 
 def test_bins_do_not_tell_decimals(parties: Parties) -> None:
     """The scale of one person's value is not in the ends of the bin."""
     rows = [(61234.567 if i == 7 else 1000 * (i % 60), f"ill {i % 5}") for i in range(300)]
-    create_table(parties.publisher, "data.decimals", "wage float8, sick text", rows)
-    kanon = Functions(parties.publisher)
-    kanon.register("data.decimals", ["wage"], "sick", attributes='{"wage": {"round": 5000}}')
+    kanon = create_source(
+        parties.publisher, "data.decimals", "wage float8, sick text", rows,
+        attributes='{"wage": {"round": 5000}}',
+    )  # fmt: skip
     kanon.generalize("data.decimals", "decimals", k=20, method="mondrian", readers=[])
     texts = fetch(parties.publisher, "SELECT DISTINCT wage::text FROM published.decimals")
     assert not any("." in text for (text,) in texts)
@@ -335,13 +333,6 @@ def test_bottom_ends_before_its_bound(parties: Parties) -> None:
     row = kanon.estimate("SELECT count(*) FROM coarse WHERE age < 20")
     truth = value(parties.publisher, "SELECT count(*) FROM data.coarse WHERE age < 20")
     assert row[2:] == (truth, truth)
-
-
-@pytest.mark.parametrize("bound", ["now", "today", "Tomorrow 10:00", "yesterday"])
-def test_bounds_do_not_move(parties: Parties, bound: str) -> None:
-    with pytest.raises(psycopg.Error, match="must not depend on when it is read") as refused:
-        register(parties, "seen", seen={"top": bound})
-    assert refused.value.sqlstate == INVALID
 
 
 _VALUES: Mapping[str, st.SearchStrategy[Any]] = {
