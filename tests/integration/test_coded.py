@@ -123,21 +123,17 @@ def written(
 
 
 @pytest.mark.parametrize("columns", [NUMBERS, FEW], ids=["numbers", "few values"])
-def test_as_they_are_written(parties: Parties, columns: Mapping[str, str]) -> None:
-    make(parties, columns)
-    assert read(parties) == written(parties, columns)
-
-
-@pytest.mark.parametrize("columns", [NUMBERS, FEW], ids=["numbers", "few values"])
-def test_in_parts(
+def test_as_they_are_written(
     parties: Parties, columns: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Numbers that do not fit into one value of the server."""
+    """At once, and in parts, as numbers that do not fit into one value of the server."""
+    make(parties, columns)
+    texts = written(parties, columns)
+    assert read(parties) == texts
     monkeypatch.setattr(coded_columns, "_BYTES_OF_PART", 3200)
     monkeypatch.setattr(_packed_columns, "_AT_ONCE", 70)
-    make(parties, columns)
     fetch(parties.publisher, "ANALYZE data.source")
-    assert read(parties) == written(parties, columns)
+    assert read(parties) == texts
 
 
 @pytest.mark.parametrize("columns", [NUMBERS, FEW], ids=["numbers", "few values"])
@@ -177,11 +173,11 @@ def test_when_records_came_is_kept(parties: Parties) -> None:
     kanon.drop("batches")
 
 
-@pytest.mark.parametrize("sql", COPIED.values(), ids=COPIED)
-def test_what_needs_a_copy(parties: Parties, sql: str) -> None:
+def test_what_needs_a_copy(parties: Parties) -> None:
     """Where equal values differ, or there are many, or nothing is there to compare."""
-    make(parties, {"age": "i % 9", "odd": sql})
-    assert read(parties) is None
+    for case, sql in COPIED.items():
+        make(parties, {"age": "i % 9", "odd": sql})
+        assert read(parties) is None, case
 
 
 def test_views(parties: Parties) -> None:
@@ -193,14 +189,14 @@ def test_views(parties: Parties) -> None:
     assert read(parties, "data.texts_too") is None
 
 
-@pytest.mark.parametrize("columns", [{"age": "i % 9"}, {"word": "'w' || i % 5"}])
-def test_rows_that_are_refused(parties: Parties, columns: Mapping[str, str]) -> None:
-    make(parties, columns)
-    assert read(parties, most=N_ROWS) == written(parties, columns)
-    assert sqlstate_of(lambda: read(parties, most=N_ROWS - 1)) == InfeasibleError.sqlstate
-    for how in ("ENABLE", "FORCE"):
-        fetch(parties.publisher, f"ALTER TABLE data.source {how} ROW LEVEL SECURITY")
-    assert sqlstate_of(lambda: read(parties)) == PermissionDeniedError.sqlstate
+def test_rows_that_are_refused(parties: Parties) -> None:
+    for columns in ({"age": "i % 9"}, {"word": "'w' || i % 5"}):
+        make(parties, columns)
+        assert read(parties, most=N_ROWS) == written(parties, columns)
+        assert sqlstate_of(lambda: read(parties, most=N_ROWS - 1)) == InfeasibleError.sqlstate
+        for how in ("ENABLE", "FORCE"):
+            fetch(parties.publisher, f"ALTER TABLE data.source {how} ROW LEVEL SECURITY")
+        assert sqlstate_of(lambda: read(parties)) == PermissionDeniedError.sqlstate
 
 
 @pytest.mark.parametrize(
@@ -251,12 +247,8 @@ def test_rare_values_are_read_without_a_copy(
 
 
 CLOSE = {
-    "small": "(CASE WHEN i % 2 = 0 THEN 32767 ELSE -32768 END)::smallint",
-    "negative": "nullif(-(i % 50), -7)",
-    "large": "9223372036854775807 - i % 3",
+    **NUMBERS,
     "low": "-9223372036854775807 + i % 3",
-    "many": "i + 2000000000",
-    "alone": "5",
     "rare": "CASE WHEN i = 1 THEN 1 END::bigint",
     **{f"wide_{n}": f"i * 200 % {400_000 - n}" for n in range(4)},  # do not fit into one number
 }
@@ -269,17 +261,12 @@ FAR_APART = {
 
 
 def test_as_the_server_groups_them(parties: Parties) -> None:
-    columns = ", ".join(f"{sql} AS {name}" for name, sql in {**CLOSE, **FAR_APART}.items())
-    fetch(parties.publisher, f"CREATE TABLE data.numbers AS SELECT {columns}"
-          " FROM generate_series(1, 2000) AS i")  # fmt: skip
-    session = PsycopgSession(parties.publisher)
-    with session.transaction():
-        relation, oid, _ = find_relation(session, "data.numbers")
-        types = column_types(session, oid)
+    make(parties, {**CLOSE, **FAR_APART}, 2000)
+    with opened(parties, "data.source") as (session, relation, columns):
+        types = {column.name: column for column in columns}
         taken = take_snapshot(session, relation, list(types), Allowance.of(session))
         assert [name for name in types if are_close(taken.ends, types[name])] == list(CLOSE)
-        sampled = count_in_sample(taken, list(types.values()))
-        found = read_columns(taken, list(types.values()), sampled)
+        found = read_columns(taken, columns, count_in_sample(taken, columns))
         assert list(found) == list(types)
         for name, column in found.items():
             alone = distinct_values(taken, types[name])
