@@ -10,7 +10,7 @@ import jinja2
 import psycopg
 import pytest
 
-from tests.integration.parties import Package, Parties, create_table, fetch
+from tests.integration.parties import Parties, create_source, fetch
 
 MACRO = Path(__file__).parents[2] / "dbt" / "macros" / "verified.sql"
 
@@ -28,19 +28,14 @@ def statement(name: str) -> str:
 
 def test_rows_are_failures(parties: Parties) -> None:
     rows = [(i % 9, i % 4) for i in range(60)]
-    create_table(parties.publisher, "data.tested", "age int, sick int", rows)
-    kanon = Package(parties.publisher)
-    kanon.register("data.tested", ["age"], "sick")
+    kanon = create_source(parties.publisher, "data.tested", "age int, sick int", rows)
     kanon.publish("data.tested", "tested", privacy='{"l": 2}')
     assert fetch(parties.publisher, statement("tested")) == []
     fetch(parties.admin, "UPDATE published.tested_sat SET count = count + 1")
     failures = fetch(parties.publisher, statement("tested"))
     assert failures
     assert all(len(row) == 3 for row in failures)
-    kanon.drop("tested")
-
-
-def test_what_is_no_publication_is_an_error(parties: Parties) -> None:
+    # What is no publication is an error.
     for name in ("absent", "o'clock"):
         with pytest.raises(psycopg.Error, match="there is no such publication"):
             fetch(parties.publisher, statement(name))

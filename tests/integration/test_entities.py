@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    create_table,
+    create_source,
     fetch,
     sqlstate_of,
 )
@@ -40,10 +39,13 @@ PATIENT_OF = {visit: patient for visit, patient, *_ in VISITS}
 
 @pytest.fixture(scope="module", autouse=True)
 def visits(parties: Parties) -> None:
-    create_table(parties.publisher, "data.visits", COLUMNS, VISITS)
-    Functions(parties.publisher).register(
-        "data.visits", ["age", "sex"], "sick", insensitive=["visit"], entity="patient"
-    )
+    create_source(
+        parties.publisher, "data.visits", COLUMNS, VISITS, ["age", "sex"], "sick",
+        insensitive=["visit"], entity="patient",
+    )  # fmt: skip
+
+
+ACCEPTED = '{"left_over_records": "it is a test"}'
 
 
 def classes_of(parties: Parties, name: str) -> list[list[tuple[int, str]]]:
@@ -96,9 +98,6 @@ def test_suppressed_rows_count_people(kanon: Functions | Package, parties: Parti
     left_out = published["metrics"]["suppressed_records"]
     assert sum(map(len, classes)) + left_out == len(VISITS)
     assert all(holds for *_, holds in kanon.verify("p"))
-
-
-ACCEPTED = '{"left_over_records": "it is a test"}'
 
 
 def test_what_counts_records_is_refused(kanon: Functions | Package) -> None:
@@ -159,23 +158,23 @@ def test_random_tables(
     kanon = Package(parties.publisher)
     with parties.publisher.transaction(force_rollback=True):
         numbered = [(number, *row) for number, row in enumerate(rows)]
-        create_table(
-            parties.publisher, "data.random", "number int, who int, a int, b text", numbered
-        )
-        kanon.register("data.random", ["a", "b"], None, insensitive=["number"], entity="who")
+        create_source(
+            parties.publisher, "data.random", "number int, who int, a int, b text", numbered,
+            ["a", "b"], None, insensitive=["number"], entity="who",
+        )  # fmt: skip
         options = {"refine": False} if call == "generalize" else {}
+
+        def publish() -> None:
+            with parties.publisher.transaction():
+                getattr(kanon, call)("data.random", "random", k=k, **options)
+
         if len({who for who, *_ in rows}) < k:
-            assert sqlstate_of(lambda: publish(kanon, parties, call, k, options)) == INVALID
+            assert sqlstate_of(publish) == INVALID
             return
-        publish(kanon, parties, call, k, options)
+        publish()
         classes = defaultdict(set)
         shown = "SELECT number, to_jsonb(p) - 'number' FROM published.random AS p"
         for number, row in fetch(parties.publisher, shown):
             classes[str(row)].add(rows[number][0])
         assert all(len(people) >= k for people in classes.values())
         assert all(holds for *_, holds in kanon.verify("random"))
-
-
-def publish(kanon: Package, parties: Parties, call: str, k: int, options: dict[str, Any]) -> None:
-    with parties.publisher.transaction():
-        getattr(kanon, call)("data.random", "random", k=k, **options)

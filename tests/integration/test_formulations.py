@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kanon_db.algorithms import programs
-from tests.integration.parties import Functions, Package, Parties, create_table, fetch
+from tests.integration.parties import Functions, Package, Parties, create_source, holds
 
 COLUMNS = "number int, name text, age int, sex text, sick text"
 PEOPLE = [
@@ -18,7 +18,6 @@ PEOPLE = [
 
 
 class Kind(NamedTuple):
-    call: str
     given: dict[str, Any]
     formulations: tuple[str, ...]
     loss: str
@@ -26,56 +25,47 @@ class Kind(NamedTuple):
 
 KINDS = {
     "buckets": Kind(
-        "publish",
         {"privacy": '{"default": 0.5}', "max_bucket_size": 4, "assignment": "random"},
         ("projected", "paper"), "msbs",
     ),
-    "generalized": Kind(
-        "generalize", {"k": 2}, ("set_partition", "paper", "bigm"), "weighted_loss"
-    ),
-    "freeform": Kind("freeform", {"k": 2}, ("match_sets", "paper"), "weighted_loss"),
-    "suppressed": Kind("suppress", {"k": 2}, ("reduced", "paper"), "suppressed_cells"),
+    "generalized": Kind({"k": 2}, ("set_partition", "paper", "bigm"), "weighted_loss"),
+    "freeform": Kind({"k": 2}, ("match_sets", "paper"), "weighted_loss"),
+    "suppressed": Kind({"k": 2}, ("reduced", "paper"), "suppressed_cells"),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
 def people(parties: Parties) -> None:
-    create_table(parties.publisher, "data.people", COLUMNS, PEOPLE)
-    Functions(parties.publisher).register(
-        "data.people", ["age", "sex"], "sick", ["name"], insensitive=["number"]
-    )
+    create_source(
+        parties.publisher, "data.people", COLUMNS, PEOPLE, ["age", "sex"], "sick",
+        identifiers=["name"], insensitive=["number"],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_formulation_finds_the_optimum(
-    kanon: Functions | Package, parties: Parties, kind: str
+    kanon: Functions | Package, parties: Parties, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call, given, formulations, loss = KINDS[kind]
-    losses = set()
-    for formulation in formulations:
-        name = f"{kind}_{formulation}"
-        published = getattr(kanon, call)(
-            "data.people", name, method="optimal",
+    """And a table that is too large for that of the paper is refused."""
+    given, formulations, loss = KINDS[kind]
+
+    def publish(formulation: str) -> dict[str, Any]:
+        return kanon.call(
+            f"publish_{kind}", "data.people", formulation, method="optimal",
             options=json.dumps({"formulation": formulation}), **given,
         )  # fmt: skip
+
+    losses = set()
+    for formulation in formulations:
+        published = publish(formulation)
         assert published["metrics"]["gap"] == 0
         losses.add(round(published["metrics"][loss], 9))
-        assert all(holds for *_, holds in kanon.verify(name))
-        fetch(parties.publisher, "SELECT kanon.drop_publication($1)", name)
+        assert holds(parties.publisher, formulation)
     assert len(losses) == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_table_that_is_too_large_is_refused(
-    parties: Parties, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(programs, "MAX_CONSTRAINTS", 5)
-    call, given, *_ = KINDS[kind]
+    kanon.drop("paper")
     with pytest.raises(Exception, match="too large for the formulation paper") as refused:
-        getattr(Package(parties.publisher), call)(
-            "data.people", "large", method="optimal",
-            options='{"formulation": "paper"}', **given,
-        )  # fmt: skip
+        publish("paper")
     assert "leave out the option formulation" in refused.value.hint
 
 

@@ -16,9 +16,10 @@ from tests.integration.parties import (
     Functions,
     Package,
     Parties,
-    create_table,
+    failed_checks,
     fetch,
     forget_draws,
+    holds,
     keep_cells_with_rows,
     sqlstate_of,
 )
@@ -31,6 +32,8 @@ from tests.integration.row_checks import (
 )
 
 INVALID = "22023"
+# Refined, the records may come to lie in classes: then each row of a class shows the same.
+QUICK: dict[str, Any] = {"k": 5, "options": '{"refine": false}'}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,8 +46,7 @@ def test_the_draw_is_random(kanon: Functions | Package, parties: Parties) -> Non
     found = []
     for _ in range(2):
         forget_draws(parties.admin)
-        # Refined, the records may come to lie in classes: then each row of a class shows the same.
-        kanon.freeform("data.people", "people", k=5, options='{"refine": false}', replace=True)
+        kanon.freeform("data.people", "people", **QUICK, replace=True)
         rows = fetch(parties.publisher, "SELECT number, age, sex, town, born FROM published.people")
         found.append({number: str(cells) for number, *cells in rows})
     first, second = found
@@ -53,33 +55,8 @@ def test_the_draw_is_random(kanon: Functions | Package, parties: Parties) -> Non
     assert sum(first[number] == second[number] for number in first) < 0.6 * len(PEOPLE)
 
 
-def test_true_matches_are_drawn_uniformly(parties: Parties) -> None:
-    """Three people, each of whom two rows cover: it is either of them, evenly."""
-    kanon = Functions(parties.publisher)
-    fetch(parties.publisher, "DROP TABLE IF EXISTS data.three")
-    create_table(
-        parties.publisher, "data.three", "number int, age int", [(0, 10), (1, 11), (2, 12)]
-    )
-    kanon.register("data.three", ["age"], None, insensitive=["number"])
-    with_cell: Counter[tuple[int, int]] = Counter()
-    draws = 40
-    for _ in range(draws):
-        forget_draws(parties.admin)
-        kanon.freeform("data.three", "three", k=2, method="ring", replace=True)
-        for number, low, high in fetch(
-            parties.publisher, "SELECT number, lower(age), upper(age) FROM published.three"
-        ):
-            with_cell[number, low * 100 + high] += 1
-    kanon.drop("three")
-    for number in range(3):
-        cells = [count for (of, _), count in with_cell.items() if of == number]
-        assert sum(cells) == draws
-        assert len(cells) == 2
-        assert min(cells) >= 5  # of 40 fair coins: less once in 10 million
-
-
 def test_nothing_tells_the_graph(kanon: Functions | Package, parties: Parties) -> None:
-    kanon.freeform("data.people", "people", k=5)
+    kanon.freeform("data.people", "people", **QUICK)
     ((parameters, layout),) = fetch(
         parties.admin, "SELECT parameters, layout FROM kanon.publication WHERE name = 'people'"
     )
@@ -101,19 +78,19 @@ TAMPERED = {
 
 def test_tampering_is_found(kanon: Functions | Package, parties: Parties) -> None:
     """Nobody can check the matches afterwards, but whether the rows are those of then."""
-    kanon.freeform("data.people", "people", k=5)
+    kanon.freeform("data.people", "people", **QUICK)
     for case, change in TAMPERED.items():
         with parties.admin.transaction(force_rollback=True):
             keep_cells_with_rows(parties.admin, "people")
             fetch(parties.admin, f"UPDATE published.people_row AS t {change}")
             fetch(parties.admin, "REFRESH MATERIALIZED VIEW published.people")
-            failed = [row[0] for row in Functions(parties.admin).verify("people") if not row[3]]
+            failed = failed_checks(parties.admin, "people")
         assert failed == [
             "the rows are those whose matches were checked when they were published",
             "the numbers of the cells are those of the rows",
         ], case
     fetch(parties.analyst, "SET timezone = 'Asia/Tokyo'; SET datestyle = 'SQL, DMY'")
-    assert all(holds for *_, holds in Functions(parties.analyst).verify("people"))
+    assert holds(parties.analyst, "people")
 
 
 def test_other_cells_than_those_that_were_checked_are_not_published(
@@ -129,12 +106,11 @@ def test_other_cells_than_those_that_were_checked_are_not_published(
 
     monkeypatch.setattr("kanon_db.publications.rows.row_kind.write_cells", shifted)
     with pytest.raises(VerificationError) as failed:
-        Package(parties.publisher).freeform("data.people", "shifted", k=4)
+        Package(parties.publisher).freeform("data.people", "shifted", **QUICK)
     assert "the view shows the cells that were made" in failed.value.detail
 
 
 def test_symmetric(kanon: Functions | Package, parties: Parties) -> None:
-    fetch(parties.publisher, "DROP TABLE IF EXISTS data.few")
     fetch(parties.publisher, "CREATE TABLE data.few AS SELECT * FROM data.people LIMIT 8")
     kanon.register("data.few", QUASI_IDENTIFIERS, "sick", ["name"], insensitive=["number"])
     published = kanon.freeform("data.few", "few", k=3, options='{"symmetric": true}')

@@ -93,29 +93,23 @@ def snapshot(parties: Parties) -> Iterator[tuple[Snapshot, dict[str, ColumnType]
         yield take_snapshot(session, relation, list(types), Allowance.of(session)), types
 
 
-@pytest.mark.parametrize("is_large", [False, True])
 def test_columns_with_few_values(
-    snapshot: tuple[Snapshot, dict[str, ColumnType]],
-    is_large: bool,
-    request: pytest.FixtureRequest,
+    snapshot: tuple[Snapshot, dict[str, ColumnType]], request: pytest.FixtureRequest
 ) -> None:
     """All at once, or looked up one by one: the values and codes are those of each column alone."""
-    if is_large:
-        request.getfixturevalue("in_parts")
     taken, types = snapshot
-    found = read_few_values(taken, list(types.values()), most=100)
-    assert list(found) == ["age", "sex", "sick"]  # not the person's number
-    for name, column in found.items():
-        alone = distinct_values(taken, types[name])
-        assert column.values.labels == alone.labels
-        assert column.values.counts.tolist() == alone.counts.tolist()
-        assert column.codes.dtype == np.uint8
-        assert column.codes.tolist() == read_codes(taken, [alone])[:, 0].tolist()
-
-
-@pytest.mark.usefixtures("in_parts")
-def test_parts_leave_no_row_out(snapshot: tuple[Snapshot, dict[str, ColumnType]]) -> None:
-    taken, _ = snapshot
+    for is_large in (False, True):
+        if is_large:
+            request.getfixturevalue("in_parts")
+        found = read_few_values(taken, list(types.values()), most=100)
+        assert list(found) == ["age", "sex", "sick"]  # not the person's number
+        for name, column in found.items():
+            alone = distinct_values(taken, types[name])
+            assert column.values.labels == alone.labels
+            assert column.values.counts.tolist() == alone.counts.tolist()
+            assert column.codes.dtype == np.uint8
+            assert column.codes.tolist() == read_codes(taken, [alone])[:, 0].tolist()
+    # No row is left out.
     parts = parts_of(taken.session, taken.table, taken.n_records, "s")
     assert len(parts) == 5
     found: list[int] = []
