@@ -10,6 +10,7 @@ import pytest
 
 import kanon_db
 from kanon_db.cluster._host import find_programs
+from kanon_db.installation.install import install
 
 QUERY = "SELECT COUNT(*) FROM {} WHERE age < 40 AND disease = 'flu'"
 NAMES = "people_b", "people_p", "people_k", "people_f"
@@ -68,8 +69,6 @@ def test_estimates_do_not_need_the_microdata(database, new_database, new_role, c
     assert all(holds for *_, holds in checks)
     assert rows == (400,)
     # An installation on the new server takes the restored one over.
-    from kanon_db.installation.install import install
-
     install(empty)
     with psycopg.connect(empty) as connection:
         roles = connection.execute("SELECT insensitive, entity, columns FROM kanon.source")
