@@ -5,20 +5,21 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from itertools import product
 from typing import Any
 
 import psycopg
 import pytest
 
-import kanon_db
 from tests.acceptance.commands import kanon as command
 from tests.integration.parties import (
     Functions,
+    Package,
     Parties,
-    create_table,
+    create_source,
     everything,
     fetch,
+    hearing,
     sqlstate_of,
     value,
 )
@@ -47,8 +48,7 @@ def source(parties: Parties) -> str:
     """A table that nothing was published from yet, as the ledger knows it."""
     name = next(NAMES)
     rows = [(20 + i % 5, "mf"[i % 2], f"disease {i}") for i in range(12)]
-    create_table(parties.publisher, name, "age int, sex text, sick text", rows)
-    Functions(parties.publisher).register(name, ["age", "sex"], "sick")
+    create_source(parties.publisher, name, "age int, sex text, sick text", rows)
     return name
 
 
@@ -57,8 +57,7 @@ def in_sql(parties: Parties, kind: str, source: str, **given: Any) -> dict[str, 
 
 
 def in_python(parties: Parties, kind: str, source: str, **given: Any) -> dict[str, Any]:
-    with kanon_db.connect(parties.publisher.info.dsn + f" password={_password(parties)}") as kanon:
-        return asdict(getattr(kanon, f"publish_{kind}")(source, "out", **given))
+    return Package(parties.publisher).call(f"publish_{kind}", source, "out", **given)
 
 
 def in_the_shell(parties: Parties, kind: str, source: str, **given: Any) -> dict[str, Any]:
@@ -69,14 +68,11 @@ def in_the_shell(parties: Parties, kind: str, source: str, **given: Any) -> dict
             options.append(flag if one else f"--no-{flag[2:]}")
         else:
             options += [flag, one]
-    dsn = parties.publisher.info.dsn + f" password={_password(parties)}"
-    done = command("publish", kind, source, "out", *options, "--json", dsn=dsn)
-    answer: dict[str, Any] = done.json()
+    dsn = parties.publisher.info.dsn
+    answer: dict[str, Any] = command(
+        "publish", kind, source, "out", *options, "--json", dsn=dsn
+    ).json()
     return answer
-
-
-def _password(parties: Parties) -> str:
-    return parties.publisher.info.password or "none"
 
 
 @pytest.mark.parametrize(
@@ -120,11 +116,8 @@ def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str)
     call = lambda **given: Functions(parties.publisher).call(
         "publish_generalized", source, "second", **KINDS["generalized"], **given
     )
-    warned: list[str] = []
-    listen = lambda notice: warned.append(str(notice.message_primary))
-    parties.publisher.add_notice_handler(listen)
-    tried = call(dry_run=True)
-    parties.publisher.remove_notice_handler(listen)
+    with hearing(parties.publisher) as warned:
+        tried = call(dry_run=True)
     with pytest.raises(psycopg.Error) as refused:
         call()
     assert refused.value.sqlstate == REFUSED
@@ -139,7 +132,7 @@ def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str)
     assert accepted["metrics"]["figures"]["risks"][0] | {"meaning": ""} == {
         "risk": RISK, "is_refused": False, "accepted": "one team", "meaning": "",
     }  # fmt: skip
-    dsn = parties.publisher.info.dsn + f" password={_password(parties)}"
+    dsn = parties.publisher.info.dsn
     done = command("publish", "suppressed", source, "tried", "--k", 3, "--dry-run", dsn=dsn)
     assert done.returncode == 0, done.stderr
     for shown in ("linking a row", RISK, "Tried and verified, nothing kept"):
@@ -148,12 +141,14 @@ def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str)
     assert everything(parties.admin) == before
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
 def test_what_is_refused_is_refused(
-    parties: Parties, source: str, dry_run: bool, new_role: Callable[..., str],
+    parties: Parties,
+    source: str,
+    new_role: Callable[..., str],
     connect_as: Callable[[str, str], psycopg.Connection[Any]],
-) -> None:  # fmt: skip
+) -> None:
     """It gives no right that publishing does not: every column of the source must be readable."""
+    both = (True, False)
     for kind, given, expected in (
         ("buckets", {"privacy": '{"l": 2}', "assignment": "local"}, REFUSED),
         ("suppressed", {"k": 3, "options": '{"left_over": "publish"}'}, REFUSED),
@@ -161,13 +156,14 @@ def test_what_is_refused_is_refused(
         ("generalized", {"k": 13}, "22023"),
         ("suppressed", {"k": 3, "readers": ["no such role"]}, "42704"),
     ):
-        call = lambda: in_sql(parties, kind, source, **given, dry_run=dry_run)
-        assert sqlstate_of(call) == expected
+        for dry_run in both:
+            call = lambda: in_sql(parties, kind, source, **given, dry_run=dry_run)
+            assert sqlstate_of(call) == expected
     other = new_role("kanon_publisher")
     fetch(parties.publisher, f'GRANT USAGE ON SCHEMA data TO "{other}"')
     fetch(parties.publisher, f'GRANT SELECT (age, sex) ON {source} TO "{other}"')
     with connect_as(parties.dsn, other) as publisher:
-        for connection in (parties.analyst, parties.stranger, publisher):
+        for connection, dry_run in product((parties.analyst, parties.stranger, publisher), both):
             call = lambda: Functions(connection).call(
                 "publish_suppressed", source, "out", k=3, dry_run=dry_run
             )
