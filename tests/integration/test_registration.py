@@ -129,12 +129,6 @@ def test_attributes(kanon: Functions) -> None:
             assert sqlstate_of(call) == sqlstate, given
 
 
-def test_attributes_that_are_no_json(parties: Parties) -> None:
-    call = Package(parties.publisher).register
-    for text in ("", "{", '{"age": NaN}', '{"age": {"weight": 1e999}}', "\x00", "[" * 100_000):
-        assert sqlstate_of(lambda: call("data.people", ["age"], "sick", attributes=text)) == INVALID
-
-
 NULLS = (
     "register_source(NULL, '{age}')",
     "register_source('data.people', NULL, 'sick')",
