@@ -25,16 +25,11 @@ def test_there_are_forty_different_ones() -> None:
 @pytest.mark.parametrize(
     ("truth", "lower", "upper", "is_inside"),
     [
-        (5, 5, 5, True),
-        (5, 4, 6, True),
-        (5, 6, 7, False),
-        (5, 3, 4, False),
-        (5, None, None, True),
-        (5, None, 4, False),
-        (1e9 / 3, 333333333.3333, 333333333.3333, True),
-        (None, 1, 2, True),
+        (5, 5, 5, True), (5, 4, 6, True), (5, 6, 7, False), (5, 3, 4, False),
+        (5, None, None, True), (5, None, 4, False),
+        (1e9 / 3, 333333333.3333, 333333333.3333, True), (None, 1, 2, True),
     ],
-)
+)  # fmt: skip
 def test_truth_within_bounds(
     truth: float | None, lower: float | None, upper: float | None, *, is_inside: bool
 ) -> None:

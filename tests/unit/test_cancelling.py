@@ -9,13 +9,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanon_db.algorithms import bucketization, generalization, suppression
+from kanon_db.algorithms import bucketization, freeform, generalization, suppression
 from kanon_db.algorithms.bucketization.bucket_assignment import transport
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
+from kanon_db.algorithms.freeform.improvement import ring
+from kanon_db.algorithms.freeform.matching_heuristics import greedy, hungarian, sort_greedy
+from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.algorithms.recoding.generalized_cells import cells_of_classes
+from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.metrics.count_queries import count_errors, random_queries
 from kanon_db.randomness import SecureRandom
 from tests.generalization_plain import random_table
+from tests.unit.freeform.plain import run
 
 HARD = bucketization.FPrimePrivacy(tuple(Fraction(i, 40) for i in (3, 4, 5, 6, 7, 9, 12, 16)))
 HARD_COUNTS = [40, 53, 99, 101, 135, 202, 233, 477]
@@ -23,6 +30,8 @@ ROWS = np.random.default_rng(11).integers(0, 4, size=(60, 5))
 CODES = np.random.default_rng(1).integers(0, 12, size=(20_000, 3)).astype(np.int32)
 VALUES = CODES[:, 0] // 3
 TABLE = random_table(np.random.default_rng(7), 70, "n0cn", 6)
+MANY = random_table(np.random.default_rng(7), 20_000, "n0cn", 60)
+FEW = random_table(np.random.default_rng(2), 9, "n0c", 4)
 
 SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "two sizes": lambda pulse: bucketization.two_size(HARD_COUNTS, HARD, 400, pulse=pulse),
@@ -40,6 +49,39 @@ SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "the best patterns": lambda pulse: suppression.optimal(
         ROWS, suppression.all_patterns(5), 4, pulse=pulse
     ),
+    "rows in blocks": lambda pulse: generalization.greedy_search(
+        TABLE, 3, block_size=4, pulse=pulse
+    ),
+    "k-member": lambda pulse: generalization.k_member(
+        TABLE, 2, random=np.random.default_rng(1), pulse=pulse
+    ),
+    "strict cuts": lambda pulse: generalization.mondrian(MANY, 2, pulse=pulse),
+    "relaxed cuts": lambda pulse: generalization.mondrian(MANY, 2, cut="relaxed", pulse=pulse),
+    "the best classes": lambda pulse: generalization.optimal(TABLE, 5, pulse=pulse),
+    "refined classes": lambda pulse: generalization.refine(
+        TABLE, np.arange(70) // 7, 3, random=np.random.default_rng(0), pulse=pulse
+    ),
+    "suppressed records": lambda pulse: generalization.suppress(
+        TABLE, np.arange(70) // 7, 4, Fraction(1, 2), pulse=pulse
+    ),
+    "united classes": lambda pulse: generalization.enforce(
+        TABLE, np.arange(70) // 7, 5, Constraint(np.arange(70) // 18, 4, l=2), pulse=pulse
+    ),
+    **{
+        f"matches: {method.__name__}": lambda pulse, method=method: run(
+            method, TABLE, 3, pulse=pulse
+        )
+        for method in (greedy, sort_greedy, hungarian, ring, min_cost_flow)
+    },
+    "the best matches": lambda pulse: freeform.optimal(FEW, 3, pulse=pulse),
+    **{
+        f"cells of {name}": lambda pulse, attribute=attribute: cells_of_classes(
+            Microdata([[0] * 5, [1] * 5], (attribute,) * 5), np.array([0, 0]), pulse
+        )
+        for name, attribute in (
+            ("labels", Attribute(2)), ("numbers", Attribute(2, np.array([0.0, 1.0]), 0.0, 1.0)),
+        )
+    },
     "questions": lambda pulse: random_queries(
         9, [90_000] * 3, 90_000, np.random.default_rng(0), dimensionality=[2], selectivity=[0.1],
         pulse=pulse,
@@ -58,18 +100,18 @@ class Stopped(BaseException):
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("most", [1, 3])
-def test_a_heartbeat_that_raises_ends_it(search: str, most: int) -> None:
-    beats = 0
+def test_a_heartbeat_that_raises_ends_it(search: str) -> None:
+    for most in (1, 3):
+        beats = 0
 
-    def beat() -> None:
-        nonlocal beats
-        beats += 1
-        if beats == most:
-            raise Stopped
+        def beat(most: int = most) -> None:
+            nonlocal beats
+            beats += 1
+            if beats == most:
+                raise Stopped
 
-    before = threading.active_count()
-    with pytest.raises(Stopped):
-        SEARCHES[search](Pulse(heartbeat=beat))
-    assert beats == most
-    assert threading.active_count() == before
+        before = threading.active_count()
+        with pytest.raises(Stopped):
+            SEARCHES[search](Pulse(heartbeat=beat))
+        assert beats == most
+        assert threading.active_count() == before

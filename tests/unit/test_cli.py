@@ -31,14 +31,11 @@ def commands(group: click.Group) -> Iterator[click.Command]:
 @pytest.mark.parametrize(
     ("given", "names"),
     [
-        (["age"], ["age"]),
-        (["age,gender"], ["age", "gender"]),
+        (["age"], ["age"]), (["age,gender"], ["age", "gender"]),
         (["age, gender", "education"], ["age", "gender", "education"]),
-        (['"a,b",c'], ["a,b", "c"]),
-        (['"say ""x"""'], ['say "x"']),
-        (["'a';--"], ["'a';--"]),
+        (['"a,b",c'], ["a,b", "c"]), (['"say ""x"""'], ['say "x"']), (["'a';--"], ["'a';--"]),
     ],
-)
+)  # fmt: skip
 def test_names(given: list[str], names: list[str]) -> None:
     seen: list[list[str]] = []
 

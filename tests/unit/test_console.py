@@ -36,20 +36,14 @@ class Result:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, None),
-        (True, True),
-        (float("nan"), None),
-        (float("inf"), None),
-        (np.int64(3), 3),
-        (np.float64("nan"), None),
-        (np.array([1.5, np.nan]), [1.5, None]),
-        (Decimal("0.10"), "0.10"),
-        (Path("/srv"), "/srv"),
+        (None, None), (True, True), (float("nan"), None), (float("inf"), None), (np.int64(3), 3),
+        (np.float64("nan"), None), (np.array([1.5, np.nan]), [1.5, None]),
+        (Decimal("0.10"), "0.10"), (Path("/srv"), "/srv"),
         (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00+00:00"),
         (Result("b", (3, 45)), {"name": "b", "sizes": [3, 45]}),
         (pd.DataFrame({"metric": ["l"], "value": [np.nan]}), [{"metric": "l", "value": None}]),
     ],
-)
+)  # fmt: skip
 def test_plain(value: object, expected: object) -> None:
     assert console.plain(value) == expected
     json.dumps(console.plain(value), allow_nan=False)
@@ -58,18 +52,12 @@ def test_plain(value: object, expected: object) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, ""),
-        (True, "yes"),
-        (6366, "6,366"),
-        (195924.0, "195,924"),
-        (1234.5678, "1,234.6"),
-        (0.000012345, "1.234e-05"),
-        (["Sales", 3], "Sales, 3"),
-        ({"l": 4}, '{"l": 4}'),
+        (None, ""), (True, "yes"), (6366, "6,366"), (195924.0, "195,924"), (1234.5678, "1,234.6"),
+        (0.000012345, "1.234e-05"), (["Sales", 3], "Sales, 3"), ({"l": 4}, '{"l": 4}'),
         (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02 03:04 UTC"),
         (date(2026, 1, 2), "2026-01-02"),
     ],
-)
+)  # fmt: skip
 def test_cell(value: object, expected: str) -> None:
     assert console.cell(value) == expected
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kanon_db import spark
-from kanon_db.declaration import EVERYBODY, FLAG, PUBLISHERS, Operation, parameter
+from kanon_db.declaration import EVERYBODY, FLAG, PUBLISHERS, parameter
 from kanon_db.interfaces.cli.spark_commands import spark_command
 from kanon_db.operations import operations
 from kanon_db.publications.buckets.request import BucketRequest
@@ -83,48 +83,43 @@ def test_audience() -> None:
         assert operation.audience == (EVERYBODY if name in FOR_EVERYBODY else PUBLISHERS)
 
 
-@pytest.mark.parametrize("operation", list(OPERATIONS.values()), ids=list(OPERATIONS))
-def test_function_takes_what_is_declared(operation: Operation) -> None:
-    module, _, name = operation.function.partition(":")
-    function = getattr(importlib.import_module(module), name)
-    taken = list(inspect.signature(function).parameters)[1:]
-    if operation.takes_request:
-        assert taken == ["request"]
-    else:
-        assert taken == [item.name for item in operation.parameters]
-    assert all(item.help.endswith(".") for item in operation.parameters)
+def test_functions_take_what_is_declared() -> None:
+    for operation in OPERATIONS.values():
+        module, _, name = operation.function.partition(":")
+        function = getattr(importlib.import_module(module), name)
+        declared = [item.name for item in operation.parameters]
+        taken = list(inspect.signature(function).parameters)[1:]
+        assert taken == (["request"] if operation.takes_request else declared), name
+        assert all(item.help.endswith(".") for item in operation.parameters), name
 
 
-@pytest.mark.parametrize("kind", list(KINDS.values()), ids=list(KINDS))
-def test_every_method_has_its_function(kind: object) -> None:
-    methods = importlib.import_module(f"{kind.room}.methods")  # type: ignore[attr-defined]
-    (declared,) = [
-        item.type.choices
-        for item in kind.operation.parameters  # type: ignore[attr-defined]
-        if item.name == "method"
-    ]
-    functions = {
-        name
-        for name, item in vars(methods).items()
-        if inspect.isfunction(item)
-        and list(inspect.signature(item).parameters) == ["data", "request", "pulse"]
-    }
-    assert functions == declared.keys() - {"auto"}
+def test_every_method_has_its_function() -> None:
+    for kind in KINDS.values():
+        methods = importlib.import_module(f"{kind.room}.methods")
+        (declared,) = [
+            item.type.choices for item in kind.operation.parameters if item.name == "method"
+        ]
+        functions = {
+            name
+            for name, item in vars(methods).items()
+            if inspect.isfunction(item)
+            and list(inspect.signature(item).parameters) == ["data", "request", "pulse"]
+        }
+        assert functions == declared.keys() - {"auto"}
 
 
 ON_SPARK = {
-    "publish_buckets": "session source target",
-    "publish_generalized": "session source target",
-    "publish_freeform": "session source target",
-    "publish_suppressed": "session source target",
+    **{
+        f"publish_{kind}": "session source target"
+        for kind in ("buckets", "generalized", "freeform", "suppressed")
+    },
     "load": "session target connection",
     "verify": "session target",
     "metrics": "session target",
     "releases": "session folder",
-    "estimate": "session target query",
-    "estimate_count": "session target query",
-    "estimate_counts": "session target query",
-    "rewrite_count": "session target query",
+    **dict.fromkeys(
+        ("estimate", "estimate_count", "estimate_counts", "rewrite_count"), "session target query"
+    ),
     "attack": "session target source",
     "evaluate_counts": "session target source",
     "weighted_view": "session target",
@@ -132,11 +127,11 @@ ON_SPARK = {
 
 
 def test_spark_keeps_what_is_passed_by_position() -> None:
+    assert [one.declared.name for one in spark.SPARK_OPERATIONS] == list(ON_SPARK)
     for name, positional in ON_SPARK.items():
         parameters = inspect.signature(getattr(spark, name)).parameters
         taken = [item.name for item in parameters.values() if item.kind != item.KEYWORD_ONLY]
         assert taken == positional.split(), name
-    assert [one.declared.name for one in spark.SPARK_OPERATIONS] == list(ON_SPARK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,12 +149,12 @@ def test_one_more_option_is_on_spark_too() -> None:
     assert "--loud" in [name for item in spark_command(more).params for name in item.opts]
 
 
-@pytest.mark.parametrize("operation", spark.SPARK_OPERATIONS, ids=ON_SPARK)
-def test_spark_has_the_function_and_its_parameters(operation: spark.SparkOperation) -> None:
-    module, _, name = operation.function.partition(":")
+def test_spark_has_the_functions_and_their_parameters() -> None:
     pytest.importorskip("pyarrow")
-    function = getattr(importlib.import_module(f"kanon_db.spark.{module}"), name)
-    parameters = inspect.signature(function).parameters
-    if not any(item.kind == item.VAR_KEYWORD for item in parameters.values()):
-        wanted = ["session", *(item.name for item in operation.parameters), *operation.hears]
-        assert set(wanted) == parameters.keys() - set(operation.fixed)
+    for operation in spark.SPARK_OPERATIONS:
+        module, _, name = operation.function.partition(":")
+        function = getattr(importlib.import_module(f"kanon_db.spark.{module}"), name)
+        parameters = inspect.signature(function).parameters
+        if not any(item.kind == item.VAR_KEYWORD for item in parameters.values()):
+            wanted = {"session", *(item.name for item in operation.parameters), *operation.hears}
+            assert wanted == parameters.keys() - set(operation.fixed), name

@@ -57,15 +57,12 @@ def test_marks_are_read(tmp_path: Path, text: str, about: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "pytestmark = pytest.mark.pitfall(3)\n",
-        f"{MARK}(3)\ndef helper() -> None: ...\n",
-        f"{MARK}\ndef test_a() -> None: ...\n",
-        f"{MARK}()\ndef test_a() -> None: ...\n",
-        f"{MARK}(N)\ndef test_a() -> None: ...\n",
-        f"{MARK}('3')\ndef test_a() -> None: ...\n",
+        "pytestmark = pytest.mark.pitfall(3)\n", f"{MARK}(3)\ndef helper() -> None: ...\n",
+        f"{MARK}\ndef test_a() -> None: ...\n", f"{MARK}()\ndef test_a() -> None: ...\n",
+        f"{MARK}(N)\ndef test_a() -> None: ...\n", f"{MARK}('3')\ndef test_a() -> None: ...\n",
         f"{MARK}(3, why='x')\ndef test_a() -> None: ...\n",
     ],
-)
+)  # fmt: skip
 def test_marks_that_would_be_overlooked_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "test_x.py").write_text(text)
     with pytest.raises(ValueError, match="a mark of a pitfall"):

@@ -1,4 +1,4 @@
-"""What happens before a PL/Python function does anything."""
+"""What the server imports, and what happens before a PL/Python function does anything."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import cache_from_source
@@ -26,39 +26,20 @@ from kanon_db.interfaces.plpython import call
 from kanon_db.operations import operation_named, operations
 
 
-@pytest.mark.parametrize("writable", [True, False])
-def test_compiled_code_has_a_place(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, writable: bool
-) -> None:
-    home = tmp_path / "home"
-    if writable:
-        home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+def test_compiled_code_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Beside the code, else in the folder of the cluster; a place that is given stays."""
     monkeypatch.chdir(tmp_path)
-    choose_cache()
-    expected = None if writable else str(tmp_path / "kanon_db_cache")
-    assert os.environ.get("NUMBA_CACHE_DIR") == expected
-
-
-def test_a_place_that_is_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "/given")
-    monkeypatch.setenv("HOME", "/nonexistent")
-    choose_cache()
-    assert os.environ["NUMBA_CACHE_DIR"] == "/given"
-
-
-def test_a_server_process_starts_no_threads() -> None:
-    """Those of numpy's linear algebra would run beside it, for as long as the session lasts."""
-    code = (
-        "import kanon_db.interfaces.plpython, numpy, pathlib;"
-        "print(len(list(pathlib.Path('/proc/self/task').iterdir())))"
-    )
-    environment = {k: v for k, v in os.environ.items() if not k.endswith("NUM_THREADS")}
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert ran.stdout == "1\n"
+    for home, given, expected in (
+        (tmp_path, None, None),
+        (tmp_path / "missing", None, str(tmp_path / "kanon_db_cache")),
+        (tmp_path / "missing", "/given", "/given"),
+    ):
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+        if given:
+            monkeypatch.setenv("NUMBA_CACHE_DIR", given)
+        choose_cache()
+        assert os.environ.get("NUMBA_CACHE_DIR") == expected
 
 
 class Server:
@@ -81,11 +62,8 @@ def answer(operation: str, **given: Any) -> Any:
     return json.loads(call(Server(), operation, json.dumps(given)))
 
 
-def test_a_value_is_returned() -> None:
+def test_a_value_or_a_refusal_is_returned() -> None:
     assert answer("version") == {"value": kanon_db.__version__}
-
-
-def test_a_refusal_is_returned() -> None:
     refused = answer("verify", name=None)["error"]
     assert refused == {"message": "name must not be NULL", "sqlstate": "22023"}
     refused = answer("verify", nam="a")["error"]
@@ -115,26 +93,24 @@ def perform(*_: object, **__: object) -> None:
     """Replaced by each test."""
 
 
-def test_rows_are_json(performed: dict[str, Any]) -> None:
-    performed["does"] = lambda: [Row]
+def told(performed: dict[str, Any], does: Callable[[], object]) -> tuple[Any, list[str]]:
+    """Perform something; what is returned, and how the work has ended."""
+    performed["does"] = does
     server = Server()
-    found = json.loads(call(server, "told", '{"name": "a"}'))
+    return json.loads(call(server, "told", '{"name": "a"}')), server.ends
+
+
+def test_rows_are_json(performed: dict[str, Any]) -> None:
     row = {"text": "a", "number": 1.5, "infinite": "inf", "key": {"a": [1]}, "many": {"x": "nan"}}
-    assert found == {"rows": [row]}
-    assert server.ends == ["kept"]
+    assert told(performed, lambda: [Row]) == ({"rows": [row]}, ["kept"])
 
 
 def test_a_refusal_undoes_what_was_done(performed: dict[str, Any]) -> None:
     def refuse() -> None:
         raise InUseError("taken", detail="where", hint="what to do")
 
-    performed["does"] = refuse
-    server = Server()
-    found = json.loads(call(server, "told", '{"name": "a"}'))
-    assert found["error"] == {
-        "message": "taken", "sqlstate": "55006", "detail": "where", "hint": "what to do",
-    }  # fmt: skip
-    assert server.ends == ["undone"]
+    error = {"message": "taken", "sqlstate": "55006", "detail": "where", "hint": "what to do"}
+    assert told(performed, refuse) == ({"error": error}, ["undone"])
 
 
 @pytest.mark.pitfall(10)
@@ -144,42 +120,45 @@ def test_a_defect_says_where_and_no_more(performed: dict[str, Any]) -> None:
     def fail() -> None:
         raise ValueError("the data of a person")
 
-    performed["does"] = fail
-    server = Server()
-    error = json.loads(call(server, "told", '{"name": "a"}'))["error"]
-    assert error["message"] == "kanon_db failed because of a bug"
-    assert "ValueError" in error["detail"]
-    assert "person" not in json.dumps(error)
-    assert server.ends == ["undone"]
+    found, ends = told(performed, fail)
+    assert found["error"]["message"] == "kanon_db failed because of a bug"
+    assert "ValueError" in found["error"]["detail"]
+    assert "person" not in json.dumps(found)
+    assert ends == ["undone"]
 
 
-def test_a_first_estimate_imports_little() -> None:
-    loaded = (
-        "import sys, kanon_db.interfaces.plpython as p, kanon_db.answers.estimates;"
-        " p.operation_named('estimate_count');"
-        " print([name for name in sys.modules if name.endswith('.request')"
-        " or name in ('kanon_db.operations', 'kanon_db.catalog.sources', 'email', 'numpy',"
-        " 'importlib.metadata', 'pandas', 'numba', 'psycopg')])"
+IMPORTS = """
+import pathlib, sys
+import kanon_db.interfaces.plpython, kanon_db.answers.estimates
+import kanon_db.answers._bitmap_sums, kanon_db.query.formulas, kanon_db.query.sqlglot_library
+kanon_db.interfaces.plpython.operation_named("estimate_count")
+late = {"kanon_db.operations", "kanon_db.catalog.sources", "email", "numpy",
+        "importlib.metadata", "pandas", "numba", "psycopg"}
+print([name for name in sys.modules if name.endswith(".request") or name in late])
+from sqlglot import Dialect
+import importlib.metadata
+print(Dialect.get("nothing"), importlib.metadata.version("numpy") > "")
+import numpy
+print(len(list(pathlib.Path("/proc/self/task").iterdir())))
+"""
+
+
+def test_a_server_process_imports_little_and_starts_no_threads() -> None:
+    """Neither before the first estimate, nor for numpy's linear algebra, for the whole session.
+
+    That sqlglot is imported without the metadata of packages keeps it from no plugin.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("NUM_THREADS")}
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORTS], env=environment, capture_output=True, text=True, check=True
     )
-    run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
+    assert ran.stdout.splitlines() == ["[]", "None True", "1"]
 
 
 def test_what_a_call_calls_finds_its_stack_in_one_piece() -> None:
     piece = 16 * 1024 // 8  # of CPython, in slots
     assert call.__code__.co_stacksize > piece
     assert plpython.vote.__code__.co_stacksize > piece
-
-
-def test_sqlglot_still_finds_plugins() -> None:
-    asked = (
-        "import kanon_db.query.sqlglot_library, sys;"
-        " assert 'importlib.metadata' not in sys.modules;"
-        " from sqlglot import Dialect; print(Dialect.get('nothing'));"
-        " import importlib.metadata; print(importlib.metadata.version('numpy') > '')"
-    )
-    run = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert run.stdout == "None\nTrue\n"
 
 
 def test_operations_are_found_by_name() -> None:
@@ -207,22 +186,14 @@ def test_what_sessions_import_is_compiled_also_in_a_copy(tmp_path: Path) -> None
     assert Path(cache_from_source(str(module))).exists()
 
 
-@pytest.mark.parametrize(
-    ("memory", "effective_cache_size"), [(512, "256MB"), (4096, "2048MB"), (65536, "32768MB")]
-)
-def test_half_of_the_memory_may_have_cached_files(memory: int, effective_cache_size: str) -> None:
-    chosen = cluster_settings(memory * MEGABYTE, 2048 * MEGABYTE, "/srv")
-    assert chosen["effective_cache_size"] == effective_cache_size
-
-
-def test_small_shared_memory_is_not_used() -> None:
-    assert (
-        cluster_settings(4096 * MEGABYTE, 64 * MEGABYTE, "/srv")["dynamic_shared_memory_type"]
-        == "mmap"
-    )
-    assert "dynamic_shared_memory_type" not in cluster_settings(
-        4096 * MEGABYTE, 2048 * MEGABYTE, "/srv"
-    )
+def test_settings_follow_from_the_memory() -> None:
+    """Half of it may have cached files, and small shared memory is not used."""
+    for memory, expected in ((512, "256MB"), (4096, "2048MB"), (65536, "32768MB")):
+        chosen = cluster_settings(memory * MEGABYTE, 2048 * MEGABYTE, "/srv")
+        assert chosen["effective_cache_size"] == expected
+        assert "dynamic_shared_memory_type" not in chosen
+    chosen = cluster_settings(4096 * MEGABYTE, 64 * MEGABYTE, "/srv")
+    assert chosen["dynamic_shared_memory_type"] == "mmap"
 
 
 def test_quotes_in_values_stay_in_the_value() -> None:

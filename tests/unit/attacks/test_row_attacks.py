@@ -1,4 +1,4 @@
-"""Attacks on buckets, against brute force and against tables whose answer is known."""
+"""Attacks on buckets and rows, against brute force and against tables whose answer is known."""
 
 from __future__ import annotations
 
@@ -168,11 +168,6 @@ def test_own_record_teaches_nothing(random: np.random.Generator) -> None:
 HALF = np.arange(60) % 2 == 0
 
 
-@pytest.fixture
-def random() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def published(
     random: np.random.Generator, n: int = 60, k: int = 3
 ) -> tuple[CodeArray, AnyIntArray, AnyIntArray, list[Ranges | Sets], list[int]]:
@@ -222,7 +217,7 @@ def test_homogeneous_classes() -> None:
     assert rows.homogeneous_share == pytest.approx(3 / 5)
 
 
-def test_learners_find_correlations(random: np.random.Generator) -> None:
+def test_learners_of_rows_find_correlations(random: np.random.Generator) -> None:
     """Half of the classes tell the second attribute, and with it the value; the others learn."""
     n, k = 800, 4
     kind = random.permutation(np.arange(n) % 2).astype(np.int32)
@@ -244,7 +239,7 @@ def test_learners_find_correlations(random: np.random.Generator) -> None:
     assert guessed["known"] > 0.98
 
 
-def test_own_record_teaches_nothing(random: np.random.Generator) -> None:
+def test_own_row_teaches_nothing(random: np.random.Generator) -> None:
     n = 300
     codes = np.arange(n, dtype=np.int32)[:, np.newaxis]
     values = random.integers(0, 2, n)

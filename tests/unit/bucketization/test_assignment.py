@@ -1,4 +1,4 @@
-"""."""
+"""Records are dealt into buckets, at random and locally."""
 
 from __future__ import annotations
 

@@ -55,14 +55,11 @@ def test_record_counts_copies_and_adds_up() -> None:
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        ([1.5], "whole numbers"),
-        ([-1], "whole numbers"),
-        ([True], "whole numbers"),
-        ([[1]], "one number of records for each"),
-        ([1, 2, 3], "one number of records for each"),
+        ([1.5], "whole numbers"), ([-1], "whole numbers"), ([True], "whole numbers"),
+        ([[1]], "one number of records for each"), ([1, 2, 3], "one number of records for each"),
         ([MAX_RECORDS, 1], "too many records"),
     ],
-)
+)  # fmt: skip
 def test_record_counts_refusals(counts: list[int], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         record_counts(counts, n_values=2 if len(counts) != 1 else None)

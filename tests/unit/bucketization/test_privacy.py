@@ -140,17 +140,13 @@ class TestParse:
     @pytest.mark.parametrize(
         "text",
         [
-            '{"theta": 1e999999999}',
-            '{"theta": 1e-999999999}',
-            '{"theta": "1e999999999"}',
-            '{"theta": ' + "9" * 1_000_000 + "}",
-            '{"theta": "1/' + "9" * 1_000_000 + '"}',
-            '{"values": ' + "[" * 1_000_000,
-            '{"values": ' + '{"a":' * 500_000,
+            '{"theta": 1e999999999}', '{"theta": 1e-999999999}', '{"theta": "1e999999999"}',
+            '{"theta": ' + "9" * 1_000_000 + "}", '{"theta": "1/' + "9" * 1_000_000 + '"}',
+            '{"values": ' + "[" * 1_000_000, '{"values": ' + '{"a":' * 500_000,
             '{"l": 4' + " " * 2**24 + "}",
         ],
         ids=["exponent", "negative", "string", "digits", "denominator", "array", "object", "long"],
-    )
+    )  # fmt: skip
     def test_small_work_for_hostile_texts(self, text: str) -> None:
         # Written out, 10 ** 999999999 would take gigabytes and minutes.
         with pytest.raises(InvalidParameterError):
@@ -159,13 +155,11 @@ class TestParse:
     @pytest.mark.parametrize(
         "text",
         [
-            '{"values": {"CANARY": 7}}',
-            '{"values": {"CANARY": "x"}}',
-            '{"values": {"CANARY": 0.1, "CANARY": 0.1}}',
-            '{"CANARY": 0.1}',
+            '{"values": {"CANARY": 7}}', '{"values": {"CANARY": "x"}}',
+            '{"values": {"CANARY": 0.1, "CANARY": 0.1}}', '{"CANARY": 0.1}',
             '{"values": {"CANARY": }}',
         ],
-    )
+    )  # fmt: skip
     def test_messages_do_not_quote_values(self, text: str) -> None:
         with pytest.raises(InvalidParameterError) as caught:
             PrivacySpecification.parse(text)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,42 +17,24 @@ from kanon_db.errors import IneligibleError, InvalidParameterError
 VALUES = np.array([0, 0, 1, 1, 2, 2])
 
 
-def test_distinct_l_diversity() -> None:
-    constraint = Constraint(VALUES, 3, l=3)
-    assert constraint.holds([[1, 1, 1], [5, 5, 0]]).tolist() == [True, False]
+def test_each_constraint_by_itself_and_together() -> None:
+    def holds(counts: list[list[int]], **options: Any) -> list[bool]:
+        return Constraint(VALUES, 3, **options).holds(counts).tolist()
 
-
-def test_entropy_l_diversity_of_equal_shares_is_their_number() -> None:
-    for l in (2, 3):
-        constraint = Constraint(VALUES, 3, entropy_l=Fraction(l))
-        assert constraint.holds([[7, 7, 7], [3, 3, 0]]).tolist() == [True, l == 2]
-
-
-def test_t_closeness_is_exact_at_the_limit() -> None:
-    # Shares (1/2, 1/2, 0) against (1/3, 1/3, 1/3): equal distance 1/3, ordered (1/6 + 1/3) / 2.
-    counts = [[1, 1, 0]]
-    for distance, limit in (("equal", Fraction(1, 3)), ("ordered", Fraction(1, 4))):
-        at = Constraint(VALUES, 3, t=limit, distance=distance)  # type: ignore[arg-type]
-        below = Constraint(
-            VALUES,
-            3,
-            t=limit - Fraction(1, 10**6),
-            distance=distance,  # type: ignore[arg-type]
-        )
-        assert at.holds(counts).tolist() == [True]
-        assert below.holds(counts).tolist() == [False]
-
-
-def test_f_prime_privacy_takes_the_floor_exactly() -> None:
+    assert holds([[1, 1, 1], [5, 5, 0]], l=3) == [True, False]
+    for l in (2, 3):  # the entropy of equal shares is that of their number
+        assert holds([[7, 7, 7], [3, 3, 0]], entropy_l=Fraction(l)) == [True, l == 2]
+    both = {"l": 2, "t": Fraction(1, 4)}
+    assert holds([[2, 1, 0], [1, 1, 1], [3, 0, 0]], **both) == [False, True, False]
     # In floating point 0.29 * 100 is below 29.
-    privacy = FPrimePrivacy((Fraction(29, 100), Fraction(1)))
-    constraint = Constraint(np.array([0, 1]), 2, f_prime=privacy)
-    assert constraint.holds([[29, 71], [30, 70], [28, 71]]).tolist() == [True, False, True]
-
-
-def test_all_that_is_given_must_hold() -> None:
-    constraint = Constraint(VALUES, 3, l=2, t=Fraction(1, 4))
-    assert constraint.holds([[2, 1, 0], [1, 1, 1], [3, 0, 0]]).tolist() == [False, True, False]
+    privacy = FPrimePrivacy((Fraction(29, 100), Fraction(1), Fraction(1)))
+    counts = [[29, 71, 0], [30, 70, 0], [28, 71, 1]]
+    assert holds(counts, f_prime=privacy) == [True, False, True]
+    # Shares (1/2, 1/2, 0) against (1/3, 1/3, 1/3): equal distance 1/3, ordered (1/6 + 1/3) / 2.
+    for distance, limit in (("equal", Fraction(1, 3)), ("ordered", Fraction(1, 4))):
+        assert holds([[1, 1, 0]], t=limit, distance=distance) == [True]
+        below = limit - Fraction(1, 10**6)
+        assert holds([[1, 1, 0]], t=below, distance=distance) == [False]
 
 
 def test_a_constraint_that_even_one_class_breaks_is_refused() -> None:

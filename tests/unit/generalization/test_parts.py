@@ -16,7 +16,7 @@ from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_cuts_are_those_of_mondrian(seed: int) -> None:
     """A table that is cut until nothing can be cut has the same classes."""
     random = np.random.default_rng(seed)
@@ -42,8 +42,7 @@ def test_cuts_are_those_of_mondrian(seed: int) -> None:
             for j, attribute in enumerate(attributes)
         ]
         cut = median_cut(domains, counts, k)
-        if cut is not None:
-            left += tree.cut(node, cut)
+        left += [] if cut is None else tree.cut(node, cut)
     place = {node: number for number, node in enumerate(tree.leaves)}
     found = [place[node] for node in tree.nodes_of(codes).tolist()]
     assert found == mondrian(Microdata(codes, attributes), k).class_of_record.tolist()

@@ -1,4 +1,4 @@
-"""What covers the records of each class."""
+"""Orders of attributes and records, losses, cells, and classes that change."""
 
 from __future__ import annotations
 
@@ -18,24 +18,19 @@ from kanon_db.algorithms.recoding.annealing import (
     annealed_classes,
 )
 from kanon_db.algorithms.recoding.changing_classes import Constraint
-from kanon_db.algorithms.recoding.generalized_cells import cells_of_classes
 from kanon_db.algorithms.recoding.loss import ExactLoss, Ncp, simplest_fraction
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, attribute_order, sort_order
 from kanon_db.publications.rows.distinct_cells import NumberedRows, packed_rows, packing
 from tests.generalization_plain import numeric_table, random_table
 
 
-def test_equal_records_stay_in_order() -> None:
-    microdata = numeric_table([[2], [1], [2], [1]])
-    assert sort_order(microdata).tolist() == [1, 3, 0, 2]
-
-
-def test_a_large_weight_makes_an_attribute_come_first() -> None:
+def test_orders() -> None:
+    """Equal records stay in order, and what weighs more comes first."""
+    assert sort_order(numeric_table([[2], [1], [2], [1]])).tolist() == [1, 3, 0, 2]
     rows = [[0, 3], [8, 4], [4, 3]]
     assert attribute_order(numeric_table(rows)).tolist() == [1, 0]
     weighted = numeric_table(rows, ["9/10", "1/10"])
-    # 32/3 / 0.81 and 2/9 / 0.01
-    assert attribute_order(weighted).tolist() == [0, 1]
+    assert attribute_order(weighted).tolist() == [0, 1]  # 32/3 / 0.81 and 2/9 / 0.01
 
 
 def test_null_does_not_count_in_the_variance_and_comes_last() -> None:
@@ -47,20 +42,6 @@ def test_null_does_not_count_in_the_variance_and_comes_last() -> None:
     assert sort_order(microdata).tolist() == [3, 1, 2, 0]
 
 
-@pytest.mark.parametrize("attribute", [Attribute(2), Attribute(2, np.array([0.0, 1.0]), 0.0, 1.0)])
-def test_a_cancel_is_heard_between_attributes(attribute: Attribute) -> None:
-    beats = []
-
-    def third_time() -> None:
-        beats.append(1)
-        if len(beats) == 3:
-            raise InterruptedError
-
-    table = Microdata([[0] * 5, [1] * 5], (attribute,) * 5)
-    with pytest.raises(InterruptedError):
-        cells_of_classes(table, np.array([0, 0]), Pulse(heartbeat=third_time))
-
-
 def listed(found: Ranges | Sets) -> list[object]:
     if isinstance(found, Sets):
         return [tuple(part.tolist()) for part in np.split(found.codes, found.ends[:-1])]
@@ -68,41 +49,33 @@ def listed(found: Ranges | Sets) -> list[object]:
     return [None if nothing else (low, high) for low, high, nothing in named]
 
 
-def random_sets(seed: int) -> Sets:
+def random_cells(kind: type[Ranges | Sets], seed: int) -> Ranges | Sets:
     random = np.random.default_rng(seed)
-    parts = [
-        np.sort(random.choice(5, size=random.integers(1, 5), replace=False)) for _ in range(60)
-    ]
-    ends = np.cumsum([part.size for part in parts])
-    return Sets(np.concatenate(parts).astype(np.int32), ends)
+    if kind is Ranges:
+        low = random.integers(4, size=60).astype(np.int32)
+        high = low + random.integers(4, size=60).astype(np.int32)
+        return Ranges(low, high, random.random(60) < 0.2)
+    sizes = random.integers(1, 5, size=60)
+    parts = [np.sort(random.choice(5, size=size, replace=False)) for size in sizes]
+    return Sets(np.concatenate(parts).astype(np.int32), np.cumsum(sizes))
 
 
-def random_ranges(seed: int) -> Ranges:
-    random = np.random.default_rng(seed)
-    low = random.integers(4, size=60).astype(np.int32)
-    high = low + random.integers(4, size=60).astype(np.int32)
-    return Ranges(low, high, random.random(60) < 0.2)
-
-
-@pytest.mark.parametrize("make", [random_sets, random_ranges])
-@pytest.mark.parametrize("seed", range(5))
-def test_each_cell_is_one_of_those_that_differ(make: object, seed: int) -> None:
-    given: Ranges | Sets = make(seed)  # type: ignore[operator]
-    found, numbers = distinct_cells(given)
-    shown, all_cells = listed(found), listed(given)
-    assert len(set(shown)) == len(shown) == len(set(all_cells))
-    assert [shown[number] for number in numbers] == all_cells
+@pytest.mark.parametrize("kind", [Sets, Ranges])
+def test_each_cell_is_one_of_those_that_differ(kind: type[Ranges | Sets]) -> None:
+    for seed in range(5):
+        given = random_cells(kind, seed)
+        found, numbers = distinct_cells(given)
+        shown, all_cells = listed(found), listed(given)
+        assert len(set(shown)) == len(shown) == len(set(all_cells))
+        assert [shown[number] for number in numbers] == all_cells
 
 
 def test_sets_with_the_same_sum_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """By luck, sums of different sets may be equal; then all cells stay."""
-    monkeypatch.setattr(
-        generalized_cells, "scattered", lambda codes: np.zeros(codes.size, dtype=np.uint64)
-    )
-    given = random_sets(0)
+    monkeypatch.setattr(generalized_cells, "scattered", lambda codes: np.zeros(codes.size, "u8"))
+    given = random_cells(Sets, 0)
     found, numbers = distinct_cells(given)
-    shown = listed(found)
-    assert [shown[number] for number in numbers] == listed(given)
+    assert [listed(found)[number] for number in numbers] == listed(given)
 
 
 def test_losses_too_fine_to_be_whole_are_rounded() -> None:
@@ -120,12 +93,6 @@ def test_simplest_fraction() -> None:
     assert float(simplest_fraction(0.1234567890123)) == 0.1234567890123
 
 
-def in_order(seed: int, n_records: int = 60) -> tuple[Ncp, TypedRecords]:
-    table = random_table(np.random.default_rng(seed), n_records, "n0c", 3)
-    ncp = Ncp.of(table).of_records(sort_order(table))
-    return ncp, TypedRecords.of(ncp, np.random.default_rng(seed), UNLIMITED)
-
-
 class Slow(Pulse):
     """A machine on which the time is over after some calls."""
 
@@ -138,23 +105,19 @@ class Slow(Pulse):
         return next(self._shares)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_seconds_are_counted_in_proposals(workers: int) -> None:
-    """However long they take: the same request does the same."""
-    in_time = PROPOSALS_PER_SECOND * workers
-    quick = list(Schedule(10**9).steps(1.0, Slow(1.0, [0.0] * 1000), workers))
-    slow = list(Schedule(10**9).steps(1.0, Slow(1.0, [3.9] * 1000), workers))
-    assert quick == slow
-    assert sum(n_proposals for n_proposals, _ in quick) == in_time
-    assert [temperature for _, temperature in quick][-1] == 0.0
+def test_seconds_are_counted_in_proposals() -> None:
+    """However long they take: the same request does the same. What takes far too long ends."""
+    for workers in (1, 2):
+        in_time = PROPOSALS_PER_SECOND * workers
+        quick = list(Schedule(10**9).steps(1.0, Slow(1.0, [0.0] * 1000), workers))
+        slow = list(Schedule(10**9).steps(1.0, Slow(1.0, [3.9] * 1000), workers))
+        assert quick == slow
+        assert sum(n_proposals for n_proposals, _ in quick) == in_time
+        assert [temperature for _, temperature in quick][-1] == 0.0
+        wide = Schedule(10**9).steps(1.0, Slow(1.0, [3.9] * 1000), workers, width=160)
+        assert sum(n_proposals for n_proposals, _ in wide) == in_time // 10
     assert not list(Schedule(10**9).steps(1.0, Pulse(0.0)))
-    wide = Schedule(10**9).steps(1.0, Slow(1.0, [3.9] * 1000), workers, width=160)
-    assert sum(n_proposals for n_proposals, _ in wide) == in_time // 10
-
-
-def test_what_takes_far_too_long_ends() -> None:
-    steps = Schedule(10**9).steps(1.0, Slow(60.0, [0.0, 3.9, 4.0]))
-    assert len(list(steps)) == 2
+    assert len(list(Schedule(10**9).steps(1.0, Slow(60.0, [0.0, 3.9, 4.0])))) == 2
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -164,20 +127,19 @@ def test_threads_keep_what_one_keeps(
 ) -> None:
     monkeypatch.setattr(annealing, "_RECORDS_PER_THREAD", 50)
     monkeypatch.setattr(annealing, "_PROPOSALS_PER_PART", 50)
-    for seed in range(3):
-        ncp, typed = in_order(seed, 2_000)
-        before = classes_of_k(2_000, 4)
-        values = np.tile([0, 1, 2, 3], 500)
-        constraint = Constraint(values, 4, l=3) if is_constrained else None
-        after = annealed_classes(
-            typed, before, 4, Schedule(400_000), np.random.default_rng(seed),
-            constraint=constraint, workers=workers,
-        )  # fmt: skip
-        assert np.bincount(after).min() >= 4
-        assert ncp.total(after) < ncp.total(before)
-        if is_constrained:
-            pairs = np.unique(np.column_stack([after, values]), axis=0)
-            assert np.bincount(pairs[:, 0]).min() >= 3
+    random = np.random.default_rng(workers)
+    table = random_table(random, 2_000, "n0c", 3)
+    ncp = Ncp.of(table).of_records(sort_order(table))
+    before, values = classes_of_k(2_000, 4), np.tile([0, 1, 2, 3], 500)
+    after = annealed_classes(
+        TypedRecords.of(ncp, random, UNLIMITED), before, 4, Schedule(200_000), random,
+        constraint=Constraint(values, 4, l=3) if is_constrained else None, workers=workers,
+    )  # fmt: skip
+    assert np.bincount(after).min() >= 4
+    assert ncp.total(after) < ncp.total(before)
+    if is_constrained:
+        pairs = np.unique(np.column_stack([after, values]), axis=0)
+        assert np.bincount(pairs[:, 0]).min() >= 3
 
 
 BASES = ([7, 5, 9, 4], [2**16, 2**16, 2**16, 2**16], [2**40, 2**10, 2**20, 2**60])
@@ -200,31 +162,26 @@ def test_rows_are_sorted_by_class_and_then_by_the_others(bases: list[int]) -> No
     rows = NumberedRows.of(["a", "b"], ["c", "d"], bases, packed(columns, bases))
     assert rows is not None
     counted = Counter(zip(*(column.tolist() for column in columns[:2]), strict=True))
-    assert list(zip(*(numbers.tolist() for numbers in rows.of_classes), strict=True)) == sorted(
-        counted
-    )
+    classes = list(zip(*(numbers.tolist() for numbers in rows.of_classes), strict=True))
+    assert classes == sorted(counted)
     assert rows.sizes.tolist() == [counted[each] for each in sorted(counted)]
     shown = [np.repeat(numbers, rows.sizes) for numbers in rows.of_classes]
     found = np.column_stack([*shown, *rows.of_rows]).tolist()
     assert found == sorted(np.column_stack(columns).tolist())
-
-
-@pytest.mark.parametrize("column", range(4))
-def test_a_cell_without_a_number_is_found(column: int) -> None:
-    columns = [np.zeros(5, dtype=np.int64) for _ in range(4)]
-    columns[column][3] = -1
-    bases = [9, 9, 2**40, 2**40]
-    assert NumberedRows.of(["a", "b"], ["c", "d"], bases, packed(columns, bases)) is None
+    for column in columns:  # a cell without a number is found
+        before, column[3] = column[3], -1
+        assert NumberedRows.of(["a", "b"], ["c", "d"], bases, packed(columns, bases)) is None
+        column[3] = before
 
 
 @pytest.mark.parametrize("bases", BASES)
-@pytest.mark.parametrize("n_cells", range(5))
-def test_the_digits_of_classes_are_those_of_their_rows(bases: list[int], n_cells: int) -> None:
+def test_the_digits_of_classes_are_those_of_their_rows(bases: list[int]) -> None:
     random = np.random.default_rng(1)
     class_of_row = random.integers(20, size=300)
-    of_classes = [random.integers(3, size=20) for _ in bases[:n_cells]]
-    of_rows = [random.integers(3, size=300) for _ in bases[n_cells:]]
-    columns = [numbers[class_of_row] for numbers in of_classes] + of_rows
-    found = packed_rows(bases, of_classes, class_of_row, of_rows)
-    for digits, wanted in zip(found, packed(columns, bases), strict=True):
-        assert digits.tolist() == wanted.tolist()
+    for n_cells in range(5):
+        of_classes = [random.integers(3, size=20) for _ in bases[:n_cells]]
+        of_rows = [random.integers(3, size=300) for _ in bases[n_cells:]]
+        columns = [numbers[class_of_row] for numbers in of_classes] + of_rows
+        found = packed_rows(bases, of_classes, class_of_row, of_rows)
+        for digits, wanted in zip(found, packed(columns, bases), strict=True):
+            assert digits.tolist() == wanted.tolist()

@@ -1,4 +1,4 @@
-"""."""
+"""Exact numbers, proofs, time limits and the solver of linear programs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,10 @@ from kanon_db.errors import InvalidParameterError
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
-        ("0.29", Fraction(29, 100)),
-        (0.29, Fraction(29, 100)),
-        (1e-7, Fraction(1, 10**7)),
-        (8, Fraction(8)),
-        ("2/6", Fraction(1, 3)),
-        ("1e40", Fraction(10**40)),
+        ("0.29", Fraction(29, 100)), (0.29, Fraction(29, 100)), (1e-7, Fraction(1, 10**7)),
+        (8, Fraction(8)), ("2/6", Fraction(1, 3)), ("1e40", Fraction(10**40)),
     ],
-)
+)  # fmt: skip
 def test_numbers_are_what_is_written(number: str | float, expected: Fraction) -> None:
     assert exact_number(number) == expected
 

@@ -27,7 +27,9 @@ from kanon_db.models._votes import (
     vote,
 )
 from kanon_db.randomness import SecureRandom
-from tests.unit.models.chance import RARELY
+
+RARELY = 1e-9
+"""Probability of a false alarm, per test: not once in the life of the project."""
 
 LABELS = arrays(
     np.int64, st.tuples(st.integers(1, 9), st.integers(0, 6)), elements=st.integers(0, 3)
@@ -105,10 +107,6 @@ def test_noise_is_fresh() -> None:
 def test_noise_is_a_whole_number(sigma: int) -> None:
     with pytest.raises(InvalidParameterError, match="whole number"):
         noisy_vote(np.zeros((2, 2), np.int64), 2, sigma)
-
-
-RARELY = 1e-9
-"""Probability of a false alarm, per test: not once in the life of the project."""
 
 
 def test_it_is_laplace_noise() -> None:

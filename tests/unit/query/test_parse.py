@@ -1,4 +1,4 @@
-"""Refusals name what to write instead of this very query, not all that could be written."""
+"""Reading queries: lexemes, constructs, the tree of the parser, and what a refusal says."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ from kanon_db.query._lexer import (
 from kanon_db.query.expressions import (
     ALLOWED,
     Aggregate,
-    And,
     Case,
     Comparison,
-    DatePart,
     Expression,
     ItemText,
     Literal,
@@ -49,10 +47,6 @@ def where(condition: str) -> Expression | None:
 
 def number(text: str) -> Literal:
     return Literal("number", text)
-
-
-def string(text: str) -> Literal:
-    return Literal("string", text)
 
 
 def is_one(column: str) -> Comparison:
@@ -84,7 +78,7 @@ def test_the_published_schema_is_a_setting() -> None:
         ("+5", number("5")),
         ("1.5e-3", number("1.5e-3")),
         ("((7))", number("7")),
-        ("'it''s \\ '", string("it's \\ ")),
+        ("'it''s \\ '", Literal("string", "it's \\ ")),
         ("TRUE", Literal("boolean", "true")),
         ("NULL", Literal("null", "")),
         ("DATE '2020-01-31'", Literal("date", "2020-01-31")),
@@ -96,23 +90,10 @@ def test_constants(written: str, literal: Literal) -> None:
     assert where(f"a = {written}") == Comparison("=", A, literal)
 
 
-def test_chains_are_flat_whatever_their_parentheses() -> None:
-    assert where("a = 1 AND (b = 1 AND (c = 1))") == And((is_one("a"), is_one("b"), is_one("c")))
-
-
 def test_a_list_of_one_is_a_comparison() -> None:
     assert where("a IN (1)") == is_one("a")
     assert where("a NOT IN (1)") == Comparison("<>", A, number("1"))
-
-
-def test_case_and_parts_of_dates() -> None:
     assert where("CASE a WHEN 1 THEN b ELSE c END") == Case(((is_one("a"), B),), C)
-    assert where("EXTRACT(YEAR FROM a) = 1") == Comparison(
-        "=", DatePart("extract", "year", A), number("1")
-    )
-    assert where("date_trunc('Month', a) = b") == Comparison(
-        "=", DatePart("date_trunc", "month", A), B
-    )
 
 
 def test_clauses() -> None:
@@ -151,12 +132,7 @@ def test_tall_sums_are_refused() -> None:
     with pytest.raises(UnsupportedQueryError, match="nests more than"):
         where(" + ".join(["a"] * 5_000) + " = 1")
     assert where(" + ".join(["a"] * 90) + " = 1")
-
-
-def test_the_deepest_parentheses() -> None:
     assert where("(" * MAX_NESTING + "a = 1" + ")" * MAX_NESTING) == is_one("a")
-    with pytest.raises(UnsupportedQueryError, match="nested more than"):
-        where("(" * (MAX_NESTING + 1) + "a = 1" + ")" * (MAX_NESTING + 1))
 
 
 def test_a_parser_out_of_stack_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +183,7 @@ def test_no_refusal_repeats_the_query() -> None:
         f"a::{canary} = 1",
         f"EXTRACT({canary} FROM a) = 1",
         f"{canary} '1' = a",
+        f"name = '{canary}' AND E'{canary}'",
     ):
         with pytest.raises(UnsupportedQueryError) as refused:
             where(condition)
@@ -227,36 +204,23 @@ def test_letters_are_those_of_ascii_the_underscore_and_all_that_is_not_ascii() -
     assert set(more.findall(every)) == usual | set(digits + "$")
 
 
-def test_quoted_names_stay_as_they_are() -> None:
+def test_names_and_strings_stay_as_they_are() -> None:
+    """Doubled quotes are one, and backslashes are kept."""
     assert pieces('"AGE" "say ""hi"""') == [("name", "AGE"), ("name", 'say "hi"')]
-
-
-def test_strings_double_their_quotes_and_keep_backslashes() -> None:
     assert pieces(r"'it''s' 'a\' ''") == [("string", "it's"), ("string", "a\\"), ("string", "")]
+    assert scan("a\n = 'x'")[-1] == Lexeme("string", "x", 6)  # positions count from one
 
 
-@pytest.mark.parametrize(
-    ("run", "expected"),
-    [
-        ("=-", ["=", "-"]),
-        ("<>-", ["<>", "-"]),
-        (">=+", [">=", "+"]),
-        ("!=", ["!="]),
-        ("<", ["<"]),
-    ],
-)
-def test_operators_give_back_their_signs(run: str, expected: list[str]) -> None:
-    assert [text for _, text in pieces(f"a {run}5")] == ["a", *expected, "5"]
+@pytest.mark.parametrize("run", ["= -", "<> -", ">= +", "!=", "<"])
+def test_operators_give_back_their_signs(run: str) -> None:
+    found = [text for _, text in pieces(f"a {run.replace(' ', '')}5")]
+    assert found == ["a", *run.split(), "5"]
 
 
 @pytest.mark.parametrize("run", ["!=-", "=*", "><", "<=>", "==", "@-", "||", "->"])
 def test_runs_that_are_one_operator_to_postgresql(run: str) -> None:
     with pytest.raises(UnsupportedQueryError, match="operator"):
         scan(f"a {run} 5")
-
-
-def test_positions_count_from_one() -> None:
-    assert scan("a\n = 'x'")[-1] == Lexeme("string", "x", 6)
 
 
 @pytest.mark.parametrize("name", ["a" * 64, f'"{"é" * 32}"', "ä" * 32])
@@ -268,29 +232,15 @@ def test_names_that_postgresql_would_cut_off(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a" * (MAX_LENGTH + 1), "too long"),
-        ("a \0", "NUL"),
-        ("'\ud800'", "Unicode"),
-        ("a\u00a0b", "spaces"),
-        ("\u2028", "spaces"),
-        ("a = 'x", "does not end"),
-        ("a = 'it''s", "does not end"),
-        ("a -- b", "comments"),
-        ("a =/* b */ 1", "comments"),
-        ("{", "character"),
-        ("a\x0bb", "character"),
+        ("a" * (MAX_LENGTH + 1), "too long"), ("a \0", "NUL"), ("'\ud800'", "Unicode"),
+        ("a\u00a0b", "spaces"), ("\u2028", "spaces"), ("a = 'x", "does not end"),
+        ("a = 'it''s", "does not end"), ("a -- b", "comments"), ("a =/* b */ 1", "comments"),
+        ("{", "character"), ("a\x0bb", "character"),
     ],
-)
+)  # fmt: skip
 def test_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedQueryError, match=reason):
         scan(text)
-
-
-def test_a_refusal_says_where_and_not_what() -> None:
-    with pytest.raises(UnsupportedQueryError) as refused:
-        scan("name = 'canary' AND E'canary'")
-    assert refused.value.detail == "at character 21 of the query"
-    assert "canary" not in f"{refused.value.message} {refused.value.detail} {refused.value.hint}"
 
 
 @pytest.mark.parametrize(
@@ -313,19 +263,6 @@ def test_keywords_and_names(query: str, keywords: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "negations"),
-    [
-        ("SELECT a IS NOT NULL, NOT a IS NOT TRUE, NOT NOT a", [3, 9]),
-        ("SELECT a NOT IN (1), NOT a NOT BETWEEN b AND c, NOT a LIKE 'x'", [2, 10]),
-    ],
-)
-def test_negated_tests(query: str, negations: list[int]) -> None:
-    lexemes = scan(query)
-    found = [i for i, _ in enumerate(lexemes) if LexemePlace(lexemes, i).is_negation]
-    assert found == negations
-
-
-@pytest.mark.parametrize(
     ("opening", "depth"),
     [("(", 1), ("NOT (", 2), ("- (", 2), ("(CASE WHEN ", 2), ("NOT ", 1), ("- ", 1)],
 )
@@ -338,17 +275,15 @@ def test_nesting_is_limited(opening: str, depth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["SELECT (a", "SELECT CASE WHEN a THEN b", "SELECT a AND", "SELECT a +", "SELECT"]
+    ("query", "reason"),
+    [
+        *((text, "ends too early") for text in ("(a", "CASE WHEN a THEN b", "a AND", "a +", "")),
+        *((text, "cannot be read") for text in ("a)", "(CASE a) END", "a END")),
+    ],
 )
-def test_the_query_ends_too_early(query: str) -> None:
-    with pytest.raises(UnsupportedQueryError, match="ends too early"):
-        refuse_constructs(scan(query))
-
-
-@pytest.mark.parametrize("query", ["SELECT a)", "SELECT (CASE a) END", "SELECT a END"])
-def test_what_closes_was_opened(query: str) -> None:
-    with pytest.raises(UnsupportedQueryError, match="cannot be read"):
-        refuse_constructs(scan(query))
+def test_what_was_opened_closes(query: str, reason: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match=reason):
+        refuse_constructs(scan(f"SELECT {query}"))
 
 
 @pytest.mark.parametrize(
@@ -416,18 +351,14 @@ def read(condition: str, tree_of: str) -> Expression | None:
 @pytest.mark.parametrize(
     ("condition", "tree_of"),
     [
-        ("a + b * c = 1", "(a + b) * c = 1"),
-        ("a - b - c = 1", "a - (b - c) = 1"),
-        ("a OR b AND c", "(a OR b) AND c"),
-        ("NOT a AND b", "NOT (a AND b)"),
-        ("NOT a = b", "(NOT a) = b"),
-        ("a = b IS NULL", "a = (b IS NULL)"),
-        ("a = b = c", "a = (b = c)"),
-        ("- a * b = 1", "- (a * b) = 1"),
+        ("a + b * c = 1", "(a + b) * c = 1"), ("a - b - c = 1", "a - (b - c) = 1"),
+        ("a OR b AND c", "(a OR b) AND c"), ("NOT a AND b", "NOT (a AND b)"),
+        ("NOT a = b", "(NOT a) = b"), ("a = b IS NULL", "a = (b IS NULL)"),
+        ("a = b = c", "a = (b = c)"), ("- a * b = 1", "- (a * b) = 1"),
         ("(a + b) * c = 1", "a + b * c = 1"),
         ("a BETWEEN b AND c OR d", "a BETWEEN b AND (c OR d)"),
     ],
-)
+)  # fmt: skip
 def test_another_grouping_is_refused(condition: str, tree_of: str) -> None:
     with pytest.raises(UnsupportedQueryError):
         read(condition, tree_of)
@@ -441,26 +372,16 @@ def test_parentheses_are_read_from_the_text_alone() -> None:
 @pytest.mark.parametrize(
     ("condition", "tree_of"),
     [
-        ("a = b", "b = a"),
-        ("a = b", "a <> b"),
-        ("a = b AND c", "a = b"),
-        ("a = b", "a = b AND c"),
-        ("a IN (b, c)", "a IN (c)"),
-        ("a IN (b, c)", "a IN (b, c, c)"),
-        ("a IS NULL", "a IS TRUE"),
-        ("a = DATE 'x'", "a = TIMESTAMP 'x'"),
-        ("a LIKE 'x'", "a ILIKE 'x'"),
-        ("a = 1", "a = '1'"),
-        ("a = '1'", "a = 1"),
-        ("a = - 1", "a = 1"),
-        ("a = 1", "a = - 1"),
-        ("a = NULL", "a = FALSE"),
-        ("SUM(a) = 1", "AVG(a) = 1"),
-        ("b.a = 1", "b = 1"),
+        ("a = b", "b = a"), ("a = b", "a <> b"), ("a = b AND c", "a = b"),
+        ("a = b", "a = b AND c"), ("a IN (b, c)", "a IN (c)"), ("a IN (b, c)", "a IN (b, c, c)"),
+        ("a IS NULL", "a IS TRUE"), ("a = DATE 'x'", "a = TIMESTAMP 'x'"),
+        ("a LIKE 'x'", "a ILIKE 'x'"), ("a = 1", "a = '1'"), ("a = '1'", "a = 1"),
+        ("a = - 1", "a = 1"), ("a = 1", "a = - 1"), ("a = NULL", "a = FALSE"),
+        ("SUM(a) = 1", "AVG(a) = 1"), ("b.a = 1", "b = 1"),
         ("EXTRACT(year FROM a) = 1", "EXTRACT(a FROM a) = 1"),
         ("CASE WHEN a THEN b ELSE c END", "CASE WHEN a THEN b END"),
     ],
-)
+)  # fmt: skip
 def test_lost_or_changed_text_is_refused(condition: str, tree_of: str) -> None:
     with pytest.raises(UnsupportedQueryError):
         read(condition, tree_of)
@@ -469,15 +390,11 @@ def test_lost_or_changed_text_is_refused(condition: str, tree_of: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "argument"),
     [
-        (exp.Select, "distinct"),
-        (exp.Select, "with_"),
-        (exp.Count, "expressions"),
-        (exp.In, "query"),
-        (exp.Between, "symmetric"),
-        (exp.Column, "join_mark"),
+        (exp.Select, "distinct"), (exp.Select, "with_"), (exp.Count, "expressions"),
+        (exp.In, "query"), (exp.Between, "symmetric"), (exp.Column, "join_mark"),
         (exp.Identifier, "something_new"),
     ],
-)
+)  # fmt: skip
 def test_an_argument_that_is_not_listed_is_refused(kind: type[exp.Expr], argument: str) -> None:
     query = "SELECT COUNT(*) FROM t WHERE a IN (1, 2) AND b BETWEEN 3 AND 4"
     lexemes = scan(query)

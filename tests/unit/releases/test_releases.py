@@ -19,7 +19,6 @@ from kanon_db.algorithms.releases import (
     measure_releases,
     refresh,
 )
-from kanon_db.algorithms.releases.bucket_releases import BucketReleases
 from kanon_db.algorithms.releases.release_measures import differences
 from kanon_db.errors import InvalidParameterError
 
