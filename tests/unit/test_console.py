@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -282,7 +283,12 @@ COMMANDS_ONLY = ("cluster", "installation", "cli", "demo.py", "psycopg_session.p
 """Rooms whose hints are about commands in every language: there is no other way to do it."""
 
 
-def hints() -> Iterator[tuple[Path, str]]:
+@functools.cache
+def hints() -> list[tuple[Path, str]]:
+    return list(_hints())
+
+
+def _hints() -> Iterator[tuple[Path, str]]:
     """Every hint, warning and notice in the code, with … for what is filled in."""
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -304,7 +310,7 @@ def _text(node: ast.expr) -> str:
 
 
 def test_hints_are_written_once_in_sql() -> None:
-    found = list(hints())
+    found = hints()
     assert len(found) > 200
     for path, text in found:
         if not set(path.relative_to(PACKAGE).parts) & set(COMMANDS_ONLY):
