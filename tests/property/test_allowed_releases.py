@@ -32,14 +32,13 @@ def _dealt(draw: st.DrawFn, n: int, n_buckets: int) -> IntArray:
     return found
 
 
-def _worst(release: BucketRelease, n_tuples: int, n_values: int) -> list[Fraction]:
+def _worst(release: BucketRelease, n_values: int) -> list[Fraction]:
     """The largest share that each value has in a bucket: the bound that the release keeps."""
     sizes = np.bincount(release.bucket, release.count, minlength=release.n_buckets)
     bounds = [Fraction(0)] * n_values
     for bucket, value, count in zip(release.bucket, release.value, release.count, strict=True):
         share = Fraction(int(count), int(sizes[bucket]))
         bounds[value] = max(bounds[value], share)
-    assert n_tuples
     return bounds
 
 
@@ -67,7 +66,7 @@ def test_coarser_buckets_tell_nothing_new(
 ) -> None:
     """Two or three releases, with equal quasi-identifiers: no share exceeds that of the finest."""
     fine, coarser, n_tuples = case
-    bounds = _worst(fine, n_tuples, 3)
+    bounds = _worst(fine, 3)
     allowed = []
     for coarse in coarser:
         bucket = coarsening(fine, coarse)
@@ -93,7 +92,7 @@ def batches(draw: st.DrawFn) -> tuple[list[BucketRelease], int, list[Fraction]]:
         its_buckets = _dealt(draw, n, draw(st.integers(1, min(2, n))))
         its_values = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
         alone = BucketRelease.of(np.arange(n), its_buckets, np.array(its_values))
-        bounds = list(map(max, bounds, _worst(alone, n, 3)))
+        bounds = list(map(max, bounds, _worst(alone, 3)))
         people += range(len(people), len(people) + n)
         buckets += (its_buckets + first).tolist()
         values += its_values
