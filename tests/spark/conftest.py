@@ -1,15 +1,17 @@
-"""One cluster of Spark for all of these tests: a master and two workers, as they are elsewhere.
+"""One session of Spark for all of these tests.
 
-``spark_cluster`` (session)
-    The cluster. Tests are skipped where Java or the extra ``spark`` is missing.
+``spark_master`` (session)
+    What sessions connect to. ``make spark`` and ``make test-all`` start a cluster, a master and
+    two workers, as they are elsewhere; ``make test`` takes threads of one Java. Tests are skipped
+    where Java or the extra ``spark`` is missing.
 ``spark`` (session)
     A session on it.
 ``people`` (session)
     The path of Parquet files with some thousand records.
+``published`` (session)
+    A publication of them that tests only read.
 ``target`` (test)
     A folder that does not exist yet, in one of its own.
-
-``make spark`` and ``make test-all`` run all of them, ``make test`` those of :data:`SHORT`.
 """
 
 from __future__ import annotations
@@ -21,13 +23,22 @@ from typing import Any
 
 import pytest
 
+from kanon_db.spark import publish_buckets
 from kanon_db.spark.environment import StandaloneCluster, spark_session, why_unavailable
 from tests.spark import data
 
 FOLLOWED = 'ignore:(insensitive column|quasi-identifier) "(id|who)" is nearly unique'
 """Tests publish who each record is about, to find it again."""
 
-SHORT = ("test_publishing.py", "test_staging.py", "test_attacks.py")
+IS_ALL = os.environ.get("KANON_SPARK") == "all"
+
+SHORT = (
+    "test_publishing.py",
+    "test_staging.py",
+    "test_attacks.py",
+    "test_buckets.py::test_buckets_are_those_of_one_machine[5-anatomy-cells]",
+)
+"""What ``make test`` runs, besides tests that are marked with an attack."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,27 +46,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in (item for item in items if item.path.parent == here):
         item.add_marker(pytest.mark.filterwarnings(FOLLOWED))
-        if item.path.name not in SHORT and os.environ.get("KANON_SPARK") != "all":
+        is_attack = item.get_closest_marker("pitfall") is not None
+        if not (IS_ALL or is_attack or item.nodeid.rpartition("/")[2].startswith(SHORT)):
             item.add_marker(pytest.mark.skip(reason="make spark runs it: it takes minutes"))
 
 
 @pytest.fixture(scope="session")
-def spark_cluster() -> Iterator[StandaloneCluster]:
+def spark_master() -> Iterator[str]:
     if reason := why_unavailable():
         pytest.skip(f"Spark cannot be run here: {reason}")
+    if not IS_ALL:
+        yield "local[2]"
+        return
     with StandaloneCluster(workers=2, cores=1, memory="1g") as cluster:
-        yield cluster
+        yield cluster.master
 
 
 @pytest.fixture(scope="session")
-def spark(spark_cluster: StandaloneCluster) -> Iterator[Any]:
-    settings = {
-        "spark__executor__memory": "700m",
-        "spark__driver__memory": "700m",
-        "spark__sql__shuffle__partitions": "2",
-        "spark__default__parallelism": "2",
-    }
-    with spark_session(spark_cluster.master, **settings) as session:
+def spark(spark_master: str) -> Iterator[Any]:
+    with spark_session(spark_master, **data.SETTINGS) as session:
         yield session
 
 
@@ -63,6 +72,13 @@ def spark(spark_cluster: StandaloneCluster) -> Iterator[Any]:
 def people(tmp_path_factory: pytest.TempPathFactory) -> str:
     pytest.importorskip("pyarrow")
     return data.write(tmp_path_factory.mktemp("people"), 4_000, files=3)
+
+
+@pytest.fixture(scope="session")
+def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("published") / "people_b"
+    publish_buckets(spark, people, str(target), source_name="people", **data.ASKED)
+    return target
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
@@ -12,6 +13,16 @@ from typing import Any
 import numpy as np
 
 ROLES: dict[str, Any] = {"quasi_identifiers": ["age", "sex", "zip"], "sensitive": "disease"}
+SETTINGS = {
+    "spark__executor__memory": "700m",
+    "spark__driver__memory": "700m",
+    "spark__sql__shuffle__partitions": "2",
+    "spark__default__parallelism": "2",
+    "spark__driver__extraJavaOptions": (JAVA := "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+    "spark__executor__extraJavaOptions": JAVA,
+}
+"""Of sessions: few and small parts, and code that is compiled once, since it does not run long."""
+
 THETA = {"theta": 3, "base": 0.02}
 ASKED: dict[str, Any] = {**ROLES, "privacy": THETA, "assignment": "random"}
 
@@ -56,6 +67,19 @@ def read(folder: Path, suffix: str) -> Any:
     return pa.concat_tables(
         pq.read_table(file) for file in sorted((release / suffix).glob("part-*"))
     )
+
+
+def rows(table: Any) -> Counter[Any]:
+    """Count the rows of a table."""
+    return Counter(tuple(row.values()) for row in table.to_pylist())
+
+
+def require_own_values(target: Path, who: str, sensitive: str, values: Any) -> None:
+    """Require that buckets have the values of the very records that are in them."""
+    told = Counter((row["bucket_id"], values[row[who]]) for row in read(target, "qit").to_pylist())
+    assert told == {
+        (row["bucket_id"], row[sensitive]): row["count"] for row in read(target, "sat").to_pylist()
+    }
 
 
 def tamper(target: Path, table: str, change: Callable[[Any], Any]) -> Callable[[], None]:

@@ -132,55 +132,60 @@ def test_names_and_metadata_say_nothing(sorted_people: tuple[Any, Path]) -> None
     assert not re.search(r"rank|key|seed|token", json.dumps(manifest))
 
 
-def test_the_same_source_is_dealt_anew(spark: Any, people: str, tmp_path: Path) -> None:
-    """Two runs share no chance: about as many pairs of records share a bucket as by accident."""
-    found = []
-    for name in ("one", "two"):
-        on_spark.publish_buckets(
-            spark, people, str(tmp_path / name / "b"), quasi_identifiers=["id"],
-            sensitive="disease", privacy=data.THETA, assignment="random",
-        )  # fmt: skip
-        qit = data.read(tmp_path / name / "b", "qit")
-        found.append(dict(zip(qit["id"].to_pylist(), qit["bucket_id"].to_pylist(), strict=True)))
-    same = sum(found[0][i] == found[1][i] for i in found[0])
-    assert same < 40  # of 4,000 records in some 600 buckets, about 10
-
-
-def test_the_key_is_secret(
-    spark: Any, people: str, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither plans nor what Spark keeps of a run has the key or what is drawn with it."""
+@pytest.fixture(scope="module")
+def twice(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One source, published twice: the targets, the keys that were drawn, and Spark's plans."""
+    targets = [tmp_path_factory.mktemp(name) / "b" for name in ("one", "two")]
     keys: list[bytes] = []
-    hashes = _tables.keyed_hashes
+    plans: list[str] = []
+    hashes, through = _tables.keyed_hashes, _tables.through_arrow
 
     def kept(key: bytes) -> Any:
         keys.append(key)
         return hashes(key)
-
-    plans: list[str] = []
-    through = _tables.through_arrow
 
     def planned(*given: Any) -> Any:
         frame = through(*given)
         plans.append(frame._jdf.queryExecution().toString())
         return frame
 
-    monkeypatch.setattr(_tables, "keyed_hashes", kept)
-    monkeypatch.setattr(_tables, "through_arrow", planned)
-    on_spark.publish_buckets(spark, people, str(target), **data.ASKED)
-    (key,) = keys
-    assert len(key) == 32
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_tables, "keyed_hashes", kept)
+        patch.setattr(_tables, "through_arrow", planned)
+        for target in targets:
+            on_spark.publish_buckets(
+                spark, people, str(target), quasi_identifiers=["id"], sensitive="disease",
+                privacy=data.THETA, assignment="random",
+            )  # fmt: skip
+    return targets, keys, plans
+
+
+def test_the_same_source_is_dealt_anew(twice: Any) -> None:
+    """Two runs share no chance: about as many pairs of records share a bucket as by accident."""
+    found = []
+    for target in twice[0]:
+        qit = data.read(target, "qit")
+        found.append(dict(zip(qit["id"].to_pylist(), qit["bucket_id"].to_pylist(), strict=True)))
+    same = sum(found[0][i] == found[1][i] for i in found[0])
+    assert same < 40  # of 4,000 records in some 600 buckets, about 10
+
+
+def test_the_key_is_secret(spark: Any, twice: Any) -> None:
+    """Neither plans nor what Spark keeps of a run has the key or what is drawn with it."""
+    targets, keys, plans = twice
+    assert [len(key) for key in keys] == [32, 32]
+    assert keys[0] != keys[1]
     assert "draw" in plans[0]
     store = spark._jsc.sc().statusStore()
-    shown = plans[0] + "".join(
+    shown = "".join(plans) + "".join(
         str(stage.details()) + str(stage.description())
         for stage in spark._jvm.scala.jdk.javaapi.CollectionConverters.asJava(
             store.stageList(None, False, False, spark.sparkContext._gateway.new_array(
                 spark._jvm.double, 0), None)
         )
     )  # fmt: skip
-    for text in (key.hex(), str(key), str(list(key)), str(int.from_bytes(key, "little"))):
-        assert text not in shown
-    for path in target.parent.rglob("*"):
-        if path.is_file():
-            assert key not in path.read_bytes()
+    for target, key in zip(targets, keys, strict=True):
+        for text in (key.hex(), str(key), str(list(key)), str(int.from_bytes(key, "little"))):
+            assert text not in shown
+        for path in target.parent.rglob("*"):
+            assert not path.is_file() or key not in path.read_bytes()
