@@ -139,7 +139,7 @@ NAMES: Final = get_args(Estimator)
 
 
 BY_BITMAPS: Final = "the records and values of each bucket"
-BY_CLASSES: Final = "the numbers of published cells"
+BY_CLASSES: Final = "the distinct published cells"
 BY_STATEMENT: Final = "the statement"
 """Ways to count an aggregate, in the words of `explain_count`."""
 
