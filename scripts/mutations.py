@@ -174,7 +174,7 @@ def is_noticed(mutation: Mutation, copy: Path) -> str:
 
 
 def first_failure(tests: list[str], copy: Path) -> str:
-    """Run tests in a copy of the checkout; return the first that fails, or nothing.
+    """Run tests in a copy of the checkout; return the first that fails or crashes, or nothing.
 
     Raises
     ------
@@ -187,9 +187,12 @@ def first_failure(tests: list[str], copy: Path) -> str:
         cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    if ended.returncode not in (0, 1):
+    has_crashed = ended.returncode < 0  # compiled code that leaves its arrays may do so
+    if ended.returncode not in (0, 1) and not has_crashed:
         raise RuntimeError(f"pytest failed:\n{ended.stdout[-2000:]}")
     lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if has_crashed and not lines:
+        return tests[0]
     return lines[0].split(" - ")[0].split(" ", 1)[1] if lines else ""
 
 
