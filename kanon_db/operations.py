@@ -76,6 +76,14 @@ class RegisterRequest:
         "Column that says when a record came, such as a time or a running number, for refresh.",
         default=None, metavar="NAME",
     )  # fmt: skip
+    also_sensitive: tuple[str, ...] = parameter(
+        NAMES, "Further columns to protect, each like the sensitive one.", default=()
+    )
+    keep: str | None = parameter(
+        TEXT,
+        "Which record of each entity is published.",
+        default=None, metavar="RULE",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

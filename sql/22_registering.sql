@@ -41,10 +41,10 @@ BEGIN
     IF _published <> '{}' AND (
         _old.source_id IS NULL OR _old.columns = '{}'
         OR (_new.quasi_identifiers, _new.sensitive, _new.entity, _new.attributes, _new.insensitive,
-            _new.columns[:cardinality(_old.columns)])
+            _new.also_sensitive, _new.keep, _new.columns[:cardinality(_old.columns)])
            IS DISTINCT FROM
            (_old.quasi_identifiers, _old.sensitive, _old.entity, _old.attributes, _old.insensitive,
-            _old.columns)
+            _old.also_sensitive, _old.keep, _old.columns)
         OR _new.arrival IS DISTINCT FROM coalesce(_old.arrival, _new.arrival)
         OR NOT _new.identifiers @> _old.identifiers
         OR EXISTS (SELECT FROM unnest(_new.identifiers) AS i
@@ -53,16 +53,17 @@ BEGIN
         RETURN jsonb_build_object('published', _published);
     END IF;
     INSERT INTO kanon.source AS s (schema_name, relation_name, quasi_identifiers, sensitive,
-        identifiers, attributes, columns, insensitive, entity, arrival, registered_by,
-        fingerprint)
+        identifiers, attributes, columns, insensitive, entity, arrival, also_sensitive, keep,
+        registered_by, fingerprint)
     VALUES (_new.schema_name, _new.relation_name, _new.quasi_identifiers, _new.sensitive,
         _new.identifiers, _new.attributes, _new.columns, _new.insensitive, _new.entity, _new.arrival,
-        caller,
+        _new.also_sensitive, _new.keep, caller,
         kanon.fingerprint(_relation))
     ON CONFLICT ON CONSTRAINT source_relation_unique DO UPDATE SET
         quasi_identifiers = excluded.quasi_identifiers, sensitive = excluded.sensitive,
         identifiers = excluded.identifiers, attributes = excluded.attributes,
-        columns = excluded.columns, insensitive = excluded.insensitive, entity = excluded.entity, arrival = excluded.arrival,
+        columns = excluded.columns, insensitive = excluded.insensitive, entity = excluded.entity,
+        arrival = excluded.arrival, also_sensitive = excluded.also_sensitive, keep = excluded.keep,
         registered_by = excluded.registered_by, registered_at = clock_timestamp(),
         fingerprint = excluded.fingerprint
     RETURNING * INTO _new;
@@ -84,6 +85,7 @@ BEGIN
     -- Every column that is named must be there: nobody may describe what does not exist.
     IF _relation IS NULL OR EXISTS (
         SELECT FROM unnest(source.quasi_identifiers || source.insensitive || source.identifiers
+                           || source.also_sensitive
                            || array_remove(ARRAY[source.sensitive, source.entity, source.arrival], NULL)) AS name
         WHERE NOT EXISTS (SELECT FROM pg_attribute AS a
                           WHERE a.attrelid = _relation AND a.attname = name
@@ -91,7 +93,7 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = 'the source has no such columns', ERRCODE = '42703';
     END IF;
     IF NOT EXISTS (SELECT FROM pg_roles WHERE oid = role AND rolsuper) AND EXISTS (
-        SELECT FROM unnest(source.quasi_identifiers || source.insensitive
+        SELECT FROM unnest(source.quasi_identifiers || source.insensitive || source.also_sensitive
                            || array_remove(ARRAY[source.sensitive, source.entity, source.arrival], NULL)) AS name
         WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN
         RAISE EXCEPTION USING MESSAGE = 'the source cannot be read', ERRCODE = '42501';

@@ -62,8 +62,8 @@ BEGIN
         ('seed', 'own answer', '{digest,dry_run}'),
         ('register', 'own description', '{relation}'),
         ('register', 'names',
-            '{quasi_identifiers,sensitive,identifiers,insensitive,entity,arrival}'),
-        ('register', 'anything', '{attributes}')
+            '{quasi_identifiers,sensitive,also_sensitive,identifiers,insensitive,entity,arrival}'),
+        ('register', 'anything', '{attributes,keep}')
     ) AS t (task, rule, fields) CROSS JOIN unnest(t.fields::text[]) AS f (field);
 END
 $function$;

@@ -22,7 +22,9 @@ CREATE OR REPLACE FUNCTION kanon.register_source(
     attributes jsonb DEFAULT NULL,
     insensitive text[] DEFAULT '{}',
     entity text DEFAULT NULL,
-    arrival text DEFAULT NULL
+    arrival text DEFAULT NULL,
+    also_sensitive text[] DEFAULT '{}',
+    keep text DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -37,7 +39,9 @@ DECLARE
         'attributes', register_source.attributes::text,
         'insensitive', register_source.insensitive,
         'entity', register_source.entity,
-        'arrival', register_source.arrival));
+        'arrival', register_source.arrival,
+        'also_sensitive', register_source.also_sensitive,
+        'keep', register_source.keep));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -59,10 +63,10 @@ $function$;
 COMMENT ON FUNCTION kanon.register_source IS 'describe microdata by the roles of its columns; returns its id';
 
 REVOKE ALL ON FUNCTION
-    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text, text),
+    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text, text, text[], text),
     kanon.python_register_source(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text, text),
+    kanon.register_source(regclass, text[], text, text[], jsonb, text[], text, text, text[], text),
     kanon.python_register_source(jsonb)
 TO kanon_publisher;

@@ -125,11 +125,18 @@ class Source(NamedTuple):
     fingerprint: str | None = None  # what the relation was made of then; see ``sql/05_sources.sql``
     # The column that says when a record came: later records have greater values.
     arrival: str | None = None
+    also_sensitive: tuple[str, ...] = ()  # further columns to protect
+    keep: str | None = None  # which record of each entity is published; None for all of them
+
+    @property
+    def all_sensitive(self) -> tuple[str, ...]:
+        """The columns to protect."""
+        return () if self.sensitive is None else (self.sensitive, *self.also_sensitive)
 
     @property
     def published(self) -> list[str]:
         """The columns that publications of rows show, in the order of the source."""
-        shown = {*self.quasi_identifiers, self.sensitive, *self.insensitive}
+        shown = {*self.quasi_identifiers, *self.all_sensitive, *self.insensitive}
         return [column for column in self.columns if column in shown]
 
     @property
@@ -175,6 +182,12 @@ class Publication:
     is_whole: bool = True
 
     @property
+    def all_sensitive(self) -> tuple[str, ...]:
+        """The columns that it protects, as they were registered."""
+        first = self.layout.get("sensitive")
+        return () if first is None else (str(first), *self.layout.get("also_sensitive", ()))
+
+    @property
     def left_out(self) -> int:
         """Number of records of the source without a published row."""
         return int(self.parameters.get("suppressed", 0))
@@ -190,7 +203,8 @@ def find_source(session: Session, relation: Relation) -> Source:
     """Look up a registered source."""
     rows = session.fetch(
         "SELECT source_id, quasi_identifiers, sensitive, identifiers, attributes::text, columns,"
-        " insensitive, entity, arrival, registered_at::text AS registered_at, fingerprint,"
+        " insensitive, entity, arrival, also_sensitive, keep, fingerprint,"
+        " registered_at::text AS registered_at,"
         " (SELECT rolname::text FROM pg_roles WHERE oid = registered_by) AS registered_by"
         " FROM kanon.source WHERE schema_name = $1::text AND relation_name = $2::text",
         relation.schema,
@@ -204,7 +218,7 @@ def find_source(session: Session, relation: Relation) -> Source:
             " '{...}', sensitive => '...')",
         )
     (row,) = rows
-    lists = ("quasi_identifiers", "identifiers", "columns", "insensitive")
+    lists = ("quasi_identifiers", "identifiers", "columns", "insensitive", "also_sensitive")
     described = {key: tuple(row[key]) for key in lists}
     attributes = json.loads(row["attributes"])
     return Source(**{**row, **described, "relation": relation, "attributes": attributes})

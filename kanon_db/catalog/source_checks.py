@@ -27,10 +27,18 @@ def check_roles(source: Source) -> None:
             detail=f"relation {source.relation}",
             hint="name what others may know about a person: quasi_identifiers => '{...}'",
         )
+    if source.also_sensitive and source.sensitive is None:
+        raise InvalidParameterError(
+            "a source with also_sensitive needs a sensitive attribute",
+            detail=f"relation {source.relation}",
+            hint="name the first column to protect with sensitive => ..., and the others with"
+            " also_sensitive",
+        )
     roles: dict[str, str] = {}
     for role, columns in (
         ("a quasi-identifier", source.quasi_identifiers),
         ("the sensitive attribute", [source.sensitive]),
+        ("also sensitive", source.also_sensitive),
         ("an identifier", source.identifiers),
         ("insensitive", source.insensitive),
         ("the entity", [source.entity]),

@@ -43,6 +43,8 @@ def register_source(
     insensitive: Sequence[str] = (),
     entity: str | None = None,
     arrival: str | None = None,
+    also_sensitive: Sequence[str] = (),
+    keep: str | None = None,
 ) -> int:
     """Describe microdata once, and keep the description in the database.
 
@@ -65,11 +67,12 @@ def register_source(
     new = Source(
         0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers),
         dict(attributes or {}), tuple(types), tuple(insensitive), entity, arrival=arrival,
+        also_sensitive=tuple(also_sensitive), keep=keep,
     )  # fmt: skip
     for name in relation:
         require_plain("a relation or its schema", name)
     check_roles(new)
-    others = [name for name in (sensitive, entity, arrival) if name is not None]
+    others = [name for name in (*new.all_sensitive, entity, arrival) if name is not None]
     compared = [*quasi_identifiers, *others]
     _check_readable(session, relation, oid, [*compared, *insensitive])
     check_comparable(session, relation, compared)
@@ -97,6 +100,8 @@ def register_source(
                 insensitive=insensitive,
                 entity=entity,
                 arrival=arrival,
+                also_sensitive=also_sensitive,
+                keep=keep,
             )
     except DatabaseError as error:
         if error.sqlstate == LOCK_NOT_AVAILABLE:
@@ -134,8 +139,8 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
     registered = find_source(session, relation)
     _require_known_author(session, registered, oid)
     types = column_types(session, oid)
-    needed = [*registered.quasi_identifiers, registered.sensitive]
-    missing = [column for column in needed if column is not None and column not in types]
+    needed = [*registered.quasi_identifiers, *registered.all_sensitive]
+    missing = [column for column in needed if column not in types]
     if missing:
         raise SchemaMismatchError(
             "the source has lost columns since it was registered",

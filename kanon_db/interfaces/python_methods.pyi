@@ -30,6 +30,8 @@ class Methods:
         insensitive: Sequence[str] = ...,
         entity: str | None = ...,
         arrival: str | None = ...,
+        also_sensitive: Sequence[str] = ...,
+        keep: str | None = ...,
     ) -> int: ...
     def unicity(self, source: str) -> pd.DataFrame: ...
     def recommend(

@@ -453,6 +453,8 @@ class Kind(ABC):
     """Whether it counts entities where several records are about one; otherwise it gets none."""
     takes_codes: bool = False
     """Whether it can do without a copy of the source, if all its columns are known by codes."""
+    protects_several: bool = False
+    """Whether it protects several sensitive attributes of a source, not only one."""
     memory: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
     """Context for searching and writing; with many large arrays, it gives their memory back."""
     coarsens: bool = False

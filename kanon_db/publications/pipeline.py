@@ -27,7 +27,7 @@ from kanon_db.algorithms.ground.arrays import IntArray, give_back, order_of, tak
 from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.declaration import parameters_of
-from kanon_db.errors import InfeasibleError, RiskError
+from kanon_db.errors import InfeasibleError, InvalidParameterError, RiskError
 from kanon_db.publications.entities import can_be_hashed, read_entities, stage_published
 from kanon_db.publications.guarantees import WarnsCaller, warn_of_gap, warn_of_unused_options
 from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Workload, Written
@@ -123,6 +123,8 @@ def draw_records(
         "kind": type(request).__name__,
         **_asked(request, source),
         **{role: _plain(getattr(source, role), role) for role in request.ROLES_DRAWN},
+        # Only where they are given, so that other draws stay what they were.
+        **{role: given for role in request.NEW_ROLES_DRAWN if (given := getattr(source, role))},
     }
     seed = os.urandom(32)
     if not request.is_tried:
@@ -514,6 +516,12 @@ def accept_request(
     `risks` are those that the kind does not know of.
     """
     kind.require_shown(source)
+    if source.also_sensitive and not kind.protects_several:
+        raise InvalidParameterError(
+            "this kind of publication protects one sensitive attribute",
+            detail=f"{source.relation} was registered with {len(source.all_sensitive)}",
+            hint="publish a view that is registered with one of them",
+        )
     kind.prepare(request, source)
     accepted = accepted_risks(request.accept, [*kind.risks(request), *risks])
     warn_of_unused_options(session, request)

@@ -107,6 +107,9 @@ class PublishRequest:
     )  # fmt: skip
     """What a source was registered with that may change what is drawn."""
 
+    NEW_ROLES_DRAWN: ClassVar[tuple[str, ...]] = ("also_sensitive", "keep")
+    """The same, of roles that a source need not have."""
+
     source: str = parameter(
         RELATION, "A registered relation, such as 'public.census'.", is_positional=True
     )

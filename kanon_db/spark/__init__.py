@@ -154,7 +154,9 @@ _CONNECTION: Final = Parameter(
     REQUIRED,
 )  # fmt: skip
 _ROLES: Final = tuple(
-    item for item in parameters_of(RegisterRequest) if item.name not in ("source", "arrival")
+    item
+    for item in parameters_of(RegisterRequest)
+    if item.name not in ("source", "arrival", "also_sensitive", "keep")
 )
 _ESTIMATOR: Final = Parameter(
     "estimator",
