@@ -155,12 +155,16 @@ DECLARE
 BEGIN
     -- The condition has no column, so the server checks it once, before it reads a row.
     RETURN format(
-        'SELECT %s, s.%I, s.%I::float8 / %s AS %I FROM %s AS q JOIN %s AS s ON s.%I = q.%I'
+        'SELECT %s, %s, s.%I::float8 / %s AS %I FROM %s AS q JOIN %s AS s ON s.%I = q.%I'
         ' WHERE kanon.require_visible(EXISTS (SELECT FROM %7$s))',
         (SELECT string_agg(format('q.%I', name), ', ' ORDER BY position)
          FROM jsonb_array_elements_text(layout -> 'quasi_identifiers')
               WITH ORDINALITY AS c (name, position)),
-        layout ->> 'sensitive', layout ->> 'count', _size, layout ->> 'weight',
+        (SELECT string_agg(format('s.%I', name), ', ' ORDER BY position)
+         FROM unnest(ARRAY[layout ->> 'sensitive']
+              || ARRAY(SELECT jsonb_array_elements_text(layout -> 'also_sensitive')))
+              WITH ORDINALITY AS c (name, position)),
+        layout ->> 'count', _size, layout ->> 'weight',
         qit, sat, layout ->> 'bucket_id', layout ->> 'bucket_id');
 END
 $function$;

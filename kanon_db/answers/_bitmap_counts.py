@@ -66,6 +66,7 @@ from kanon_db.query.formulas import (
     between,
     corrected,
     count_buckets,
+    is_corrected,
     regress,
     sum_buckets,
     summed,
@@ -525,15 +526,16 @@ class _Compared:
 
 def _compared(reader: BitmapReader, condition: Expression) -> _Compared:
     """Let the server compare each value of a quasi-identifier with each sensitive value."""
-    tables, sensitive = reader.tables, reader.layout.sensitive.name
-    (name,) = attributes(condition) - {sensitive}
+    tables, layout = reader.tables, reader.layout
+    (name,) = attributes(condition) - layout.sensitive.keys()
+    (sensitive,) = attributes(condition) - {name}
     constants = Constants(first=2)
 
     def spell(column: Column) -> str:
         return speller("b" if column.name == name else "v")(column)
 
     sql = write(condition, spell, constants)
-    own = {name: f"b.{reader.layout.quasi_identifiers[name].sql}"}
+    own = {name: f"b.{layout.quasi_identifiers[name].sql}"}
     source = joined_relations(tables.bit, "v", [condition], reader.opened.lookups, own)
     truths = (
         f"(SELECT array_agg({sql} ORDER BY v.ctid) FROM {' '.join(source)}"
@@ -711,7 +713,7 @@ def _from_bitmaps(
     with_bitmaps = frozenset(layout.tables.with_bitmaps)
     apart = [*(key.expression for key in query.keys), *([] if weighed is None else [weighed])]
     mentioned = [attributes(expression) for expression in apart]
-    is_read = condition is None or is_readable(condition, with_bitmaps, layout.sensitive.name)
+    is_read = condition is None or is_readable(condition, with_bitmaps, layout.sensitive)
     if not is_read or not all(len(one) == 1 and one <= with_bitmaps for one in mentioned):
         return None
     aggregate = query.measures[0].aggregate
@@ -787,8 +789,15 @@ def _from_counts(
 def _values(
     reader: BitmapReader, condition: Expression | None, weighed: Expression | None
 ) -> Slices:
-    """Divide sensitive values by their keys; by bitmaps, if they have them."""
-    if reader.layout.sensitive.name in reader.tables.with_bitmaps:
+    """Divide sensitive values by their keys; by bitmaps, if these tell all of it."""
+    layout, with_bitmaps = reader.layout, frozenset(reader.tables.with_bitmaps)
+    apart = [key.expression for key in reader.keys if side_of(key.expression, layout) == 1]
+    mentioned = [attributes(one) for one in (*apart, *([] if weighed is None else [weighed]))]
+    if (
+        not with_bitmaps.isdisjoint(layout.sensitive)
+        and (condition is None or is_readable(condition, with_bitmaps))
+        and all(len(one) == 1 and one <= with_bitmaps for one in mentioned)
+    ):
         return reader.slices(reader.truth(condition).true, 1)
     return reader.counted(1, condition, weighed)
 
@@ -981,30 +990,48 @@ class _Counter:
     ) -> Estimated:
         """Correct what a random matching gives by what the composition of buckets tells."""
         along, total, packed = direction
-        layout, tables = self._layout, self._tables
-        if tables.spectrum is None:
+        layout, tables, attribute = self._layout, self._tables, self._attribute
+        if attribute is None:
             raise TypeError("nothing is known of these buckets")
         b = between(packed, total, tables.n_records, tables.n_buckets)
-        correction = regress(along, total, b, levels, tables.spectrum)
-        return corrected(found, correction, trust(layout.assignment, is_paper=layout.is_paper))
+        correction = regress(along, total, b, levels, tables.spectra[attribute])
+        known = trust(layout.assignment, is_paper=not is_corrected(layout, attribute))
+        return corrected(found, correction, known)
+
+    @cached_property
+    def _attribute(self) -> str | None:
+        """The sensitive attribute that alone the query asks for, if its composition is known."""
+        opened = self._reader.opened
+        asked = [measure.aggregate for measure in opened.query.measures]
+        parts = [
+            *(condition_of(opened.query, aggregate) for aggregate in asked),
+            *(aggregate.operand for aggregate in asked),
+            *(key.expression for key in self._reader.keys),
+        ]
+        mentioned = set[str]().union(*(attributes(part) for part in parts if part is not None))
+        found = mentioned & self._layout.sensitive.keys()
+        known = found & self._tables.spectra.keys() & set(self._tables.with_bitmaps)
+        return next(iter(known)) if len(found) == len(known) == 1 else None
 
     @cached_property
     def composed(self) -> Composed | None:
         """How values of buckets go together; None where it is not known, or not asked for."""
         # It is known how they go together with the records of each group, if these are made by one
         # attribute.
-        tables, sensitive = self._tables, self._layout.sensitive
+        tables, attribute = self._tables, self._attribute
         of_records = [k for k in self._reader.keys if side_of(k.expression, self._layout) == 0]
-        is_known = tables.spectrum is not None and sensitive.name in tables.with_bitmaps
-        if not is_known or len(of_records) > 1:
+        if attribute is None or len(of_records) > 1:
             return None
+        sensitive = self._layout.sensitive[attribute]
         equal = same_value(sensitive, f"b.{sensitive.sql}", f"c.{sensitive.sql}")
+        if len(tables.sensitive) > 1:
+            equal += f" AND c.{tables.attribute} = b.{tables.attribute}"
         rows = self._reader.opened.stream(
             max(1, self._reader.limits.batch // self._reader.bitmap_bytes),
             f"SELECT b.{tables.bits} AS bits, c.{tables.directions} AS directions,"
             f" c.{tables.hidden} AS hidden FROM {tables.bit} AS b"
             f" JOIN {tables.composition} AS c ON {equal} WHERE b.{tables.attribute} = $1::text",
-            sensitive.name,
+            attribute,
         )
         return Composed.of(
             ((row["bits"], row["directions"], row["hidden"]) for row in rows), tables.n_records

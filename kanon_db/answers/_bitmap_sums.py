@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import and_, or_
@@ -50,14 +50,18 @@ class TruthBitmaps(NamedTuple):
 
 
 def is_readable(
-    condition: ex.Expression, with_bitmaps: frozenset[str], sensitive: str | None = None
+    condition: ex.Expression, with_bitmaps: frozenset[str], sensitive: Collection[str] = ()
 ) -> bool:
-    """Whether a condition is a combination of conditions on one attribute with bitmaps each."""
+    """Whether a condition is a combination of conditions on one attribute with bitmaps each.
+
+    A comparison of a quasi-identifier with a sensitive attribute is one, too.
+    """
     mentioned = ex.attributes(condition)
     if len(mentioned) <= 1:
         return bool(with_bitmaps) and mentioned <= with_bitmaps
     if not is_combination(condition):
-        return len(mentioned) == 2 and sensitive in mentioned and mentioned <= with_bitmaps
+        is_of_both = len(mentioned) == 2 and len(mentioned.intersection(sensitive)) == 1
+        return is_of_both and mentioned <= with_bitmaps
     if isinstance(condition, ex.Case) and any(map(_divides, ex.walk(condition))):
         return False  # what a branch keeps from a division by zero would be evaluated without it
     return all(is_readable(part, with_bitmaps, sensitive) for part in ex.children(condition))

@@ -368,7 +368,7 @@ def _accuracy(expression: Expression, opened: OpenQuery) -> str:
     if isinstance(layout, BucketLayout):
         side = side_of(expression, layout)
         if side is None:
-            return "estimated: it combines quasi-identifiers with the sensitive attribute"
+            return "estimated: it combines quasi-identifiers with a sensitive attribute"
         if side == 1:
             return "exact: the sensitive values are published as they are"
         return "exact: the quasi-identifiers are published as they are"

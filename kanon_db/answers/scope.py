@@ -40,7 +40,7 @@ from kanon_db.query.expressions import (
     refusal,
     type_in_range,
 )
-from kanon_db.query.formulas import MOST_CORRECTED
+from kanon_db.query.formulas import is_corrected
 from kanon_db.query.layout import (
     Assignment,
     BucketLayout,
@@ -151,8 +151,7 @@ def describe_estimator(layout: BucketLayout | CellLayout) -> str:
         is_paper = vague and not any(cell.shares for cell in vague)
         own = "as often as all cells together imply"
         return f"values of a cell {'equally often' if is_paper else own}"
-    is_corrected = layout.assignment == "random" and layout.tables.spectrum is not None
-    if layout.is_paper or not is_corrected:
+    if not any(is_corrected(layout, attribute) for attribute in layout.sensitive):
         return "the paper's estimator: every matching inside a bucket is equally likely"
     return "the paper's estimator, corrected by what random buckets tell of records and values"
 
@@ -611,10 +610,9 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
             for name, column in types.items()
             if name in described["quasi_identifiers"]
         },
-        published.column(types[described["sensitive"]]),
+        {name: published.column(types[name]) for name in tables.sensitive},
         ASSIGNMENTS.get(described.get("assignment", asked), "random"),
-        chosen_estimator(session) == "paper"
-        or (tables.spectrum is not None and len(tables.spectrum.eigenvalues) >= MOST_CORRECTED),
+        chosen_estimator(session) == "paper",
     )
 
 

@@ -205,14 +205,12 @@ def _values_in_buckets(
         alias, relation = "qs"[side], tables.sat if side else tables.qit
         source = joined_relations(relation, alias, [operand], request.lookups)
         return Select({"v": write(operand, speller(alias), constants)}, source)
-    sensitive = layout.sensitive
 
     def spell(column: ex.Column) -> str:
-        return speller("s" if column.name == sensitive.name else "q")(column)
+        return speller("s" if column.name in layout.sensitive else "q")(column)
 
-    relation, *lookups = joined_relations(
-        tables.qit, "q", [operand], request.lookups, {sensitive.name: f"s.{sensitive.sql}"}
-    )
+    own = {name: f"s.{column.sql}" for name, column in layout.sensitive.items()}
+    relation, *lookups = joined_relations(tables.qit, "q", [operand], request.lookups, own)
     bucket = tables.bucket_id
     pairs = f"JOIN {tables.sat} AS s ON s.{bucket} = q.{bucket}"
     return Select({"v": write(operand, spell, constants)}, [relation, pairs, *lookups])

@@ -68,6 +68,18 @@ def _added(one: str, other: str) -> str:
 # How frequent sensitive values are in each group; the server compares that with thresholds.
 
 
+class SensitiveCounts(Protocol):
+    """The sensitive values of a table."""
+
+    @property
+    def labels(self) -> Sequence[str | None]:
+        """Their texts."""
+
+    @property
+    def counts(self) -> IntArray:
+        """Number of records with each value."""
+
+
 def share_unbounded(privacy: FPrimePrivacy, counts: IntArray) -> float:
     """Return the share of the records whose value has a threshold of 1."""
     unbounded: int = sum(
@@ -163,21 +175,24 @@ def exposure_statement(
     ]
 
 
-def check_exposure(group: str, exposure: Row) -> Check:
-    """Check what :func:`measure_exposure` has found in buckets or classes."""
+def check_exposure(group: str, exposure: Row, whose: str = "") -> Check:
+    """Check what :func:`measure_exposure` has found in buckets or classes.
+
+    `whose` names the attribute, where there are several.
+    """
     return Check(
-        f"F'-privacy: frequency in {group} <= threshold",
+        f"{whose}F'-privacy: frequency in {group} <= threshold",
         f"0 pairs of {group} and value exceed it",
         f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
         holds=exposure["above"] == 0,
     )
 
 
-def report_unbounded(exposure: Row) -> Check:
+def report_unbounded(exposure: Row, whose: str = "") -> Check:
     """Say for which share of the records nothing is bounded: what thresholds of 1 protect."""
     share = exposure["unbounded"] / max(exposure["records"], 1)
     return Check(
-        "share of the records whose value has a threshold of 1",
+        f"{whose}share of the records whose value has a threshold of 1",
         "such a threshold bounds nothing",
         f"{share:.1%}: {exposure['unbounded']} of {exposure['records']} records",
         holds=True,

@@ -133,8 +133,15 @@ def compare_counts(
     n_sensitive: int,  # the same of the sensitive attribute
     compared: ComparedCounts,
     pulse: Pulse,
-) -> list[CountAccuracy]:
-    """Draw random queries, and compare the answers of both sides."""
+) -> tuple[CountErrors, FloatArray]:
+    """Draw random queries, and compare the answers of both sides.
+
+    Returns
+    -------
+    CountErrors
+    ndarray of float64, shape (n_queries,)
+        The expected selectivity of each query.
+    """
     compared.phase("drawing the queries")
     queries, dimensionality = workload.queries, workload.dimensionality
     largest = sorted(n_values, reverse=True)
@@ -156,7 +163,13 @@ def compare_counts(
     actual = compared.count(chosen)
     compared.phase("estimating from the publication")
     errors = CountErrors(actual, compared.estimate(chosen))
-    expected = np.array([query.selectivity for query in chosen])
+    return errors, np.array([query.selectivity for query in chosen])
+
+
+def accuracy_of(
+    workload: Workload, errors: CountErrors, expected: FloatArray
+) -> list[CountAccuracy]:
+    """Summarize what :func:`compare_counts` has found, by selectivity and of all queries."""
     return [
         *(_accuracy(s, errors.select(expected == s)) for s in sorted(set(workload.selectivity))),
         _accuracy(None, errors),

@@ -14,7 +14,7 @@ from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Order, Query, Rounded, refusal
-from kanon_db.query.layout import Assignment, Spectrum
+from kanon_db.query.layout import Assignment, BucketLayout, Spectrum
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray
@@ -285,6 +285,13 @@ _COMPOSED: Final[Mapping[Assignment, Trust]] = {
 _UNKNOWN: Final[Mapping[Assignment, Trust]] = {
     "random": Trust(2.3), "cells": Trust(2.2), "local": Trust(0.9),
 }  # fmt: skip
+
+
+def is_corrected(layout: BucketLayout, attribute: str) -> bool:
+    """Tell whether estimates of an attribute are corrected by the composition of buckets."""
+    spectrum = layout.tables.spectra.get(attribute)
+    is_fine = spectrum is not None and len(spectrum.eigenvalues) < MOST_CORRECTED
+    return layout.assignment == "random" and not layout.is_paper and is_fine
 
 
 def trust(assignment: Assignment, *, is_paper: bool, is_composed: bool = True) -> Trust:

@@ -103,7 +103,7 @@ class BucketTables:
     bit: str
     composition: str
     quasi_identifiers: tuple[str, ...]
-    sensitive: str
+    sensitive: Mapping[str, str]  # By the attributes' own names
     bucket_id: str
     count: str
     attribute: str
@@ -111,7 +111,7 @@ class BucketTables:
     weight: str
     directions: str
     hidden: str
-    spectrum: Spectrum | None
+    spectra: Mapping[str, Spectrum]  # Of the sensitive attributes whose composition is published
     with_bitmaps: tuple[str, ...]
     n_buckets: int
     sizes: tuple[int, ...]
@@ -123,8 +123,12 @@ class BucketTables:
         view, qit, sat, bit, composition = (
             quotes.identifier(schema, name + suffix) for suffix in SUFFIXES
         )
-        columns = ("sensitive", "bucket_id", "count", "attribute", "bits", "weight")
+        columns = ("bucket_id", "count", "attribute", "bits", "weight")
         added = {name: layout.get(name, name) for name in ("directions", "hidden")}
+        sensitive = (layout["sensitive"], *layout.get("also_sensitive", ()))
+        described = layout.get("spectra", {sensitive[0]: layout.get("spectrum")})
+        described = described if isinstance(described, dict) else {}
+        spectra = {name: Spectrum.of(described.get(name)) for name in sensitive}
         return cls(
             view=view,
             qit=qit,
@@ -134,7 +138,8 @@ class BucketTables:
             quasi_identifiers=tuple(map(quotes.identifier, layout["quasi_identifiers"])),
             **{column: quotes.identifier(layout[column]) for column in columns},
             **{name: quotes.identifier(column) for name, column in added.items()},
-            spectrum=Spectrum.of(layout.get("spectrum")),
+            sensitive={name: quotes.identifier(name) for name in sensitive},
+            spectra={name: one for name, one in spectra.items() if one is not None},
             with_bitmaps=tuple(layout["with_bitmaps"]),
             # These alone reach statements unbound, and int() admits nothing but numbers.
             n_buckets=int(layout["n_buckets"]),
@@ -146,7 +151,11 @@ class BucketTables:
     def relations(self) -> list[str]:
         """The relations that readers see, quoted: the view first."""
         found = [self.view, self.qit, self.sat, self.bit]
-        return found if self.spectrum is None else [*found, self.composition]
+        return [*found, self.composition] if self.spectra else found
+
+    def values(self, alias: str) -> str:
+        """Return SQL for the sensitive attributes of a row."""
+        return ", ".join(f"{alias}.{name}" for name in self.sensitive.values())
 
     @property
     def buckets_of_sizes(self) -> list[int]:
@@ -173,14 +182,14 @@ class BucketLayout(NamedTuple):
 
     tables: BucketTables
     quasi_identifiers: Mapping[str, Column]
-    sensitive: Column
+    sensitive: Mapping[str, Column]
     assignment: Assignment = "random"
     is_paper: bool = False  # Whether the paper's estimator is asked for
 
     @property
     def columns(self) -> dict[str, Column]:
         """All columns that a query may name."""
-        return {**self.quasi_identifiers, self.sensitive.name: self.sensitive}
+        return {**self.quasi_identifiers, **self.sensitive}
 
 
 class CellDescription(NamedTuple):
@@ -353,9 +362,10 @@ def parts_of(condition: ex.Expression | None) -> tuple[ex.Expression, ...]:
 def side_of(expression: ex.Expression, layout: BucketLayout) -> Side | None:
     """Return the side that an expression depends on; None for both."""
     mentioned = ex.attributes(expression)
-    if layout.sensitive.name not in mentioned:
+    on_values = mentioned & layout.sensitive.keys()
+    if not on_values:
         return 0
-    return 1 if len(mentioned) == 1 else None
+    return 1 if on_values == mentioned else None
 
 
 def sides_of(query: Query, aggregate: ex.Aggregate, layout: BucketLayout) -> set[Side | None]:

@@ -39,7 +39,7 @@ from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import is_vague
 from kanon_db.query.expressions import refusal, type_in_range
-from kanon_db.query.formulas import MOST_CORRECTED, Estimated
+from kanon_db.query.formulas import Estimated
 from kanon_db.query.layout import (
     BIT,
     QIT,
@@ -585,7 +585,7 @@ def _bucket_layout(
     """Describe QIT and SAT by what the manifest says and the files have."""
     described = publication.layout
     tables = BucketTables.of(reading, SCHEMA, publication.name, {**described, "with_bitmaps": []})
-    if tables.spectrum is not None and tables.n_records <= _MOST_IN_BITMAPS:
+    if tables.spectra and tables.n_records <= _MOST_IN_BITMAPS:
         reading.tables.add(publication.name + BIT, _bitmaps(reading, publication, tables))
         tables = replace(tables, with_bitmaps=(described["sensitive"],))
     types = PublishedTypes(reading, publication)
@@ -595,13 +595,12 @@ def _bucket_layout(
         for field in reading.tables.frames[publication.name + suffix].schema.fields
     }
     columns = {name: without_order(column) for name, column in columns.items()}
-    n_directions = 0 if tables.spectrum is None else len(tables.spectrum.eigenvalues)
     return BucketLayout(
         tables,
         {name: columns[name] for name in described["quasi_identifiers"]},
-        columns[described["sensitive"]],
+        {name: columns[name] for name in tables.sensitive},
         ASSIGNMENTS.get(described.get("assignment"), "random"),
-        is_paper or n_directions >= MOST_CORRECTED,
+        is_paper,
     )
 
 

@@ -6,11 +6,17 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    sort_keys,
+)
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import Session, Value, fetch_one
 from kanon_db.transfer.columns import ColumnType, fixed_labels, label
@@ -48,6 +54,75 @@ class CodedColumn:
     values: DistinctValues
     # (n_records,): the code of each record's value, in as few bytes as these take
     codes: AnyIntArray
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctCombinations:
+    """The distinct combinations of values that records have in some columns, in their order.
+
+    Of one column, they are its values.
+    """
+
+    columns: tuple[DistinctValues, ...]
+    values: IntArray  # (n_combinations, n_columns): the code of each column's value
+    counts: IntArray  # (n_combinations,): records of each combination
+    table: str  # Temporary table with the ``code`` of each and its ``values_in``, quoted
+
+    @classmethod
+    def of(
+        cls, columns: Sequence[DistinctValues], codes: Sequence[AnyIntArray]
+    ) -> tuple[Self, CodeArray]:
+        """Find the combinations that records have, and give them numbers.
+
+        Parameters
+        ----------
+        columns : sequence of DistinctValues
+        codes : sequence of ndarray of int, each of shape (n_records,)
+            The code of each record's value in each column.
+
+        Returns
+        -------
+        DistinctCombinations
+        ndarray of int32, shape (n_records,)
+            The code of each record's combination.
+        """
+        if len(columns) == 1:
+            own = columns[0]
+            values = np.arange(own.counts.size)[:, np.newaxis]
+            return cls((own,), values, own.counts, own.table), codes[0].astype(np.int32, copy=False)
+        keys: AnyIntArray = sort_keys(codes)
+        _, firsts, numbers, counts = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
+        )
+        values = np.column_stack([of_column[firsts] for of_column in codes]).astype(np.int64)
+        session = columns[0].session
+        table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
+        places = range(len(columns))
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT (c.code - 1)::int4 AS code, "
+            + ", ".join(f"v{i}.value AS value_{i}" for i in places)
+            + f" FROM unnest({', '.join(f'${i + 1}::text[]::int4[]' for i in places)})"
+            f" WITH ORDINALITY AS c ({', '.join(f'k{i}' for i in places)}, code) "
+            + " ".join(
+                f"JOIN {own.table} AS v{i} ON v{i}.code = c.k{i}" for i, own in enumerate(columns)
+            ),
+            *([str(code) for code in of_column] for of_column in values.T.tolist()),
+        )
+        found = cls(tuple(columns), values, counts.astype(np.int64), table)
+        return found, numbers.astype(np.int32)
+
+    def values_in(self, alias: str) -> list[str]:
+        """Return SQL for the value of each column, in a row of the table."""
+        if len(self.columns) == 1:
+            return [f"{alias}.value"]
+        return [f"{alias}.value_{i}" for i in range(len(self.columns))]
+
+    def drop(self) -> None:
+        """Remove the tables before the transaction ends."""
+        for column in self.columns:
+            column.drop()
+        if len(self.columns) > 1:
+            self.columns[0].session.fetch(f"DROP TABLE {self.table}")
 
 
 def least_type(values: DistinctValues) -> np.dtype[np.unsignedinteger]:

@@ -22,6 +22,7 @@ from kanon_db.algorithms.bucketization.bucket_assignment import (
     round_robin,
 )
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.joint_assignment import JointPlan, SensitiveCombinations
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, sort_keys
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, innermost, n_cores
@@ -346,12 +347,20 @@ class CellRoom:
     """How many records of each value fit into the buckets of a cell, whatever the others are.
 
     Dealt round robin to B buckets, no bucket gets more than ceil(o / B) of the o records of a
-    value; so B times the limit of the smaller size always fits ([GB] Lemma 2).
+    value; so B times the limit of the smaller size always fits ([GB] Lemma 2). So it does for two
+    attributes at once (:func:`.equal_buckets`); of more, what does not fit has no buckets.
+
+    The values of several attributes follow each other: each record is counted for each attribute.
     """
 
-    def __init__(self, privacy: FPrimePrivacy, max_bucket_size: int) -> None:
+    def __init__(self, privacy: FPrimePrivacy, max_bucket_size: int, n_attributes: int = 1) -> None:
         self.privacy = privacy
         self._max_bucket_size = max_bucket_size
+        self._n_attributes = n_attributes
+
+    def n_records(self, counts: IntArray) -> int:
+        """Return how many records have these counts of values."""
+        return int(counts.sum()) // self._n_attributes
 
     def of(self, n_records: int) -> IntArray:
         """Return the room for each value, of shape (choices of B, m)."""
@@ -366,14 +375,14 @@ class CellRoom:
 
     def holds(self, counts: IntArray) -> bool:
         """Tell whether a cell with these counts can be put into buckets."""
-        return bool((counts <= self.of(int(counts.sum()))).all(axis=1).any())
+        return bool((counts <= self.of(self.n_records(counts))).all(axis=1).any())
 
     def slack(self, side: IntArray, cell: IntArray) -> int:
         """Return how many more records of any value at risk one side of a cell could hold.
 
         It is negative if the side cannot be bucketized, and above every count if it always can.
         """
-        n_records = int(side.sum())
+        n_records = self.n_records(side)
         room = self.of(n_records)
         at_risk = np.minimum(cell, n_records) > room
         slack: IntArray = np.where(at_risk, room - side, _NOT_AT_RISK).min(axis=1)
@@ -392,7 +401,7 @@ class CutCell:
     @property
     def n_records(self) -> int:
         """Number of records."""
-        return int(self.counts.sum())
+        return self.room.n_records(self.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,9 +425,13 @@ class CellCutter:
         least: int,  # Fewest records on either side of a cut
         pulse: Pulse,
         weights: IntArray | None = None,
+        # (n_codes, n_attributes): where a code is a combination, its values, as positions in the
+        # thresholds; otherwise, a code is such a position
+        values: IntArray | None = None,
     ) -> None:
         self._qi_codes = qi_codes
         self._sa_codes = sa_codes
+        self._values = values
         self._weights = weights
         self._tightened = tightened
         self._max_bucket_size = max_bucket_size
@@ -460,17 +473,33 @@ class CellCutter:
 
     def _whole(self) -> CutCell:
         room = self._room(Fraction(1))
-        m = len(room.privacy.thresholds)
         if self._weights is None:
-            counts = np.bincount(self._sa_codes, minlength=m)
+            counts = np.bincount(self._sa_codes, minlength=self._n_codes)
         else:
-            counts = np.zeros(m, dtype=np.int64)
+            counts = np.zeros(self._n_codes, dtype=np.int64)
             np.add.at(counts, self._sa_codes, self._weights)
-        return CutCell(np.arange(self._sa_codes.size), counts, Fraction(1), room)
+        return CutCell(np.arange(self._sa_codes.size), self._of_values(counts), Fraction(1), room)
+
+    @property
+    def _n_codes(self) -> int:
+        if self._values is None:
+            return len(self._room(Fraction(1)).privacy.thresholds)
+        return len(self._values)
+
+    def _of_values(self, counts: IntArray) -> IntArray:
+        """Count the values that records with these codes have."""
+        if self._values is None:
+            return counts
+        m = len(self._room(Fraction(1)).privacy.thresholds)
+        each = np.repeat(counts, self._values.shape[1])
+        return np.bincount(self._values.ravel(), each, m).astype(np.int64)
 
     def _room(self, factor: Fraction) -> CellRoom:
         if factor not in self._rooms:
-            self._rooms[factor] = CellRoom(self._tightened(factor), self._max_bucket_size)
+            n_attributes = 1 if self._values is None else self._values.shape[1]
+            self._rooms[factor] = CellRoom(
+                self._tightened(factor), self._max_bucket_size, n_attributes
+            )
         return self._rooms[factor]
 
     def _division(self, cell: CutCell, least: int, pulse: Pulse) -> CellDivision | None:
@@ -480,13 +509,14 @@ class CellCutter:
         if cut is None:
             return None
         lower, upper, counts = divided(
-            self._qi_codes, self._sa_codes, cell.records, cut, cell.counts.size, self._weights,
+            self._qi_codes, self._sa_codes, cell.records, cut, self._n_codes, self._weights,
             pulse,
         )  # fmt: skip
+        below, above = map(self._of_values, counts)
         return CellDivision(
             cut,
-            (replace(cell, records=lower, counts=counts[0]),
-             replace(cell, records=upper, counts=counts[1])),
+            (replace(cell, records=lower, counts=below),
+             replace(cell, records=upper, counts=above)),
         )  # fmt: skip
 
     def _first_divisions(self, cells: Sequence[CutCell]) -> list[CellDivision | None]:
@@ -671,20 +701,120 @@ def assign_in_cells(
     cells = cutter.cells()
     n_values = len(tightened(Fraction(1)).thresholds)
     setting, allotment = allot_cells(cells, search, n_values, pulse=pulse)
+    cell_of_record, shuffled = _shuffled_in_cells(cells, sa_codes, n_values, order, random, pulse)
+    return CellAssignment(
+        allotment.dealt_to(shuffled),
+        setting,
+        cell_of_record,
+        tuple(cell.factor for cell in cells),
+    )
+
+
+def _shuffled_in_cells(
+    cells: Sequence[CutCell],
+    sa_codes: CodeArray,
+    n_codes: int,
+    order: IntArray,  # in which the records were cut into cells
+    random: Permuter,
+    pulse: Pulse,
+) -> tuple[CodeArray, IntArray]:
+    """Return each record's cell, and the records by cell and code, at random among the same."""
     groups = np.empty(sa_codes.size, dtype=np.int32)
     for number, cell in enumerate(cells):
         groups[cell.records] = number
     cell_of_record = np.empty_like(groups)
     cell_of_record[order] = groups
-    groups = groups.astype(np.int64) * n_values + sa_codes
-    # Records of the same value in the same cell come in random order.
+    keys = groups.astype(np.int64) * n_codes + sa_codes
     shuffled = random.permutation(sa_codes.size)
     pulse.beat()
-    shuffled = shuffled[order_of(groups[shuffled], stable=True)]
+    shuffled = shuffled[order_of(keys[shuffled], stable=True)]
     pulse.beat()
+    return cell_of_record, order[shuffled]
+
+
+JointSearch: TypeAlias = Callable[[SensitiveCombinations], JointPlan]
+"""Finds buckets for a cell's records, from how many have each combination, and thresholds."""
+
+
+def assign_jointly_in_cells(
+    qi_codes: CodeArray,
+    codes: CodeArray,
+    values: IntArray,
+    tightened: Callable[[Fraction], tuple[FPrimePrivacy, ...]],
+    max_bucket_size: int,
+    search: JointSearch,
+    random: Permuter,
+    *,
+    least: int = 50,
+    pulse: Pulse = UNLIMITED,
+) -> CellAssignment:
+    """Cut the table into cells, and assign at random inside each, for several attributes at once.
+
+    Parameters
+    ----------
+    qi_codes, max_bucket_size, random, least, pulse
+        As of :func:`assign_in_cells`.
+    codes : ndarray of int32, shape (n_records,)
+        The combination of each record's sensitive values.
+    values : ndarray of int64, shape (n_codes, n_attributes)
+        The code of each attribute's value in each combination.
+    tightened : callable
+        Returns the thresholds of each attribute's values; see :func:`assign_in_cells`.
+    search : callable
+        Finds the buckets of a cell.
+
+    Raises
+    ------
+    InfeasibleError
+        As ``search``. Of two attributes, it finds buckets for each cell, since :class:`CellRoom`
+        tells that there are buckets of neighboring sizes; of more, it may find none for some cell.
+
+    Notes
+    -----
+    **Theorem.** As of :func:`assign_in_cells`, for the values of each attribute.
+
+    *Proof.* What is decided follows from the histograms of the cells' combinations, as there; also
+    that buckets are found. Swapping the combinations of two records changes each count of a side,
+    of the values of any attribute, by at most 1, so the slack, which is a least one of all
+    attributes, by at most 1. So w(D) changes by a factor of at most T. Let P be the set of
+    the consistent microdata in which the record has the value x of one attribute, and N the others:
+    as there, each D in P is one swap away from |g| - c in N, each in N from c in P. ∎
+    """
+    order = order_of(sort_keys(list(qi_codes.T)))
+    pulse.beat()
+    qi_codes, codes = qi_codes[order], codes[order]
+    n_values = [len(privacy.thresholds) for privacy in tightened(Fraction(1))]
+    offsets = np.cumsum([0, *n_values[:-1]])
+
+    def of_all(factor: Fraction) -> FPrimePrivacy:
+        return FPrimePrivacy(
+            tuple(threshold for privacy in tightened(factor) for threshold in privacy.thresholds)
+        )
+
+    cutter = CellCutter(
+        qi_codes, codes, of_all, max_bucket_size, random,
+        fewest_records_of_cell(codes.size, least), pulse, values=values + offsets,
+    )  # fmt: skip
+    cells = cutter.cells()
+    plans = []
+    for cell in cells:
+        pulse.beat()
+        counts = np.bincount(codes[cell.records], minlength=len(values))
+        data = SensitiveCombinations(counts, values, tightened(cell.factor)).having(counts)
+        plans.append(search(data))
+    sizes = [np.repeat(plan.setting.sizes, plan.setting.counts) for plan in plans]
+    numbers = numbers_by_size(np.concatenate([np.empty(0, dtype=np.int64), *sizes]))
+    firsts = np.cumsum([0, *(own.size for own in sizes)])
+    cell_of_record, shuffled = _shuffled_in_cells(cells, codes, len(values), order, random, pulse)
+    buckets = np.empty(codes.size, dtype=np.int32)
+    if plans:
+        dealt = [plan.buckets + first for plan, first in zip(plans, firsts[:-1], strict=True)]
+        buckets[shuffled] = numbers[np.concatenate(dealt)]
     return CellAssignment(
-        allotment.dealt_to(order[shuffled]),
-        setting,
+        buckets,
+        BucketSetting.of(*np.unique(np.concatenate(sizes), return_counts=True))
+        if sizes
+        else BucketSetting.of([], []),
         cell_of_record,
         tuple(cell.factor for cell in cells),
     )

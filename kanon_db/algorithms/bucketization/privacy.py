@@ -241,6 +241,9 @@ class PrivacySpecification:
         Threshold of NULL as a sensitive value, in (0, 1].
     cap : Fraction, optional
         Upper bound of all thresholds, in (0, 1].
+    attributes : mapping of str to PrivacySpecification
+        Specifications of single sensitive attributes, by name, which take the place of all other
+        rules; see :meth:`of_attribute`.
     may_be_absent : bool
         Whether ``values`` may name values that a table, a batch of a larger one, does not have.
 
@@ -270,10 +273,12 @@ class PrivacySpecification:
     values: Mapping[str, Fraction] = field(default_factory=dict)
     null: Fraction | None = None
     cap: Fraction | None = None
+    attributes: Mapping[str, PrivacySpecification] = field(default_factory=dict)
     may_be_absent: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+        for name in ("values", "attributes"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         self._check_range("theta", self.theta is None or self.theta >= 0, "at least 0")
         self._check_range("base", self.base is None or 0 <= self.base <= 1, "in [0, 1]")
         self._check_range("default", self.default is None or 0 < self.default <= 1, "in (0, 1]")
@@ -286,7 +291,7 @@ class PrivacySpecification:
                 "a privacy threshold must lie in (0, 1]",
                 detail=f"{outside} of the {len(self.values)} thresholds in values lie outside",
             )
-        if not self.values and all(getattr(self, rule) is None for rule in _RULES):
+        if not (self.values or self.attributes or self.has_general_rules):
             raise InvalidParameterError("the privacy specification is empty", hint=_EXAMPLE)
         if self._is_linear and not (self.theta or self.base):
             raise InvalidParameterError(
@@ -300,6 +305,54 @@ class PrivacySpecification:
         """Whether ``l`` is the only rule."""
         return self.l is not None and type(self)(l=self.l) == replace(self, may_be_absent=False)
 
+    @property
+    def has_general_rules(self) -> bool:
+        """Whether there are rules that need not name a value or an attribute."""
+        return any(getattr(self, rule) is not None for rule in _RULES)
+
+    def of_attribute(self, name: str, attributes: Sequence[str]) -> PrivacySpecification:
+        """Return the specification of one of a table's sensitive attributes.
+
+        Parameters
+        ----------
+        name : str
+        attributes : sequence of str
+            All sensitive attributes of the table.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an attribute is named that the table does not have, no rule covers this one, or
+            ``values`` does not say which of several attributes it means.
+
+        Examples
+        --------
+        >>> spec = PrivacySpecification.parse('{"l": 3, "attributes": {"cost": {"l": 2}}}')
+        >>> [spec.of_attribute(a, ["illness", "cost"]).describe() for a in ("illness", "cost")]
+        ['l 3', 'l 2']
+        """
+        unknown = [one for one in self.attributes if one not in attributes]
+        if unknown:
+            raise InvalidParameterError(
+                "the privacy specification names an attribute that is not sensitive",
+                detail=f'"{unknown[0]}"',
+                hint=f"the sensitive attributes are {', '.join(attributes)}",
+            )
+        if self.values and len(attributes) > 1:
+            raise InvalidParameterError(
+                "values of several sensitive attributes must say which one they are of",
+                hint='write {"attributes": {"' + name + '": {"values": {...}}}}',
+            )
+        own = self.attributes.get(name)
+        if own is None and not (self.values or self.has_general_rules):
+            raise InvalidParameterError(
+                "the privacy specification has no rule for a sensitive attribute",
+                detail=f'"{name}"',
+                hint="add a general rule, such as l or default, or one of attributes",
+            )
+        found = replace(self, attributes={}) if own is None else own
+        return replace(found, may_be_absent=self.may_be_absent)
+
     @classmethod
     def parse(cls, specification: str | Mapping[str, Any]) -> Self:
         """Read a specification, taking every number exactly as written.
@@ -308,9 +361,9 @@ class PrivacySpecification:
         ----------
         specification : str or mapping
             A JSON object, as text or decoded, with at least one of the keys ``theta``, ``base``,
-            ``default``, ``l``, ``cap``, ``values`` and ``null``. A number is a JSON number, or a
-            string holding a decimal number or a fraction such as ``"1/3"``; at most 40 characters,
-            exponent -40 to 40. A float of Python is what its shortest text says.
+            ``default``, ``l``, ``cap``, ``values``, ``null`` and ``attributes``. A number is a JSON
+            number, or a string holding a decimal number or a fraction such as ``"1/3"``; at most 40
+            characters, exponent -40 to 40. A float of Python is what its shortest text says.
 
         Returns
         -------
@@ -336,19 +389,45 @@ class PrivacySpecification:
                 "values must be a JSON object",
                 hint='write for example {"default": 0.5, "values": {"HIV": 0.05}}',
             )
-        unknown = len(document.keys() - {*_RULES, "values"})
+        attributes = document.get("attributes", {})
+        if not isinstance(attributes, Mapping) or any(
+            not isinstance(one, Mapping) or "attributes" in one for one in attributes.values()
+        ):
+            raise InvalidParameterError(
+                "attributes must be a JSON object with a privacy specification for each",
+                hint='write for example {"l": 3, "attributes": {"cost": {"l": 2}}}',
+            )
+        unknown = len(document.keys() - {*_RULES, "values", "attributes"})
         if unknown:
             raise InvalidParameterError(
                 "the privacy specification has an unknown key",
                 detail=f"{unknown} unknown keys",
-                hint=f"the keys are {', '.join(_RULES)} and values",
+                hint=f"the keys are {', '.join(_RULES)}, values and attributes",
             )
         rules: dict[str, Any] = {
             rule: _number(document[rule], rule) for rule in _RULES if rule in document
         }
         return cls(
-            values={value: _number(entry, "values") for value, entry in values.items()}, **rules
+            values={value: _number(entry, "values") for value, entry in values.items()},
+            attributes={name: cls.parse(own) for name, own in attributes.items()},
+            **rules,
         )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what :meth:`parse` reads.
+
+        Examples
+        --------
+        >>> PrivacySpecification.parse('{"base": 0.02, "values": {"HIV": "1/3"}}').as_json()
+        {'base': '1/50', 'values': {'HIV': '1/3'}}
+        """
+        rules = {rule: getattr(self, rule) for rule in _RULES}
+        found: dict[str, Any] = {rule: str(x) for rule, x in rules.items() if x is not None}
+        if self.values:
+            found["values"] = {value: str(x) for value, x in self.values.items()}
+        if self.attributes:
+            found["attributes"] = {name: own.as_json() for name, own in self.attributes.items()}
+        return found
 
     def describe(self) -> str:
         """Describe the rules without naming a value.
@@ -371,7 +450,9 @@ class PrivacySpecification:
                 if n_values > 1
                 else "1 value with a threshold of its own"
             )
-        return ", ".join(rules)
+        general = [", ".join(rules)] if rules else []
+        own = [f"{name}: {one.describe()}" for name, one in self.attributes.items()]
+        return "; ".join([*general, *own])
 
     def thresholds(self, values: Sequence[str | None], counts: npt.ArrayLike) -> FPrimePrivacy:
         """Apply the rules to the sensitive values of a table.
@@ -493,7 +574,10 @@ class PrivacySpecification:
 
 
 def check_eligible(
-    spec: PrivacySpecification, values: Sequence[str | None], counts: npt.ArrayLike
+    spec: PrivacySpecification,
+    values: Sequence[str | None],
+    counts: npt.ArrayLike,
+    attribute: str | None = None,
 ) -> None:
     """Refuse a specification that no bucketization of the table can satisfy.
 
@@ -504,6 +588,8 @@ def check_eligible(
         The distinct sensitive values as text; None is NULL.
     counts : array_like of int, shape (m,)
         Records of each of them, at least 1.
+    attribute : str, optional
+        Its name, where there are several sensitive attributes.
 
     Raises
     ------
@@ -532,7 +618,8 @@ def check_eligible(
     if n_broken:
         raise IneligibleError(
             "no publication can satisfy the privacy specification",
-            detail=f"{n_broken} of {len(values)} sensitive values are more frequent in the table "
+            detail=f"{n_broken} of {len(values)} sensitive values"
+            f"{'' if attribute is None else f' of {attribute}'} are more frequent in the table "
             "than their threshold",
             hint="; ".join(spec._remedies(values, checked)),
         )

@@ -7,7 +7,7 @@ each of a few hundred pairs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal
@@ -127,10 +127,19 @@ class SettingProblem:
             np.take(limits, binding, axis=1),
         )  # fmt: skip
 
+    def and_of(self, other: SettingProblem) -> SettingProblem:
+        """Join two problems of the same records and sizes: settings must be valid for both."""
+        return replace(
+            self,
+            capacity=np.minimum(self.capacity, other.capacity),
+            counts=np.concatenate([self.counts, other.counts]),
+            limits=np.concatenate([self.limits, other.limits], axis=1),
+        )
+
     def best(
-        self, pruning: Pruning, pulse: Pulse, *, least_second: int = 1
+        self, pruning: Pruning, pulse: Pulse, *, least_second: int = 1, above: int = -1
     ) -> BucketSetting | None:
-        """Find the valid setting of the smallest loss, if there is any."""
+        """Find the valid setting of the smallest loss above a number, if there is any."""
         least_second = max(least_second, self.smallest)
         place = np.array([self.smallest, least_second])
         found = np.full(5, -1)
@@ -138,7 +147,7 @@ class SettingProblem:
         pulse.beat()
         while _look_at_pairs(
             self.n_records, self.capacity, self.counts, self.limits, self.largest, least_second,
-            pruning != "none", pruning == "full", n_pairs, place, found,
+            pruning != "none", pruning == "full", n_pairs, above, place, found,
         ):  # fmt: skip
             pulse.beat()
         return None if found[0] < 0 else BucketSetting.of(found[1:3], found[3:])
@@ -216,6 +225,7 @@ def _look_at_pairs(
     prunes: bool,
     by_capacity: bool,
     n_pairs: int,
+    above: int,
     place: IntArray,  # (2,): the pair to begin with; moved on
     # (5,): loss, S1, S2, b1, b2 of the best setting so far, its loss negative if there is none. Of
     # equal ones the first stays.
@@ -244,6 +254,10 @@ def _look_at_pairs(
             # Only candidates from low to high can fill their buckets.
             low = max(0, -((capacity[size1] - b1) // d1))
             high = min(b1 // d1, (capacity[size2] - b2) // d2)
+            loss = _loss(size1, b1, size2, b2)
+            if loss <= above:
+                step = _loss(size1, -d1, size2, d2)
+                low = high + 1 if step == 0 else max(low, (above - loss) // step + 1)
             bound = low if by_capacity else 0
             least = _loss(size1, b1 - bound * d1, size2, b2 + bound * d2)
             if low <= high and not (prunes and least > found[0] >= 0):
@@ -420,6 +434,45 @@ def two_size(
             hint=_hint(types, smallest, max_bucket_size, pulse),
         )
     return best
+
+
+def best_joint_setting(
+    tables: Sequence[tuple[IntArray, FPrimePrivacy]],
+    max_bucket_size: int,
+    *,
+    above: int = -1,
+    pulse: Pulse = UNLIMITED,
+) -> BucketSetting | None:
+    """Find the setting of at most two sizes that is valid for several divisions of the records.
+
+    Parameters
+    ----------
+    tables : sequence of (ndarray of int64, FPrimePrivacy)
+        For each division of the same records, as by the values of an attribute: how many have each
+        value, at least 1, and the thresholds. None is ineligible.
+    max_bucket_size : int
+    above : int
+        The loss is to be greater than this.
+    pulse : Pulse
+
+    Returns
+    -------
+    BucketSetting or None
+        The one of the least loss; None if there is none.
+    """
+    n_records = int(tables[0][0].sum())
+    if n_records == 0:
+        return BucketSetting.of([], []) if above < 0 else None
+    smallest = max(privacy.smallest_bucket_size() for _, privacy in tables)
+    largest = min(max_bucket_size, n_records)
+    if smallest > largest:
+        return None
+    problem: SettingProblem | None = None
+    for counts, privacy in tables:
+        types = Counter(zip(counts.tolist(), privacy.thresholds, strict=True))
+        own = SettingProblem.of(types, smallest, largest, pulse)
+        problem = own if problem is None else problem.and_of(own)
+    return None if problem is None else problem.best("full", pulse, above=above)
 
 
 def _hint(types: ValueTypes, smallest: int, max_bucket_size: int, pulse: Pulse) -> str:

@@ -21,7 +21,7 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketSetting,
     bit_positions,
 )
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of, taken
 from kanon_db.catalog.entries import Publication
 from kanon_db.errors import VerificationError
 from kanon_db.publications.buckets.bucket_relations import first_bucket_ids, write_composition
@@ -37,6 +37,7 @@ from kanon_db.transfer.columns import ColumnType, Relation
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import (
     CodedColumn,
+    DistinctCombinations,
     DistinctValues,
     distinct_values,
     read_codes,
@@ -73,7 +74,7 @@ def write_bitmaps(
     tables: BucketTables,
     layout: Mapping[str, Any],
     columns: Mapping[str, CodedColumn],
-    values: DistinctValues,
+    found: DistinctCombinations,
     contents: BucketContents,
     bucket_ids: CodeArray,
     order: AnyIntArray,
@@ -86,9 +87,9 @@ def write_bitmaps(
         The names of the columns.
     columns : mapping of str to CodedColumn
         The quasi-identifiers that may have bitmaps.
-    values : DistinctValues
-        The values of the sensitive attribute.
-    contents : Contents
+    found : DistinctCombinations
+        The values of the sensitive attributes.
+    contents : BucketContents
     bucket_ids : ndarray of int32, shape (n_records,)
     order : ndarray of int, shape (n_records,)
         A random permutation: records take the slots of their bucket in this order. Sensitive
@@ -101,25 +102,25 @@ def write_bitmaps(
     """
     session = staging.session
     session.step("writing the bitmaps")
-    sensitive = str(layout["sensitive"])
     names = ", ".join(f"q.{name}" for name in tables.quasi_identifiers)
     staging.create_table(
         BIT,
-        f"SELECT ''::text AS {tables.attribute}, {names}, v.value AS {tables.sensitive},"
-        f" ''::bytea AS {tables.bits}"
-        f" FROM {tables.qit} AS q, {values.table} AS v",
+        f"SELECT ''::text AS {tables.attribute}, {names}, {tables.values('s')},"
+        f" ''::bytea AS {tables.bits} FROM {tables.qit} AS q, {tables.sat} AS s",
         uncompressed=[layout["bits"]],
     )
     if sum((size + 1) ** 2 for size in tables.sizes) > _MOST_OPERATIONS:
         return []
     budget = most_values(order.size)
     written = []
-    n_values = len(values.labels)
-    if n_values <= budget:
-        budget -= n_values
-        narrow = contents.in_slots.astype(np.min_scalar_type(n_values))
-        _insert(session, tables, sensitive, values, narrow)
-        written.append(sensitive)
+    in_slots = contents.in_slots
+    for name, values, codes in zip(tables.sensitive, found.columns, found.values.T, strict=True):
+        n_values = len(values.labels)
+        if n_values <= budget:
+            budget -= n_values
+            narrow = taken(codes.astype(np.min_scalar_type(n_values)), in_slots)
+            _insert(session, tables, name, values, narrow)
+            written.append(name)
     positions = bit_positions(bucket_ids, order, contents.setting)
     for name, column in sorted(columns.items(), key=lambda one: len(one[1].values.labels)):
         if len(column.values.labels) > budget:
@@ -284,15 +285,15 @@ def _both_sides(
             f" NULL::bytea AS buckets, NULL::bytea AS pairs FROM {tables.bit}"
         )
     ]
-    sensitive = [c if c == tables.sensitive else "NULL" for c in columns]
-    if tables.sensitive in columns:
-        name = tables.with_bitmaps[columns.index(tables.sensitive)]
-        sides.append(
-            f"SELECT {session.literal(name)}, {', '.join(sensitive)}, NULL, NULL, NULL,"
-            f" string_agg(int4send({tables.bucket_id}) || int4send({tables.count}), ''::bytea)"
-            f" FROM {tables.sat} WHERE {compared} GROUP BY {tables.sensitive}"
-        )
-    others = [column for column in columns if column != tables.sensitive]
+    for name, own in tables.sensitive.items():
+        if name in tables.with_bitmaps:
+            shown = [column if column == own else "NULL" for column in columns]
+            sides.append(
+                f"SELECT {session.literal(name)}, {', '.join(shown)}, NULL, NULL, NULL,"
+                f" string_agg(int4send({tables.bucket_id}) || int4send({tables.count}), ''::bytea)"
+                f" FROM {tables.sat} WHERE {compared} GROUP BY {own}"
+            )
+    others = [column for column in columns if column not in tables.sensitive.values()]
     for start in range(0, len(others), _MOST_GROUPED):
         grouped = others[start : start + _MOST_GROUPED]
         # GROUPING has a 1 for each column that is *not* grouped by; the first is the highest bit.
@@ -348,19 +349,20 @@ def write_derived_tables(
     qit = take_snapshot(session, named, [*quasi_identifiers, str(layout["bucket_id"])], room)
     bucket_ids = read_integers(qit, f"s.{tables.bucket_id}").astype(np.int32)
     _require_sizes(tables, bucket_ids)
-    values, contents = _sensitive(session, staging, tables, layout, types, setting, room)
+    found, contents = _sensitive(session, staging, tables, layout, types, setting, room)
     order = random.permutation(qit.n_records)
     columns = read_few_values(
         qit, [types[name] for name in quasi_identifiers], most_values(qit.n_records)
     )
     layout["with_bitmaps"] = write_bitmaps(
-        staging, tables, layout, columns, values, contents, bucket_ids, order
+        staging, tables, layout, columns, found, contents, bucket_ids, order
     )
-    layout["spectrum"] = write_composition(
-        staging, tables, values, contents, is_random=layout.get("assignment") == "random"
+    layout |= write_composition(
+        staging, tables, found, contents, is_random=layout.get("assignment") == "random"
     )
-    for one in (values, *(column.values for column in columns.values())):
-        one.drop()
+    found.drop()
+    for column in columns.values():
+        column.values.drop()
     qit.drop()
     session.step("gathering statistics")
     staging.analyze(QIT, SAT)
@@ -399,22 +401,21 @@ def _sensitive(
     types: Mapping[str, ColumnType],
     setting: BucketSetting,
     room: Allowance,
-) -> tuple[DistinctValues, BucketContents]:
+) -> tuple[DistinctCombinations, BucketContents]:
     """Read which values buckets have."""
-    names = [str(layout[name]) for name in ("bucket_id", "sensitive", "count")]
+    numbers = [str(layout[name]) for name in ("bucket_id", "count")]
+    names = [*tables.sensitive, *numbers]
     sat = take_snapshot(session, Relation(staging.schema, staging.name + SAT), names, room)
-    values = distinct_values(sat, types[str(layout["sensitive"])])
-    codes = read_codes(sat, [values])[:, 0]
-    buckets, counts = (
-        read_integers(sat, f"s.{session.identifier(name)}") for name in (names[0], names[2])
-    )
+    its_columns = [distinct_values(sat, types[name]) for name in tables.sensitive]
+    found, codes = DistinctCombinations.of(its_columns, [*read_codes(sat, its_columns).T])
+    buckets, counts = (read_integers(sat, f"s.{session.identifier(name)}") for name in numbers)
     sat.drop()
     _require_sizes(tables, buckets, counts)
     order = order_of(codes, stable=True)
     order = order[order_of(buckets[order], stable=True)]
     contents = BucketContents(np.repeat(codes[order], counts[order]), setting)
-    numbers = np.bincount(contents.codes, minlength=len(values.labels)).astype(np.int64)
-    return replace(values, counts=numbers), contents
+    records = np.bincount(contents.codes, minlength=len(found.values)).astype(np.int64)
+    return replace(found, counts=records), contents
 
 
 # No bucket of an earlier batch changes, so that an earlier copy tells nothing of the new people.
@@ -459,7 +460,7 @@ def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRe
         f"SELECT {names}, {own.format('q')} AS {before.bucket_id} FROM {before.qit} AS q"
         f" UNION ALL SELECT {names}, {theirs.format('q')} FROM {now.qit} AS q",
     )
-    values_of = f"s.{before.sensitive}, s.{before.count}"
+    values_of = f"{before.values('s')}, s.{before.count}"
     whole.fill_table(
         SAT,
         f"SELECT {own.format('s')} AS {before.bucket_id}, {values_of} FROM {before.sat} AS s"

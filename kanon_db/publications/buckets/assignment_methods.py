@@ -6,17 +6,22 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
+from kanon_db.algorithms.bucketization.joint_assignment import (
+    JointPlan,
+    SensitiveCombinations,
+    deal_randomly,
+)
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import Proof
 from kanon_db.publications.buckets import methods
-from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.methods import CombinedValues, SensitiveValues
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.kind import Job, MethodResult, SearchJob, run_method
 from kanon_db.transfer.values import CodedColumn, distinct_values, read_codes
@@ -31,7 +36,7 @@ class CellSearch:
     Parameters
     ----------
     job : SearchJob
-    data : SensitiveValues
+    data : SensitiveValues or CombinedValues
         The sensitive values of the whole table.
 
     Attributes
@@ -42,10 +47,10 @@ class CellSearch:
         The most records in a bucket.
     """
 
-    def __init__(self, job: SearchJob, data: SensitiveValues) -> None:
+    def __init__(self, job: SearchJob, data: BucketData) -> None:
         request = job.request
         self._job = job
-        self._privacy = data.privacy
+        self._privacies = thresholds_of(data)
         # Anatomy knows l only, and has sizes of its own.
         self._is_anatomy = request.method == "anatomy"
         self._proofs: list[Proof] = []
@@ -58,8 +63,20 @@ class CellSearch:
 
     def tightened(self, factor: Fraction) -> FPrimePrivacy:
         """Return the thresholds for a factor by which the odds of a guess may have been raised."""
-        privacy = self._privacy.tightened(factor)
-        return privacy.diverse() if self._is_anatomy else privacy
+        return self.tightened_each(factor)[0]
+
+    def tightened_each(self, factor: Fraction) -> tuple[FPrimePrivacy, ...]:
+        """Return them for each attribute."""
+        each = [privacy.tightened(factor) for privacy in self._privacies]
+        return tuple(privacy.diverse() if self._is_anatomy else privacy for privacy in each)
+
+    def plan(self, data: SensitiveCombinations) -> JointPlan:
+        """Find the buckets of a cell, for several attributes."""
+        found = run_method(methods, self._job, data, self.pulse)
+        if found.proof is not None:
+            self._proofs.append(found.proof)
+        plan: JointPlan = found.result
+        return plan
 
     def setting(self, counts: IntArray, privacy: FPrimePrivacy) -> BucketSetting:
         """Find the setting of a cell."""
@@ -95,10 +112,18 @@ class AssignedRecords:
 Columns = Mapping[str, CodedColumn]
 """The quasi-identifiers with few values, by name."""
 
+BucketData: TypeAlias = SensitiveValues | CombinedValues
+"""The sensitive values of the whole table, of one attribute or of several."""
+
+
+def thresholds_of(data: BucketData) -> tuple[FPrimePrivacy, ...]:
+    """Return the thresholds of each attribute's values."""
+    return data.privacies if isinstance(data, CombinedValues) else (data.privacy,)
+
 
 def random(
     job: Job[BucketRequest],
-    data: SensitiveValues,
+    data: BucketData,
     codes: CodeArray,
     columns: Columns,  # noqa: ARG001
 ) -> MethodResult:
@@ -106,6 +131,12 @@ def random(
     job.session.step("searching the bucket setting")
     found = run_method(methods, job, data)
     plan = found.result
+    if isinstance(data, CombinedValues):
+        limits = [limit.tolist() for limit in data.limits(plan.setting.sizes)]
+        _absorb(job, data.labels, plan.setting.pairs, limits)
+        job.session.step("assigning records to buckets")
+        slots = deal_randomly(codes, plan, job.random)
+        return MethodResult(AssignedRecords(plan.setting, slots), found.proof)
     _absorb(job, data.labels, plan.setting.pairs, plan.limits.tolist())
     job.session.step("assigning records to buckets")
     slots = assign_randomly(codes, data.counts, plan.limits, plan.setting, job.random)
@@ -113,40 +144,48 @@ def random(
 
 
 def cells(
-    job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray, columns: Columns
+    job: Job[BucketRequest], data: BucketData, codes: CodeArray, columns: Columns
 ) -> MethodResult:
     """Draw records into buckets, inside cells of similar records."""
-    from kanon_db.algorithms.bucketization.cell_assignment import assign_in_cells  # a compiler
+    from kanon_db.algorithms.bucketization import cell_assignment  # a compiler
 
     search = CellSearch(job, data)
     qi_codes = _quasi_identifiers(job, columns)
+    thresholds = [privacy.thresholds for privacy in thresholds_of(data)]
     _absorb(
-        job, data.labels, _codes_of(qi_codes), data.privacy.thresholds, job.request.method,
-        _largest(job, search.max_bucket_size),
+        job, data.labels, _codes_of(qi_codes),
+        thresholds[0] if len(thresholds) == 1 else thresholds, job.request.method, _largest(job, search.max_bucket_size),
     )  # fmt: skip
     job.session.step("assigning records to buckets in cells")
-    found = assign_in_cells(
-        qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, job.random,
-        pulse=search.pulse,
-    )  # fmt: skip
+    if isinstance(data, CombinedValues):
+        found = cell_assignment.assign_jointly_in_cells(
+            qi_codes, codes, data.values, search.tightened_each, search.max_bucket_size,
+            search.plan, job.random, pulse=search.pulse,
+        )  # fmt: skip
+    else:
+        found = cell_assignment.assign_in_cells(
+            qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, job.random,
+            pulse=search.pulse,
+        )  # fmt: skip
     assigned = AssignedRecords(found.setting, found.bucket_of_record, len(found.tightening))
     return MethodResult(assigned, search.proof)
 
 
 def local(
-    job: Job[BucketRequest], data: SensitiveValues, codes: CodeArray, columns: Columns
+    job: Job[BucketRequest], data: BucketData, codes: CodeArray, columns: Columns
 ) -> MethodResult:
     """Put records with similar quasi-identifiers into the same bucket."""
     from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
 
+    (privacy,) = thresholds_of(data)  # the request refuses more
     qi_codes = _quasi_identifiers(job, columns)
     _absorb(
-        job, data.labels, _codes_of(qi_codes), data.privacy.thresholds,
+        job, data.labels, _codes_of(qi_codes), privacy.thresholds,
         _largest(job, job.request.max_bucket_size),
     )  # fmt: skip
     job.session.step("gathering similar records")
     found = assign_locally(
-        qi_codes, codes, data.privacy, job.request.max_bucket_size, job.random,
+        qi_codes, codes, privacy, job.request.max_bucket_size, job.random,
         pulse=job.pulse(),
     )  # fmt: skip
     return MethodResult(AssignedRecords(found.setting, found.bucket_of_record), method="local")
@@ -154,13 +193,14 @@ def local(
 
 def m_invariant(
     job: Job[BucketRequest],
-    data: SensitiveValues,
+    data: BucketData,
     codes: CodeArray,
     columns: Columns,  # noqa: ARG001
 ) -> MethodResult:
     """Draw records into buckets with the same values each, from the whole table."""
     from kanon_db.publications.buckets._signatures import draw_buckets  # a compiler
 
+    assert isinstance(data, SensitiveValues)  # noqa: S101  # the request refuses others
     l = data.privacy.corresponding_l()
     _absorb(job, data.labels, l)
     job.session.step("assigning records to buckets")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import permutations
 from typing import Any, Final, Self
 
 import numpy as np
@@ -41,7 +42,12 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication
-from kanon_db.metrics.count_queries import CountQuery, estimated_counts, exact_counts
+from kanon_db.metrics.count_queries import (
+    CountErrors,
+    CountQuery,
+    estimated_counts,
+    exact_counts,
+)
 from kanon_db.publications.examination import AttackSession
 from kanon_db.publications.kind import (
     AttackTarget,
@@ -49,6 +55,7 @@ from kanon_db.publications.kind import (
     MeasuredPublication,
     ValuesInOrder,
     Workload,
+    accuracy_of,
     compare_counts,
 )
 from kanon_db.publications.results import Attack, CountAccuracy
@@ -58,7 +65,11 @@ from kanon_db.transfer.values import DistinctValues
 
 
 def published_thresholds(
-    parameters: Mapping[str, Any], labels: Sequence[str | None], counts: IntArray
+    parameters: Mapping[str, Any],
+    attribute: str,
+    attributes: Sequence[str],
+    labels: Sequence[str | None],
+    counts: IntArray,
 ) -> list[Fraction]:
     """Apply a publication's specification to the values that it has, and its l, if it has one.
 
@@ -66,12 +77,17 @@ def published_thresholds(
     ----------
     parameters : mapping
         As the catalog keeps them.
+    attribute : str
+        The sensitive attribute that has the values.
+    attributes : sequence of str
+        All of the publication.
     labels : sequence of str or None
         The values' texts.
     counts : ndarray of int64
         How often each of them occurs, at least once.
     """
-    privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
+    specification = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
+    privacy = specification.of_attribute(attribute, attributes)
     least = 1 / Fraction(str(parameters.get("l", 1)))
     return [min(one, least) for one in privacy.thresholds(labels, counts).thresholds]
 
@@ -90,11 +106,26 @@ def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[Co
     :func:`~kanon_db.metrics.count_queries.random_queries`. The estimates are the paper's, computed
     from QIT and SAT. Those of `estimate_count` are these, corrected where buckets are random.
     """
+    attributes = target.publication.all_sensitive
+    # Each query has a condition on one of the attributes.
+    each = replace(workload, queries=-(-workload.queries // len(attributes)))
+    found = [_evaluated(target, each, name) for name in attributes]
+    errors = CountErrors(
+        np.concatenate([errors.actual for errors, _ in found]),
+        np.concatenate([errors.estimated for errors, _ in found]),
+    )
+    return accuracy_of(workload, errors, np.concatenate([expected for _, expected in found]))
+
+
+def _evaluated(
+    target: MeasuredPublication, workload: Workload, attribute: str
+) -> tuple[CountErrors, FloatArray]:
+    """Answer random count queries on quasi-identifiers and one sensitive attribute."""
     layout = target.publication.layout
     target.session.phase("reading the source")
-    source = target.original([*layout["quasi_identifiers"], layout["sensitive"]])
+    source = target.original([*layout["quasi_identifiers"], attribute])
     values = [source.values(name) for name in layout["quasi_identifiers"]]
-    sensitive = source.values(layout["sensitive"])
+    sensitive = source.values(attribute)
 
     def count(chosen: Sequence[CountQuery]) -> IntArray:
         codes = source.codes(values), source.codes([sensitive])[:, 0]
@@ -103,7 +134,7 @@ def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[Co
         return found
 
     def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
-        read, pulse = read_buckets(target, values, sensitive), target.pulse()
+        read, pulse = read_buckets(target, values, sensitive, attribute), target.pulse()
         for column in (*values, sensitive):
             column.drop()
         return estimated_counts(
@@ -132,15 +163,21 @@ class CodedBuckets:
 
 
 def read_buckets(
-    target: MeasuredPublication, values: Sequence[ValuesInOrder], sensitive: ValuesInOrder
+    target: MeasuredPublication,
+    values: Sequence[ValuesInOrder],
+    sensitive: ValuesInOrder,
+    attribute: str,
 ) -> CodedBuckets:
-    """Read QIT and SAT; a value that the source no longer has gets the code after the last one."""
+    """Read QIT, and SAT for the attribute whose values `sensitive` are.
+
+    A value that the source no longer has gets the code after the last one.
+    """
     layout = target.publication.layout
     qit = target.published(QIT, [*layout["quasi_identifiers"], layout["bucket_id"]])
     bucket_of_record = _numbered_from_0(qit.numbers(layout["bucket_id"]))
     codes = _known(qit.codes(values), values)
     qit.drop()
-    sat = target.published(SAT, [layout["bucket_id"], layout["sensitive"], layout["count"]])
+    sat = target.published(SAT, [layout["bucket_id"], attribute, layout["count"]])
     buckets = _numbered_from_0(sat.numbers(layout["bucket_id"]))
     its_values = _known(sat.codes([sensitive]), [sensitive])[:, 0]
     counts = sat.numbers(layout["count"]).astype(np.int32)
@@ -181,12 +218,14 @@ def answer_from_buckets(
     The estimates of `evaluate_counts`, with the correction of `estimate_count` where buckets are
     random; see :mod:`~kanon_db.query.formulas`.
     """
-    read, pulse = read_buckets(target, columns, sensitive), target.pulse()
+    attribute = sensitive.column.name
+    read, pulse = read_buckets(target, columns, sensitive, attribute), target.pulse()
     n_records, n_values = read.bucket_of_record.size, len(sensitive.labels) + 1
     sizes = np.bincount(read.bucket_of_record)
     found: Composition | None = None
     layout = target.publication.layout
-    known = Spectrum.of(layout["spectrum"])
+    spectra = layout.get("spectra", {layout["sensitive"]: layout.get("spectrum")})
+    known = Spectrum.of(spectra.get(attribute))
     is_random = layout.get("assignment") == "random"
     if is_random and known is not None and len(known.eigenvalues) < MOST_CORRECTED:
         order = order_of(read.buckets)
@@ -271,9 +310,18 @@ def attack_buckets(target: MeasuredPublication) -> list[Attack]:
         See ``docs/understand/attacks.md``. The learners play against a random sample of the buckets
         if all of them would be too many.
     """
+    read, listener, pulse = _read(target), target.session, target.pulse()
+    is_one = len(read.attributes) == 1
+    found = []
+    for name in read.attributes:
+        played = _play(listener, pulse, *read.of_attribute(name))
+        found += [(attack if is_one else f"{attack}: {name}", score) for attack, score in played]
+    for known, guessed in permutations(read.attributes, 2):
+        listener.step("attacking: one sensitive value tells another")
+        found.append((f"{known} is known: {guessed}", read.told_by(known, guessed)))
     return [
-        Attack(name, found.bound, found.base_rate, found.rate, found.people)
-        for name, found in _play(target.session, target.pulse(), *_read(target))
+        Attack(name, score.bound, score.base_rate, score.rate, score.people)
+        for name, score in found
     ]
 
 
@@ -384,33 +432,111 @@ def _numbered(buckets: IntArray) -> IntArray:
     return numbers
 
 
-def _read(target: MeasuredPublication) -> tuple[AttackedBuckets, ScoringSource]:
+@dataclass(frozen=True, eq=False)
+class _ReadPublication:
+    """QIT and SAT, and the source by the codes of the published values."""
+
+    publication: Publication
+    attributes: tuple[str, ...]  # The sensitive attributes
+    codes: CodeArray  # (n_records, n_qi): the QIT
+    buckets: IntArray  # (n_records,): from 0
+    sat_buckets: IntArray  # (n_rows,): the SAT
+    sat_values: CodeArray  # (n_rows, n_attributes)
+    sat_counts: IntArray
+    labels: Sequence[list[str | None]]  # Of each attribute's values
+    source_codes: CodeArray  # (n_source, n_qi); -1 for a value that is not published
+    source_values: CodeArray  # (n_source, n_attributes); likewise
+
+    def of_attribute(self, name: str) -> tuple[AttackedBuckets, ScoringSource]:
+        """Return what an attacker sees of one attribute, and what scores its guesses."""
+        at = self.attributes.index(name)
+        labels = self.labels[at]
+        values = _values_of(self.sat_buckets, self.sat_values[:, at], self.sat_counts)
+        counts = np.bincount(values.value, values.count, len(labels)).astype(np.int64)
+        thresholds = published_thresholds(
+            self.publication.parameters, name, self.attributes, labels, counts
+        )
+        bounds = np.array([float(threshold) for threshold in thresholds])
+        published = AttackedBuckets(self.codes, self.buckets, values, bounds)
+        of_source = self.source_values[:, at].astype(np.int64)
+        return published, ScoringSource.of(published, self.source_codes, of_source)
+
+    def told_by(self, known: str, guessed: str) -> AttackScore:
+        """Guess a value of everybody, of whom another one is known, besides quasi-identifiers.
+
+        The most likely one is guessed: a record of a bucket that has the known value n times has
+        each of the combinations with it in proportion to their number. Without the publication,
+        the value is guessed that goes together with the known one most often.
+        """
+        x, y = self.attributes.index(known), self.attributes.index(guessed)
+        is_published = (self.source_codes >= 0).all(axis=1) & (
+            self.source_values[:, [x, y]] >= 0
+        ).all(axis=1)
+        people, values = self.source_codes[is_published], self.source_values[is_published]
+        tuples, n_tuples = _tuples(np.concatenate([self.codes, people]))
+        # The rows of the SAT that each record of the QIT may have.
+        order = np.argsort(self.sat_buckets, kind="stable")
+        n_rows = np.bincount(self.sat_buckets, minlength=int(self.buckets.max(initial=-1)) + 1)
+        drawn = _first_of(n_rows[self.buckets], MOST_CANDIDATES)
+        lengths = n_rows[self.buckets[drawn]]
+        starts = (np.cumsum(n_rows) - n_rows)[self.buckets[drawn]]
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        rows = order[np.repeat(starts, lengths) + within]
+        sizes = np.bincount(self.buckets)
+        n_x, n_y = len(self.labels[x]), len(self.labels[y])
+        # Whoever knows x looks among the people with these quasi-identifiers and x.
+        groups = np.repeat(tuples[: len(self.codes)][drawn], lengths) * n_x
+        groups += self.sat_values[rows, x]
+        shares = self.sat_counts[rows] / sizes[self.sat_buckets[rows]]
+        keys, numbers = np.unique(groups * n_y + self.sat_values[rows, y], return_inverse=True)
+        weights = np.bincount(numbers, shares)
+        found, its_values = np.divmod(keys, n_y)
+        best = np.lexsort((weights, found))
+        best = best[np.flatnonzero(np.diff(found[best], append=-1))]
+        of_people = tuples[len(self.codes) :] * n_x + values[:, x]
+        truth = TrueValues.of(of_people, values[:, y], n_tuples * n_x, n_y)
+        together = np.zeros((n_x, n_y), dtype=np.int64)
+        np.add.at(together, (self.sat_values[:, x], self.sat_values[:, y]), self.sat_counts)
+        found, guesses = found[best], its_values[best]
+        numbers = truth.people[found]
+        score = score_guesses(truth, found, guesses, None, numbers)
+        usual = score_guesses(truth, found, together.argmax(axis=1)[found % n_x], None, numbers)
+        return replace(score, base_rate=usual.rate)
+
+
+def _first_of(sizes: IntArray, most: int) -> IntArray:
+    """Draw records whose sizes are together no more than a number; all, if these are."""
+    if int(sizes.sum()) <= most:
+        return np.arange(sizes.size)
+    order = np.random.default_rng(secrets.randbits(128)).permutation(sizes.size)
+    return order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
+
+
+def _read(target: MeasuredPublication) -> _ReadPublication:
     """Read the publication, and the source by the codes of the published values."""
-    layout = target.publication.layout
-    names, bucket_id, its_name = (
-        layout[n] for n in ("quasi_identifiers", "bucket_id", "sensitive")
-    )
+    publication, layout = target.publication, target.publication.layout
+    names, bucket_id, attributes = (
+        layout["quasi_identifiers"], layout["bucket_id"], publication.all_sensitive,
+    )  # fmt: skip
     qit = target.published(QIT, [*names, bucket_id])
     columns = [qit.values(name) for name in names]
     codes, buckets = qit.codes(columns), qit.numbers(bucket_id) - 1
     qit.drop()
-    sat = target.published(SAT, [bucket_id, its_name, layout["count"]])
-    sensitive = sat.values(its_name)
-    values = _values_of(
-        sat.numbers(bucket_id) - 1,
-        sat.codes([sensitive])[:, 0].astype(np.int64),
-        sat.numbers(layout["count"]),
-    )
+    sat = target.published(SAT, [bucket_id, *attributes, layout["count"]])
+    sensitive = [sat.values(name) for name in attributes]
+    sat_buckets, sat_values = sat.numbers(bucket_id) - 1, sat.codes(sensitive)
+    counts = sat.numbers(layout["count"])
     sat.drop()
-    bounds = _bounds_of(target.publication, sensitive.labels, values)
-    source = target.original([*names, its_name])
-    source_codes = source.codes(columns)
-    its_values = source.codes([sensitive])[:, 0].astype(np.int64)
+    source = target.original([*names, *attributes])
+    source_codes, source_values = source.codes(columns), source.codes(sensitive)
     source.drop()
-    for column in (*columns, sensitive):
+    labels = [column.labels for column in sensitive]
+    for column in (*columns, *sensitive):
         column.drop()
-    published = AttackedBuckets(codes, buckets, values, bounds)
-    return published, ScoringSource.of(published, source_codes, its_values)
+    return _ReadPublication(
+        publication, attributes, codes, buckets, sat_buckets, sat_values, counts, labels,
+        source_codes, source_values,
+    )  # fmt: skip
 
 
 def _tuples(codes: CodeArray) -> tuple[IntArray, int]:
@@ -420,16 +546,9 @@ def _tuples(codes: CodeArray) -> tuple[IntArray, int]:
     return numbers.astype(np.int64), distinct.size
 
 
-def _values_of(buckets: IntArray, codes: IntArray, counts: IntArray) -> BucketValues:
-    """Put the rows of the SAT in order; buckets count from 0."""
-    order = np.lexsort((codes, buckets))
-    return BucketValues(buckets[order], codes[order], counts[order])
-
-
-def _bounds_of(
-    publication: Publication, labels: list[str | None], values: BucketValues
-) -> FloatArray:
-    """Return the threshold of each value, as verified from the published relations."""
-    counts = np.bincount(values.value, values.count, len(labels)).astype(np.int64)
-    thresholds = published_thresholds(publication.parameters, labels, counts)
-    return np.array([float(threshold) for threshold in thresholds])
+def _values_of(buckets: IntArray, codes: CodeArray, counts: IntArray) -> BucketValues:
+    """Count each value in each bucket, in this order; buckets count from 0."""
+    n_values = int(codes.max(initial=0)) + 1
+    keys, numbers = np.unique(buckets * n_values + codes, return_inverse=True)
+    its_buckets, values = np.divmod(keys, n_values)
+    return BucketValues(its_buckets, values, np.bincount(numbers, counts).astype(np.int64))

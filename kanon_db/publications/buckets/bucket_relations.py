@@ -18,7 +18,7 @@ from kanon_db.algorithms.bucketization.buckets import (
     Composition,
     composition,
 )
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, taken
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.publications.relations import (
@@ -37,7 +37,7 @@ from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import Value
 from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
 from kanon_db.transfer.snapshot import Snapshot
-from kanon_db.transfer.values import CodedColumn, DistinctValues
+from kanon_db.transfer.values import CodedColumn, DistinctCombinations
 
 
 def tables_of(session: Session, publication: Publication) -> BucketTables:
@@ -53,10 +53,11 @@ def first_bucket_ids(setting: BucketSetting) -> list[int]:
 
 def bucket_layout(source: Source, setting: BucketSetting) -> dict[str, Any]:
     """Choose the layout of a publication: what the catalog keeps for :meth:`BucketTables.of`."""
-    columns = [*source.quasi_identifiers, str(source.sensitive)]
+    columns = [*source.quasi_identifiers, *source.all_sensitive]
     return {
         "quasi_identifiers": list(source.quasi_identifiers),
         "sensitive": source.sensitive,
+        **({"also_sensitive": list(source.also_sensitive)} if source.also_sensitive else {}),
         "bucket_id": free_column_name("bucket_id", columns),
         "count": free_column_name("count", columns),
         "attribute": free_column_name("attribute", columns),
@@ -168,31 +169,45 @@ _NUMBERS_AT_ONCE: Final = 1 << 27
 
 
 def write_sat(
-    staging: StagedRelations, tables: BucketTables, values: DistinctValues, contents: BucketContents
+    staging: StagedRelations,
+    tables: BucketTables,
+    found: DistinctCombinations,
+    contents: BucketContents,
 ) -> int:
-    """Write how often each sensitive value occurs in each bucket, by value and bucket.
+    """Write how often each combination of sensitive values occurs in each bucket, by both.
 
     The join may change the order of the rows, but nothing in it depends on the records' order.
 
     Returns
     -------
     int
-        People whose bucket has no other value than theirs.
+        People of whom a sensitive value is certain: their bucket has no other one.
     """
     session = staging.session
     session.step("writing the sensitive table")
     codes, bucket_ids, counts = contents.pairs()
     staging.create_table(
         SAT,
-        f"SELECT 0 AS {tables.bucket_id}, v.value AS {tables.sensitive}, 0 AS {tables.count}"
-        f" FROM {values.table} AS v",
+        f"SELECT 0 AS {tables.bucket_id}, {_named(tables, found)}, 0 AS {tables.count}"
+        f" FROM {found.table} AS v",
     )
     for start in range(0, codes.size, _PAIRS_AT_ONCE):
         session.done(start, codes.size)
         some = slice(start, start + _PAIRS_AT_ONCE)
-        _insert_pairs(session, tables, values, codes[some], bucket_ids[some], counts[some])
-    is_certain = counts == contents.sizes[bucket_ids - 1]
-    return int(counts[is_certain].sum())
+        _insert_pairs(session, tables, found, codes[some], bucket_ids[some], counts[some])
+    sizes, is_certain = contents.sizes, np.zeros(contents.sizes.size, dtype=np.bool_)
+    starts = np.cumsum(sizes) - sizes
+    for values in found.values.T:
+        codes = taken(values, contents.codes)
+        least, most = (one.reduceat(codes, starts) for one in (np.minimum, np.maximum))
+        is_certain |= least == most
+    return int(sizes[is_certain].sum())
+
+
+def _named(tables: BucketTables, found: DistinctCombinations) -> str:
+    """Select the values of a row ``v`` by the names of their columns."""
+    named = zip(found.values_in("v"), tables.sensitive.values(), strict=True)
+    return ", ".join(f"{value} AS {name}" for value, name in named)
 
 
 _PAIRS_AT_ONCE: Final = 1 << 23
@@ -202,7 +217,7 @@ _PAIRS_AT_ONCE: Final = 1 << 23
 def _insert_pairs(
     session: Session,
     tables: BucketTables,
-    values: DistinctValues,
+    found: DistinctCombinations,
     codes: AnyIntArray,
     bucket_ids: CodeArray,
     counts: CodeArray,
@@ -215,11 +230,11 @@ def _insert_pairs(
     ]
     bucket_id, count = (number_of_row(one, bound) for one in (bucket_ids, counts))
     session.fetch(
-        f"INSERT INTO {tables.sat} ({tables.bucket_id}, {tables.sensitive}, {tables.count})"
-        f" SELECT {bucket_id}, r.value, {count} FROM"
-        " (SELECT v.value, generate_series(f.low, f.high - 1) AS i FROM"
+        f"INSERT INTO {tables.sat} ({tables.bucket_id}, {', '.join(tables.sensitive.values())},"
+        f" {tables.count}) SELECT {bucket_id}, {', '.join(found.values_in('r'))}, {count} FROM"
+        f" (SELECT {', '.join(found.values_in('v'))}, generate_series(f.low, f.high - 1) AS i FROM"
         " unnest($1::text[]::int4[], $2::text[]::int4[], $3::text[]::int4[]) AS f (code, low, high)"
-        f" JOIN {values.table} AS v ON v.code = f.code) AS r",
+        f" JOIN {found.table} AS v ON v.code = f.code) AS r",
         *bound,
     )
 
@@ -229,56 +244,71 @@ MOST_VALUES: Final = 128
 
 _AMISS: Final = """
 SELECT count(*) AS n FROM {} AS c
-WHERE coalesce(cardinality(c.{}), 0) <> $1::int4 OR coalesce(cardinality(c.{}), 0) <> $1::int4
+WHERE (coalesce(cardinality(c.{}), 0) <> $1::int4 OR coalesce(cardinality(c.{}), 0) <> $1::int4)
 """
 
 
 def write_composition(
     staging: StagedRelations,
     tables: BucketTables,
-    values: DistinctValues,
+    found: DistinctCombinations,
     contents: BucketContents,
     *,
     is_random: bool,
-) -> dict[str, list[float]] | None:
-    """Write the directions in which buckets differ, a row for each sensitive value.
+) -> dict[str, Any]:
+    """Write the directions in which buckets differ, a row for each value of each attribute.
 
     Parameters
     ----------
-    contents : Contents
+    found : DistinctCombinations
+    contents : BucketContents
     is_random : bool
         Whether records of the whole table were drawn into each bucket. Of more than 64 values,
         buckets of records that were gathered tell too little; the table then has no rows.
 
     Returns
     -------
-    dict of str to list of float, or None
-        What the catalog keeps, see :class:`~kanon_db.query.layout.Spectrum`; None if buckets do
-        not differ, or there are too many values.
+    dict
+        What the catalog keeps, see :class:`~kanon_db.query.layout.Spectrum`: the ``spectrum`` of
+        the attribute, or of several the ``spectra`` by their names; None where buckets do not
+        differ, or there are too many values.
     """
-    n_values, rows = len(values.labels), "[]"
-    spectrum: dict[str, list[float]] | None = None
-    if is_composed(n_values, is_random=is_random):
-        staging.session.step("finding how the values of buckets go together")
-        found = composition(contents.codes, contents.sizes, n_values)
-        spectrum = composition_layout(found)
-        if spectrum is not None:
-            lines: list[dict[str, Any]] = [
-                {"code": code, "directions": one, "hidden": other}
-                for code, (one, other) in enumerate(
-                    zip(found.directions.tolist(), found.hidden.tolist(), strict=True)
+    staging.session.step("finding how the values of buckets go together")
+    spectra: dict[str, dict[str, list[float]] | None] = {}
+    lines: dict[str, str] = {}
+    for name, column, values in zip(tables.sensitive, found.columns, found.values.T, strict=True):
+        spectra[name], lines[name] = None, "[]"
+        if is_composed(len(column.labels), is_random=is_random):
+            codes = taken(values, contents.codes)
+            its = composition(codes, contents.sizes, len(column.labels))
+            spectra[name] = composition_layout(its)
+            if spectra[name] is not None:
+                rows = zip(its.directions.tolist(), its.hidden.tolist(), strict=True)
+                lines[name] = json.dumps(
+                    [
+                        {"code": code, "directions": one, "hidden": other}
+                        for code, (one, other) in enumerate(rows)
+                    ]
                 )
-            ]
-            rows = json.dumps(lines)
-    staging.fill_table(
-        SHARES,
-        f"SELECT v.value AS {tables.sensitive}, r.directions AS {tables.directions},"
-        f" r.hidden AS {tables.hidden} FROM json_to_recordset($1::text::json)"
-        " AS r (code int4, directions float8[], hidden float8[])"
-        f" JOIN {values.table} AS v ON v.code = r.code ORDER BY r.code",
-        rows,
-    )
-    return spectrum
+    is_one = len(spectra) == 1
+    selected = []
+    for place, (own, column) in enumerate(zip(tables.sensitive, found.columns, strict=True)):
+        named = [
+            f"{'v.value' if one == own else 'NULL'} AS {quoted}"
+            for one, quoted in tables.sensitive.items()
+        ]
+        if not is_one:
+            named.insert(0, f"{staging.session.literal(own)}::text AS {tables.attribute}")
+        selected.append(
+            f"(SELECT {', '.join(named)}, r.directions AS {tables.directions},"
+            f" r.hidden AS {tables.hidden} FROM json_to_recordset(${place + 1}::text::json)"
+            " AS r (code int4, directions float8[], hidden float8[])"
+            f" JOIN {column.table} AS v ON v.code = r.code ORDER BY r.code)"
+        )
+    staging.fill_table(SHARES, " UNION ALL ".join(selected), *lines.values())
+    if is_one:
+        return {"spectrum": next(iter(spectra.values()))}
+    return {"spectra": spectra}
 
 
 def is_composed(n_values: int, *, is_random: bool) -> bool:
@@ -293,9 +323,14 @@ def composition_layout(found: Composition) -> dict[str, list[float]] | None:
     return {"eigenvalues": found.eigenvalues.tolist(), "expected": found.expected.tolist()}
 
 
-def composition_statement(tables: BucketTables) -> str:
-    """Write the statement that counts the values without $1 numbers in either array."""
-    return _AMISS.format(tables.composition, tables.directions, tables.hidden)
+def composition_statement(tables: BucketTables, attribute: str) -> str:
+    """Write the statement that counts the values without $1 numbers in either array.
+
+    `attribute` is the quoted text of the attribute's name.
+    """
+    statement = _AMISS.format(tables.composition, tables.directions, tables.hidden)
+    its = "" if len(tables.sensitive) == 1 else f" AND c.{tables.attribute} = {attribute}"
+    return statement + its
 
 
 def judged_composition(amiss: int) -> Check:
@@ -310,19 +345,28 @@ def judged_composition(amiss: int) -> Check:
 
 def check_composition(session: Session, tables: BucketTables) -> Check:
     """Check that each value has a number for each direction."""
-    n_directions = 0 if tables.spectrum is None else len(tables.spectrum.eigenvalues)
-    found = fetch_one(session, composition_statement(tables), str(n_directions))
-    return judged_composition(found["n"])
+    amiss = 0
+    for name, spectrum in tables.spectra.items():
+        found = composition_statement(tables, session.literal(name))
+        amiss += fetch_one(session, found, str(len(spectrum.eigenvalues)))["n"]
+    return judged_composition(amiss)
 
 
 def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
     """Return the notes on the view, QIT, SAT and the bitmaps, by their suffixes."""
     name, layout = publication.name, publication.layout
-    sensitive, bucket_id = layout["sensitive"], layout["bucket_id"]
+    attributes, bucket_id = publication.all_sensitive, layout["bucket_id"]
     count, weight = (quotes.identifier(layout[column]) for column in ("count", "weight"))
-    view, qit, sat, bucket, value = (
-        quotes.identifier(part) for part in (name, name + QIT, name + SAT, bucket_id, sensitive)
+    view, qit, sat, bucket = (
+        quotes.identifier(part) for part in (name, name + QIT, name + SAT, bucket_id)
     )
+    value = " and ".join(map(quotes.identifier, attributes))
+    together = ""
+    if len(attributes) > 1:
+        together = (
+            f" There is a row for each combination of {value} in a bucket, so that how these go"
+            " together is exact, too."
+        )
     bucket_note = "the bucket: only records and values of the same bucket can belong together"
     return {
         "": Note(
@@ -335,8 +379,11 @@ def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]
                     f"quasi-identifier, as in the source; sum({weight}) is exact if conditions are"
                     " only on quasi-identifiers",
                 ),
-                sensitive: "sensitive attribute: each value of the record's bucket, of which one is"
-                " its own",
+                **dict.fromkeys(
+                    attributes,
+                    "sensitive attribute: each value of the record's bucket, of which one is its"
+                    " own",
+                ),
                 layout["weight"]: "the share of the bucket's records that have this value: sum it"
                 " instead of counting rows",
             },
@@ -354,12 +401,14 @@ def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]
             },
         ),
         SAT: Note(
-            f"How to use: sum({count}), not count(*), is exact for conditions on {value}. For"
-            f" conditions on quasi-identifiers as well use the view {view}, which joins this table"
+            f"How to use: sum({count}), not count(*), is exact for conditions on {value}.{together}"
+            f" For conditions on quasi-identifiers as well use the view {view}, which joins this table"
             f" with {qit} on {bucket}, or kanon.estimate_count.",
             {
                 bucket_id: bucket_note,
-                sensitive: "sensitive attribute: a value that occurs in the bucket",
+                **dict.fromkeys(
+                    attributes, "sensitive attribute: a value that occurs in the bucket"
+                ),
                 layout["count"]: "how many records of the bucket have this value: sum it instead of"
                 " counting rows",
             },

@@ -26,6 +26,7 @@ from kanon_db.algorithms.bucketization.privacy import (
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
+from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.buckets import assignment_methods
 from kanon_db.publications.buckets._derived_tables import (
@@ -53,9 +54,10 @@ from kanon_db.publications.buckets.bucket_relations import (
     write_qit,
     write_sat,
 )
-from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.methods import data_of
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import (
+    SensitiveCounts,
     WarnsCaller,
     check_exposure,
     measure_exposure,
@@ -100,22 +102,34 @@ from kanon_db.transfer.columns import (
     label,
 )
 from kanon_db.transfer.snapshot import Size
-from kanon_db.transfer.values import CodedColumn, DistinctValues, distinct_values, read_codes
+from kanon_db.transfer.values import (
+    CodedColumn,
+    DistinctCombinations,
+    DistinctValues,
+    distinct_values,
+    read_codes,
+)
 
 
 @dataclass(frozen=True)
 class ValueProtection:
     """The greatest frequency that each sensitive value may have in a bucket."""
 
-    privacy: FPrimePrivacy  # The thresholds
+    attributes: tuple[str, ...]  # The sensitive attributes
+    privacies: tuple[FPrimePrivacy, ...]  # The thresholds of each attribute's values
     l: int | None  # The diversity of buckets that have one
-    unbounded: float  # The share of the records whose value has a threshold of 1
+    # The greatest share, of all attributes, of the records whose value has a threshold of 1
+    unbounded: float
 
     @classmethod
-    def of(
-        cls, request: BucketRequest, labels: Sequence[str | None], counts: IntArray
-    ) -> ValueProtection:
+    def of(cls, request: BucketRequest, columns: Mapping[str, SensitiveCounts]) -> ValueProtection:
         """Find the thresholds of the values that a source has.
+
+        Parameters
+        ----------
+        request : BucketRequest
+        columns : mapping of str to SensitiveCounts
+            The values of each sensitive attribute.
 
         Raises
         ------
@@ -124,11 +138,17 @@ class ValueProtection:
         InvalidParameterError
             When they bound nothing.
         """
-        check_eligible(request.privacy, labels, counts)
-        privacy = request.privacy.thresholds(labels, counts)
-        unbounded = share_unbounded(privacy, counts)
+        names, privacies, unbounded = tuple(columns), [], 0.0
+        for name, column in columns.items():
+            specification = request.privacy.of_attribute(name, names)
+            its_name = name if len(names) > 1 else None
+            check_eligible(specification, column.labels, column.counts, its_name)
+            privacy = specification.thresholds(column.labels, column.counts)
+            unbounded = max(unbounded, share_unbounded(privacy, column.counts))
+            privacies.append(privacy)
         is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
-        return cls(privacy, privacy.corresponding_l() if is_diverse else None, unbounded)
+        l = max(privacy.corresponding_l() for privacy in privacies) if is_diverse else None
+        return cls(names, tuple(privacies), l, unbounded)
 
     def guarantee(self, request: BucketRequest, certain: int, session: WarnsCaller) -> str:
         """Say what is guaranteed, and warn of the people for whom it is not.
@@ -145,13 +165,26 @@ class ValueProtection:
             session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
         if certain:
             session.warn(f"the value of {certain} people is certain: their buckets have no other")
-        return _guarantee(request, self.l, certain, unbounded)
+        return _guarantee(request, self.attributes, self.l, certain, unbounded)
 
 
 _NOT_COVERED: Final = f"; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
 
 
-def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: float) -> str:
+def _guarantee(
+    request: BucketRequest,
+    attributes: Sequence[str],
+    l: int | None,
+    certain: int,
+    unbounded: float,
+) -> str:
+    value, together = "sensitive value", ""
+    if len(attributes) > 1:
+        value = f"{', '.join(attributes[:-1])} or {attributes[-1]}"
+        together = (
+            "; whoever knows one of these of a person can be surer of another, without a bound,"
+            " since buckets show which of them go together"
+        )
     if l is not None:
         over_time = ""
         if request.assignment == "m_invariant":
@@ -160,16 +193,16 @@ def _guarantee(request: BucketRequest, l: int | None, certain: int, unbounded: f
                 " change; whoever knows one person's value can learn those of many who left"
             )
         return (
-            f"{l}-diversity: no person's sensitive value can be inferred with a probability"
-            f" above 1/{l}{over_time}{_NOT_COVERED}"
+            f"{l}-diversity: no person's {value} can be inferred with a probability"
+            f" above 1/{l}{over_time}{together}{_NOT_COVERED}"
         )
     guarantee = (
-        "F'-privacy: no person's sensitive value can be inferred with a probability above the"
+        f"F'-privacy: no person's {value} can be inferred with a probability above the"
         f" threshold of that value ({request.privacy.describe()})"
     )
     if request.assignment == "local":
         guarantee += ", by readers who do not know how records were put into buckets"
-    guarantee += _NOT_COVERED
+    guarantee += together + _NOT_COVERED
     if unbounded:
         guarantee += f"; the threshold is 1 for {unbounded:.1%} of the records"
     if certain:
@@ -193,9 +226,10 @@ class BucketFindings:
 
     qit: CountedBuckets
     sat: CountedBuckets
-    repeated: int  # Rows of the SAT for a bucket and a value that have one already
-    certain: int  # People whose bucket has no other value than theirs
-    exposure: Mapping[str, Any]  # See :func:`~kanon_db.publications.guarantees.exposure_statement`
+    repeated: int  # Rows of the SAT for a bucket and values that have one already
+    certain: int  # People of whom a sensitive value is certain: their bucket has no other one
+    # Of each sensitive attribute; see :func:`~kanon_db.publications.guarantees.exposure_statement`
+    exposures: Mapping[str, Mapping[str, Any]]
 
     def judged(
         self,
@@ -219,7 +253,9 @@ class BucketFindings:
         further : sequence of Check
             Checks of what follows from the tables, such as bitmaps.
         """
-        qit, sat, exposure = self.qit, self.sat, self.exposure
+        qit, sat, exposures = self.qit, self.sat, self.exposures
+        is_one = len(exposures) == 1
+        whose = {name: "" if is_one else f"{name}: " for name in exposures}
         sizes = sat.of_sizes
         loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
         checks = [
@@ -241,24 +277,26 @@ class BucketFindings:
                 for table, found in (("QIT", qit), ("SAT", sat))
             ),
             Check(
-                "SAT counts each value of a bucket once",
+                "SAT counts each"
+                f" {'value' if is_one else 'combination of values'} of a bucket once",
                 "0 rows violate it",
                 f"{self.repeated} violate it",
                 holds=self.repeated == 0,
             ),
-            check_exposure("bucket", exposure),
+            *(check_exposure("bucket", exposures[name], whose[name]) for name in exposures),
             *further,
         ]
         if "l" in parameters:
-            checks.append(
+            checks += [
                 Check(
-                    "l-diversity: frequency in bucket <= 1/l",
+                    f"{whose[name]}l-diversity: frequency in bucket <= 1/l",
                     f"l = {parameters['l']}",
                     f"{exposure['not_diverse']} pairs exceed it, largest frequency"
                     f" {exposure['frequency']:.6g}",
                     holds=exposure["not_diverse"] == 0,
                 )
-            )
+                for name, exposure in exposures.items()
+            ]
         else:
             checks.append(
                 Check(
@@ -276,11 +314,11 @@ class BucketFindings:
                 holds=True,
             )
         )
-        if "l" in parameters:
-            unbounded = 0.0
-        else:
-            unbounded = exposure["unbounded"] / max(exposure["records"], 1)
-            checks.append(report_unbounded(exposure))
+        unbounded = 0.0
+        if "l" not in parameters:
+            for name, exposure in exposures.items():
+                unbounded = max(unbounded, exposure["unbounded"] / max(exposure["records"], 1))
+                checks.append(report_unbounded(exposure, whose[name]))
         checks.append(check_waiting(parameters))
         return Examination(
             checks,
@@ -288,13 +326,18 @@ class BucketFindings:
                 "records": sat.records,
                 "certain_records": self.certain,
                 "unbounded_share": unbounded,
-                "sensitive_values": exposure["values"],
+                "sensitive_values": sum(exposure["values"] for exposure in exposures.values()),
                 "buckets": sum(sizes.values()),
                 **{f"buckets_of_size_{size}": n for size, n in sizes.items()},
                 "loss": loss,
                 "msbs": loss / (sat.records - 1) if sat.records > 1 else 0.0,
-                "largest_frequency": exposure["frequency"],
-                "largest_frequency_ratio": exposure["ratio"],
+                **{
+                    metric: max(exposure[key] for exposure in exposures.values())
+                    for metric, key in (
+                        ("largest_frequency", "frequency"),
+                        ("largest_frequency_ratio", "ratio"),
+                    )
+                },
             },
         )
 
@@ -338,19 +381,24 @@ def examine_buckets(
         return Examination([relations], {})
     session.step("checking the sizes of buckets")
     qit = _count_qit(session, tables)
-    sat, profile = _count_sat(session, tables)
+    sat, profiles = _count_sat(session, tables)
     privacy = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
     session.step("checking the values of buckets")
-    exposure = measure_exposure(
-        session,
-        privacy,
-        "SELECT number, value, count, size, buckets FROM unnest($5::text[]::int4[], $6::text[],"
-        " $7::text[]::numeric[], $8::text[]::numeric[], $9::text[]::int8[])"
-        " AS p (number, value, count, size, buckets)",
-        *profile.columns,
-        l=str(parameters.get("l", 1)),
-        by="number",
-    )
+    exposures = {
+        name: measure_exposure(
+            session,
+            privacy.of_attribute(name, list(profiles)),
+            "SELECT number, value, count, size, buckets FROM unnest($5::text[]::int4[], $6::text[],"
+            " $7::text[]::numeric[], $8::text[]::numeric[], $9::text[]::int8[])"
+            " AS p (number, value, count, size, buckets)",
+            *profile.columns,
+            l=str(parameters.get("l", 1)),
+            by="number",
+        )
+        for name, profile in profiles.items()
+    }
+    certain = np.unique(np.concatenate([profile.certain for profile in profiles.values()]))
+    n_certain = int(sat.sizes_of(certain).sum())
     session.step("checking the bitmaps")
     differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
     further = []
@@ -363,9 +411,9 @@ def examine_buckets(
                 holds=differing == 0,
             )
         )
-    if tables.spectrum is not None:
+    if tables.spectra:
         further.append(check_composition(session, tables))
-    found = BucketFindings(qit.counted, sat.counted, sat.repeated, profile.certain, exposure)
+    found = BucketFindings(qit.counted, sat.counted, sat.repeated, n_certain, exposures)
     return found.judged(tables.n_buckets, parameters, records, relations, further)
 
 
@@ -407,6 +455,12 @@ class _Buckets:
         self.unreadable += n_rows
         self.repeated += int((seen > 1).sum())
 
+    def sizes_of(self, bucket_ids: AnyIntArray) -> IntArray:
+        """Return the records in some buckets."""
+        known = bucket_ids[(bucket_ids >= 1) & (bucket_ids < self._sizes.size)]
+        sizes: IntArray = self._sizes[known]
+        return sizes
+
     @property
     def counted(self) -> CountedBuckets:
         """What was counted."""
@@ -425,8 +479,7 @@ class _Profile:
     def __init__(self, tables: BucketTables) -> None:
         self.columns: tuple[list[str | None], ...] = ([], [], [], [], [])
         """Number of the value, its text, how often, size of the bucket, and how many buckets."""
-        self.certain = 0
-        """People whose bucket has no other value than theirs."""
+        self._certain: list[AnyIntArray] = []
         self._firsts = np.array(tables.first_bucket_ids)
         self._sizes = np.array([0, *tables.sizes])
 
@@ -438,6 +491,8 @@ class _Profile:
         for start in range(0, bucket_ids.size, _ROWS_PER_BLOCK):
             block = slice(start, start + _ROWS_PER_BLOCK)
             classes = np.searchsorted(self._firsts, bucket_ids[block], side="right")
+            is_certain = (classes > 0) & (counts[block] == self._sizes[classes])
+            self._certain.append(bucket_ids[block][is_certain])
             keys = counts[block].astype(np.int64) * self._sizes.size + classes
             for key, n in zip(*np.unique(keys, return_counts=True), strict=True):
                 count, size_class = divmod(int(key), self._sizes.size)
@@ -447,8 +502,11 @@ class _Profile:
             row = (number, label, str(count), str(size) if size else None, str(n))
             for column, value in zip(self.columns, row, strict=True):
                 column.append(value)
-            if count == size:
-                self.certain += count * n
+
+    @property
+    def certain(self) -> AnyIntArray:
+        """The buckets that have a single value."""
+        return np.concatenate([np.empty(0, dtype=np.int32), *self._certain])
 
 
 _MOST_SHARED = 2**22
@@ -490,26 +548,59 @@ def _count_qit(session: Session, tables: BucketTables) -> _Buckets:
     return found
 
 
-def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, _Profile]:
-    found, profile = _Buckets(tables), _Profile(tables)
-    bucket_id = tables.bucket_id
+def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, dict[str, _Profile]]:
+    """Count the rows of each bucket, and of each attribute the values in it."""
+    found = _Buckets(tables)
+    profiles = {name: _Profile(tables) for name in tables.sensitive}
+    bucket_id, columns = tables.bucket_id, [*tables.sensitive.values()]
+    rows = f"SELECT {bucket_id} AS bucket, {{}}, {tables.count} AS n FROM {tables.sat}"
     with fixed_labels(session):
-        for row in _read_counts(
-            session,
-            tables,
-            # A prepared statement fails where the collation of its result has changed since.
-            f'SELECT dense_rank() OVER (ORDER BY value) AS number, {label("value")} COLLATE "C"'
-            " AS label,"
-            " n, pairs FROM (SELECT s.value, count(*) AS n, string_agg(s.sent, ''::bytea) AS pairs"
-            f" FROM (SELECT {bucket_id} AS bucket, {tables.sensitive} AS value,"
-            f" int4send({bucket_id}) || int4send({tables.count}) AS sent FROM {tables.sat}"
-            f" OFFSET 0) AS s{_grouped_by(tables, 's.value')}) AS s",
-        ):
-            pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
-            bucket_ids, counts = pairs["bucket"].astype(np.int32), pairs["count"].astype(np.int32)
-            found.add(row["n"], bucket_ids, counts)
-            profile.add(str(row["number"]), row["label"], bucket_ids, counts)
-    return found, profile
+        if len(columns) > 1:
+            together = [f"value_{i}" for i in range(len(columns))]
+            named = ", ".join(f"{c} AS {own}" for c, own in zip(columns, together, strict=True))
+            for _, _, n, bucket_ids, counts in _read_pairs(
+                session, tables, rows.format(named), together
+            ):
+                found.add(n, bucket_ids, counts)
+        for name, column in tables.sensitive.items():
+            its_rows = rows.format(f"{column} AS value")
+            if len(columns) > 1:
+                its_rows = (
+                    "SELECT bucket, value, least(sum(n), 2147483647)::int4 AS n"
+                    f" FROM ({its_rows}) AS r GROUP BY bucket, value"
+                )
+            for number, text, n, bucket_ids, counts in _read_pairs(
+                session, tables, its_rows, ["value"]
+            ):
+                if len(columns) == 1:
+                    found.add(n, bucket_ids, counts)
+                profiles[name].add(number, text, bucket_ids, counts)
+    return found, profiles
+
+
+def _read_pairs(
+    session: Session, tables: BucketTables, rows: str, columns: Sequence[str]
+) -> Iterator[tuple[str, str | None, int, CodeArray, CodeArray]]:
+    """Yield the rows ``(bucket, …, n)`` of each combination of values, of one with its text.
+
+    First come a number that tells combinations apart, the text, and the number of rows; some of
+    these may have no bucket or no count.
+    """
+    values = ", ".join(columns)
+    shown = label("value") if len(columns) == 1 else "NULL::text"
+    for row in _read_counts(
+        session,
+        tables,
+        # A prepared statement fails where the collation of its result has changed since.
+        f'SELECT dense_rank() OVER (ORDER BY {values}) AS number, {shown} COLLATE "C" AS label,'
+        f" rows, pairs FROM (SELECT {values}, count(*) AS rows,"
+        " string_agg(s.sent, ''::bytea) AS pairs FROM (SELECT r.*,"
+        f" int4send(r.bucket) || int4send(r.n) AS sent FROM ({rows}) AS r OFFSET 0) AS s"
+        f"{_grouped_by(tables, *(f's.{column}' for column in columns))}) AS s",
+    ):
+        pairs = np.frombuffer(row["pairs"] or b"", dtype=_PAIR)
+        buckets, counts = (pairs[key].astype(np.int32) for key in ("bucket", "count"))
+        yield str(row["number"]), row["label"], row["rows"], buckets, counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,8 +609,8 @@ class _Assignment:
 
     assigned: AssignedRecords
     columns: Mapping[str, CodedColumn]  # The quasi-identifiers with few values
-    values: DistinctValues
-    codes: CodeArray  # (n_records,): the codes of the sensitive attribute
+    sensitive: DistinctCombinations  # The values of the sensitive attributes
+    codes: CodeArray  # (n_records,): the codes of their combinations
     protection: ValueProtection
 
 
@@ -538,14 +629,23 @@ class Buckets(Kind):
     suffixes = SUFFIXES
     told = (QIT, SAT)
     takes_codes = True
+    protects_several = True
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
         """Name QIT and SAT."""
         return (QIT, SAT)
 
-    def prepare(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
+    def prepare(self, request: BucketRequest, source: Source) -> None:
         """Refuse a source without a sensitive attribute, which buckets protect."""
         require_sensitive(source, "buckets need a sensitive attribute")
+        for name in source.all_sensitive:
+            request.privacy.of_attribute(name, source.all_sensitive)
+        if source.also_sensitive and request.assignment in ("local", "m_invariant"):
+            raise InvalidParameterError(
+                f"the assignment {request.assignment} protects one sensitive attribute",
+                detail=f"{source.relation} was registered with {len(source.all_sensitive)}",
+                hint="leave out the assignment, or give assignment => 'random'",
+            )
 
     def risks(self, request: BucketRequest) -> Sequence[str]:
         """Someone who knows how records are gathered finds the one that closes a bucket."""
@@ -553,11 +653,11 @@ class Buckets(Kind):
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
         """Read only what is published."""
-        return [*source.quasi_identifiers, str(source.sensitive)]
+        return [*source.quasi_identifiers, *source.all_sensitive]
 
     def comparable(self, source: Source) -> Sequence[str]:
         """Name all published columns, since their values are counted."""
-        return [*source.quasi_identifiers, str(source.sensitive)]
+        return [*source.quasi_identifiers, *source.all_sensitive]
 
     def needs(
         self,
@@ -567,7 +667,7 @@ class Buckets(Kind):
         size: Size,
     ) -> Needs:
         """See :meth:`Kind.needs`; the search for cells keeps codes of all columns."""
-        n_columns = 1 + len(source.quasi_identifiers)
+        n_columns = len(source.all_sensitive) + len(source.quasi_identifiers)
         is_random = request.assignment == "random"
         fixed, record = (120e6, 80) if is_random else (140e6, 80 + 12 * n_columns)
         fixed += most_bytes_read(size.n_records, n_columns) + bytes_of_texts(size)
@@ -580,19 +680,23 @@ class Buckets(Kind):
     def search(self, job: Job[BucketRequest]) -> MethodResult:
         """Find a bucket setting, and the bucket of each record."""
         request = job.request
-        columns, values, codes = _read(job)
-        protection = ValueProtection.of(request, values.labels, values.counts)
+        columns, sensitive, codes = _read(job)
+        protection = ValueProtection.of(
+            request, dict(zip(job.source.all_sensitive, sensitive.columns, strict=True))
+        )
         assign = getattr(assignment_methods, request.assignment)
-        data = SensitiveValues(values.counts, protection.privacy, values.labels)
+        data = data_of(sensitive, protection.privacies)
         found: MethodResult = assign(job, data, codes, columns)
-        result = _Assignment(found.result, columns, values, codes, protection)
+        result = _Assignment(found.result, columns, sensitive, codes, protection)
         return replace(found, result=result)
 
     def write(self, job: Job[BucketRequest], found: MethodResult) -> Written:
         """Write QIT, SAT, view, bitmaps, and the composition of buckets."""
         session, source = job.session, job.source
         assignment: _Assignment = found.hand_over()
-        setting, values, codes = assignment.assigned.setting, assignment.values, assignment.codes
+        setting, sensitive, codes = (
+            assignment.assigned.setting, assignment.sensitive, assignment.codes,
+        )  # fmt: skip
         random = job.random
         bucket_ids = number_buckets(setting, random)[assignment.assigned.slots]
         layout = bucket_layout(source, setting)
@@ -610,20 +714,19 @@ class Buckets(Kind):
         else:
             write_qit(staging, tables, job.snapshot, bucket_ids, order)
         contents = BucketContents.of(codes, bucket_ids, setting)
-        certain = write_sat(staging, tables, values, contents)
+        certain = write_sat(staging, tables, sensitive, contents)
         staging.create_weighted_view(layout, QIT, SAT)
         layout["with_bitmaps"] = write_bitmaps(
-            staging, tables, layout, assignment.columns, values, contents, bucket_ids, order
+            staging, tables, layout, assignment.columns, sensitive, contents, bucket_ids, order
         )
         cells = assignment.assigned.cells
         # Where all records are in one cell, buckets are drawn from the whole table.
         is_random = job.request.assignment in ("random", "m_invariant") or cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
-        layout["spectrum"] = write_composition(
-            staging, tables, values, contents, is_random=is_random
-        )
-        for one in (values, *(column.values for column in assignment.columns.values())):
-            one.drop()
+        layout |= write_composition(staging, tables, sensitive, contents, is_random=is_random)
+        sensitive.drop()
+        for column in assignment.columns.values():
+            column.values.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)
         l = assignment.protection.l
@@ -650,13 +753,13 @@ class Buckets(Kind):
             return RedrawnBuckets(
                 found.job, MethodResult(None), 0, 0, found.n_left_out, found.n_waiting
             )
-        columns, values, codes = _read(found.job)
+        columns, sensitive, codes = _read(found.job)
         drawn = found.drawn
         assigned = AssignedRecords(drawn.setting, drawn.slots, signed=drawn.signed)
         l = int(old.parameters["l"])
-        privacy = FPrimePrivacy((Fraction(1, l),) * len(values.labels))
-        protection = ValueProtection(privacy, l, 0.0)
-        result = _Assignment(assigned, columns, values, codes, protection)
+        privacy = FPrimePrivacy((Fraction(1, l),) * len(sensitive.counts))
+        protection = ValueProtection(found.job.source.all_sensitive, (privacy,), l, 0.0)
+        result = _Assignment(assigned, columns, sensitive, codes, protection)
         return RedrawnBuckets(
             found.job,
             MethodResult(result),
@@ -668,25 +771,15 @@ class Buckets(Kind):
 
     def frozen(self, session: Session, publication: Publication, request: BucketRequest) -> Any:
         """Keep the thresholds of values that the first batch had; others get the least one."""
-        privacy = replace(request.privacy, may_be_absent=True)
-        if not privacy.theta:
-            return replace(request, privacy=privacy)
-        tables = tables_of(session, publication)
-        with fixed_labels(session):
-            rows = session.fetch(
-                f"SELECT {label(f's.{tables.sensitive}')} AS value,"
-                f" sum(s.{tables.count})::int8 AS n FROM {tables.sat} AS s GROUP BY 1 ORDER BY 1"
-            )
-        labels = [row["value"] for row in rows]
-        found = privacy.thresholds(labels, [row["n"] for row in rows])
-        thresholds = dict(zip(labels, found.thresholds, strict=True))
-        null = thresholds.pop(None, None)
-        given: dict[str, Any] = {"values": {k: str(v) for k, v in thresholds.items()}}
-        others = [one for one in (privacy.base, privacy.default, privacy.cap) if one]
-        if others:
-            given["default"] = str(min(others))
-        if null is not None:
-            given["null"] = str(null)
+        privacy, tables = request.privacy, tables_of(session, publication)
+        if not any(one.theta for one in (privacy, *privacy.attributes.values())):
+            return replace(request, privacy=replace(privacy, may_be_absent=True))
+        names = list(tables.sensitive)
+        each = {
+            name: _frozen(session, tables, column, privacy.of_attribute(name, names))
+            for name, column in tables.sensitive.items()
+        }
+        given = each[names[0]] if len(names) == 1 else {"attributes": each}
         fixed = replace(PrivacySpecification.parse(json.dumps(given)), may_be_absent=True)
         return replace(request, privacy=fixed, given={**request.given, "privacy": given})
 
@@ -725,15 +818,19 @@ class Buckets(Kind):
         self, session: Session, schema: str, publication: Publication
     ) -> PublishedBuckets | None:
         """Read QIT and SAT; None if readers may have copies of other buckets of it."""
-        if publication.parameters.get("renewals"):
+        if publication.parameters.get("renewals") or len(publication.all_sensitive) > 1:
             return None
         layout = publication.layout
         tables = BucketTables.of(session, schema, publication.name, layout)
         names = map(str, layout["quasi_identifiers"])
+        (value,) = tables.sensitive.values()
         return PublishedBuckets(
-            tables.qit, tables.sat, tables.bucket_id, tables.sensitive, tables.count,
+            tables.qit, tables.sat, tables.bucket_id, value, tables.count,
             dict(zip(names, tables.quasi_identifiers, strict=True)), str(layout["sensitive"]),
-            partial(published_thresholds, publication.parameters),
+            partial(
+                published_thresholds, publication.parameters, str(layout["sensitive"]),
+                publication.all_sensitive,
+            ),
         )  # fmt: skip
 
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
@@ -764,20 +861,49 @@ class Buckets(Kind):
 KIND: Final = Buckets()
 
 
-def _read(job: Job[Any]) -> tuple[dict[str, CodedColumn], DistinctValues, CodeArray]:
-    """Read the quasi-identifiers with few values, and the sensitive attribute."""
+def _frozen(
+    session: Session, tables: BucketTables, column: str, privacy: PrivacySpecification
+) -> dict[str, Any]:
+    """Write the thresholds of an attribute's published values; others get the least one."""
+    if not privacy.theta:
+        return privacy.as_json()
+    with fixed_labels(session):
+        rows = session.fetch(
+            f"SELECT {label(f's.{column}')} AS value, sum(s.{tables.count})::int8 AS n"
+            f" FROM {tables.sat} AS s GROUP BY 1 ORDER BY 1"
+        )
+    labels = [row["value"] for row in rows]
+    found = replace(privacy, may_be_absent=True).thresholds(labels, [row["n"] for row in rows])
+    thresholds = dict(zip(labels, found.thresholds, strict=True))
+    null = thresholds.pop(None, None)
+    given: dict[str, Any] = {"values": {k: str(v) for k, v in thresholds.items()}}
+    others = [one for one in (privacy.base, privacy.default, privacy.cap) if one]
+    if others:
+        given["default"] = str(min(others))
+    if null is not None:
+        given["null"] = str(null)
+    return given
+
+
+def _read(job: Job[Any]) -> tuple[dict[str, CodedColumn], DistinctCombinations, CodeArray]:
+    """Read the quasi-identifiers with few values, and the sensitive attributes."""
     records, source = job.records, job.source
-    sensitive = job.types[str(source.sensitive)]
+    sensitive = [job.types[name] for name in source.all_sensitive]
     if isinstance(records, CodedRecords):
         columns = dict(records.columns)
     else:
         columns = read_few_values(
             job.snapshot,
-            [*(job.types[name] for name in source.quasi_identifiers), sensitive],
+            [*(job.types[name] for name in source.quasi_identifiers), *sensitive],
             most_values(records.n_records),
         )
-    found = columns.pop(sensitive.name, None)
-    if found is not None:
-        return columns, found.values, found.codes.astype(np.int32)
-    values = distinct_values(job.snapshot, sensitive)
-    return columns, values, read_codes(job.snapshot, [values])[:, 0]
+    known = {column.name: columns.pop(column.name, None) for column in sensitive}
+    left = [column for column in sensitive if known[column.name] is None]
+    if left:
+        others = [distinct_values(job.snapshot, column) for column in left]
+        for one, its_codes in zip(others, read_codes(job.snapshot, others).T, strict=True):
+            known[one.column.name] = CodedColumn(one, its_codes)
+    found = [one for one in known.values() if one is not None]
+    return columns, *DistinctCombinations.of(
+        [one.values for one in found], [one.codes for one in found]
+    )

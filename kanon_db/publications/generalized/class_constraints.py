@@ -15,8 +15,8 @@ from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.exact_numbers import exact_number
 from kanon_db.algorithms.recoding.changing_classes import Constraint
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.guarantees import share_unbounded
-from kanon_db.publications.rows.published_rows import SensitiveCounts, ValueBounds
+from kanon_db.publications.guarantees import SensitiveCounts, share_unbounded
+from kanon_db.publications.rows.published_rows import ValueBounds
 
 _MOST_L: Final = 2**31 - 1
 _OWN: Final = ("l", "entropy_l", "t", "distance")

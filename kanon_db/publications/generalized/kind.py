@@ -30,6 +30,7 @@ from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.class_constraints import ClassConstraints
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.guarantees import (
+    SensitiveCounts,
     check_exposure,
     measure_exposure,
     proof_of_published,
@@ -46,7 +47,7 @@ from kanon_db.publications.kind import (
 )
 from kanon_db.publications.results import WAITING_CLAUSE, Check, Examination, check_waiting
 from kanon_db.publications.rows.distinct_cells import CellTable, ClassSizes
-from kanon_db.publications.rows.published_rows import SensitiveCounts, ValueBounds
+from kanon_db.publications.rows.published_rows import ValueBounds
 from kanon_db.publications.rows.row_kind import (
     RecodedRows,
     RowKind,

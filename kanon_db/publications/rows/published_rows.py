@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.metrics.count_queries import CountQuery, column_losses, row_counts
 from kanon_db.publications.examination import AttackSession
+from kanon_db.publications.guarantees import SensitiveCounts
 from kanon_db.publications.kind import AttackTarget, Usefulness
 from kanon_db.publications.results import Attack
 from kanon_db.query.layout import ANYTHING, RARITY
@@ -243,18 +244,6 @@ MOST_COMPARISONS: Final = 1_000_000_000
 
 MOST_PEOPLE: Final = 10_000
 """People or rows that are looked up one by one."""
-
-
-class SensitiveCounts(Protocol):
-    """The sensitive values of a table."""
-
-    @property
-    def labels(self) -> Sequence[str | None]:
-        """Their texts."""
-
-    @property
-    def counts(self) -> IntArray:
-        """Number of records with each value."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.examination import AttackSession
-from kanon_db.publications.guarantees import joint_guarantee
+from kanon_db.publications.guarantees import SensitiveCounts, joint_guarantee
 from kanon_db.publications.kind import (
     AttackTarget,
     Job,
@@ -59,7 +59,6 @@ from kanon_db.publications.rows.distinct_cells import (
 )
 from kanon_db.publications.rows.published_rows import (
     AttackedRows,
-    SensitiveCounts,
     ValueBounds,
     answer_from_rows,
     attack_read_rows,

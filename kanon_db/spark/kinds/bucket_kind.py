@@ -90,7 +90,7 @@ def weighted_view(session: SparkSession, target: str) -> DataFrame:
     names = BucketTables.of(tables, SCHEMA, publication.name, publication.layout)
     columns = ", ".join(f"q.{name}" for name in names.quasi_identifiers)
     found = tables.select(
-        f"SELECT {columns}, s.{names.sensitive},"
+        f"SELECT {columns}, {names.values('s')},"
         f" s.{names.count}::float8 / {names.size(f's.{names.bucket_id}')} AS {names.weight}"
         f" FROM {names.qit} AS q JOIN {names.sat} AS s ON q.{names.bucket_id} = s.{names.bucket_id}"
     )
@@ -194,7 +194,7 @@ def write_composition(
     known = values.frame(job.session, _type_of_values(job))
     frame = known.join(arrays, known[CODE] == arrays["code"])
     directions, hidden, sensitive = (
-        _unquoted(name) for name in (names.directions, names.hidden, names.sensitive)
+        _unquoted(name) for name in (names.directions, names.hidden, *names.sensitive.values())
     )
     with failures_as_errors("the composition of buckets could not be written"):
         rows = frame.select(
@@ -219,7 +219,7 @@ def _together(tables: PublishedTables, names: BucketTables, values: ValueList) -
 
     n_values = len(values.counts)
     shown = tables.select(
-        f"SELECT s.{names.bucket_id} AS {_ID}, s.{names.sensitive} AS v,"
+        f"SELECT s.{names.bucket_id} AS {_ID}, {names.values('s')} AS v,"
         f" {names.size(f's.{names.bucket_id}')}::int8 AS {_SIZE}, s.{names.count}::int8 AS {_N}"
         f" FROM {names.sat} AS s"
     )
@@ -298,16 +298,17 @@ def examine_spark_buckets(
     repeated = fetch_one(
         tables,
         "SELECT count(*) AS n FROM (SELECT 1 AS one FROM"
-        f" {names.sat} AS s GROUP BY s.{names.bucket_id}, s.{names.sensitive}"
+        f" {names.sat} AS s GROUP BY s.{names.bucket_id}, {names.values('s')}"
         " HAVING count(*) > 1) AS pair",
     )["n"]
     findings = BucketFindings(
-        qit, sat, repeated, count_certain(tables, names), _exposure(tables, publication, names)
-    )
+        qit, sat, repeated, count_certain(tables, names),
+        {str(layout["sensitive"]): _exposure(tables, publication, names)},
+    )  # fmt: skip
     further = []
-    if names.spectrum is not None:
-        n_directions = str(len(names.spectrum.eigenvalues))
-        amiss = fetch_one(tables, composition_statement(names), n_directions)["n"]
+    for spectrum in names.spectra.values():
+        n_directions = str(len(spectrum.eigenvalues))
+        amiss = fetch_one(tables, composition_statement(names, "''"), n_directions)["n"]
         further.append(judged_composition(amiss))
     return findings.judged(names.n_buckets, parameters, publication.records, whole, further)
 
@@ -404,8 +405,9 @@ class SparkBuckets(SparkKind):
     def make(self, job: SparkJob) -> SparkResult:
         """Find a bucket setting, and the bucket of each record; write QIT and SAT."""
         values = read_values(job, str(job.source.sensitive))
-        protection = ValueProtection.of(job.request, values.labels, values.counts)
-        data = SensitiveValues(values.counts, protection.privacy, values.labels)
+        protection = ValueProtection.of(job.request, {str(job.source.sensitive): values})
+        (privacy,) = protection.privacies
+        data = SensitiveValues(values.counts, privacy, values.labels)
         found: MethodResult = getattr(_bucket_dealing, job.request.assignment)(job, data, values)
         return SparkResult(found, self._write(job, found.result, values, protection))
 

@@ -23,7 +23,7 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from kanon_db.metrics.count_queries import CountQuery, exact_counts
 from kanon_db.publications import KINDS
-from kanon_db.publications.kind import ComparedCounts, Workload, compare_counts
+from kanon_db.publications.kind import ComparedCounts, Workload, accuracy_of, compare_counts
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.published_rows import (
@@ -602,13 +602,14 @@ class SparkRows(SparkKind):
                 shares_cells=_in_postgresql(target).shares_cells,
             )  # fmt: skip
 
-        return compare_counts(
+        found = compare_counts(
             workload,
             read.n_codes,
             1 if sensitive is None else len(sensitive),
             ComparedCounts(target.session.phase, read.source.hold, count, estimate),
             target.pulse(),
         )
+        return accuracy_of(workload, *found)
 
 
 def _in_postgresql(target: SparkTarget) -> RowKind:

@@ -46,7 +46,7 @@ COLUMNS = {
     "zip": column("zip", INTEGER),
 }
 ILLNESS = column("illness", TEXT)
-LAYOUT = BucketLayout(bucket_tables([3], [3]), COLUMNS, ILLNESS)
+LAYOUT = BucketLayout(bucket_tables([3], [3]), COLUMNS, {"illness": ILLNESS})
 PUBLICATION = RelationText("published", "t")
 REGIONS = {"zip": column("zip", INTEGER, 0, "zip"), "region": column("region", TEXT, 0, "zip")}
 SCOPES = [

@@ -35,7 +35,9 @@ from tests.unit.query.layouts import bucket_tables
 
 AGE, ILLNESS = Column("age", '"age"', INTEGER), Column("illness", '"illness"', TEXT)
 HEIGHT, SEX = Column("height", '"height"', NUMERIC), Column("sex", '"sex"', TEXT)
-BUCKETS = BucketLayout(bucket_tables([2, 3], [4, 1]), {"age": AGE, "sex": SEX}, ILLNESS)
+BUCKETS = BucketLayout(
+    bucket_tables([2, 3], [4, 1]), {"age": AGE, "sex": SEX}, {"illness": ILLNESS}
+)
 CELLS = CellLayout(
     RowView('"published"."t"', '"published"."t_row"', "", ('"age"',), '"pattern"', ("age",)),
     {
