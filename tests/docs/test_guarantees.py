@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from kanon_db.declaration import read_request
 from kanon_db.models.kind import guarantee_of
-from kanon_db.publications.buckets.kind import ValueProtection
+from kanon_db.publications.buckets.methods import ValueProtection
 from kanon_db.publications.freeform import kind as freeform
 from kanon_db.publications.generalized import kind as generalized
 from kanon_db.publications.guarantees import joint_guarantee
@@ -33,12 +33,15 @@ def request(kind: str, **given: Any) -> Any:
 def guarantees() -> Iterator[str]:
     """Every kind, with everything that changes what it says."""
     quiet = cast("Any", SimpleNamespace(warn=lambda _: None))
-    for assignment, certain, unbounded in product(
-        ("cells", "random", "local", "m_invariant"), (0, 2), (0.0, 0.125)
+    for assignment, certain, unbounded, attributes in product(
+        ("cells", "random", "local", "m_invariant"),
+        (0, 2),
+        (0.0, 0.125),
+        (("ill",), ("ill", "cost")),
     ):
         asked = request("buckets", privacy={"l": 3}, assignment=assignment)
         for l in (None, 3) if assignment != "m_invariant" else (3,):
-            protection = ValueProtection(asked.privacy, l, unbounded)
+            protection = ValueProtection(attributes, (), l, unbounded)
             yield protection.guarantee(asked, certain, quiet)
     exposure = {"unbounded": 1, "records": 8}
     for constraints, n, with_entities in product(

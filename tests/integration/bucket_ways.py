@@ -21,7 +21,7 @@ def keep_bitmaps(patch: pytest.MonkeyPatch, *, of_sensitive: bool) -> None:
 
     def with_fewer(*given: Any) -> BucketLayout:
         layout = cast("BucketLayout", made(*given))
-        kept = (layout.sensitive.name,) if of_sensitive else ()
+        kept = tuple(layout.sensitive) if of_sensitive else ()
         return layout._replace(tables=replace(layout.tables, with_bitmaps=kept))
 
     layouts: Mapping[str, Any] = scope._LAYOUTS

@@ -7,10 +7,9 @@ are the edges of a bipartite multigraph between the values of both, and buckets 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final
 
 import numba
 import numpy as np
@@ -22,12 +21,9 @@ from kanon_db.algorithms.bucketization.bucket_assignment import (
     round_robin,
 )
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
-from kanon_db.algorithms.bucketization.multi_size import multi_size, optimal
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.two_size import anatomy, best_joint_setting, two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, taken
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
-from kanon_db.errors import InfeasibleError
+from kanon_db.algorithms.ground.computation import Proof, Pulse
 
 
 @dataclass(frozen=True, eq=False)
@@ -485,7 +481,7 @@ def _arranged_pair(
             for total, limit in zip(totals, limits, strict=True)
         )
     ):
-        return _by_size(equal_buckets(counts, values, n_buckets, pulse), n_buckets)
+        return by_size(equal_buckets(counts, values, n_buckets, pulse), n_buckets)
     if any(
         (total > limit @ setting.counts).any() for total, limit in zip(totals, limits, strict=True)
     ):
@@ -510,7 +506,7 @@ def _arranged_pair(
     return buckets
 
 
-def _by_size(buckets: CodeArray, n_buckets: int) -> CodeArray:
+def by_size(buckets: CodeArray, n_buckets: int) -> CodeArray:
     """Renumber buckets by their sizes."""
     sizes = np.bincount(buckets, minlength=n_buckets)
     numbers = np.empty(n_buckets, dtype=np.int32)
@@ -739,164 +735,6 @@ def _mend(
 
 
 _TRIES: Final = 400
-
-
-# Settings.
-
-
-def jointly_two_size(
-    data: SensitiveCombinations, max_bucket_size: int, pulse: Pulse = UNLIMITED
-) -> JointPlan:
-    """Find a setting of at most two sizes of little loss that holds for each attribute.
-
-    Settings that hold for each attribute, and for combinations, are looked at from the least loss
-    on; the first one for which an arrangement is found is taken. After eight of them, losses are
-    skipped in growing steps.
-
-    Raises
-    ------
-    InfeasibleError
-        Where no arrangement is found. Of two attributes, there is one wherever there are buckets of
-        nearly equal sizes for each attribute; of more, that none is found is no proof that there is
-        none.
-    """
-    if len(data.privacies) == 1:
-        setting = two_size(data.counts, data.privacies[0], max_bucket_size, pulse=pulse)
-        found = arranged(data, setting, pulse)
-        assert found is not None  # noqa: S101  # Theorem 1
-        return JointPlan(setting, found)
-    tables = list(data.bounded())
-    above, tries = -1, 0
-    while tries < _MOST_SETTINGS:
-        setting_found = best_joint_setting(tables, max_bucket_size, above=above, pulse=pulse)
-        if setting_found is None:
-            break
-        buckets = arranged(data, setting_found, pulse)
-        if buckets is not None:
-            return JointPlan(setting_found, buckets)
-        tries += 1
-        above = setting_found.loss
-        if tries > _EXACT_SETTINGS:
-            above += above * 2 ** (tries - _EXACT_SETTINGS) // 4096
-    for setting in _equal_settings(data, max_bucket_size):
-        buckets = arranged(data, setting, pulse)
-        if buckets is not None:
-            return JointPlan(setting, buckets)
-    is_proof = len(data.privacies) == 2 and not tries
-    raise InfeasibleError(
-        "no arrangement of the sensitive attributes in buckets was found",
-        detail=f"{data.n_records:,} records, {len(data.privacies)} sensitive attributes, buckets of"
-        f" at most {max_bucket_size} records"
-        + ("" if is_proof else "; that none was found is no proof that there is none"),
-        hint="raise max_bucket_size or the thresholds, or protect fewer attributes",
-    )
-
-
-_MOST_SETTINGS: Final = 24
-_EXACT_SETTINGS: Final = 8
-
-
-def _equal_settings(data: SensitiveCombinations, max_bucket_size: int) -> Iterator[BucketSetting]:
-    """Yield the settings of two neighboring sizes that each attribute allows, small ones first."""
-    n = data.n_records
-    smallest = max(privacy.smallest_bucket_size() for _, privacy in data.bounded())
-    for size in range(smallest, min(max_bucket_size, n) + 1):
-        n_buckets = n // size
-        n_larger = n - n_buckets * size
-        if n_larger > n_buckets or (n_larger and size == max_bucket_size):
-            continue
-        limits = data.limits(np.array([size]))
-        if all(
-            (counts <= limit[:, 0] * n_buckets).all()
-            for counts, limit in zip(data.counts_of_values, limits, strict=True)
-        ):
-            yield BucketSetting.of([size, size + 1], [n_buckets - n_larger, n_larger])
-
-
-def jointly_anatomy(data: SensitiveCombinations, l: int, pulse: Pulse = UNLIMITED) -> JointPlan:
-    """Make buckets of l and l + 1 records, in which no value of an attribute occurs twice."""
-    diverse = tuple(
-        FPrimePrivacy((Fraction(1, l),) * len(privacy.thresholds)) for privacy in data.privacies
-    )
-    for counts in data.counts_of_values:
-        setting = anatomy(counts, l)
-    bounded = replace(data, privacies=diverse)
-    buckets = arranged(bounded, setting, pulse)
-    if buckets is None:
-        raise InfeasibleError(
-            "no arrangement of the sensitive attributes in buckets was found",
-            detail=f"l = {l}, {len(data.privacies)} sensitive attributes; that none was found is no"
-            " proof that there is none",
-            hint="use another method, or protect fewer attributes",
-        )
-    return JointPlan(setting, buckets)
-
-
-def jointly_multi_size(
-    data: SensitiveCombinations, max_bucket_size: int, pulse: Pulse = UNLIMITED
-) -> JointPlan:
-    """Split the records of each size again, as long as that loses less.
-
-    **Source:** [GB] Algorithm 4, as :func:`.multi_size`, but parts are not joined again.
-    """
-    if len(data.privacies) == 1:
-        setting = multi_size(data.counts, data.privacies[0], max_bucket_size, pulse=pulse)
-        found = arranged(data, setting, pulse)
-        assert found is not None  # noqa: S101  # a setting of parts that are
-        return JointPlan(setting, found)
-    plan = jointly_two_size(data, max_bucket_size, pulse)
-    places = np.arange(data.n_records)
-    combination = np.repeat(np.arange(data.counts.size), data.counts)
-    sizes: list[int] = []
-    buckets = np.empty(data.n_records, dtype=np.int64)
-    waiting = [(plan, places)]
-    while waiting:
-        pulse.beat()
-        plan, places = waiting.pop()
-        first_bucket = 0
-        for size, n in plan.setting.pairs:
-            is_own = (plan.buckets >= first_bucket) & (plan.buckets < first_bucket + n)
-            own = places[is_own]
-            finer = None
-            if plan.setting.sizes.size > 1:
-                counts = np.bincount(combination[own], minlength=data.counts.size)
-                finer = jointly_two_size(data.having(counts), max_bucket_size, pulse)
-            if finer is not None and finer.setting.loss < n * (size - 1) ** 2:
-                waiting.append((finer, own))
-            else:
-                buckets[own] = len(sizes) + plan.buckets[is_own] - first_bucket
-                sizes += [size] * n
-            first_bucket += n
-    return JointPlan(
-        BucketSetting.of(*np.unique(sizes, return_counts=True)),
-        _by_size(buckets.astype(np.int32), len(sizes)),
-    )
-
-
-def jointly_optimal(
-    data: SensitiveCombinations,
-    max_bucket_size: int,
-    *,
-    formulation: Literal["projected", "paper"] = "projected",
-    pulse: Pulse = UNLIMITED,
-) -> JointPlan:
-    """Find the setting that loses least, by integer programming, or say how much less might do.
-
-    No setting can lose less than the optimum for one of the attributes, or for combinations, alone.
-    Where that optimum holds for all of them, it is the optimum; otherwise the better one of
-    :func:`jointly_multi_size` is returned with that bound.
-    """
-    bound, best = Fraction(0), None
-    for counts, privacy in data.bounded():
-        found = optimal(counts, privacy, max_bucket_size, formulation=formulation, pulse=pulse)
-        if found.proof.lower_bound >= bound:
-            bound, best = found.proof.lower_bound, found.setting
-    assert best is not None  # noqa: S101  # there is an attribute
-    buckets = arranged(data, best, pulse)
-    if buckets is None:
-        plan = jointly_multi_size(data, max_bucket_size, pulse)
-        return replace(plan, proof=Proof(Fraction(plan.setting.loss), bound))
-    return JointPlan(best, buckets, Proof(Fraction(best.loss), bound))
 
 
 def deal_randomly(codes: CodeArray, plan: JointPlan, random: Permuter) -> CodeArray:

@@ -450,9 +450,8 @@ class PrivacySpecification:
                 if n_values > 1
                 else "1 value with a threshold of its own"
             )
-        general = [", ".join(rules)] if rules else []
-        own = [f"{name}: {one.describe()}" for name, one in self.attributes.items()]
-        return "; ".join([*general, *own])
+        rules += [f"{name} ({own.describe()})" for name, own in self.attributes.items()]
+        return ", ".join(rules)
 
     def thresholds(self, values: Sequence[str | None], counts: npt.ArrayLike) -> FPrimePrivacy:
         """Apply the rules to the sensitive values of a table.

@@ -154,7 +154,8 @@ def cells(
     thresholds = [privacy.thresholds for privacy in thresholds_of(data)]
     _absorb(
         job, data.labels, _codes_of(qi_codes),
-        thresholds[0] if len(thresholds) == 1 else thresholds, job.request.method, _largest(job, search.max_bucket_size),
+        thresholds[0] if len(thresholds) == 1 else thresholds, job.request.method,
+        _largest(job, search.max_bucket_size),
     )  # fmt: skip
     job.session.step("assigning records to buckets in cells")
     if isinstance(data, CombinedValues):

@@ -402,8 +402,8 @@ def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]
         ),
         SAT: Note(
             f"How to use: sum({count}), not count(*), is exact for conditions on {value}.{together}"
-            f" For conditions on quasi-identifiers as well use the view {view}, which joins this table"
-            f" with {qit} on {bucket}, or kanon.estimate_count.",
+            f" For conditions on quasi-identifiers as well use the view {view}, which joins this"
+            f" table with {qit} on {bucket}, or kanon.estimate_count.",
             {
                 bucket_id: bucket_note,
                 **dict.fromkeys(

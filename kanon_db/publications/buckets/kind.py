@@ -21,7 +21,6 @@ from kanon_db.algorithms.bucketization.buckets import BucketContents
 from kanon_db.algorithms.bucketization.privacy import (
     FPrimePrivacy,
     PrivacySpecification,
-    check_eligible,
 )
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.catalog.entries import Publication, Source
@@ -54,15 +53,12 @@ from kanon_db.publications.buckets.bucket_relations import (
     write_qit,
     write_sat,
 )
-from kanon_db.publications.buckets.methods import data_of
+from kanon_db.publications.buckets.methods import ValueProtection, data_of
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import (
-    SensitiveCounts,
-    WarnsCaller,
     check_exposure,
     measure_exposure,
     report_unbounded,
-    share_unbounded,
 )
 from kanon_db.publications.kind import (
     AttackTarget,
@@ -79,7 +75,6 @@ from kanon_db.publications.kind import (
 )
 from kanon_db.publications.relations import Note, StagedRelations, check_relations
 from kanon_db.publications.results import (
-    WAITING_CLAUSE,
     Attack,
     Check,
     CountAccuracy,
@@ -109,105 +104,6 @@ from kanon_db.transfer.values import (
     distinct_values,
     read_codes,
 )
-
-
-@dataclass(frozen=True)
-class ValueProtection:
-    """The greatest frequency that each sensitive value may have in a bucket."""
-
-    attributes: tuple[str, ...]  # The sensitive attributes
-    privacies: tuple[FPrimePrivacy, ...]  # The thresholds of each attribute's values
-    l: int | None  # The diversity of buckets that have one
-    # The greatest share, of all attributes, of the records whose value has a threshold of 1
-    unbounded: float
-
-    @classmethod
-    def of(cls, request: BucketRequest, columns: Mapping[str, SensitiveCounts]) -> ValueProtection:
-        """Find the thresholds of the values that a source has.
-
-        Parameters
-        ----------
-        request : BucketRequest
-        columns : mapping of str to SensitiveCounts
-            The values of each sensitive attribute.
-
-        Raises
-        ------
-        IneligibleError
-            When no bucketization can keep them.
-        InvalidParameterError
-            When they bound nothing.
-        """
-        names, privacies, unbounded = tuple(columns), [], 0.0
-        for name, column in columns.items():
-            specification = request.privacy.of_attribute(name, names)
-            its_name = name if len(names) > 1 else None
-            check_eligible(specification, column.labels, column.counts, its_name)
-            privacy = specification.thresholds(column.labels, column.counts)
-            unbounded = max(unbounded, share_unbounded(privacy, column.counts))
-            privacies.append(privacy)
-        is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
-        l = max(privacy.corresponding_l() for privacy in privacies) if is_diverse else None
-        return cls(names, tuple(privacies), l, unbounded)
-
-    def guarantee(self, request: BucketRequest, certain: int, session: WarnsCaller) -> str:
-        """Say what is guaranteed, and warn of the people for whom it is not.
-
-        Parameters
-        ----------
-        request : BucketRequest
-        certain : int
-            People whose bucket has no other value than theirs.
-        session : WarnsCaller
-        """
-        unbounded = self.unbounded if self.l is None else 0.0
-        if unbounded:
-            session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
-        if certain:
-            session.warn(f"the value of {certain} people is certain: their buckets have no other")
-        return _guarantee(request, self.attributes, self.l, certain, unbounded)
-
-
-_NOT_COVERED: Final = f"; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
-
-
-def _guarantee(
-    request: BucketRequest,
-    attributes: Sequence[str],
-    l: int | None,
-    certain: int,
-    unbounded: float,
-) -> str:
-    value, together = "sensitive value", ""
-    if len(attributes) > 1:
-        value = f"{', '.join(attributes[:-1])} or {attributes[-1]}"
-        together = (
-            "; whoever knows one of these of a person can be surer of another, without a bound,"
-            " since buckets show which of them go together"
-        )
-    if l is not None:
-        over_time = ""
-        if request.assignment == "m_invariant":
-            over_time = (
-                ", also from all its states together while people come and go, unless values"
-                " change; whoever knows one person's value can learn those of many who left"
-            )
-        return (
-            f"{l}-diversity: no person's {value} can be inferred with a probability"
-            f" above 1/{l}{over_time}{together}{_NOT_COVERED}"
-        )
-    guarantee = (
-        f"F'-privacy: no person's {value} can be inferred with a probability above the"
-        f" threshold of that value ({request.privacy.describe()})"
-    )
-    if request.assignment == "local":
-        guarantee += ", by readers who do not know how records were put into buckets"
-    guarantee += together + _NOT_COVERED
-    if unbounded:
-        guarantee += f"; the threshold is 1 for {unbounded:.1%} of the records"
-    if certain:
-        guarantee += f"; the value of {certain} people is certain"
-    return guarantee
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -13,18 +13,20 @@ from kanon_db.algorithms.bucketization import multi_size as multi_size_setting
 from kanon_db.algorithms.bucketization import optimal as optimal_setting
 from kanon_db.algorithms.bucketization import two_size as two_size_setting
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
-from kanon_db.algorithms.bucketization.joint_assignment import (
-    SensitiveCombinations,
+from kanon_db.algorithms.bucketization.joint_assignment import SensitiveCombinations
+from kanon_db.algorithms.bucketization.multi_size import (
     jointly_anatomy,
     jointly_multi_size,
     jointly_optimal,
     jointly_two_size,
 )
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
+from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, check_eligible
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.publications.buckets.request import BucketRequest
+from kanon_db.publications.guarantees import SensitiveCounts, WarnsCaller, share_unbounded
 from kanon_db.publications.kind import MethodResult
+from kanon_db.publications.results import WAITING_CLAUSE
 from kanon_db.transfer.values import DistinctCombinations
 
 
@@ -57,6 +59,105 @@ def data_of(
     if len(texts) == 1:
         return SensitiveValues(sensitive.counts, privacies[0], texts[0])
     return CombinedValues(sensitive.counts, sensitive.values, tuple(privacies), texts)
+
+
+@dataclass(frozen=True)
+class ValueProtection:
+    """The greatest frequency that each sensitive value may have in a bucket."""
+
+    attributes: tuple[str, ...]  # The sensitive attributes
+    privacies: tuple[FPrimePrivacy, ...]  # The thresholds of each attribute's values
+    l: int | None  # The diversity of buckets that have one
+    # The greatest share, of all attributes, of the records whose value has a threshold of 1
+    unbounded: float
+
+    @classmethod
+    def of(cls, request: BucketRequest, columns: Mapping[str, SensitiveCounts]) -> ValueProtection:
+        """Find the thresholds of the values that a source has.
+
+        Parameters
+        ----------
+        request : BucketRequest
+        columns : mapping of str to SensitiveCounts
+            The values of each sensitive attribute.
+
+        Raises
+        ------
+        IneligibleError
+            When no bucketization can keep them.
+        InvalidParameterError
+            When they bound nothing.
+        """
+        names, privacies, unbounded = tuple(columns), [], 0.0
+        for name, column in columns.items():
+            specification = request.privacy.of_attribute(name, names)
+            its_name = name if len(names) > 1 else None
+            check_eligible(specification, column.labels, column.counts, its_name)
+            privacy = specification.thresholds(column.labels, column.counts)
+            unbounded = max(unbounded, share_unbounded(privacy, column.counts))
+            privacies.append(privacy)
+        is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
+        l = max(privacy.corresponding_l() for privacy in privacies) if is_diverse else None
+        return cls(names, tuple(privacies), l, unbounded)
+
+    def guarantee(self, request: BucketRequest, certain: int, session: WarnsCaller) -> str:
+        """Say what is guaranteed, and warn of the people for whom it is not.
+
+        Parameters
+        ----------
+        request : BucketRequest
+        certain : int
+            People whose bucket has no other value than theirs.
+        session : WarnsCaller
+        """
+        unbounded = self.unbounded if self.l is None else 0.0
+        if unbounded:
+            session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
+        if certain:
+            session.warn(f"the value of {certain} people is certain: their buckets have no other")
+        return _guarantee(request, self.attributes, self.l, certain, unbounded)
+
+
+_NOT_COVERED: Final = f"; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
+
+
+def _guarantee(
+    request: BucketRequest,
+    attributes: Sequence[str],
+    l: int | None,
+    certain: int,
+    unbounded: float,
+) -> str:
+    value, together = "sensitive value", ""
+    if len(attributes) > 1:
+        value = f"{', '.join(attributes[:-1])} or {attributes[-1]}"
+        together = (
+            "; whoever knows one of these of a person can be surer of another, without a bound,"
+            " since buckets show which of them go together"
+        )
+    if l is not None:
+        over_time = ""
+        if request.assignment == "m_invariant":
+            over_time = (
+                ", also from all its states together while people come and go, unless values"
+                " change; whoever knows one person's value can learn those of many who left"
+            )
+        return (
+            f"{l}-diversity: no person's {value} can be inferred with a probability"
+            f" above 1/{l}{over_time}{together}{_NOT_COVERED}"
+        )
+    guarantee = (
+        f"F'-privacy: no person's {value} can be inferred with a probability above the"
+        f" threshold of that value ({request.privacy.describe()})"
+    )
+    if request.assignment == "local":
+        guarantee += ", by readers who do not know how records were put into buckets"
+    guarantee += together + _NOT_COVERED
+    if unbounded:
+        guarantee += f"; the threshold is 1 for {unbounded:.1%} of the records"
+    if certain:
+        guarantee += f"; the value of {certain} people is certain"
+    return guarantee
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,8 +25,8 @@ from kanon_db.publications.buckets.bucket_relations import (
     is_composed,
     judged_composition,
 )
-from kanon_db.publications.buckets.kind import BucketFindings, CountedBuckets, ValueProtection
-from kanon_db.publications.buckets.methods import SensitiveValues
+from kanon_db.publications.buckets.kind import BucketFindings, CountedBuckets
+from kanon_db.publications.buckets.methods import SensitiveValues, ValueProtection
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import exposure_statement
 from kanon_db.publications.kind import MethodResult, Workload, Written
