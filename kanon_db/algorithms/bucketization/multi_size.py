@@ -609,7 +609,7 @@ def jointly_two_size(
         none.
     """
     if len(data.privacies) == 1:
-        setting = two_size(data.counts, data.privacies[0], max_bucket_size, pulse=pulse)
+        setting = two_size(*next(data.bounded()), max_bucket_size, pulse=pulse)
         found = arranged(data, setting, pulse)
         assert found is not None  # noqa: S101  # Theorem 1
         return JointPlan(setting, found)
@@ -688,7 +688,7 @@ def jointly_multi_size(
     **Source:** [GB] Algorithm 4, as :func:`.multi_size`, but parts are not joined again.
     """
     if len(data.privacies) == 1:
-        setting = multi_size(data.counts, data.privacies[0], max_bucket_size, pulse=pulse)
+        setting = multi_size(*next(data.bounded()), max_bucket_size, pulse=pulse)
         found = arranged(data, setting, pulse)
         assert found is not None  # noqa: S101  # a setting of parts that are
         return JointPlan(setting, found)

@@ -1,0 +1,178 @@
+"""Several sensitive attributes: loss and errors beside publications of one, and time.
+
+Run from the root of the repository: ``python -m benchmarks several``. The tables are looked for as
+in :mod:`benchmarks.local_assignment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+import psycopg
+
+from benchmarks.harness import private_server, seconds, table
+from benchmarks.local_assignment import DATA, MAX_BUCKET_SIZE, N_QUERIES, SELECTIVITY
+from benchmarks.publication import N_RECORDS, make_census
+from kanon_db.algorithms.bucketization.cell_assignment import assign_jointly_in_cells
+from kanon_db.algorithms.bucketization.joint_assignment import (
+    JointPlan,
+    SensitiveCombinations,
+    deal_randomly,
+)
+from kanon_db.algorithms.bucketization.multi_size import jointly_multi_size, jointly_two_size
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.ground.arrays import CodeArray
+from kanon_db.metrics.count_queries import count_errors, random_queries
+
+THETA: Final = '{"theta": 8, "base": 0.02}'
+DIVERSE: Final = '{"l": 3}'
+ADULT: Final = ("adult_30162.csv.gz", "age marital-status race sex native-country")
+FARS: Final = ("fars_occupants.csv.gz", "age sex modelyr year airbag inimpact Restraint")
+TABLES: Final = (
+    (*ADULT, ("occupation", "education"), DIVERSE),
+    (*ADULT, ("occupation", "education"), THETA),
+    (*ADULT, ("occupation", "education", "workclass"), THETA),
+    (*FARS, ("injury", "state"), THETA),
+)
+RUNS: Final = 3
+
+METHODS: Final[dict[str, Callable[[SensitiveCombinations], JointPlan]]] = {
+    "two_size": lambda data: jointly_two_size(data, MAX_BUCKET_SIZE),
+    "multi_size": lambda data: jointly_multi_size(data, MAX_BUCKET_SIZE),
+}
+
+
+def main() -> str:
+    """Return the results as Markdown."""
+    return "\n".join([loss_table(), round_trip()])
+
+
+class Sensitive(NamedTuple):
+    """Records of a table, by the combinations of some sensitive attributes."""
+
+    data: SensitiveCombinations
+    codes: CodeArray  # (n_records,): the combination of each record
+
+
+def _read(columns: list[CodeArray], specification: str) -> Sensitive:
+    values, codes, counts = np.unique(
+        np.column_stack(columns), axis=0, return_inverse=True, return_counts=True
+    )
+    privacies = []
+    for column in columns:
+        its = np.bincount(column)
+        labels = [str(i) for i in range(its.size)]
+        privacies.append(PrivacySpecification.parse(specification).thresholds(labels, its))
+    data = SensitiveCombinations(counts, values.astype(np.int64), tuple(privacies))
+    return Sensitive(data, codes.astype(np.int32).ravel())
+
+
+def _buckets(read: Sensitive, qi_codes: CodeArray, assignment: str, method: str, seed: int):  # noqa: ANN202
+    search, random = METHODS[method], np.random.default_rng(seed)
+    if assignment == "random":
+        plan = search(read.data)
+        return plan.setting.loss, deal_randomly(read.codes, plan, random)
+    found = assign_jointly_in_cells(
+        qi_codes, read.codes, read.data.values,
+        lambda factor: tuple(privacy.tightened(factor) for privacy in read.data.privacies),
+        MAX_BUCKET_SIZE, search, random,
+    )  # fmt: skip
+    return found.setting.loss, found.bucket_of_record
+
+
+def loss_table() -> str:
+    """Compare losses, and errors of the same queries on each attribute."""
+    rows = []
+    for file, known, attributes, specification in TABLES:
+        frame = pd.read_csv(DATA / file, keep_default_na=False)
+
+        def codes(column: str, frame: pd.DataFrame = frame) -> CodeArray:
+            return np.unique(frame[column], return_inverse=True)[1].astype(np.int32)
+
+        qi_codes = np.column_stack([codes(column) for column in known.split()])
+        columns = {name: codes(name) for name in attributes}
+        together = _read(list(columns.values()), specification)
+        n_codes = (qi_codes.max(axis=0) + 1).tolist()
+        for assignment in ("random", "cells"):
+            for method in METHODS:
+                joint = [
+                    _buckets(together, qi_codes, assignment, method, seed) for seed in range(RUNS)
+                ]
+                for name, column in columns.items():
+                    queries = random_queries(
+                        N_QUERIES, n_codes, int(column.max()) + 1, np.random.default_rng(1),
+                        dimensionality=range(1, len(n_codes) + 1), selectivity=[SELECTIVITY],
+                    )  # fmt: skip
+                    own = _read([column], specification)
+                    alone = [
+                        _buckets(own, qi_codes, assignment, method, seed) for seed in range(RUNS)
+                    ]
+                    one, both = (
+                        float(
+                            np.median(
+                                [
+                                    count_errors(buckets, qi_codes, column, queries).mean
+                                    for _, buckets in found
+                                ]
+                            )
+                        )
+                        for found in (alone, joint)
+                    )
+                    rows.append(
+                        [
+                            f"{file.partition('_')[0]}: {', '.join(attributes)}",
+                            f"`{specification}`", f"{assignment}, {method}", name,
+                            f"{alone[0][0]:,}", f"{joint[0][0]:,}",
+                            f"{joint[0][0] / alone[0][0]:.2f}",
+                            f"{one:.4f}", f"{both:.4f}", f"{both / one:.2f}",
+                        ]
+                    )  # fmt: skip
+    heading = [
+        "sensitive", "privacy", "buckets", "asked for", "loss alone", "together", "ratio",
+        "error alone", "together", "ratio",
+    ]  # fmt: skip
+    return (
+        f"Loss of the buckets, and mean relative error of {N_QUERIES:,} queries (s ="
+        f" {SELECTIVITY}) on the same quasi-identifiers and one of the attributes, which is"
+        f" published alone or together with the others; medians of {RUNS} seeds.\n\n"
+        + table(heading, rows)
+    )
+
+
+def round_trip() -> str:
+    """Publish 1,000,000 rows with one sensitive attribute and with two."""
+    rows = []
+    with private_server() as dsn:
+        make_census(dsn)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            known = "'{age,workclass,marital_status,race,sex,native_country}'"
+            for view, also in (("one", ""), ("two", ", also_sensitive => '{education}'")):
+                connection.execute(f"CREATE VIEW {view} AS TABLE census")
+                connection.execute(
+                    f"SELECT kanon.register_source('public.{view}', {known}, 'occupation'{also})"
+                )
+            for assignment in ("random", "cells"):
+                taken = {}
+                for view in ("one", "two"):
+
+                    def publish(view: str = view, assignment: str = assignment) -> None:
+                        connection.execute(
+                            f"SELECT * FROM kanon.publish_buckets('public.{view}', '{view}_b',"
+                            f" assignment => '{assignment}', replace => true,"
+                            f" privacy => '{DIVERSE}')"
+                        )
+
+                    publish()  # compiles
+                    taken[view] = seconds(publish)
+                rows.append(
+                    [
+                        assignment, f"{taken['one']:.2f} s", f"{taken['two']:.2f} s",
+                        f"{taken['two'] / taken['one']:.2f}",
+                    ]
+                )  # fmt: skip
+    return table(
+        [f"{N_RECORDS:,} records, `{DIVERSE}`", "one attribute", "two", "ratio (target: 2)"], rows
+    )
