@@ -70,7 +70,10 @@ def _read(columns: list[CodeArray], specification: str) -> Sensitive:
     return Sensitive(data, codes.astype(np.int32).ravel())
 
 
-def _buckets(read: Sensitive, qi_codes: CodeArray, assignment: str, method: str, seed: int):  # noqa: ANN202
+def _buckets(
+    read: Sensitive, qi_codes: CodeArray, assignment: str, method: str, seed: int
+) -> tuple[int, CodeArray]:
+    """Return the loss, and the bucket of each record."""
     search, random = METHODS[method], np.random.default_rng(seed)
     if assignment == "random":
         plan = search(read.data)
