@@ -367,6 +367,7 @@ class _Operations:
         insensitive: Sequence[str | None] = (),
         entity: str | None = None,
         arrival: str | None = None,
+        also_sensitive: Sequence[str | None] = (),
     ) -> int:
         return self._register(
             source,
@@ -377,6 +378,7 @@ class _Operations:
             insensitive=list(insensitive),
             entity=entity,
             arrival=arrival,
+            also_sensitive=list(also_sensitive),
         )
 
     def _register(self, source: str, **given: Any) -> int:
