@@ -207,8 +207,19 @@ def mondrian(table: Microdata, members: list[int], k: int, cut: str) -> Classes:
     return [members]
 
 
+def holds_for(constraint: Constraint, members: list[int]) -> bool:
+    """Whether a class of these records fulfils the constraint on each attribute."""
+    if constraint.entities is None:
+        return all(holds(one, one.codes[members].tolist()) for one in constraint.each)
+    counted = {"entities": constraint.entities, "least_entities": constraint.least_entities}
+    return all(
+        holds_for_entities(replace(one, also=(), **counted), members)  # type: ignore[arg-type]
+        for one in constraint.each
+    )
+
+
 def holds_for_entities(constraint: Constraint, members: list[int]) -> bool:
-    """Whether a class of these records fulfils a constraint that counts entities."""
+    """Whether a class of these records fulfils a constraint on one attribute, by entities."""
     assert constraint.entities is not None
     values_of: dict[int, set[int]] = {}
     for record in members:

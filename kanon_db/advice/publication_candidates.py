@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import ceil, inf, isnan
 from typing import Any, Final, Literal
 
-from kanon_db.publications.results import WAITING_CLAUSE
+from kanon_db.publications.results import WAITING_CLAUSE, is_attack
 
 _ROOM: Final = Fraction(5, 4)
 """How far the cap must lie above the most frequent value's share, so that buckets can be small."""
@@ -272,7 +272,9 @@ class TrialResult:
         """The attack that is right most often; None if none was played."""
         for names in (ON_VALUES, ON_ROWS):
             played = [
-                row for row in self.attacks if row["attack"] in names and row["rate"] is not None
+                row
+                for row in self.attacks
+                if row["rate"] is not None and any(is_attack(row["attack"], n) for n in names)
             ]
             if played:
                 return max(played, key=lambda row: row["rate"])

@@ -42,7 +42,7 @@ from kanon_db.publications.kind import SELECTIVITY, AttackTarget, Kind, RandomQu
 from kanon_db.publications.pipeline import stage
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.releases.ledger import check_readers, earlier_releases
-from kanon_db.publications.results import Attack
+from kanon_db.publications.results import Attack, is_attack
 from kanon_db.session import Row, Session, undone
 from kanon_db.session.protocol import Value
 from kanon_db.transfer.allowance import Allowance
@@ -253,11 +253,16 @@ def _staged(session: Session, candidate: Candidate, copy: SourceCopy) -> tuple[K
 
 
 def _certain(attacks: Sequence[Attack]) -> int | None:
-    """Return how many people's value is certain, as the attack `homogeneity` says."""
-    for row in attacks:
-        if row.attack == "homogeneity" and row.rate is not None:
-            return round(row.rate * row.people)
-    return None
+    """Return how many people's value is certain, as the attack `homogeneity` says.
+
+    Of several sensitive attributes, the one counts of which most values are.
+    """
+    found = [
+        round(row.rate * row.people)
+        for row in attacks
+        if is_attack(row.attack, "homogeneity") and row.rate is not None
+    ]
+    return max(found, default=None)
 
 
 TIME_LIMIT: Final = 60.0
@@ -362,7 +367,7 @@ def what_is_protected(ground: TrialGround, *, has_entities: bool) -> SourceTrait
     if ground.asked.sensitive is None:
         return SourceTraits(None, has_entities=has_entities)
     counts = ground.asked.sensitive.counts.tolist()
-    return SourceTraits(ground.copy.source.sensitive, counts, has_entities)
+    return SourceTraits(" or ".join(ground.copy.source.all_sensitive), counts, has_entities)
 
 
 def _warn_of_releases(session: Session, source: Source) -> None:

@@ -725,6 +725,8 @@ class Model(Kind):
     """
 
     suffixes = MODEL_SUFFIXES
+    # Budgets bound what is told of all columns alike.
+    protects_several = True
     closed = (MEMBER_TABLE,)
     counts_entities = True
     not_compared = "what a model tells comes on top of all else, and budgets add up"

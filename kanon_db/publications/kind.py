@@ -73,6 +73,17 @@ class PublishedClasses:
     least: int  # the least number of sensitive values in a class that was promised, at least 1
     # As of `PublishedBuckets`; 1 where nothing is promised. None if that is so of all values.
     thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]] | None
+    # The same, for each further sensitive attribute.
+    also: Sequence[PublishedClasses] = ()
+
+    @property
+    def of_each(self) -> Sequence[PublishedClasses]:
+        """The same rows, for each sensitive attribute."""
+        return (self, *self.also)
+
+    def seen_by(self, sensitive: str | None) -> PublishedClasses:
+        """Return the rows with what is promised of an attribute; of the first one for others."""
+        return next((one for one in self.also if one.sensitive == sensitive), self)
 
     @property
     def quasi_identifiers(self) -> list[str]:

@@ -148,6 +148,7 @@ def released_columns(source: Source, published: Sequence[str]) -> dict[str, Any]
     return {
         "quasi_identifiers": list(source.quasi_identifiers),
         "sensitive": source.sensitive,
+        **({"also_sensitive": list(source.also_sensitive)} if source.also_sensitive else {}),
         "published": list(published),
     }
 

@@ -145,6 +145,9 @@ def _asked(request: PublishRequest, source: Source) -> dict[str, Any]:
             if item.type.options:
                 used = (name for name in request.options_of_method if name not in _ONLY_EFFORT)
                 value = {name: getattr(value, name) for name in used}
+            elif hasattr(value, "of_each"):  # however it was written that they hold for each
+                value = value.of_each(source.all_sensitive)
+                value = value if source.also_sensitive else value[source.sensitive]
             elif item.name == "weights":
                 from kanon_db.publications.rows.row_kind import weights_of  # buckets do without
 
@@ -516,16 +519,21 @@ def accept_request(
     `risks` are those that the kind does not know of.
     """
     kind.require_shown(source)
-    if source.also_sensitive and not kind.protects_several:
+    require_protected(source, protects_several=kind.protects_several)
+    kind.prepare(request, source)
+    accepted = accepted_risks(request.accept, [*kind.risks(request), *risks])
+    warn_of_unused_options(session, request)
+    return accepted
+
+
+def require_protected(source: Source, *, protects_several: bool) -> None:
+    """Refuse a source with several sensitive attributes, unless a kind protects these."""
+    if source.also_sensitive and not protects_several:
         raise InvalidParameterError(
             "this kind of publication protects one sensitive attribute",
             detail=f"{source.relation} was registered with {len(source.all_sensitive)}",
             hint="publish a view that is registered with one of them",
         )
-    kind.prepare(request, source)
-    accepted = accepted_risks(request.accept, [*kind.risks(request), *risks])
-    warn_of_unused_options(session, request)
-    return accepted
 
 
 class Sink(Protocol):

@@ -61,6 +61,11 @@ class Attack:
     people: int  # how many people were guessed
 
 
+def is_attack(attack: str, name: str) -> bool:
+    """Tell whether an attack has a name, whichever of several sensitive attributes it is on."""
+    return f"{attack} of ".startswith(f"{name} of ")
+
+
 @dataclass(frozen=True)
 class CountAccuracy:
     """Errors of the answers to random count queries."""

@@ -94,6 +94,9 @@ class Facts:
     ]  # Accepted risks: their names, what they mean, and the reasons
     before: Knowledge
     after: Knowledge
+    sensitive: str | None  # The first sensitive attribute, which they are about
+    # The same for each further sensitive attribute, with its name
+    others: Sequence[tuple[str, Knowledge, Knowledge]]
     attacks: Sequence[Attack]
     checks: Sequence[Check]
     sizes: list[tuple[int, int]]  # Sizes of buckets or classes, each with how many there are
@@ -135,7 +138,12 @@ def gather(session: Session, name: str) -> Facts:
     session.phase("attacking")
     attacks = list(kind.attack(target))
     session.phase("reading the source")
-    before = _known_of_source(target)
+    before = _known_of_source(target, source.sensitive)
+    others = [
+        (name, _known_of_source(target, name), _known_of_publication(publication, attacks, name))
+        for name in source.also_sensitive
+        if name in publication.all_sensitive
+    ]
     session.phase("answering counts")
     errors, losses = _useful(kind, target)
     entry = _entry(session, name)
@@ -157,7 +165,9 @@ def gather(session: Session, name: str) -> Facts:
         columns=_columns(publication, source),
         risks=[(risk, RISKS.get(risk, ""), str(reason)) for risk, reason in accepted.items()],
         before=before,
-        after=_known_of_publication(publication, attacks),
+        after=_known_of_publication(publication, attacks, source.sensitive),
+        sensitive=source.sensitive,
+        others=others,
         attacks=attacks,
         checks=examined.checks,
         sizes=_sizes(target, {**publication.metrics, **examined.metrics}),
@@ -213,9 +223,10 @@ def _columns(publication: Publication, source: Source) -> list[ColumnFacts]:
         is_labelled = "hierarchy" in source.attributes[column]
         shown = "as a label of its hierarchy" if is_labelled else "coarsened, as a range of bins"
         roles[column] = ("quasi-identifier", shown)
-    if source.sensitive is not None:
-        values = {"buckets": "in a table of its own, by bucket", "model": cells["model"]}
-        roles[source.sensitive] = ("sensitive", values.get(publication.kind, "as it is"))
+    values = {"buckets": "in a table of its own, by bucket", "model": cells["model"]}
+    roles |= dict.fromkeys(
+        source.all_sensitive, ("sensitive", values.get(publication.kind, "as it is"))
+    )
     rows = publication.kind not in ("buckets", "model")
     roles |= dict.fromkeys(
         source.insensitive, ("insensitive", "as it is" if rows else "not published")
@@ -230,11 +241,11 @@ def _columns(publication: Publication, source: Source) -> list[ColumnFacts]:
     ]
 
 
-def _known_of_source(target: AttackTarget) -> Knowledge:
+def _known_of_source(target: AttackTarget, sensitive: str | None) -> Knowledge:
     """Measure what the source itself would tell, if it were given away without identifiers."""
     session, source = target.session, target.source
     known = ", ".join(map(session.identifier, source.quasi_identifiers))
-    by = known if source.sensitive is None else f"{known}, {session.identifier(source.sensitive)}"
+    by = known if sensitive is None else f"{known}, {session.identifier(sensitive)}"
     row = fetch_one(
         session,
         "SELECT sum(size) FILTER (WHERE size = 1) / sum(size) AS alone,"
@@ -244,7 +255,7 @@ def _known_of_source(target: AttackTarget) -> Knowledge:
         f" FROM {source.relation.quoted(session)} GROUP BY {by}) AS each_value GROUP BY {known})"
         " AS alike",
     )
-    if source.sensitive is None:
+    if sensitive is None:
         return Knowledge(_share(row["alone"]), None, None)
     return Knowledge(_share(row["alone"]), _share(row["certain"]), _share(row["guessed"]))
 
@@ -253,12 +264,17 @@ def _share(number: Any) -> float:
     return 0.0 if number is None else float(number)
 
 
-def _known_of_publication(publication: Publication, attacks: Sequence[Attack]) -> Knowledge:
+def _known_of_publication(
+    publication: Publication, attacks: Sequence[Attack], sensitive: str | None
+) -> Knowledge:
     """Take from the attacks' results what follows from the published relations."""
+    which = f" of {sensitive}" if len(publication.all_sensitive) > 1 else ""
     rates = {line.attack: line.rate for line in attacks}
     # Quasi-identifiers of buckets are published as they are, so rows stand out as in the source.
     unique = None if publication.kind == "buckets" else rates.get("linking a row")
-    return Knowledge(unique, rates.get("homogeneity"), rates.get("most frequent value"))
+    return Knowledge(
+        unique, rates.get(f"homogeneity{which}"), rates.get(f"most frequent value{which}")
+    )
 
 
 def _sizes(target: AttackTarget, metrics: Mapping[str, float]) -> list[tuple[int, int]]:

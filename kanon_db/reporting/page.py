@@ -14,7 +14,7 @@ from typing import Any, Final
 import kanon_db
 from kanon_db.errors import ServerError
 from kanon_db.publications.results import WAITING_NOT_COVERED as WAITING
-from kanon_db.publications.results import Attack
+from kanon_db.publications.results import Attack, is_attack
 from kanon_db.reporting.facts import Facts
 
 KINDS: Final[Mapping[str, str]] = {
@@ -144,6 +144,7 @@ ATTACKS: Final[Mapping[str, str]] = {
     "deFinetti": "learns from the publication which values go with which people",
     "correlations of the source": "knows that already, from other people's true values",
     "homogeneity": "waits for people whose value is certain",
+    "knows the value": "and guesses another sensitive value of the same person",
     "linking a row": "says which row is a person's",
     "unusual people: linking a row": "the same, only for people who are easy to find",
     "asking for a value": "asks the model for the label of people in the source",
@@ -189,6 +190,7 @@ def write_page(facts: Facts) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": _percent, "number": _number, "exceeds": _exceeds}
+    environment.filters["attacker"] = _attacker
     group = "bucket" if facts.kind == "buckets" else "class"
     drawn = {
         "attacks": _plots.attacks_plot(facts.attacks) if facts.attacks else "",
@@ -206,7 +208,7 @@ def write_page(facts: Facts) -> str:
             facts.kind, facts.method, facts.parameters.get("k"), has_entities=facts.has_entities
         ),
         not_covered=NOT_COVERED.get(facts.kind, ALWAYS),
-        attackers=ATTACKS,
+        which=f" of {facts.sensitive}" if facts.others else "",
         plots={name: Markup(svg) for name, svg in drawn.items()},  # noqa: S704  # our own
         parameters={name: _plain(value) for name, value in facts.parameters.items()},
         version=kanon_db.__version__,
@@ -215,6 +217,11 @@ def write_page(facts: Facts) -> str:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _attacker(line: Attack) -> str:
+    """Say what an attacker does, whichever sensitive attribute it is about."""
+    return next((what for name, what in ATTACKS.items() if is_attack(line.attack, name)), "")
 
 
 def _exceeds(line: Attack) -> bool:

@@ -156,7 +156,7 @@ _CONNECTION: Final = Parameter(
 _ROLES: Final = tuple(
     item
     for item in parameters_of(RegisterRequest)
-    if item.name not in ("source", "arrival", "also_sensitive", "keep")
+    if item.name not in ("source", "arrival", "keep")
 )
 _ESTIMATOR: Final = Parameter(
     "estimator",

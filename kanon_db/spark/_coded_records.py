@@ -6,7 +6,7 @@ is estimated from small sketches, since counting them would be one more pass ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -162,8 +162,9 @@ def coding(known: Any, names: list[str]) -> Any:
 # Quasi-identifiers as codes: what algorithms know of their domains, and records in codes.
 
 
-SENSITIVE_CODE: Final = "s"
-"""The code of the sensitive value."""
+def sensitive_column(place: int) -> str:
+    """Name the column with the codes of a sensitive attribute."""
+    return f"s{place}"
 
 
 def code_column(place: int) -> str:
@@ -266,7 +267,7 @@ def attributes_of(
 def coded_records(
     job: SparkJob,
     columns: Sequence[CodedQuasiIdentifier],
-    sensitive: ValueList | None = None,
+    sensitive: Mapping[str, ValueList] | None = None,
 ) -> DataFrame:
     """Write records with the codes of their quasi-identifiers, and all that is published of them.
 
@@ -274,8 +275,8 @@ def coded_records(
     ----------
     job : SparkJob
     columns : sequence of CodedQuasiIdentifier
-    sensitive : ValueList, optional
-        Adds :data:`SENSITIVE_CODE`.
+    sensitive : mapping of str to ValueList, optional
+        The values of sensitive attributes, whose codes are added by :func:`sensitive_column`.
 
     Returns
     -------
@@ -285,8 +286,8 @@ def coded_records(
     """
     job.voice.step("numbering quasi-identifiers")
     codes = [(c.source, c.values, code_column(place)) for place, c in enumerate(columns)]
-    if sensitive is not None:
-        codes.append((job.snapshot.column(str(job.source.sensitive)), sensitive, SENSITIVE_CODE))
+    for place, (name, values) in enumerate((sensitive or {}).items()):
+        codes.append((job.snapshot.column(name), values, sensitive_column(place)))
     others = [job.snapshot.column(name) for name in other_columns(job)]
     folder = job.staging.scratch("coded")
     with failures_as_errors("quasi-identifiers could not be numbered"):
@@ -370,9 +371,9 @@ def cut_into_parts(
     wanted, parents = [0] if tree.sizes[0] > RECORDS_OF_PART else [], {0: 0}
     columns = [code_column(place) for place in range(len(attributes))]
     sizes = [attribute.n_values for attribute in attributes]
-    if constraint is not None:
-        columns.append(SENSITIVE_CODE)
-        sizes.append(constraint.n_values)
+    for place, one in enumerate([] if constraint is None else constraint.each):
+        columns.append(sensitive_column(place))
+        sizes.append(one.n_values)
     while wanted:
         job.voice.step("cutting the table into parts")
         pieces = _CutParts(tree, np.array(sorted(wanted)), columns, np.array(sizes))
@@ -382,7 +383,7 @@ def cut_into_parts(
             if (
                 constraint is not None
                 and node
-                and not constraint.holds(counts.pop()[np.newaxis])[0]
+                and not constraint.holds(np.concatenate(counts[len(attributes) :])[np.newaxis])[0]
             ):
                 tree.undo(parents[node])
                 continue

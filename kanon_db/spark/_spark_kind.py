@@ -31,6 +31,7 @@ from kanon_db.errors import (
 from kanon_db.operations import EvaluateRequest
 from kanon_db.publications.examination import EVALUATING, accepted_checks
 from kanon_db.publications.kind import MethodResult, Workload, Written
+from kanon_db.publications.pipeline import require_protected
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination, Metric
 from kanon_db.session.progress import Watcher
 from kanon_db.spark._publication_folder import Folder, Manifest, StagingFolder
@@ -124,11 +125,15 @@ class SparkKind(ABC):
     shows_values: bool = False
     """Whether quasi-identifiers are published as they are."""
 
+    protects_several: bool = False
+    """Whether it protects several sensitive attributes of a source, not only one."""
+
     on_one_machine: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Methods that stay on one machine: why, and what to do instead."""
 
-    def refuse(self, request: Any, source: Source) -> None:  # noqa: ARG002
+    def refuse(self, request: Any, source: Source) -> None:
         """Refuse what must stay on one machine, with the reason and what to do instead."""
+        require_protected(source, protects_several=self.protects_several)
         if request.method in self.on_one_machine:
             reason, hint = self.on_one_machine[request.method]
             raise InvalidParameterError(

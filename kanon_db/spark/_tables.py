@@ -163,7 +163,7 @@ def open_source(
     described = Source(
         0, SourcePath("", label), tuple(roles.quasi_identifiers), roles.sensitive,
         tuple(roles.identifiers), dict(roles.attributes or {}), tuple(types),
-        tuple(roles.insensitive), roles.entity,
+        tuple(roles.insensitive), roles.entity, also_sensitive=tuple(roles.also_sensitive),
     )  # fmt: skip
     check_roles(described)
     for column, attribute in described.attributes.items():
@@ -187,18 +187,14 @@ def require_comparable(microdata: SparkSource, columns: Sequence[str]) -> None:
                 f" {column.type_name}",
                 hint="cast it, for example to string, or publish parts of it",
             )
-    sensitive = microdata.source.sensitive
-    if (
-        sensitive is not None
-        and sensitive in columns
-        and microdata.types[sensitive].type_name in _INEXACT
-    ):
-        raise SchemaMismatchError(
-            "the sensitive attribute has inexact numbers, which Spark and PostgreSQL write"
-            " differently",
-            detail=f'column "{sensitive}" of {microdata.source.relation}',
-            hint="cast it to a decimal type or a string",
-        )
+    for sensitive in microdata.source.all_sensitive:
+        if sensitive in columns and microdata.types[sensitive].type_name in _INEXACT:
+            raise SchemaMismatchError(
+                "the sensitive attribute has inexact numbers, which Spark and PostgreSQL write"
+                " differently",
+                detail=f'column "{sensitive}" of {microdata.source.relation}',
+                hint="cast it to a decimal type or a string",
+            )
 
 
 def open_frame(session: SparkSession, source: Any) -> DataFrame:

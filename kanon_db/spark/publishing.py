@@ -421,9 +421,10 @@ def _columns(layout: Mapping[str, Any]) -> dict[str, Any]:
     """Say which columns of the source are shown, as the ledger keeps it."""
     cells = layout["quasi_identifiers"]
     names = [cell if isinstance(cell, str) else cell["name"] for cell in cells]
-    sensitive = layout.get("sensitive")
+    sensitive, others = layout.get("sensitive"), layout.get("also_sensitive")
     published = list(layout.get("types", {})) or [*names, *([sensitive] if sensitive else [])]
-    return {"quasi_identifiers": names, "sensitive": sensitive, "published": published}
+    also = {"also_sensitive": others} if others else {}
+    return {"quasi_identifiers": names, "sensitive": sensitive, **also, "published": published}
 
 
 def _require_verified(session: SparkSession, folder: Folder, manifest: Manifest) -> None:

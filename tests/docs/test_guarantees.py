@@ -44,16 +44,15 @@ def guarantees() -> Iterator[str]:
             protection = ValueProtection(attributes, (), l, unbounded)
             yield protection.guarantee(asked, certain, quiet)
     exposure = {"unbounded": 1, "records": 8}
-    for constraints, n, with_entities in product(
-        (None, {"l": 2}, {"default": 0.5}), (0, 3), (False, True)
+    for constraints, n, with_entities, names in product(
+        (None, {"l": 2}, {"default": 0.5}), (0, 3), (False, True), (["ill"], ["ill", "3; cost"])
     ):
         asked = request("generalized", k=5, constraints=constraints)
-        yield generalized.generalized_guarantee(
-            asked, n, exposure, quiet.warn, with_entities=with_entities
-        )
-        yield generalized.generalized_guarantee(
-            asked, n, None, quiet.warn, with_entities=with_entities
-        )
+        each = {} if constraints is None else asked.constraints.of_each(names)
+        for exposures in (dict.fromkeys(each, exposure), {}):
+            yield generalized.generalized_guarantee(
+                asked, n, each, exposures, quiet.warn, with_entities=with_entities
+            )
     for method, options in (
         ("sort_greedy", {}), ("sort_greedy", {"symmetric": True}),
         ("k_concealment", {"allow_weaker": True}),

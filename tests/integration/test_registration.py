@@ -61,6 +61,13 @@ ROLES: list[tuple[str | None, list[str], str | None, dict[str, object]]] = [
     (UNKNOWN, ["AGE"], "sick", {}),
     (UNKNOWN, ["tableoid"], "sick", {}),
     (MISMATCH, ["age"], "sick", {"entity": "notes"}),
+    (None, ["age"], "sick", {"also_sensitive": ["income", "born"]}),
+    (INVALID, ["age"], "sick", {"also_sensitive": ["sick"]}),
+    (INVALID, ["age"], "sick", {"also_sensitive": ["age"]}),
+    (INVALID, ["age"], "sick", {"also_sensitive": ["income", "income"]}),
+    (INVALID, ["age"], "sick", {"also_sensitive": ["income"], "insensitive": ["income"]}),
+    (INVALID, ["age"], None, {"also_sensitive": ["income"]}),
+    (UNKNOWN, ["age"], "sick", {"also_sensitive": ["weight"]}),
 ]
 """What is given, and the SQLSTATE of its refusal."""
 
@@ -71,8 +78,11 @@ def test_roles(kanon: Functions, parties: Parties) -> None:
         call = partial(kanon.register, "data.people", quasi_identifiers, sensitive, **given)
         assert sqlstate_of(call) == sqlstate, (quasi_identifiers, sensitive, given)
         if sqlstate is None:
-            kept = fetch(parties.publisher, "SELECT insensitive, entity FROM kanon.source")
-            assert kept == [(given.get("insensitive", []), given.get("entity"))]
+            kept = fetch(
+                parties.publisher, "SELECT insensitive, entity, also_sensitive FROM kanon.source"
+            )
+            lists = [given.get(name, []) for name in ("insensitive", "also_sensitive")]
+            assert kept == [(lists[0], given.get("entity"), lists[1])]
 
 
 ATTRIBUTES: dict[str | None, list[object]] = {

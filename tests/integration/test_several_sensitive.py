@@ -241,8 +241,8 @@ def test_the_second_attribute_is_checked_too(parties: Parties, registered: Funct
 def test_attacks_on_each_and_from_one_to_the_other(parties: Parties, published: str) -> None:
     found = {row[0]: row for row in Functions(parties.publisher).attack(published)}
     for attack in ("most frequent value", "deFinetti", "homogeneity", "minimality"):
-        assert {f"{attack}: ill", f"{attack}: cost"} <= found.keys()
-    for name in ("ill is known: cost", "cost is known: ill"):
+        assert {f"{attack} of ill", f"{attack} of cost"} <= found.keys()
+    for name in ("knows the value of ill, guesses cost", "knows the value of cost, guesses ill"):
         _, bound, base, rate, people = found[name]
         assert bound is None
         assert 0 < base <= 1
@@ -257,7 +257,7 @@ def test_evaluated_and_tried(parties: Parties, published: str) -> None:
     made = kanon.publish("data.stays", "tried", privacy='{"l": 3}', dry_run=True)
     assert made["publication_id"] is None
     assert {row["attack"] for row in made["metrics"]["figures"]["attacks"]} >= {
-        "cost is known: ill"
+        "knows the value of cost, guesses ill"
     }
 
 

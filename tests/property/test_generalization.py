@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,11 +21,16 @@ from kanon_db.algorithms.generalization.greedy_classes import (
 from kanon_db.algorithms.generalization.mondrian import mondrian
 from kanon_db.algorithms.generalization.optimal_classes import optimal, split_carry
 from kanon_db.algorithms.generalization.postprocessing import enforce, refine, suppress
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.changing_classes import Constraint
 from kanon_db.algorithms.recoding.loss import ExactLoss, Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, sort_order
+from kanon_db.declaration.operation import read_request
 from kanon_db.errors import IneligibleError
 from kanon_db.metrics.information_loss import measure_classes
+from kanon_db.publications.generalized import methods
+from kanon_db.publications.generalized.kind import find_classes
+from kanon_db.publications.generalized.request import GeneralizedRequest
 from tests import generalization_plain as plain
 from tests.profiles import examples
 from tests.property.generalization_tables import tables
@@ -116,7 +122,7 @@ def test_nothing_done_afterwards_loses_more(
 
 
 @st.composite
-def constraints(draw: st.DrawFn, n_records: int) -> Constraint:
+def own_constraints(draw: st.DrawFn, n_records: int) -> Constraint:
     n_values = draw(st.integers(1, 4))
     codes = draw(st.lists(st.integers(0, n_values - 1), min_size=n_records, max_size=n_records))
     shares = st.fractions(Fraction(1, 4), 1, max_denominator=12)
@@ -131,6 +137,13 @@ def constraints(draw: st.DrawFn, n_records: int) -> Constraint:
     )
 
 
+@st.composite
+def constraints(draw: st.DrawFn, n_records: int) -> Constraint:
+    """Constraints on one to three sensitive attributes."""
+    first, *others = draw(st.lists(own_constraints(n_records), min_size=1, max_size=3))
+    return replace(first, also=tuple(others))
+
+
 @settings(deadline=None, max_examples=examples(60))
 @given(st.data())
 def test_constraints_hold_whatever_is_done(data: st.DataObject) -> None:
@@ -139,7 +152,7 @@ def test_constraints_hold_whatever_is_done(data: st.DataObject) -> None:
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     whole = np.zeros(table.n_records, dtype=np.int64)
     start = greedy_search(table, k).class_of_record
-    if not plain.holds(constraint, constraint.codes.tolist()):
+    if not plain.holds_for(constraint, list(range(table.n_records))):
         with pytest.raises(IneligibleError):
             enforce(table, start, k, constraint)
         return
@@ -154,7 +167,61 @@ def test_constraints_hold_whatever_is_done(data: st.DataObject) -> None:
     for classes in (enforced, refined.class_of_record, fewer.class_of_record):
         for members in plain.as_classes(classes):
             assert len(members) >= k
-            assert plain.holds(constraint, constraint.codes[members].tolist())
+            assert plain.holds_for(constraint, members)
+
+
+METHODS = ("optimal", "split_carry", "greedy_search", "k_member", "mondrian", "initial")
+
+
+def found_by(method: str, table: Microdata, k: int, constraint: Constraint) -> np.ndarray:
+    """The classes that are published."""
+    asked = {"source": "public.t", "publication": "p", "k": max(k, 2), "method": method}
+    request, pulse = read_request(GeneralizedRequest, asked), Pulse(5)
+    found: np.ndarray = find_classes(
+        table, request, constraint, pulse, method=method,
+        search=lambda records: getattr(methods, method)(records, request, pulse),
+        on_step=lambda _name: None,
+    ).result  # fmt: skip
+    return found
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(st.data())
+def test_every_method_respects_each_attribute_and_optimal_is_best(data: st.DataObject) -> None:
+    """Against all partitions of a few records."""
+    table, k = data.draw(tables(7, 3, least_records=2))
+    k = max(k, 2)
+    constraint = data.draw(constraints(table.n_records))
+    allowed = [
+        plain.loss(table, classes)
+        for classes in partitions(list(range(table.n_records)))
+        if all(len(c) >= k and plain.holds_for(constraint, c) for c in classes)
+    ]
+    if not plain.holds_for(constraint, list(range(table.n_records))):
+        assert not allowed
+        with pytest.raises(IneligibleError):
+            constraint.check_eligible()
+        return
+    for method in METHODS:
+        classes = plain.as_classes(found_by(method, table, k, constraint))
+        assert sorted(record for members in classes for record in members) == list(
+            range(table.n_records)
+        )
+        assert all(len(c) >= k and plain.holds_for(constraint, c) for c in classes), method
+        least = plain.loss(table, classes)
+        assert least == min(allowed) if method == "optimal" else least >= min(allowed)
+
+
+def partitions(records: list[int]) -> Iterator[list[list[int]]]:
+    """All ways to put records into classes."""
+    if not records:
+        yield []
+        return
+    first, *others = records
+    for classes in partitions(others):
+        yield [[first], *classes]
+        for place, members in enumerate(classes):
+            yield [*classes[:place], [first, *members], *classes[place + 1 :]]
 
 
 @st.composite
@@ -162,8 +229,9 @@ def entity_constraints(draw: st.DrawFn, n_records: int) -> Constraint:
     values = draw(constraints(n_records))
     n_entities = draw(st.integers(1, n_records))
     entities = st.lists(st.integers(0, n_entities - 1), min_size=n_records, max_size=n_records)
+    also = tuple(replace(one, entropy_l=None, t=None) for one in values.also)
     return replace(
-        values, entropy_l=None, t=None,
+        values, entropy_l=None, t=None, also=also,
         entities=np.array(draw(entities)), least_entities=draw(st.integers(1, 4)),
     )  # fmt: skip
 
@@ -186,7 +254,7 @@ def test_one_entity_with_k_records_is_not_k_entities(data: st.DataObject) -> Non
     if fewer.n_records < k:
         return
     start = mondrian(fewer, k).class_of_record[place]
-    if not plain.holds_for_entities(constraint, list(range(table.n_records))):
+    if not plain.holds_for(constraint, list(range(table.n_records))):
         with pytest.raises(IneligibleError):
             enforce(table, start, k, constraint)
         return
@@ -197,7 +265,7 @@ def test_one_entity_with_k_records_is_not_k_entities(data: st.DataObject) -> Non
     for classes in (enforced, refined.class_of_record, left.class_of_record):
         for members in plain.as_classes(classes):
             assert len(members) >= k
-            assert plain.holds_for_entities(constraint, members)
+            assert plain.holds_for(constraint, members)
     ncp = Ncp.of(table)
     assert ncp.total(enforced) <= ncp.total(np.zeros(table.n_records, dtype=np.int64))
     assert ncp.total(refined.class_of_record) <= ncp.total(enforced)

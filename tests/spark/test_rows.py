@@ -212,6 +212,45 @@ def test_constraints_hold_in_each_class(
 
 
 @pytest.mark.usefixtures("in_parts")
+def test_constraints_hold_for_each_sensitive_attribute(
+    spark: Any, mixed: str, source: list[dict[str, Any]], target: Path
+) -> None:
+    """Rows of all kinds show and protect several; buckets do not."""
+    roles = {**data.ROWS, "insensitive": [], "also_sensitive": ["id"]}
+    frame = spark.read.parquet(mixed).selectExpr(
+        "age", "born", "pay", "city", "disease", "cast(id % 4 AS string) AS id"
+    )
+    constraints = {"l": 3, "attributes": {"id": {"default": 0.5}}}
+    made = on_spark.publish_generalized(
+        spark, frame, str(target), source_name="s", **roles, k=5, method="mondrian", refine=False,
+        constraints=constraints,
+    )  # fmt: skip
+    assert made.metrics["parts"] > 1
+    found = data.read(target, "rows").to_pylist()
+    values = defaultdict(list)
+    for row in found:
+        values[cells(row)].append((row["disease"], row["id"]))
+    for one in values.values():
+        assert len({disease for disease, _ in one} - {None}) >= 3
+        assert max(Counter(number for _, number in one).values()) <= 0.5 * len(one)
+    checks = set(holding(spark, target))
+    assert "distinct l-diversity of every class of disease" in checks
+    assert "F'-privacy: frequency in class <= threshold of id" in checks
+    attacks = {one.attack for one in on_spark.attack(spark, str(target), frame)}
+    assert {"homogeneity of disease", "homogeneity of id", "linking a row"} <= attacks
+    for name in ("freeform", "suppressed"):
+        publish = getattr(on_spark, f"publish_{name}")
+        other = target.parent / name
+        accept = {"combined_releases": "a test reads all"}
+        publish(spark, frame, str(other), source_name="s", **roles, k=5, accept=accept)
+        assert {"disease", "id"} <= set(data.read(other, "rows").column_names)
+    with pytest.raises(InvalidParameterError, match="protects one sensitive attribute"):
+        on_spark.publish_buckets(
+            spark, frame, str(target.parent / "b"), source_name="s", privacy={"l": 2}, **roles
+        )
+
+
+@pytest.mark.usefixtures("in_parts")
 def test_refined_and_suppressed_by_parts(
     spark: Any, mixed: str, source: list[dict[str, Any]], target: Path
 ) -> None:

@@ -132,8 +132,9 @@ def enforce(
         return Generalization(classes)
     records, rules = PackedRecords.of(Ncp.of(microdata)), constraint.rules
     state = ClassSummaries.of(records, classes)
-    counts = np.zeros((holds.size, constraint.n_values), dtype=np.int32)
-    np.add.at(counts, (classes[published], constraint.codes[published]), 1)
+    counts = np.zeros((holds.size, rules.totals.size), dtype=np.int32)
+    for codes in constraint.codes_of_all:
+        np.add.at(counts, (classes[published], codes[published]), 1)
     parent = np.arange(holds.size)
     following = np.full(holds.size, -1, dtype=np.int64)
     unions = _Unions(holds, parent, counts, following, parent.copy())

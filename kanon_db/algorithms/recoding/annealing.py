@@ -25,6 +25,7 @@ from kanon_db.algorithms.recoding.changing_classes import (
     departure,
     entry,
     exchange,
+    have_same_values,
     holds_after,
     make_move,
     members_of,
@@ -414,7 +415,7 @@ def _anneal(
                 continue
             if (
                 is_constrained
-                and rules.codes[record] != rules.codes[other]
+                and not have_same_values(rules, record, other)
                 and not (
                     holds_after(rules, classes, g, record, other, counts)
                     and holds_after(rules, classes, h, other, record, counts)

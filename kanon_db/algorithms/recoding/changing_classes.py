@@ -7,6 +7,7 @@ entities as :class:`ConstraintRules`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
@@ -20,6 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
     CodeArray,
+    FloatArray,
     IntArray,
     Integer,
     WordArray,
@@ -321,59 +323,77 @@ _ENTROPY_TOLERANCE = 1e-9
 
 
 class ConstraintRules(NamedTuple):
-    """A constraint as compiled code reads it."""
+    """A constraint as compiled code reads it.
 
-    # (n_records,): sensitive value of each record, plus v times its entity where entities are
+    The values of all a attributes are numbered on, v together: those of attribute j lie from
+    ``starts[j]`` to ``starts[j + 1]``.
+    """
+
+    # (a, n_records): sensitive values of each record, plus v times its entity where entities are
     # counted; empty where there is no constraint
     codes: IntArray
+    starts: IntArray  # (a + 1,)
     totals: IntArray  # (v,): records of each value in the whole table
-    distinct: int  # Fewest distinct values of a class
-    entropy: float  # Least entropy of a class
-    closeness: tuple[int, int]  # t as a fraction; negative: none
-    is_ordered: bool  # Whether distributions are compared by the ordered distance
+    n_records: int  # The sum of the totals of each attribute
+    distinct: IntArray  # (a,): fewest distinct values of a class
+    entropy: FloatArray  # (a,): least entropy of a class
+    closeness: IntArray  # (a, 2): t as a fraction; negative: none
+    is_ordered: BoolArray  # (a,): whether distributions are compared by the ordered distance
     # (2, v) or (2, 0): numerators and denominators of the largest share of each value in a class
     thresholds: IntArray
     entities: int  # Fewest entities of a class; 0: records are counted
-    missing: int  # The code of NULL, which makes no class more diverse; -1 if there is none
+    missing: IntArray  # (a,): the code of NULL, which makes no class more diverse; -1 for none
 
 
 NO_RULES = ConstraintRules(
-    np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), 0, 0.0, (-1, 1), False,
-    np.zeros((2, 0), dtype=np.int64), 0, -1,
+    np.zeros((0, 0), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), 0,
+    np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 2), dtype=np.int64),
+    np.zeros(0, dtype=np.bool_), np.zeros((2, 0), dtype=np.int64), 0, np.zeros(0, dtype=np.int64),
 )  # fmt: skip
 """The constraint that every class fulfils."""
 
 
 @numba.njit(cache=True, nogil=True)
-def counts_hold(rules: ConstraintRules, counts: IntArray, size: Integer) -> bool:
-    """Whether a class of ``size`` records or entities fulfils the rules, given its counts."""
+def _one_holds(rules: ConstraintRules, j: Integer, counts: IntArray, size: Integer) -> bool:
+    """Whether a class of ``size`` records or entities fulfils the rules for attribute j."""
+    start, end, missing = rules.starts[j], rules.starts[j + 1], rules.missing[j]
     n_distinct, known = 0, size
-    for i in range(counts.size):
-        n_distinct += counts[i] > 0 and i != rules.missing
-    if rules.missing >= 0:
-        known -= counts[rules.missing]
-    if n_distinct < rules.distinct:
+    for i in range(start, end):
+        n_distinct += counts[i] > 0 and i != missing
+    if missing >= 0:
+        known -= counts[missing]
+    if n_distinct < rules.distinct[j]:
         return False
-    if rules.entropy > 0.0:
+    if rules.entropy[j] > 0.0:
         entropy = 0.0
-        for i in range(counts.size):
-            if counts[i] and i != rules.missing:
+        for i in range(start, end):
+            if counts[i] and i != missing:
                 entropy -= counts[i] / known * math.log(counts[i] / known)
-        if entropy < rules.entropy - _ENTROPY_TOLERANCE:
+        if entropy < rules.entropy[j] - _ENTROPY_TOLERANCE:
             return False
-    for i in range(rules.thresholds.shape[1]):
-        if counts[i] * rules.thresholds[1, i] > rules.thresholds[0, i] * size:
-            return False
-    if rules.closeness[0] >= 0:
-        n_records = rules.totals.sum()
+    if rules.thresholds.shape[1]:
+        for i in range(start, end):
+            if counts[i] * rules.thresholds[1, i] > rules.thresholds[0, i] * size:
+                return False
+    if rules.closeness[j, 0] >= 0:
+        n_records, is_ordered = rules.n_records, rules.is_ordered[j]
         difference, running = 0, 0
-        for i in range(counts.size):
+        for i in range(start, end):
             surplus = counts[i] * n_records - rules.totals[i] * size
             running += surplus
-            difference += abs(running) if rules.is_ordered else abs(surplus)
-        scale = counts.size - 1 if rules.is_ordered else 2
-        limit = rules.closeness[0] * size * n_records * scale
-        if difference * rules.closeness[1] > limit:
+            difference += abs(running) if is_ordered else abs(surplus)
+        scale = end - start - 1 if is_ordered else 2
+        limit = rules.closeness[j, 0] * size * n_records * scale
+        if difference * rules.closeness[j, 1] > limit:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def counts_hold(rules: ConstraintRules, counts: IntArray, size: Integer) -> bool:
+    """Whether a class of ``size`` records or entities fulfils the rules, given its counts."""
+    for j in range(rules.distinct.size):  # noqa: SIM110  # compiled
+        if not _one_holds(rules, j, counts, size):
             return False
     return True
 
@@ -386,17 +406,32 @@ def members_hold(rules: ConstraintRules, members: IntArray, counts: IntArray) ->
     """
     counts[:] = 0
     if not rules.entities:
-        for record in members:
-            counts[rules.codes[record]] += 1
-        return counts_hold(rules, counts, members.size)
-    n_entities, entity, last = 0, -1, -1
-    for code in np.sort(rules.codes[members]):
-        if code != last:  # an entity counts once for each of its values
-            counts[code % counts.size] += 1
-        if code // counts.size != entity:
-            n_entities += 1
-        entity, last = code // counts.size, code
-    return n_entities >= rules.entities and counts_hold(rules, counts, n_entities)
+        for j in range(rules.distinct.size):
+            for record in members:
+                counts[rules.codes[j, record]] += 1
+            if not _one_holds(rules, j, counts, members.size):
+                return False
+        return True
+    for j in range(rules.distinct.size):
+        n_entities, entity, last = 0, -1, -1
+        for code in np.sort(rules.codes[j][members]):
+            if code != last:  # an entity counts once for each of its values
+                counts[code % counts.size] += 1
+            if code // counts.size != entity:
+                n_entities += 1
+            entity, last = code // counts.size, code
+        if n_entities < rules.entities or not _one_holds(rules, j, counts, n_entities):
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def have_same_values(rules: ConstraintRules, record: Integer, other: Integer) -> bool:
+    """Whether two records have the same sensitive values, and entity where these are counted."""
+    for j in range(rules.distinct.size):  # noqa: SIM110  # compiled
+        if rules.codes[j, record] != rules.codes[j, other]:
+            return False
+    return True
 
 
 @numba.njit(cache=True, nogil=True)
@@ -431,7 +466,8 @@ def all_hold(rules: ConstraintRules, counts: IntArray) -> BoolArray:
     """Check classes, given the number of records of each value, a row for each class."""
     hold = np.empty(counts.shape[0], dtype=np.bool_)
     for g in range(counts.shape[0]):
-        hold[g] = counts_hold(rules, counts[g], counts[g].sum())
+        # Each record has one value of the first attribute.
+        hold[g] = counts_hold(rules, counts[g], counts[g, : rules.starts[1]].sum())
     return hold
 
 
@@ -484,6 +520,9 @@ class Constraint:
         Fewest entities of a class, at least 1 if there are ``entities``.
     missing : int
         The code of NULL; -1 if there is none.
+    also : tuple of Constraint
+        Constraints on further sensitive attributes of the same records, without entities of their
+        own: those of this one are counted for all.
 
     Raises
     ------
@@ -526,6 +565,7 @@ class Constraint:
     entities: AnyIntArray | None = None
     least_entities: int = 0
     missing: int = -1
+    also: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         codes = np.asarray(self.codes, dtype=np.int64)
@@ -553,7 +593,15 @@ class Constraint:
         )
         _check(
             "entropy_l and t count records, not entities",
-            self.entities is None or (self.entropy_l is None and self.t is None),
+            self.entities is None
+            or all(one.entropy_l is None and one.t is None for one in self.each),
+        )
+        _check(
+            "sensitive attributes must have values of the same records",
+            all(
+                one.codes.size == codes.size and one.entities is None and not one.also
+                for one in self.also
+            ),
         )
         size = int(self.totals.sum()) + 1
         if (
@@ -575,29 +623,59 @@ class Constraint:
             )
 
     @property
+    def each(self) -> tuple[Constraint, ...]:
+        """The constraint on each attribute."""
+        return (self, *self.also)
+
+    @property
+    def starts(self) -> IntArray:
+        """Where the values of each attribute begin among those of all, and their number."""
+        return np.cumsum([0, *(one.n_values for one in self.each)])
+
+    @property
     def rules(self) -> ConstraintRules:
         """The constraint as compiled code reads it."""
+        starts, codes = self.starts, self.codes_of_all
         thresholds = np.zeros((2, 0), dtype=np.int64)
-        if self.f_prime is not None:
-            fractions = self.f_prime.thresholds
+        if any(one.f_prime is not None for one in self.each):
+            fractions = [
+                fraction
+                for one in self.each
+                for fraction in (
+                    [Fraction(1)] * one.n_values if one.f_prime is None else one.f_prime.thresholds
+                )
+            ]
             thresholds = np.array(
                 [[f.numerator for f in fractions], [f.denominator for f in fractions]],
                 dtype=np.int64,
             )
-        codes = self.codes
         if self.entities is not None:
-            codes = codes + self.entities.astype(np.int64) * self.n_values
+            codes = codes + self.entities.astype(np.int64) * int(starts[-1])
         return ConstraintRules(
             codes,
-            self.totals,
-            self.l or 0,
-            math.log(self.entropy_l) if self.entropy_l else 0.0,
-            (self.t.numerator, self.t.denominator) if self.t is not None else (-1, 1),
-            self.distance == "ordered",
+            starts,
+            np.concatenate([one.totals for one in self.each]),
+            int(self.totals.sum()),
+            np.array([one.l or 0 for one in self.each], dtype=np.int64),
+            np.array([math.log(one.entropy_l) if one.entropy_l else 0.0 for one in self.each]),
+            np.array(
+                [(-1, 1) if one.t is None else (one.t.numerator, one.t.denominator)
+                 for one in self.each], dtype=np.int64,
+            ),
+            np.array([one.distance == "ordered" for one in self.each]),
             thresholds,
             self.least_entities,
-            self.missing,
-        )
+            np.array(
+                [-1 if one.missing < 0 else start + one.missing
+                 for one, start in zip(self.each, starts.tolist(), strict=False)], dtype=np.int64,
+            ),
+        )  # fmt: skip
+
+    @property
+    def codes_of_all(self) -> IntArray:
+        """The values of each attribute, shape (a, n_records), numbered on."""
+        numbered: IntArray = np.stack([one.codes for one in self.each]) + self.starts[:-1, None]
+        return numbered
 
     def holds(self, counts: npt.ArrayLike) -> BoolArray:
         """Tell which classes fulfil the constraint, which must not count entities.
@@ -605,7 +683,8 @@ class Constraint:
         Parameters
         ----------
         counts : array_like of int, shape (n_classes, v)
-            Records of each sensitive value in each class, at least one in each class.
+            Records of each sensitive value in each class, at least one in each class; the values of
+            several attributes one after the other.
 
         Returns
         -------
@@ -643,7 +722,10 @@ class Constraint:
         Constraint
         """
         entities = None if self.entities is None else self.entities[records]
-        return replace(self, codes=self.codes[records], totals=self.totals, entities=entities)
+        also = tuple(one.restricted_to(records) for one in self.also)
+        return replace(
+            self, codes=self.codes[records], totals=self.totals, entities=entities, also=also
+        )
 
     def check_matches(self, n_records: int) -> None:
         """Refuse a constraint on another number of records.
@@ -675,16 +757,21 @@ class Constraint:
             entities = ""
             if self.entities is not None:
                 entities = f" of {np.unique(self.entities).size:,} entities"
-            known = self.codes[self.codes != self.missing]
-            raise ineligible(self.codes.size, entities, np.unique(known).size)
+            numbers = [np.unique(one.codes[one.codes != one.missing]).size for one in self.each]
+            raise ineligible(self.codes.size, entities, numbers)
 
 
-def ineligible(n_records: int, entities: str, n_values: int) -> IneligibleError:
-    """Return the error for a constraint that one class of all records violates."""
+def ineligible(n_records: int, entities: str, numbers: Sequence[int]) -> IneligibleError:
+    """Return the error for a constraint that one class of all records violates.
+
+    `numbers` are the numbers of distinct values of each attribute.
+    """
+    what = "sensitive attribute" if len(numbers) == 1 else "sensitive attributes"
+    values = " and ".join(f"{number:,}" for number in numbers)
     return IneligibleError(
-        "no equivalence classes can satisfy the constraint on the sensitive attribute",
+        f"no equivalence classes can satisfy the constraint on the {what}",
         detail=f"even a single class of all {n_records:,} records{entities}, with "
-        f"{n_values:,} distinct sensitive values, does not satisfy it",
+        f"{values} distinct sensitive values, does not satisfy it",
         hint="weaken the constraint",
     )
 

@@ -315,10 +315,12 @@ def attack_buckets(target: MeasuredPublication) -> list[Attack]:
     found = []
     for name in read.attributes:
         played = _play(listener, pulse, *read.of_attribute(name))
-        found += [(attack if is_one else f"{attack}: {name}", score) for attack, score in played]
+        found += [(attack if is_one else f"{attack} of {name}", score) for attack, score in played]
     for known, guessed in permutations(read.attributes, 2):
         listener.step("attacking: one sensitive value tells another")
-        found.append((f"{known} is known: {guessed}", read.told_by(known, guessed)))
+        found.append(
+            (f"knows the value of {known}, guesses {guessed}", read.told_by(known, guessed))
+        )
     return [
         Attack(name, score.bound, score.base_rate, score.rate, score.people)
         for name, score in found

@@ -242,6 +242,7 @@ class FreeformRows(RowKind):
 
     suffixes = RECODED_SUFFIXES
 
+    protects_several = True
     coarsens = True
     is_slow_if_wide = True
     examine_rows = staticmethod(examine_freeform)

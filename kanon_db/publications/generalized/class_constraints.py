@@ -14,12 +14,14 @@ from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.exact_numbers import exact_number
 from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.declaration import unknown
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.guarantees import SensitiveCounts, share_unbounded
 from kanon_db.publications.rows.published_rows import ValueBounds
 
 _MOST_L: Final = 2**31 - 1
 _OWN: Final = ("l", "entropy_l", "t", "distance")
+_ATTRIBUTES: Final = "attributes"
 _HINT: Final = (
     'write {"l": 3}, {"entropy_l": 2.5}, {"t": 0.2, "distance": "ordered"} or an F\'-privacy'
     ' specification such as {"default": 0.3}; they combine'
@@ -28,7 +30,7 @@ _HINT: Final = (
 
 @dataclass(frozen=True)
 class ClassConstraints:
-    """Constraints on the sensitive attribute, as the publisher wrote them."""
+    """Constraints on a sensitive attribute, as the publisher wrote them."""
 
     l: int | None  # Distinct l-diversity
     entropy_l: Fraction | None  # Entropy l-diversity; t-closeness
@@ -152,6 +154,87 @@ class ClassConstraints:
         if self.privacy is not None:
             said.append("F'-privacy")
         return ", ".join(said)
+
+
+@dataclass(frozen=True)
+class ConstraintsOfEach:
+    """Constraints on several sensitive attributes, as the publisher wrote them."""
+
+    general: ClassConstraints | None  # On each attribute that is not named
+    named: Mapping[str, ClassConstraints]  # On others, by their names
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Read constraints.
+
+        Raises
+        ------
+        InvalidParameterError
+        """
+        named = given.get(_ATTRIBUTES, {})
+        if not isinstance(named, Mapping) or not all(
+            isinstance(one, Mapping) for one in named.values()
+        ):
+            raise InvalidParameterError(
+                f"{_ATTRIBUTES} of constraints must have an object for each column",
+                hint=f'write {{"{_ATTRIBUTES}": {{"cost": {{"t": 0.2}}}}}}',
+            )
+        rest = {key: value for key, value in given.items() if key != _ATTRIBUTES}
+        return cls(
+            ClassConstraints.parse(rest) if rest or not named else None,
+            {name: ClassConstraints.parse(one) for name, one in named.items()},
+        )
+
+    @property
+    def each(self) -> list[ClassConstraints]:
+        """All of them."""
+        general = [] if self.general is None else [self.general]
+        return [*general, *self.named.values()]
+
+    def of_each(self, attributes: Sequence[str]) -> dict[str, ClassConstraints]:
+        """Return the constraints on each sensitive attribute of a source.
+
+        Raises
+        ------
+        InvalidParameterError
+            If one has none, another column has some, or it is not said whose values are named.
+        """
+        for name in self.named:
+            if name not in attributes:
+                raise unknown("sensitive attribute", name, attributes)
+        general = self.general
+        privacy = None if general is None else general.privacy
+        if privacy is not None and privacy.values and len(attributes) > 1:
+            raise InvalidParameterError(
+                "thresholds of single values need to say which attribute has them",
+                hint=f'write {{"{_ATTRIBUTES}": {{"{attributes[0]}": {{"values": ...}}}}}}',
+            )
+        found = {}
+        for name in attributes:
+            own = self.named.get(name, general)
+            if own is None:
+                raise InvalidParameterError(
+                    "a sensitive attribute has no constraint",
+                    detail=f'column "{name}"',
+                    hint="name it, too, write constraints on all that are not named, or register it"
+                    " as insensitive",
+                )
+            found[name] = own
+        return found
+
+
+def constraint_of_each(constraints: Sequence[Constraint]) -> Constraint:
+    """Put the constraints on the attributes of the same records together."""
+    first, *others = constraints
+    return replace(first, also=tuple(others))
+
+
+def say_constraints(constraints: Mapping[str, ClassConstraints]) -> str:
+    """Describe the constraints on each attribute, without naming a value."""
+    if len(constraints) == 1:
+        return ", ".join(map(str, constraints.values()))
+    # A semicolon would end the part of a guarantee that holds for every row.
+    return " and ".join(f"{own} of {name.replace(';', ',')}" for name, own in constraints.items())
 
 
 def _fraction(given: Mapping[str, Any], key: str) -> Fraction | None:

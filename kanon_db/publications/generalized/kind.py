@@ -6,7 +6,7 @@ Verification uses the published view only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -27,7 +27,12 @@ from kanon_db.catalog.sources import require_sensitive
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.information_loss import class_ncp, measure_classes
 from kanon_db.publications.generalized import methods
-from kanon_db.publications.generalized.class_constraints import ClassConstraints
+from kanon_db.publications.generalized.class_constraints import (
+    ClassConstraints,
+    ConstraintsOfEach,
+    constraint_of_each,
+    say_constraints,
+)
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.guarantees import (
     SensitiveCounts,
@@ -211,7 +216,8 @@ class _Finishing:
 def generalized_guarantee(
     request: GeneralizedRequest,
     n_suppressed: int,
-    exposure: Row | None,
+    constraints: Mapping[str, ClassConstraints],
+    exposures: Mapping[str, Row],
     warn: Callable[[str], None],
     *,
     with_entities: bool = False,
@@ -223,8 +229,10 @@ def generalized_guarantee(
     request : GeneralizedRequest
     n_suppressed : int
         Records that are left out.
-    exposure : mapping or None
-        How frequencies compare with thresholds, if there are any.
+    constraints : mapping
+        Those on each sensitive attribute; none without constraints.
+    exposures : mapping
+        How frequencies compare with thresholds, for the attributes that have any.
     warn : callable
         Called with a text where they bound nothing.
     with_entities : bool
@@ -235,20 +243,37 @@ def generalized_guarantee(
         f"{request.k}-anonymity: every combination of generalized quasi-identifiers occurs at"
         f" least {request.k} {times}"
     )
-    constraints = request.constraints
-    if constraints is not None:
-        counting = ", counting people," if with_entities and constraints.privacy else ","
+    if constraints:
+        counts_people = with_entities and any(one.privacy for one in constraints.values())
+        counting = ", counting people," if counts_people else ","
         said += (
-            f", with {constraints} in each{counting} which bounds inferences by readers who do not"
-            f" know how classes were formed{WAITING_CLAUSE}"
+            f", with {say_constraints(constraints)} in each{counting} which bounds inferences by"
+            f" readers who do not know how classes were formed{WAITING_CLAUSE}"
         )
-        if exposure is not None and exposure["unbounded"]:
-            share = exposure["unbounded"] / exposure["records"]
-            warn(f"the threshold is 1 for {share:.1%} of the records: no bound")
-            said += f"; the threshold is 1 for {share:.1%} of the records"
+        shares = [0.0]
+        for name, exposure in exposures.items():
+            if exposure["unbounded"]:
+                shares.append(exposure["unbounded"] / exposure["records"])
+                which = of_attribute(name, constraints)
+                warn(f"the threshold is 1 for {shares[-1]:.1%} of the records{which}: no bound")
+        if max(shares):
+            said += f"; the threshold is 1 for {max(shares):.1%} of the records"
+        if len(constraints) > 1:
+            said += f"; {TOGETHER}"
     if n_suppressed:
         said += f"; {n_suppressed} records are left out"
     return said
+
+
+TOGETHER: Final = (
+    "what one sensitive value of a person tells about another is not bounded: rows show both"
+)
+"""What guarantees say where there are several sensitive attributes."""
+
+
+def of_attribute(name: str, attributes: Collection[str]) -> str:
+    """Say which of several sensitive attributes is meant; nothing where there is one."""
+    return f" of {name}" if len(attributes) > 1 else ""
 
 
 # Verification reads the view only.
@@ -289,20 +314,35 @@ def examine_generalized(
     session: Session, view: RowView, publication: Publication, counted: ClassSizes
 ) -> Examination:
     """Check what a generalized publication promises, and measure it; see :func:`judge_classes`."""
-    constraints, found = published_constraints(publication), None
-    if constraints is not None:
+    constraints, found = published_constraints(publication), list[Check]()
+    for name, own in constraints.items():
+        one = own
         if publication.parameters.get("counts_entities"):  # thresholds are for shares of them
-            constraints = replace(constraints, privacy=None)
-        values = counted_classes(session, view, str(publication.layout["sensitive"]))
-        exposure = measure_thresholds(session, values, constraints)
-        found = check_constraints(session, values, constraints, exposure)
-    return judge_classes(publication, counted, found or [])
+            one = replace(own, privacy=None)
+        values = counted_classes(session, view, name)
+        exposure = measure_thresholds(session, values, one)
+        found += checks_of(name, constraints, check_constraints(session, values, one, exposure))
+    return judge_classes(publication, counted, found)
 
 
-def published_constraints(publication: Publication) -> ClassConstraints | None:
-    """Read the constraints of a publication."""
+def published_constraints(publication: Publication) -> dict[str, ClassConstraints]:
+    """Read the constraints on each sensitive attribute of a publication."""
     given = publication.parameters.get("constraints")
-    return None if given is None else ClassConstraints.parse(given)
+    if given is None:
+        return {}
+    return ConstraintsOfEach.parse(given).of_each(publication.all_sensitive)
+
+
+def constraints_of(request: GeneralizedRequest, source: Source) -> dict[str, ClassConstraints]:
+    """Return the constraints on each sensitive attribute; none where none are asked for."""
+    wanted = request.constraints
+    return {} if wanted is None else wanted.of_each(source.all_sensitive)
+
+
+def checks_of(name: str, attributes: Collection[str], checks: Sequence[Check]) -> list[Check]:
+    """Say in checks which of several sensitive attributes they are about."""
+    which = of_attribute(name, attributes)
+    return [replace(check, check=f"{check.check}{which}") for check in checks]
 
 
 def judge_classes(
@@ -345,8 +385,8 @@ def judge_classes(
             holds=below == 0,
         ),
     ]
-    if of_constraints:
-        checks += [*of_constraints, check_waiting(parameters)]
+    if parameters.get("constraints") is not None:
+        checks += [*of_constraints, _UNINFORMED, check_waiting(parameters)]
     metrics = {
         "records": n_rows,
         "suppressed_records": suppressed,
@@ -422,7 +462,7 @@ def check_constraints(
         checks.append(_check_closeness(session, values, constraints))
     if exposure is not None:
         checks += [check_exposure("class", exposure), report_unbounded(exposure)]
-    return [*checks, _UNINFORMED]
+    return checks
 
 
 _UNINFORMED: Final = Check(
@@ -495,6 +535,7 @@ class Generalized(RowKind):
 
     suffixes = RECODED_SUFFIXES
 
+    protects_several = True
     counts_entities = True
     coarsens = True
     is_slow_if_wide = True
@@ -506,6 +547,7 @@ class Generalized(RowKind):
         super().prepare(request, source)
         if request.constraints is not None:
             require_sensitive(source, "constraints need a sensitive attribute")
+            request.constraints.of_each(source.all_sensitive)
 
     def needs(
         self,
@@ -560,12 +602,16 @@ class Generalized(RowKind):
         measured = measure_classes(microdata, classes, cells)
         table = rows.write_cells([distinct_cells(own) for own in cells])
         outside = rows.write(table, dense)
-        exposure = None
-        if request.constraints is not None:
-            exposure = measure_thresholds(
-                session, counted_classes(session, rows.view, str(job.source.sensitive)),
-                request.constraints,
-            )  # fmt: skip
+        constraints = constraints_of(request, job.source)
+        exposures = {
+            name: exposure
+            for name, own in constraints.items()
+            if (
+                exposure := measure_thresholds(
+                    session, counted_classes(session, rows.view, name), own
+                )
+            )
+        }
         inside = Check(
             "every original value lies within its cell",
             "0 records outside",
@@ -576,7 +622,8 @@ class Generalized(RowKind):
             generalized_guarantee(
                 request,
                 measured.n_suppressed,
-                exposure,
+                constraints,
+                exposures,
                 session.warn,
                 with_entities=job.source.entity is not None,
             ),
@@ -594,7 +641,8 @@ class Generalized(RowKind):
         request: GeneralizedRequest,
     ) -> GeneralizedRequest:
         """Refuse constraints that a batch, with frequencies of its own, would mean otherwise."""
-        if request.constraints is not None and request.constraints.depends_on_frequencies:
+        constraints = request.constraints
+        if constraints is not None and any(o.depends_on_frequencies for o in constraints.each):
             raise InvalidParameterError(
                 "constraints that depend on the table's frequencies have no batches",
                 detail=f'publication "{publication.name}"',
@@ -602,10 +650,12 @@ class Generalized(RowKind):
             )
         return request
 
-    def bounds(self, publication: Publication, sensitive: SensitiveCounts) -> ValueBounds:
+    def bounds(
+        self, publication: Publication, name: str, sensitive: SensitiveCounts
+    ) -> ValueBounds:
         """Return what the constraints allow."""
-        constraints = published_constraints(publication)
-        return ValueBounds() if constraints is None else constraints.bounds(sensitive)
+        own = published_constraints(publication).get(name)
+        return ValueBounds() if own is None else own.bounds(sensitive)
 
     def partition(
         self, session: Session, schema: str, publication: Publication
@@ -613,9 +663,13 @@ class Generalized(RowKind):
         """Read the view, with what the constraints promise."""
         found = super().partition(session, schema, publication)
         constraints = published_constraints(publication)
-        if found is None or constraints is None:
+        if found is None or not constraints:
             return found
-        return replace(found, least=constraints.least_values, thresholds=constraints.thresholds)
+        first, *others = (
+            replace(one, least=own.least_values, thresholds=own.thresholds)
+            for one, own in zip(found.of_each, constraints.values(), strict=True)
+        )
+        return replace(first, also=others)
 
 
 KIND: Final = Generalized()
@@ -637,23 +691,26 @@ def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:
             return None
         nothing = np.zeros(entities.codes.size, dtype=np.int64)
         return Constraint(nothing, 1, entities=entities.codes, least_entities=job.request.k)
-    if entities is not None and wanted.counts_records:
+    if entities is not None and any(one.counts_records for one in wanted.each):
         raise InvalidParameterError(
             "entropy_l, t and theta count records, and several records are about the same entity",
             detail="somebody with many records would count many times",
             hint="use l, or thresholds that do not depend on frequencies: default, values, base",
         )
-    sensitive, codes = _sensitive(job)
-    constraint = wanted.of(sensitive, codes)
+    constraint = constraint_of_each(
+        [
+            own.of(*_sensitive(job, name))
+            for name, own in constraints_of(job.request, job.source).items()
+        ]
+    )
     if entities is not None:
         constraint = replace(constraint, entities=entities.codes, least_entities=job.request.k)
     constraint.check_eligible()
     return constraint
 
 
-def _sensitive(job: Job[GeneralizedRequest]) -> tuple[DistinctValues, CodeArray]:
-    """Read the sensitive values, and the code of each record's."""
-    name = str(job.source.sensitive)
+def _sensitive(job: Job[GeneralizedRequest], name: str) -> tuple[DistinctValues, CodeArray]:
+    """Read the values of a sensitive attribute, and the code of each record's."""
     if isinstance(job.records, CodedRecords):
         column = job.records.columns[name]
         return column.values, column.codes.astype(np.int32)
@@ -669,14 +726,12 @@ def _count_entities(
     """Check what is promised about entities, which the view does not show."""
     if job.entities is None:
         return []
-    constraints = job.request.constraints
-    privacy = None if constraints is None else constraints.privacy
-    counted = RowsWithEntities.of(
-        job, rows.view, table, classes, with_sensitive=privacy is not None
-    )
+    constraints = constraints_of(job.request, job.source)
+    bounded = {name: own.privacy for name, own in constraints.items() if own.privacy is not None}
+    counted = RowsWithEntities.of(job, rows.view, table, classes, with_values_of=list(bounded))
     checks = counted.check(job.request.k)
-    if privacy is not None:
-        checks.append(counted.check_exposure(privacy))
+    for name, privacy in bounded.items():
+        checks += checks_of(name, constraints, [counted.check_exposure(name, privacy)])
     counted.drop()
     return checks
 

@@ -23,17 +23,18 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 
 if TYPE_CHECKING:
-    from kanon_db.publications.generalized.class_constraints import ClassConstraints
+    from kanon_db.publications.generalized.class_constraints import ConstraintsOfEach
 
 
-def _read_constraints(given: Mapping[str, Any]) -> ClassConstraints:
-    from kanon_db.publications.generalized.class_constraints import ClassConstraints  # loads numpy
+def _read_constraints(given: Mapping[str, Any]) -> ConstraintsOfEach:
+    from kanon_db.publications.generalized.class_constraints import ConstraintsOfEach  # loads numpy
 
-    constraints = ClassConstraints.parse(given)
-    if constraints.l == 1 or constraints.entropy_l == 1:
-        raise InvalidParameterError("l must be above 1: every class has at least one value")
-    if constraints.t == 1:
-        raise InvalidParameterError("t must be below 1: no class is farther from the table")
+    constraints = ConstraintsOfEach.parse(given)
+    for one in constraints.each:
+        if one.l == 1 or one.entropy_l == 1:
+            raise InvalidParameterError("l must be above 1: every class has at least one value")
+        if one.t == 1:
+            raise InvalidParameterError("t must be below 1: no class is farther from the table")
     return constraints
 
 
@@ -127,10 +128,12 @@ class GeneralizedRequest(PublishRequest):
         options(GeneralizedOptions), "Options of the method, such as '{\"time_limit\": 60}'.",
         default=None,
     )  # fmt: skip
-    constraints: ClassConstraints | None = parameter(
+    constraints: ConstraintsOfEach | None = parameter(
         json_object(_read_constraints),
         "Constraints on the sensitive values of rows that share their cells, such as"
-        " '{\"l\": 3}' or '{\"t\": 0.2}'. A missing value is none that l counts.",
+        " '{\"l\": 3}' or '{\"t\": 0.2}'. A missing value is none that l counts. They hold for"
+        " each sensitive attribute, but those named have their own:"
+        ' \'{"l": 3, "attributes": {"cost": {"t": 0.2}}}\'.',
         default=None,
     )
     max_suppressed: Fraction = parameter(
@@ -143,7 +146,11 @@ class GeneralizedRequest(PublishRequest):
     def __post_init__(self) -> None:
         super().__post_init__()
         constraints = self.constraints
-        if constraints is not None and constraints.depends_on_frequencies and self.max_suppressed:
+        if (
+            constraints is not None
+            and self.max_suppressed
+            and any(one.depends_on_frequencies for one in constraints.each)
+        ):
             raise InvalidParameterError(
                 "constraints that depend on the table's frequencies cannot be combined with"
                 " max_suppressed",

@@ -41,6 +41,7 @@ from kanon_db.publications.releases.joint_disclosure import (
     read_releases,
 )
 from kanon_db.publications.releases.ledger import (
+    ROWS,
     EarlierRelease,
     ReleaseFinding,
     check_readers,
@@ -90,32 +91,53 @@ def combine(
 ) -> CombinedReleases:
     """Measure what a new release and earlier ones tell together."""
     own = _partition(session, new)
-    compared: list[ComparableRelease] = []
-    refused: list[EarlierRelease] = []
+    readable: list[ComparableRelease] = []
     reasons: dict[str, list[EarlierRelease]] = {}
     for one in earlier:
         other = _without_classes(new) if own is None else _readable(session, one)
-        if own is not None and not isinstance(other, str):
-            told = _comparable(session, source, own, other.partition)
-            if told is None:
-                compared.append(other)
-                continue
-            other = told
-        if other:
-            refused.append(one)
-            reasons.setdefault(str(other), []).append(one)
+        if isinstance(other, str):
+            reasons.setdefault(other, []).append(one)
+        else:
+            readable.append(other)
+    views: Sequence[PublishedBuckets | PublishedClasses] = () if own is None else (own,)
+    if isinstance(own, PublishedClasses):
+        views = own.of_each
     found: list[ReleaseFinding] = []
-    if own is not None and compared:
+    refused = {one.release_id: one for reason in reasons.values() for one in reason}
+    for view in views:
+        compared = []
+        for other in readable:
+            seen = replace(other, partition=_seen_by(other.partition, view.sensitive))
+            told = _comparable(session, source, view, seen.partition)
+            if told is None:
+                compared.append(seen)
+            elif told:
+                refused[seen.earlier.release_id] = seen.earlier
+                because = reasons.setdefault(told, [])
+                because += [] if seen.earlier in because else [seen.earlier]
+        if not compared:
+            continue
         session.step("comparing what releases tell")
-        against, found = measure_together(session, source, ComparableRelease(_NEW, own), compared)
-        refused += against
+        against, its = measure_together(session, source, ComparableRelease(_NEW, view), compared)
+        refused |= {one.release_id: one for one in against}
         names = f"{names_of(against)}, {shown}"
-        found = [replace(one, releases=one.releases or names) for one in found]
+        for finding in its:
+            named = replace(finding, releases=finding.releases or names)
+            if len(views) > 1 and not named.check.startswith((ROWS, "not measured")):
+                named = replace(named, check=f"{named.check} ({view.sensitive})")
+            found += [] if named in found else [named]
     return CombinedReleases(
         not_measured(reasons) + found,
         [one.ticket for one in earlier],
-        sorted(refused, key=lambda one: one.release_id),
+        [refused[number] for number in sorted(refused)],
     )
+
+
+def _seen_by(
+    partition: PublishedBuckets | PublishedClasses, sensitive: str | None
+) -> PublishedBuckets | PublishedClasses:
+    """Return a release with what is promised of an attribute, if it shows several."""
+    return partition.seen_by(sensitive) if isinstance(partition, PublishedClasses) else partition
 
 
 def require_compatible(

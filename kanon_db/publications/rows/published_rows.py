@@ -257,66 +257,89 @@ class ValueBounds:
 
 
 @dataclass(frozen=True, eq=False)
-class AttackedRows:
-    """Rows and source by the same codes; without a sensitive attribute all values are 0."""
+class AttackedValues:
+    """A sensitive attribute of rows and source, by the same codes."""
 
-    rows: PublishedRows
-    # Shape (n_rows,); the class of each row, and the code of its sensitive value.
-    class_of_row: IntArray
-    values_of_rows: IntArray
+    name: str
+    sensitive: SensitiveCounts  # the values of the rows
+    of_rows: IntArray  # shape (n_rows,); the code of the value of each row
+    of_people: IntArray  # shape (n_people,); that of the people in the source; -1 if no row has it
+
+
+@dataclass(frozen=True, eq=False)
+class AttackedRows:
+    """Rows and source by the same codes."""
+
+    covering: RowClasses
+    class_of_row: IntArray  # shape (n_rows,)
     codes: CodeArray  # shape (n_people, n_qi); the codes of the people in the source
-    # Shape (n_people,); the codes of its sensitive values; -1 of one that no row has.
-    values: IntArray
-    sensitive: SensitiveCounts | None  # the sensitive values of the rows
+    values: Sequence[AttackedValues]  # the sensitive attributes
 
     @classmethod
     def of(
         cls,
         read: RowCodes,
         codes: CodeArray,
-        values: IntArray,
         n_codes: Sequence[int],  # the number of values of each quasi-identifier in the source
-        sensitive: SensitiveCounts | None,
+        values: Sequence[AttackedValues],
     ) -> Self:
         """Gather rows into classes, and set the source against them."""
         class_of_row, first = classes_of_rows(read.numbers)
         covering = RowClasses(read.cells, read.numbers[first], n_codes)
-        n_values = 1 if sensitive is None else len(sensitive.labels)
-        rows = PublishedRows.of(covering, class_of_row, read.values, n_values)
-        return cls(rows, class_of_row, read.values, codes, values, sensitive)
+        return cls(covering, class_of_row, codes, values)
+
+    def with_values(self, of: AttackedValues | None) -> PublishedRows:
+        """Count the values of each class; all are the same without an attribute."""
+        if of is None:
+            nothing = np.zeros(self.class_of_row.size, dtype=np.int64)
+            return PublishedRows.of(self.covering, self.class_of_row, nothing, 1)
+        n_values = len(of.sensitive.labels)
+        return PublishedRows.of(self.covering, self.class_of_row, of.of_rows, n_values)
+
+    def combined(self) -> tuple[IntArray, IntArray]:
+        """Return codes of the rows' combinations of sensitive values, and of the people's."""
+        of_rows = np.zeros(self.class_of_row.size, dtype=np.int64)
+        of_people = np.zeros(len(self.codes), dtype=np.int64)
+        for one in self.values:
+            n_values = len(one.sensitive.labels)
+            is_known = (of_people >= 0) & (one.of_people >= 0)
+            found, of_rows = np.unique(of_rows * n_values + one.of_rows, return_inverse=True)
+            wanted = of_people * n_values + one.of_people
+            place = np.minimum(np.searchsorted(found, wanted), found.size - 1)
+            of_people = np.where(is_known & (found[place] == wanted), place, -1)
+        return of_rows.astype(np.int64), of_people
 
 
 def read_rows(target: AttackTarget) -> AttackedRows:
     """Read the published rows, and the source."""
     session, layout = target.session, target.publication.layout
     names = [cell["name"] for cell in layout["quasi_identifiers"]]
-    sensitive_name = layout["sensitive"]
-    its_column = [] if sensitive_name is None else [sensitive_name]
-    source = take_snapshot(session, target.source.relation, [*names, *its_column], target.room)
+    sensitive = target.publication.all_sensitive
+    source = take_snapshot(session, target.source.relation, [*names, *sensitive], target.room)
     columns = [distinct_values(source, target.types[name]) for name in names]
     codes = read_codes(source, columns)
 
     relation = Relation(target.schema, target.publication.name)
     pattern = [layout["pattern"]] if layout.get("pattern") else []
-    view = take_snapshot(session, relation, [*names, *pattern, *its_column], target.room)
+    view = take_snapshot(session, relation, [*names, *pattern, *sensitive], target.room)
     _, oid, _ = find_relation(session, relation.quoted(session))
     cells, numbers = read_cells(
         view, column_types(session, oid), layout["quasi_identifiers"], columns, pattern
     )
-    sensitive = None
-    of_rows = np.zeros(view.n_records, dtype=np.int64)
-    values = np.zeros(source.n_records, dtype=np.int64)
-    if sensitive_name is not None:
-        sensitive = distinct_values(view, target.types[sensitive_name])
-        of_rows = read_codes(view, [sensitive])[:, 0].astype(np.int64)
-        values = read_known_codes(source, [sensitive])[:, 0].astype(np.int64)
-        sensitive.drop()
+    values = []
+    for name in sensitive:
+        shown = distinct_values(view, target.types[name])
+        of_rows = read_codes(view, [shown])[:, 0].astype(np.int64)
+        of_people = read_known_codes(source, [shown])[:, 0].astype(np.int64)
+        values.append(AttackedValues(name, shown, of_rows, of_people))
+        shown.drop()
     for column in columns:
         column.drop()
     source.drop()
     view.drop()
     n_codes = [len(column.labels) for column in columns]
-    return AttackedRows.of(RowCodes(cells, numbers, of_rows), codes, values, n_codes, sensitive)
+    nothing = np.zeros(len(numbers), dtype=np.int64)
+    return AttackedRows.of(RowCodes(cells, numbers, nothing), codes, n_codes, values)
 
 
 def attack_read_rows(
@@ -324,7 +347,7 @@ def attack_read_rows(
     pulse: Pulse,
     publication: Publication,
     attacked: AttackedRows,
-    bounds: ValueBounds,
+    bounds: Sequence[ValueBounds],  # of each sensitive attribute
     *,
     shares_cells: bool,
 ) -> list[Attack]:
@@ -345,15 +368,18 @@ def _play(
     pulse: Pulse,
     publication: Publication,
     attacked: AttackedRows,
-    bounds: ValueBounds,
+    bounds: Sequence[ValueBounds],  # of each sensitive attribute
     *,
     shares_cells: bool,
 ) -> Iterator[tuple[str, AttackScore]]:
-    rows, k = attacked.rows, int(publication.parameters["k"])
+    k = int(publication.parameters["k"])
     random = np.random.default_rng(secrets.randbits(128))
-    n_people, n_rows = attacked.values.size, attacked.class_of_row.size
-    has_values = attacked.sensitive is not None
-    protected = None if bounds.values is None else bounds.values < 1
+    n_people, n_rows = len(attacked.codes), attacked.class_of_row.size
+    # Among the rows of k entities, most may be about the same one.
+    counts_entities = publication.parameters.get("counts_entities")
+    seen: list[tuple[AttackedValues | None, ValueBounds]] = [(None, ValueBounds())]
+    if attacked.values:
+        seen = list(zip(attacked.values, bounds, strict=True))
 
     session.step("attacking: people")
     unusual = unusual_records(attacked.codes, pulse=pulse)
@@ -362,30 +388,37 @@ def _play(
         ("", np.arange(n_people)),
         ("unusual people: ", np.flatnonzero(unusual)),
     ):
-        drawn = _drawn(people, rows.covering.n_classes, random)
+        drawn = _drawn(people, attacked.covering.n_classes, random)
         if drawn.size < people.size:
             session.tell(
                 f"{prefix}the attacks look up a random sample of {drawn.size:,} of"
                 f" {people.size:,} people"
             )
-        found = guess_people(rows, attacked.codes, attacked.values, drawn, half, protected, pulse)
-        linked = _linked(found.n_rows, n_rows, k)
-        # Among the rows of k entities, most may be about the same one.
-        counts_entities = publication.parameters.get("counts_entities")
-        yield f"{prefix}linking a row", replace(linked, bound=None) if counts_entities else linked
-        if not has_values:
-            continue
-        truth, numbers = _truth(attacked, drawn)
-        guessed = {"most frequent value": found.most_frequent}
-        if not prefix:
-            guessed |= {"deFinetti": found.learned, "correlations of the source": found.known}
-        for name, guesses in guessed.items():
-            yield f"{prefix}{name}", score_guesses(truth, numbers, guesses, bounds.values)
-        if not prefix:
-            in_classes = n_rows, rows.homogeneous_share
-            in_rows = drawn.size, float((found.n_values == 1).mean())
-            certain = in_classes if shares_cells else in_rows
-            yield "homogeneity", AttackScore(*certain, float(rows.n_values == 1), bounds.certain)
+        for place, (of, bound) in enumerate(seen):
+            rows = attacked.with_values(of)
+            values = np.zeros(n_people, dtype=np.int64) if of is None else of.of_people
+            protected = None if bound.values is None else bound.values < 1
+            found = guess_people(rows, attacked.codes, values, drawn, half, protected, pulse)
+            if not place:
+                linked = _linked(found.n_rows, n_rows, k)
+                linked = replace(linked, bound=None) if counts_entities else linked
+                yield f"{prefix}linking a row", linked
+            if of is None:
+                continue
+            which = f" of {of.name}" if len(seen) > 1 else ""
+            truth, numbers = _truth(values, drawn, rows.n_values)
+            guessed = {"most frequent value": found.most_frequent}
+            if not prefix:
+                guessed |= {"deFinetti": found.learned, "correlations of the source": found.known}
+            for name, guesses in guessed.items():
+                scored = score_guesses(truth, numbers, guesses, bound.values)
+                yield f"{prefix}{name}{which}", scored
+            if not prefix:
+                in_classes = n_rows, rows.homogeneous_share
+                in_rows = drawn.size, float((found.n_values == 1).mean())
+                certain = in_classes if shares_cells else in_rows
+                is_known = float(rows.n_values == 1)
+                yield f"homogeneity{which}", AttackScore(*certain, is_known, bound.certain)
     if all(cell["cell"] == "value" for cell in publication.layout["quasi_identifiers"]):
         return
     session.step("attacking: tight cells")
@@ -400,11 +433,11 @@ def _linked(n_candidates: IntArray, n_rows: int, k: int) -> AttackScore:
     return AttackScore(n_candidates.size, float(rates.mean()), 1 / n_rows, 1 / k)
 
 
-def _truth(attacked: AttackedRows, people: IntArray) -> tuple[TrueValues, IntArray]:
+def _truth(values: IntArray, people: IntArray, n_values: int) -> tuple[TrueValues, IntArray]:
     """Everybody who is looked up has a true value of their own."""
-    counts = np.bincount(attacked.values[attacked.values >= 0], minlength=attacked.rows.n_values)
+    counts = np.bincount(values[values >= 0], minlength=n_values)
     numbers = np.arange(people.size)
-    truth = TrueValues.of(numbers, attacked.values[people], people.size, attacked.rows.n_values)
+    truth = TrueValues.of(numbers, values[people], people.size, n_values)
     return TrueValues(truth.pairs, truth.people, int(counts.argmax())), numbers
 
 
@@ -419,9 +452,11 @@ def _drawn(people: IntArray, n_others: int, random: np.random.Generator) -> IntA
 def _downcoded(
     attacked: AttackedRows, k: int, random: np.random.Generator, pulse: Pulse
 ) -> AttackScore:
-    drawn = _drawn(np.arange(attacked.class_of_row.size), attacked.values.size, random)
+    of_rows, of_people = attacked.combined()
+    drawn = _drawn(np.arange(of_rows.size), of_people.size, random)
     classes = attacked.class_of_row[drawn]
+    sizes = np.bincount(attacked.class_of_row, minlength=attacked.covering.n_classes)
     return downcode(
-        attacked.rows.covering, classes, attacked.values_of_rows[drawn],
-        np.maximum(attacked.rows.rows, k), attacked.codes, attacked.values, pulse,
+        attacked.covering, classes, of_rows[drawn], np.maximum(sizes, k), attacked.codes,
+        of_people, pulse,
     )  # fmt: skip

@@ -160,7 +160,7 @@ def _columns(publication: Publication, quotes: Quotes) -> Iterator[tuple[str, st
         note = f"which cells are suppressed: a character for each of {names}, in this order"
         yield pattern, f"{note}; * is suppressed, . is kept"
     for name in layout["others"]:
-        is_sensitive = name == layout["sensitive"]
+        is_sensitive = name in publication.all_sensitive
         yield name, f"{'sensitive attribute, ' * is_sensitive}as in the source"
 
 
@@ -288,18 +288,27 @@ class RowKind(Kind):
         is_people = not parameters.get("counts_entities")
         if not (self.shares_cells and is_people and layout.get(AT_ONCE)):
             return None
-        return PublishedClasses(
-            Relation(schema, publication.name), layout["quasi_identifiers"], layout.get("pattern"),
-            layout["others"], layout["sensitive"], layout.get("types", {}), int(parameters["k"]),
-            least=1, thresholds=None,
+        first, *others = (
+            PublishedClasses(
+                Relation(schema, publication.name), layout["quasi_identifiers"],
+                layout.get("pattern"), layout["others"], name, layout.get("types", {}),
+                int(parameters["k"]), least=1, thresholds=None,
+            )
+            for name in publication.all_sensitive or [None]
         )  # fmt: skip
+        return replace(first, also=others)
 
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
         """See :func:`.row_notes`."""
         return row_notes(publication, quotes)
 
-    def bounds(self, publication: Publication, sensitive: SensitiveCounts) -> ValueBounds:  # noqa: ARG002
-        """Return what the guarantee says about sensitive values; k-anonymity says nothing."""
+    def bounds(
+        self,
+        publication: Publication,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+        sensitive: SensitiveCounts,  # noqa: ARG002
+    ) -> ValueBounds:
+        """Return what the guarantee says about an attribute's values; k-anonymity says nothing."""
         return ValueBounds()
 
     def usefulness(
@@ -324,9 +333,7 @@ class RowKind(Kind):
         attacked: AttackedRows,
     ) -> list[Attack]:
         """Play all attacks with what was read; see :func:`.attack_read_rows`."""
-        bounds = ValueBounds()
-        if attacked.sensitive is not None:
-            bounds = self.bounds(publication, attacked.sensitive)
+        bounds = [self.bounds(publication, one.name, one.sensitive) for one in attacked.values]
         return attack_read_rows(
             listener, pulse, publication, attacked, bounds, shares_cells=self.shares_cells
         )
@@ -390,6 +397,7 @@ def row_layout(
             for name, cell in zip(source.quasi_identifiers, cells, strict=True)
         ],
         "sensitive": source.sensitive,
+        **({"also_sensitive": list(source.also_sensitive)} if source.also_sensitive else {}),
         "others": [column for column in columns if column not in source.quasi_identifiers],
         AT_ONCE: True,
     }

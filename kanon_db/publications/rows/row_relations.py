@@ -99,7 +99,7 @@ class RowsWithEntities:
     # compared; names are quoted.
     entity: str
     cells: str  # the columns by which rows are told apart, with commas between them
-    sensitive: str | None
+    sensitive: Sequence[str]  # the sensitive attributes that are needed
 
     @classmethod
     def of(
@@ -109,7 +109,7 @@ class RowsWithEntities:
         cells: CellTable,
         cell_of_record: AnyIntArray,
         *,
-        with_sensitive: bool = False,  # whether the sensitive attribute is needed
+        with_values_of: Sequence[str] = (),  # the sensitive attributes that are needed
     ) -> Self:
         """Join the records of the source with the cells that they are published with.
 
@@ -120,8 +120,8 @@ class RowsWithEntities:
         entity = session.identifier(f"kanon_entity_{suffix}")
         its_entity = f"s.{session.identifier(str(source.entity))} AS {entity}"
         names = [*view.quasi_identifiers, *([] if view.pattern is None else [view.pattern])]
-        sensitive = session.identifier(str(source.sensitive)) if with_sensitive else None
-        others = [its_entity, *([] if sensitive is None else [f"s.{sensitive}"])]
+        sensitive = [session.identifier(name) for name in with_values_of]
+        others = [its_entity, *(f"s.{name}" for name in sensitive)]
         table = session.identifier("pg_temp", f"kanon_entities_{suffix}")
         numbered, (its_cell,) = with_numbers(session, snapshot.table, (1, f"r.{snapshot.record}"))
         session.fetch(
@@ -134,7 +134,7 @@ class RowsWithEntities:
 
     def check(self, k: int) -> list[Check]:
         """Check that every combination of cells is shown by k entities, in the published rows."""
-        compared = self.cells if self.sensitive is None else f"{self.cells}, {self.sensitive}"
+        compared = ", ".join([self.cells, *self.sensitive])
         with grouping_by_hash(self.session):
             differing = fetch_one(
                 self.session,
@@ -175,19 +175,20 @@ class RowsWithEntities:
             ),
         ]
 
-    def check_exposure(self, privacy: PrivacySpecification) -> Check:
+    def check_exposure(self, attribute: str, privacy: PrivacySpecification) -> Check:
         """Check the share of the entities of a class that have a value in any of its rows."""
+        value = self.session.identifier(attribute)
         exposure = measure_exposure(
             self.session,
             privacy,
             "SELECT value, n::numeric AS count, size::numeric AS size, count(*) AS buckets FROM ("
-            f" SELECT {self.sensitive} AS value, count(*) AS n,"
+            f" SELECT {value} AS value, count(*) AS n,"
             f" sum(sum({self.entity})) OVER (PARTITION BY {self.cells}) AS size FROM ("
-            f"  SELECT {self.cells}, {self.sensitive}, (row_number() OVER"
+            f"  SELECT {self.cells}, {value}, (row_number() OVER"
             f"  (PARTITION BY {self.cells}, {self.entity}) = 1)::int4 AS {self.entity}"
-            f"  FROM {self.table} AS t GROUP BY {self.cells}, t.{self.entity}, {self.sensitive}"
+            f"  FROM {self.table} AS t GROUP BY {self.cells}, t.{self.entity}, {value}"
             ") AS pair"
-            f" GROUP BY {self.cells}, {self.sensitive}) AS counted GROUP BY 1, 2, 3",
+            f" GROUP BY {self.cells}, {value}) AS counted GROUP BY 1, 2, 3",
         )
         return check_exposure("class, by entities,", exposure)
 

@@ -253,6 +253,7 @@ class Suppressed(RowKind):
     Where several records are about the same entity, k entities share what is kept of them.
     """
 
+    protects_several = True
     counts_entities = True
     takes_codes = True
     examine_rows = staticmethod(examine_suppressed)

@@ -5,7 +5,7 @@ The classes that lose most are then searched for once more, from the records of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -24,10 +24,15 @@ from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.generalized import methods
-from kanon_db.publications.generalized.class_constraints import ClassConstraints
+from kanon_db.publications.generalized.class_constraints import (
+    ClassConstraints,
+    constraint_of_each,
+)
 from kanon_db.publications.generalized.kind import (
     ClassValues,
     check_constraints,
+    checks_of,
+    constraints_of,
     find_classes,
     generalized_guarantee,
     judge_classes,
@@ -37,13 +42,12 @@ from kanon_db.publications.generalized.kind import (
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.guarantees import exposure_statement
 from kanon_db.publications.kind import MethodResult, Written
-from kanon_db.publications.results import Examination
+from kanon_db.publications.results import Check, Examination
 from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.row_kind import loss_metrics, require_k, weights_of
 from kanon_db.session.protocol import Row
 from kanon_db.spark import _coded_records
 from kanon_db.spark._coded_records import (
-    SENSITIVE_CODE,
     Batches,
     CodedQuasiIdentifier,
     ValueList,
@@ -53,6 +57,7 @@ from kanon_db.spark._coded_records import (
     codes_in,
     read_quasi_identifiers,
     read_values,
+    sensitive_column,
 )
 from kanon_db.spark._spark_kind import SparkJob, SparkResult
 from kanon_db.spark._tables import RECORD, PublishedTables, fetch_one, text_of_column
@@ -113,8 +118,16 @@ class PartSearch:
         data = Microdata(codes, self.attributes)
         constraint = self.constraint
         if constraint is not None:
-            sensitive = part.column(SENSITIVE_CODE).to_numpy().astype(np.int64)
-            constraint = replace(constraint, codes=sensitive)
+            constraint = constraint_of_each(
+                [
+                    replace(
+                        one,
+                        codes=part.column(sensitive_column(place)).to_numpy().astype(np.int64),
+                        also=(),
+                    )
+                    for place, one in enumerate(constraint.each)
+                ]
+            )
         pulse = Pulse(self.seconds)
         search = partial(getattr(methods, self.method), request=self.request, pulse=pulse)
         found = find_classes(
@@ -285,10 +298,9 @@ class SparkGeneralized(SparkRows):
         attributes = attributes_of(job, columns, weights_of(job.source, request.weights))
         together = min(_coded_records.RECORDS_OF_PART, job.snapshot.n_records)
         require_room(columns, 2 * together // request.k)
-        sensitive = None
-        if request.constraints is not None:
-            sensitive = read_values(job, str(job.source.sensitive))
-        constraint = _constraint(job, sensitive)
+        constraints = constraints_of(request, job.source)
+        sensitive = {name: read_values(job, name) for name in constraints}
+        constraint = _constraint(job, constraints, sensitive)
         records = coded_records(job, columns, sensitive)
         method, recoded, n_parts = _recoded(job, records, columns, attributes, constraint)
         checks, left_out = compare_with_source(
@@ -296,18 +308,18 @@ class SparkGeneralized(SparkRows):
         )
         layout = recoded_layout(job.source, columns)
         check, rows, _ = write_rows(job, recoded, layout)
-        exposure = None
-        if request.constraints is not None:
+        exposures = {}
+        for name, own in constraints.items():
             with classed_values(
-                job.session, rows, list(job.source.quasi_identifiers),
-                job.types[str(job.source.sensitive)],
-            ) as values:  # fmt: skip
-                exposure = measure_thresholds(values, request.constraints)
+                job.session, rows, list(job.source.quasi_identifiers), job.types[name]
+            ) as values:
+                if exposure := measure_thresholds(values, own):
+                    exposures[name] = exposure
         measured = measure_rows(rows, columns, attributes, job.snapshot.n_records, left_out)
         return SparkResult(
             MethodResult(None, method=method),
             Written(
-                generalized_guarantee(request, left_out, exposure, job.voice.warn),
+                generalized_guarantee(request, left_out, constraints, exposures, job.voice.warn),
                 checks=[*checks, check],
                 metrics={
                     **loss_metrics(job.source, measured, gcp_ob=measured.ob_gcp), "parts": n_parts,
@@ -321,16 +333,16 @@ class SparkGeneralized(SparkRows):
         self, tables: PublishedTables, publication: Publication, counted: ClassSizes
     ) -> Examination:
         """Check k and the constraints in each class."""
-        constraints, found = published_constraints(publication), []
-        if constraints is not None:
+        constraints, found = published_constraints(publication), list[Check]()
+        for name, own in constraints.items():
             layout = publication.layout
             names = [str(cell["name"]) for cell in layout["quasi_identifiers"]]
-            name = str(layout["sensitive"])
             sensitive = ColumnType(name, str(layout["types"][name]["type"]), "", None, True)
             rows = rows_of(tables, publication)
             with classed_values(tables.session, rows, names, sensitive) as values:
-                exposure = measure_thresholds(values, constraints)
-                found = check_constraints(values, VALUES, constraints, exposure)
+                exposure = measure_thresholds(values, own)
+                checks = check_constraints(values, VALUES, own, exposure)
+            found += checks_of(name, constraints, checks)
         return judge_classes(publication, counted, found)
 
 
@@ -356,7 +368,8 @@ def _recoded(
     passed = copied_columns(job)
     if again:
         passed += [code_column(place) for place in range(len(columns))]
-        passed += [] if constraint is None else [SENSITIVE_CODE]
+        each = [] if constraint is None else constraint.each
+        passed += [sensitive_column(place) for place in range(len(each))]
     schema = recoded_schema(records, passed, columns)
     if again:
         schema.add(CLASS_LOSS, "long").add(CLASS_NUMBER, "long")
@@ -372,14 +385,24 @@ def _recoded(
     return method, improve_worst_classes(job, recoded, search) if again else recoded, n_parts
 
 
-def _constraint(job: SparkJob, sensitive: ValueList | None) -> Constraint | None:
+def _constraint(
+    job: SparkJob,
+    constraints: Mapping[str, ClassConstraints],
+    sensitive: Mapping[str, ValueList],
+) -> Constraint | None:
     """Apply the constraints to the table, without its records."""
-    if sensitive is None:
+    if not constraints:
         return None
-    found: Constraint = job.request.constraints.of(sensitive, np.empty(0, dtype=np.int32))
-    found = replace(found, totals=sensitive.counts)
-    if not found.holds(found.totals[np.newaxis])[0]:
-        raise ineligible(job.snapshot.n_records, "", len(sensitive.labels))
+    nobody = np.empty(0, dtype=np.int32)
+    found = constraint_of_each(
+        [
+            replace(own.of(sensitive[name], nobody), totals=sensitive[name].counts)
+            for name, own in constraints.items()
+        ]
+    )
+    if not found.holds(found.rules.totals[np.newaxis])[0]:
+        numbers = [len(values.labels) for values in sensitive.values()]
+        raise ineligible(job.snapshot.n_records, "", numbers)
     return found
 
 

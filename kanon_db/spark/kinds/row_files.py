@@ -28,6 +28,7 @@ from kanon_db.publications.results import Attack, Check, CountAccuracy, Examinat
 from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.published_rows import (
     AttackedRows,
+    AttackedValues,
     RowCodes,
     classes_of_rows,
     estimate_row_counts,
@@ -396,7 +397,6 @@ def count_classes(tables: PublishedTables, view: RowView) -> ClassSizes:
 # sets are compared with the source's values as they are, on the driver.
 
 
-_SENSITIVE: Final = "sensitive"
 _PATTERN: Final = "pattern"
 _VALUE, _NULL, _ANYTHING = 0, 1, 2  # kinds of ranges
 
@@ -406,7 +406,7 @@ class CodedRows:
     """Published rows and their source, as they were read."""
 
     cells: Sequence[Mapping[str, Any]]  # What the layout says of the quasi-identifiers
-    sensitive: str | None  # The name of the sensitive attribute
+    sensitive: Sequence[str]  # The names of the sensitive attributes
     rows: ReadColumns
     source: ReadColumns
     columns: list[NumberedColumn]  # The values of each quasi-identifier in the source
@@ -415,13 +415,12 @@ class CodedRows:
     def of(cls, opened: SparkTarget) -> Self:
         """Read the columns that are needed."""
         layout, rows = opened.publication.layout, opened.table("")
-        cells, sensitive = layout["quasi_identifiers"], layout["sensitive"]
+        cells, sensitive = layout["quasi_identifiers"], opened.publication.all_sensitive
         names = [str(cell["name"]) for cell in cells]
-        its_column = [] if sensitive is None else [str(sensitive)]
-        source = opened.original([*names, *its_column])
-        read = read_columns(*_flat(rows, layout), "the published rows")
+        source = opened.original([*names, *sensitive])
+        read = read_columns(*_flat(rows, layout, sensitive), "the published rows")
         columns = [source.values(name) for name in names]
-        return cls(cells, None if sensitive is None else str(sensitive), read, source, columns)
+        return cls(cells, sensitive, read, source, columns)
 
     @property
     def n_codes(self) -> list[int]:
@@ -433,17 +432,25 @@ class CodedRows:
         return self.source.codes(self.columns)
 
     def its_values(self, sensitive: NumberedColumn | None) -> IntArray:
-        """Return the codes of the source's sensitive values; 0 of all where there are none."""
-        if sensitive is None or self.sensitive is None:
+        """Return the codes of the source's first sensitive values; 0 where there are none."""
+        if sensitive is None:
             return np.zeros(self.source.table.num_rows, dtype=np.int64)
-        return sensitive.codes(self.source.table[self.sensitive]).astype(np.int64)
+        return sensitive.codes(self.source.table[self.sensitive[0]]).astype(np.int64)
 
-    def numbered(self) -> NumberedColumn | None:
-        """Return the sensitive values of the rows."""
-        return None if self.sensitive is None else self.rows.values(_SENSITIVE)
+    def values(self) -> list[AttackedValues]:
+        """Return the values of each sensitive attribute, by the codes of the rows."""
+        found = []
+        for place, name in enumerate(self.sensitive):
+            shown = self.rows.values(_value(place))
+            of_rows = shown.codes(self.rows.table[_value(place)]).astype(np.int64)
+            counts = np.bincount(of_rows, minlength=len(shown)).astype(np.int64)
+            of_people = shown.codes(self.source.table[name]).astype(np.int64)
+            counted = _CountedQueries(shown.labels, counts)
+            found.append(AttackedValues(name, counted, of_rows, of_people))
+        return found
 
     def coded(self, sensitive: NumberedColumn | None) -> RowCodes:
-        """Return the cells of the rows, and their values by the codes of some."""
+        """Return the cells of the rows, and their first values by the codes of some."""
         found: list[Ranges | Sets] = []
         numbers = np.empty((self.rows.table.num_rows, len(self.cells)), dtype=np.int32)
         its_cells: Ranges | Sets
@@ -458,7 +465,7 @@ class CodedRows:
             found.append(its_cells)
         values = np.zeros(len(numbers), dtype=np.int64)
         if sensitive is not None:
-            values = sensitive.codes(self.rows.table[_SENSITIVE]).astype(np.int64)
+            values = sensitive.codes(self.rows.table[_value(0)]).astype(np.int64)
         return RowCodes(found, numbers, values)
 
     def _ranges(self, place: int, column: NumberedColumn) -> tuple[Ranges, IntArray]:
@@ -517,7 +524,14 @@ def _part(place: int, what: str) -> str:
     return f"q{place}_{what}"
 
 
-def _flat(rows: DataFrame, layout: Mapping[str, Any]) -> tuple[DataFrame, list[str]]:
+def _value(place: int) -> str:
+    """Name what was read of a sensitive attribute."""
+    return f"sensitive{place}"
+
+
+def _flat(
+    rows: DataFrame, layout: Mapping[str, Any], sensitive: Sequence[str]
+) -> tuple[DataFrame, list[str]]:
     """Take cells apart into columns that can be numbered: ends of ranges, and sets as JSON."""
     from pyspark.sql import functions as f
 
@@ -534,8 +548,8 @@ def _flat(rows: DataFrame, layout: Mapping[str, Any]) -> tuple[DataFrame, list[s
                 shown[_part(place, "value")] = own
     if layout.get("pattern"):
         shown[_PATTERN] = rows[quoted_column(str(layout["pattern"]))]
-    if layout["sensitive"] is not None:
-        shown[_SENSITIVE] = rows[quoted_column(str(layout["sensitive"]))]
+    for place, name in enumerate(sensitive):
+        shown[_value(place)] = rows[quoted_column(name)]
     return rows.select(*(column.alias(name) for name, column in shown.items())), list(shown)
 
 
@@ -552,6 +566,8 @@ class _CountedQueries:
 
 class SparkRows(SparkKind):
     """A kind that publishes rows."""
+
+    protects_several = True
 
     suffixes = ("",)
 
@@ -575,14 +591,7 @@ class SparkRows(SparkKind):
     def attack(self, target: SparkTarget) -> list[Attack]:
         """Play all attacks; see :func:`published_rows.attack_read_rows`."""
         read = CodedRows.of(target)
-        sensitive, counted = read.numbered(), None
-        rows = read.coded(sensitive)
-        if sensitive is not None:
-            counts = np.bincount(rows.values, minlength=len(sensitive)).astype(np.int64)
-            counted = _CountedQueries(sensitive.labels, counts)
-        attacked = AttackedRows.of(
-            rows, read.codes(), read.its_values(sensitive), read.n_codes, counted
-        )
+        attacked = AttackedRows.of(read.coded(None), read.codes(), read.n_codes, read.values())
         kind = _in_postgresql(target)
         return kind.play(target.session, target.pulse(), target.publication, attacked)
 
@@ -590,7 +599,7 @@ class SparkRows(SparkKind):
         """Compare the answers of :mod:`rows.published_rows` with the source."""
         target.session.phase("reading the source")
         read = CodedRows.of(target)
-        sensitive = None if read.sensitive is None else read.source.values(read.sensitive)
+        sensitive = read.source.values(read.sensitive[0]) if read.sensitive else None
 
         def count(chosen: Sequence[CountQuery]) -> IntArray:
             its = read.its_values(sensitive).astype(np.int32)

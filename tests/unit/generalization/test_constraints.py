@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -99,6 +100,40 @@ def test_entities_are_counted_for_all_or_not_at_all(given: dict[str, object]) ->
     whole = {"entities": VALUES, "least_entities": 2, **given}
     with pytest.raises(InvalidParameterError):
         Constraint(VALUES, 3, **whole)  # type: ignore[arg-type]
+
+
+def test_each_attribute_has_rules_of_its_own() -> None:
+    """A class may fulfil those on one attribute, and not those on another."""
+    other = np.array([0, 1, 0, 1, 0, 1])
+
+    def holds(classes: list[int], first: dict[str, Any], second: dict[str, Any]) -> list[bool]:
+        also = Constraint(other, 2, **second)
+        return Constraint(VALUES, 3, **first, also=(also,)).holds_for(classes).tolist()
+
+    classes = [0, 1, 0, 1, 0, 1]
+    assert holds(classes, {"l": 3}, {}) == [True, True]
+    assert holds(classes, {}, {"l": 2}) == [False, False]
+    assert holds([0, 0, 0, 1, 1, 1], {"l": 2}, {"l": 2}) == [True, True]
+    assert holds([0, 0, 1, 1, 1, 1], {"l": 2}, {"l": 2}) == [False, True]
+    half = FPrimePrivacy((Fraction(1, 2), Fraction(1)))
+    assert holds([0, 1, 0, 0, 0, 1], {}, {"f_prime": half}) == [False, True]
+    assert holds([0, 1, 0, 0, 0, 1], {"f_prime": FPrimePrivacy((Fraction(1),) * 3)}, {}) == [
+        True, True,
+    ]  # fmt: skip
+    constraint = Constraint(VALUES, 3, l=2, also=(Constraint(other, 2, l=2, missing=1),))
+    assert constraint.rules.missing.tolist() == [-1, 4]
+    with pytest.raises(IneligibleError, match="sensitive attributes") as caught:
+        constraint.check_eligible()
+    assert "with 3 and 1 distinct sensitive values" in caught.value.detail
+    assert constraint.restricted_to(np.array([0, 2, 3])).also[0].codes.tolist() == [0, 0, 1]
+    for wrong in ((Constraint(other[:2], 2),), (replace(constraint, l=1),)):
+        with pytest.raises(InvalidParameterError, match="of the same records"):
+            Constraint(VALUES, 3, also=wrong)
+    with pytest.raises(InvalidParameterError, match="count records"):
+        Constraint(
+            VALUES, 3, entities=VALUES, least_entities=2,
+            also=(Constraint(other, 2, t=Fraction(1, 2)),),
+        )  # fmt: skip
 
 
 def test_uniting_beats_between_unions(monkeypatch: pytest.MonkeyPatch) -> None:
