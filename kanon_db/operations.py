@@ -303,14 +303,16 @@ _OTHERS: Final = (
         columns(
             publication_id="bigint", name="text", guarantee="text", records="bigint",
             added="bigint", waiting="bigint", missing="text", metrics="jsonb",
-            seconds="double precision", withdrawn="bigint", left_out="bigint",
+            seconds="double precision", withdrawn="bigint", left_out="bigint", corrected="bigint",
+            waits="jsonb",
         ),
         request=RefreshRequest, command=("refresh",),
         row_class="kanon_db.publications.refresh:Refreshed",
         details="The source must be registered with the column that says when a record came"
-        " (arrival), or whom it is about (entity). Too few people to keep the guarantee wait, and"
-        " the row says what is missing. Buckets of the assignment m_invariant are drawn anew,"
-        " without those who left.",
+        " (arrival), or whom it is about (entity). The row says what waits, why, and since when:"
+        " too few people to keep the guarantee, and further, corrected and deleted records of"
+        " people who are published. Buckets of the assignment m_invariant are drawn anew, without"
+        " those who left.",
     ),
     Operation(
         "drop_publication", "drop a publication: its relations and its entry in the catalog",

@@ -27,7 +27,12 @@ SELECT p.publication_id,
                                + pg_catalog.pg_stat_get_tuples_deleted(b)) - r.changes, 0)::bigint
            FROM kanon.release AS r CROSS JOIN unnest(r.bases) AS b
            WHERE r.publication_id = p.publication_id GROUP BY r.release_id
-       ) END AS source_changes
+       ) END AS source_changes,
+       -- As of the last refresh. It tells something of values: nobody else sees it.
+       CASE WHEN w.waits IS NOT NULL THEN (
+           SELECT coalesce(sum((e.value ->> 'records')::bigint), 0)::bigint
+           FROM pg_catalog.jsonb_each(w.waits) AS e) END AS waiting,
+       w.waits
 FROM kanon.publication AS p
 CROSS JOIN LATERAL (
     SELECT -- The publisher is the one to whom kanon_owner granted the right to grant SELECT.
@@ -57,6 +62,8 @@ CROSS JOIN LATERAL (
       AND pg_catalog.starts_with(pg_catalog.obj_description(c.oid, 'pg_class'),
                                  kanon.mark(p.publication_id))
 ) AS o
+LEFT JOIN kanon.release AS w ON w.publication_id = p.publication_id
+    AND (o.is_publisher OR pg_catalog.pg_has_role('kanon_owner', 'USAGE'))
 WHERE o.is_publisher OR o.is_readable OR pg_catalog.pg_has_role('kanon_owner', 'USAGE')
    OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
 COMMENT ON VIEW kanon.publications IS 'live publications that the current role may read';

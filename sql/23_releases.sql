@@ -236,6 +236,39 @@ $function$;
 COMMENT ON FUNCTION kanon.owner_batches IS
     'up to when the caller''s publication has everybody who came, and who may read it';
 
+CREATE OR REPLACE FUNCTION kanon.owner_keep_waits(caller oid, given jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _waits jsonb;
+BEGIN
+    -- Changed whether or not anything waits: anybody can read how often a table was.
+    UPDATE kanon.release AS r SET waits = (
+        SELECT coalesce(jsonb_object_agg(k.kind, jsonb_build_object('records', k.records)
+            || CASE WHEN k.records > 0 THEN jsonb_build_object('is_exact', k.is_exact, 'since',
+                coalesce(r.waits -> k.kind -> 'since', to_jsonb(clock_timestamp()))) ELSE '{}' END),
+            '{}')
+        FROM (
+            SELECT n.kind, (w.told ->> 'records')::bigint AS records,
+                   coalesce((w.told ->> 'is_exact')::boolean, true) AS is_exact
+            FROM unnest('{new,late,again,corrected,deleted,left_out}'::text[]) AS n (kind)
+            JOIN jsonb_each(given -> 'waits') AS w (kind, told) ON w.kind = n.kind
+        ) AS k WHERE k.records IS DISTINCT FROM 0)
+    FROM kanon.publication AS p
+    WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p)
+      AND r.publication_id = p.publication_id
+    RETURNING r.waits INTO _waits;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'only the role that published a publication can keep what waits with it';
+    END IF;
+    RETURN _waits;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_keep_waits IS
+    'keeps how many records of each kind wait for the caller''s publication, and since when';
+
 CREATE OR REPLACE FUNCTION kanon.owner_release(
     publication kanon.publication, caller oid, given jsonb
 ) RETURNS void
@@ -272,7 +305,7 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
     PERFORM kanon.owner_note_readers(publication);
-    UPDATE kanon.release AS r SET ended = how, ended_at = clock_timestamp()
+    UPDATE kanon.release AS r SET ended = how, ended_at = clock_timestamp(), waits = NULL
     WHERE r.publication_id = publication.publication_id;
     PERFORM kanon.owner_forget_entities(r.release_id), kanon.owner_close_budgets(r.release_id)
     FROM kanon.release AS r WHERE r.publication_id = publication.publication_id;

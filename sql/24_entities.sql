@@ -5,6 +5,12 @@
 -- nothing else of them. Nobody but kanon_owner reads either. All hashes of a release are written anew, in
 -- their own order, whenever some are added: neither their place nor their transaction tells who came
 -- with whom.
+--
+-- Of the records, it keeps half of HMAC-SHA-256 of the entity, the published values and how many
+-- records alike there were before; of the second and further records of an entity, also that of the
+-- entity and their number. Whoever can compute these can also try values: so their key is derived
+-- from the release's and from kanon.record_key, a materialized view, which no dump has. That of
+-- nothing is there, too: where it is not found, the key is another one, or no records were kept.
 CREATE OR REPLACE FUNCTION kanon.key_pads(key bytea) RETURNS TABLE (inner_pad bytea, outer_pad bytea)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -48,6 +54,16 @@ VALUES (pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
         OPERATOR(pg_catalog.||) pg_catalog.uuid_send(pg_catalog.gen_random_uuid()))
 ON CONFLICT DO NOTHING;
 
+-- A restored schema without data has none.
+DO $$
+BEGIN
+    IF NOT (SELECT c.relispopulated FROM pg_catalog.pg_class AS c
+            WHERE c.oid = 'kanon.record_key'::regclass) THEN
+        REFRESH MATERIALIZED VIEW kanon.record_key;
+    END IF;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION kanon.owner_unknown(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -61,7 +77,9 @@ DECLARE
         JOIN kanon.release AS r ON r.publication_id = p.publication_id
         WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p));
     _pads    record;
-    _known   bigint;
+    _own     record;
+    _has     record;
+    _found   jsonb;
 BEGIN
     SELECT d.* INTO _pads FROM kanon.release_key AS k CROSS JOIN kanon.key_pads(k.key) AS d
     WHERE k.release_id = _release;
@@ -69,21 +87,67 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'only the role that published a publication can ask who is new to it';
     END IF;
+    SELECT * INTO _own FROM kanon.record_pads(_release);
+    -- Where anybody has a signature, those without one are not in the publication any more.
+    SELECT count(*) AS known, count(e.signature) AS signed INTO _has
+    FROM kanon.release_entity AS e WHERE e.release_id = _release;
     EXECUTE format(
-        'INSERT INTO %s (digest, signature) SELECT s.digest, e.signature FROM %s AS s'
-        ' LEFT JOIN kanon.release_entity AS e'
+        'WITH seen AS MATERIALIZED ('
+        ' SELECT s.digest, s.record, e.hash IS NULL AS is_new, e.signature,'
+        ' e.signature IS NOT NULL OR e.hash IS NOT NULL AND $4 AS is_in,'
+        ' row_number() OVER (PARTITION BY s.digest)::int4 AS number,'
+        ' row_number() OVER (PARTITION BY s.digest, s.record)::int4 AS copy'
+        ' FROM %s AS s LEFT JOIN kanon.release_entity AS e'
         ' ON e.release_id = $1 AND e.hash = sha256($3 || sha256($2 || s.digest))'
-        ' WHERE e.hash IS NULL OR e.signature IS NOT NULL', _tables[2], _tables[1])
-    USING _release, _pads.inner_pad, _pads.outer_pad;
-    EXECUTE format('SELECT count(DISTINCT digest) FROM %s WHERE signature IS NOT NULL', _tables[2])
-    INTO _known;
-    RETURN to_jsonb((SELECT count(*) FROM kanon.release_entity AS e
-                     WHERE e.release_id = _release AND e.signature IS NOT NULL) - _known);
+        '), told AS (INSERT INTO %s (digest, signature)'
+        ' SELECT s.digest, s.signature FROM seen AS s WHERE s.is_new OR s.signature IS NOT NULL)'
+        ' SELECT jsonb_build_object('
+        ' ''records'', count(*) FILTER (WHERE s.is_in),'
+        ' ''people'', count(*) FILTER (WHERE s.is_in AND s.number = 1),'
+        ' ''out'', count(*) FILTER (WHERE NOT s.is_in AND NOT s.is_new),'
+        ' ''further'', count(f.hash), ''same'', count(r.hash))'
+        ' FROM seen AS s LEFT JOIN kanon.release_record AS f ON f.release_id = $1'
+        ' AND s.is_in AND s.number > 1 AND f.hash = substr(sha256($6 || sha256($5'
+        ' || s.digest || int4send(s.number))), 1, 16)'
+        ' LEFT JOIN kanon.release_record AS r ON r.release_id = $1'
+        ' AND s.is_in AND r.hash = substr(sha256($6 || sha256($5'
+        ' || s.digest || s.record || int4send(s.copy))), 1, 16)', _tables[1], _tables[2])
+    INTO _found
+    USING _release, _pads.inner_pad, _pads.outer_pad, _has.signed = 0, _own.inner_pad, _own.outer_pad;
+    RETURN _found || jsonb_build_object(
+        'known', CASE _has.signed WHEN 0 THEN _has.known ELSE _has.signed END,
+        'knows_records', kanon.knows_records(_release));
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_unknown IS
     'copies, of the entities that the caller staged, those that the caller has not published, and'
-    ' those that have a signature, with it; answers how many with a signature are not among them';
+    ' those that have a signature, with it; counts what the others have of the publication';
+
+CREATE OR REPLACE FUNCTION kanon.record_pads(release bigint)
+RETURNS TABLE (inner_pad bytea, outer_pad bytea)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY SELECT d.* FROM kanon.release_key AS k CROSS JOIN kanon.record_key AS r
+    CROSS JOIN kanon.key_pads(sha256(k.key || r.key)) AS d WHERE k.release_id = release;
+END
+$function$;
+COMMENT ON FUNCTION kanon.record_pads IS
+    'what HMAC puts before a record of a release, with a key that no dump has';
+
+CREATE OR REPLACE FUNCTION kanon.knows_records(release bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM kanon.record_pads(release) AS d JOIN kanon.release_record AS r
+        ON r.release_id = release AND r.hash = substr(sha256(d.outer_pad || sha256(d.inner_pad)), 1, 16));
+END
+$function$;
+COMMENT ON FUNCTION kanon.knows_records IS
+    'whether the records of a release were kept, under the key that there is now';
 
 CREATE OR REPLACE FUNCTION kanon.owner_keep_entities(
     publication kanon.publication, caller oid, given jsonb
@@ -117,12 +181,32 @@ BEGIN
         ' UNION ALL SELECT sha256($3 || sha256($2 || s.digest)), s.signature FROM %s AS s'
         ') AS h (hash, signature) GROUP BY h.hash ORDER BY h.hash',
         _table) USING _release, _pads.inner_pad, _pads.outer_pad;
+    -- A batch of a publication whose other records are not known would pass for all of it.
+    IF NOT given ? 'refreshes' OR given ? 'withdrawn' OR kanon.knows_records(_release) THEN
+        SELECT * INTO _pads FROM kanon.record_pads(_release);
+        IF given ? 'withdrawn' THEN
+            DELETE FROM kanon.release_record AS r WHERE r.release_id = _release;
+        END IF;
+        EXECUTE format(
+            'WITH before AS (DELETE FROM kanon.release_record AS r WHERE r.release_id = $1'
+            ' RETURNING r.hash), staged AS (SELECT s.digest, s.record,'
+            ' row_number() OVER (PARTITION BY s.digest)::int4 AS number,'
+            ' row_number() OVER (PARTITION BY s.digest, s.record)::int4 AS copy FROM %s AS s)'
+            ' INSERT INTO kanon.release_record (release_id, hash) SELECT $1, h.hash FROM ('
+            ' SELECT b.hash FROM before AS b'
+            ' UNION SELECT substr(sha256($3 || sha256($2 || m.message)), 1, 16) FROM ('
+            ' SELECT ''''::bytea AS message'
+            ' UNION ALL SELECT s.digest || s.record || int4send(s.copy) FROM staged AS s'
+            ' UNION ALL SELECT s.digest || int4send(s.number) FROM staged AS s WHERE s.number > 1'
+            ') AS m) AS h ORDER BY h.hash',
+            _table) USING _release, _pads.inner_pad, _pads.outer_pad;
+    END IF;
     EXECUTE format('DROP TABLE %s', _table);
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_keep_entities IS
-    'adds the entities that the caller staged to those that a release has published; of others, the'
-    ' signature is forgotten';
+    'adds the entities and records that the caller staged to those that a release has published; of'
+    ' others, the signature is forgotten';
 
 CREATE OR REPLACE FUNCTION kanon.owner_forget_entities(release bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -130,6 +214,7 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
     DELETE FROM kanon.release_entity AS e WHERE e.release_id = release;
+    DELETE FROM kanon.release_record AS r WHERE r.release_id = release;
     DELETE FROM kanon.release_key AS k WHERE k.release_id = release;
 END
 $function$;

@@ -48,6 +48,8 @@ BEGIN
         ('close', 'own publication', '{name}'),
         ('keep attacks', 'own publication', '{name}'),
         ('keep attacks', 'anything', '{found}'),
+        ('keep waits', 'own publication', '{name}'),
+        ('keep waits', 'anything', '{waits}'),
         ('batches', 'own publication', '{name}'),
         ('grant', 'own publication', '{name}'),
         ('grant', 'ticket', '{seen}'),

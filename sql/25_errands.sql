@@ -42,6 +42,7 @@ BEGIN
         WHEN 'drop' THEN kanon.owner_drop(NEW.caller, NEW.given)
         WHEN 'close' THEN kanon.owner_drop(NEW.caller, NEW.given || '{"close": true}')
         WHEN 'keep attacks' THEN kanon.owner_keep_attacks(NEW.caller, NEW.given)
+        WHEN 'keep waits' THEN kanon.owner_keep_waits(NEW.caller, NEW.given)
         WHEN 'drop staged' THEN kanon.owner_drop_staged(NEW.caller, NEW.given)
         WHEN 'earlier releases' THEN kanon.owner_earlier(NEW.caller, NEW.given)
         WHEN 'batches' THEN kanon.owner_batches(NEW.caller, NEW.given)

@@ -17,7 +17,7 @@ COMMENT ON FUNCTION kanon.python_refresh IS 'called by kanon.refresh; not meant 
 CREATE OR REPLACE FUNCTION kanon.refresh(
     publication text,
     accept jsonb DEFAULT '{}'
-) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, added bigint, waiting bigint, missing text, metrics jsonb, seconds double precision, withdrawn bigint, left_out bigint)
+) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, added bigint, waiting bigint, missing text, metrics jsonb, seconds double precision, withdrawn bigint, left_out bigint, corrected bigint, waits jsonb)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -42,7 +42,7 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
     END IF;
     RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
-        AS found (publication_id bigint, name text, guarantee text, records bigint, added bigint, waiting bigint, missing text, metrics jsonb, seconds double precision, withdrawn bigint, left_out bigint);
+        AS found (publication_id bigint, name text, guarantee text, records bigint, added bigint, waiting bigint, missing text, metrics jsonb, seconds double precision, withdrawn bigint, left_out bigint, corrected bigint, waits jsonb);
 END
 $function$;
 COMMENT ON FUNCTION kanon.refresh IS 'publish the people that came since, as a batch of their own under the same guarantee';

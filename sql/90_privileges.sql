@@ -13,8 +13,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.source, kanon.publication TO kanon
 -- Nothing is taken out of the ledger.
 GRANT SELECT, INSERT, UPDATE ON kanon.release, kanon.release_reader, kanon.base, kanon.label TO kanon_owner;
 -- Who has been published is forgotten with the publication.
-GRANT SELECT, INSERT, DELETE ON kanon.release_key, kanon.release_entity TO kanon_owner;
-GRANT SELECT ON kanon.draw_key TO kanon_owner;
+GRANT SELECT, INSERT, DELETE ON kanon.release_key, kanon.release_entity, kanon.release_record
+    TO kanon_owner;
+GRANT SELECT ON kanon.draw_key, kanon.record_key TO kanon_owner;
 GRANT SELECT, INSERT, UPDATE ON kanon.budget TO kanon_owner;
 GRANT SELECT ON kanon.releases TO kanon_publisher;
 GRANT SELECT ON kanon.source TO kanon_publisher;
@@ -57,7 +58,8 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_refresh_release(kanon.publication, jsonb),
     kanon.key_pads(bytea), kanon.owner_seed(oid, jsonb), kanon.owner_unknown(oid, jsonb),
     kanon.owner_keep_entities(kanon.publication, oid, jsonb),
-    kanon.owner_forget_entities(bigint),
+    kanon.owner_forget_entities(bigint), kanon.record_pads(bigint), kanon.knows_records(bigint),
+    kanon.owner_keep_waits(oid, jsonb),
     kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),
     kanon.owner_grant(oid, jsonb), kanon.owner_note_readers(kanon.publication),
     kanon.owner_release(kanon.publication, oid, jsonb),

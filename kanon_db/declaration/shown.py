@@ -11,7 +11,8 @@ from typing import Any, Final
 
 UNITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        ("records", "added", "waiting", "withdrawn", "left_out", "tried_on", "rows"), "records"
+        ("records", "added", "waiting", "withdrawn", "left_out", "corrected", "tried_on", "rows"),
+        "records",
     ),
     **dict.fromkeys(("people", "certain", "certain_people"), "people"),
     **dict.fromkeys(("n_queries", "undefined"), "queries"),

@@ -1,22 +1,23 @@
-"""Reads whom records are about, and recognizes who has been published.
+"""Reads whom records are about, and recognizes who has been published, and with what.
 
-Publishers stage a plain hash of each entity, in a table that belongs to the owner. The owner hashes
-it again with a key that nobody else has, and keeps or compares that; see ``sql/24_entities.sql``.
+Publishers stage plain hashes of each record's entity and published values, in a table that belongs
+to the owner. The owner hashes these again with keys that nobody else has, and keeps or compares
+that; see ``sql/24_entities.sql``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
-from kanon_db.catalog.entries import Source, run_errand
+from kanon_db.catalog.entries import Publication, Source, run_errand
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import Row
-from kanon_db.transfer.columns import ColumnType, int4_bytes, with_numbers
+from kanon_db.transfer.columns import ColumnType, int4_bytes, label_of, with_numbers
 from kanon_db.transfer.snapshot import Snapshot, all_rows
 from kanon_db.transfer.values import read_integers
 
@@ -97,11 +98,23 @@ _NEW: Final = "_new"
 
 
 @dataclass(frozen=True)
+class RecognizedRecords:
+    """What a source has of the people of a publication, in records."""
+
+    again: int  # more than were published of somebody
+    # Of as many as were published, those whose published values are others now; None where the
+    # ledger does not know the values.
+    corrected: int | None
+    deleted: int  # published ones that somebody does not have any more
+    out: int  # of people who were in the publication, and are not any more
+    is_exact: bool  # whether `again` and `deleted` are exact, or at least so many
+
+
+@dataclass(frozen=True)
 class StagedEntities:
     """The staged hashes of some entities."""
 
     staging: StagedRelations
-    n_gone: int = 0  # how many of those that have a signature in the publication are not among them
     suffix: str = ""  # the end of the table's name
 
     @property
@@ -144,51 +157,99 @@ def digest_of(column: ColumnType, value: str) -> str:
     return f"sha256(convert_to({text}, 'UTF8'))"
 
 
+_SENT: Final = {
+    "numeric": "trim_scale({})::text",
+    "real": "encode(float4send({}), 'hex')",
+    "double precision": "encode(float8send({}), 'hex')",
+    "date": "encode(date_send({}), 'hex')",
+    "timestamp without time zone": "encode(timestamp_send({}), 'hex')",
+    "timestamp with time zone": "encode(timestamptz_send({}), 'hex')",
+    "time with time zone": "encode(timetz_send({}), 'hex')",
+    "interval": "encode(interval_send({}), 'hex')",
+    "money": "encode(cash_send({}), 'hex')",
+    "bytea": "encode({}, 'hex')",
+}
+"""One text for a value of types that settings write otherwise: a source is read with the caller's,
+since a view may depend on them."""
+
+
+def _record_of(columns: Mapping[ColumnType, str]) -> str:
+    """Return SQL for the plain hash of some columns' values."""
+    texts = (
+        _SENT[column.type_name].format(value)
+        if column.type_name in _SENT
+        else label_of(column, value)
+        for column, value in columns.items()
+    )
+    return f"sha256(convert_to(ROW({', '.join(texts)})::text, 'UTF8'))"
+
+
 def stage_published(
     session: Session,
     schema: str,
     snapshot: Snapshot,
     column: ColumnType,
+    published: Sequence[ColumnType],
     signatures: CodeArray | None = None,
 ) -> StagedEntities:
-    """Stage the entities of a snapshot, for the ledger to keep with what is made of it.
+    """Stage the entities and records of a snapshot, for the ledger to keep with what is made of it.
 
     The ledger keeps `signatures`, shape (n_records,), if they are given.
     """
     session.step("hashing entities")
     found = StagedEntities(StagedRelations.begin(session, schema))
     digest = digest_of(column, f"s.{session.identifier(column.name)}")
+    record = _record_of({one: f"s.{session.identifier(one.name)}" for one in published})
     table, number, bound = snapshot.table, "NULL::int4", []
     if signatures is not None:
         table, (name,) = with_numbers(session, table, (1, f"r.{snapshot.record}"))
         number, bound = f"s.{name}", [int4_bytes(signatures)]
     found.staging.fill_table(
         "",
-        f"SELECT {digest} AS digest, {number} AS signature FROM {table} AS s",
+        f"SELECT {digest} AS digest, {record} AS record, {number} AS signature FROM {table} AS s",
         *bound,
     )
     return found
 
 
 def stage_unknown(
-    session: Session, schema: str, source: Source, column: ColumnType, publication: str, where: str
-) -> StagedEntities:
+    session: Session,
+    schema: str,
+    source: Source,
+    column: ColumnType,
+    published: Sequence[ColumnType],
+    old: Publication,
+) -> tuple[StagedEntities, RecognizedRecords]:
     """Stage the entities of a source that a publication does not have yet, and others.
 
-    `where` is a condition on the rows ``s`` to look at. The new ones have no signature; those that
-    have one in the publication are there, too, with its number.
+    The new ones have no signature; those that have one in the publication are there, too, with its
+    number. Of those that it has, with what they have now, only numbers are told.
     """
     session.step("looking for new entities")
     staging = StagedRelations.begin(session, schema)
-    digest = digest_of(column, column.read(session))
+    read = column.read(session)
+    record = _record_of({one: one.read(session) for one in published})
     with all_rows(session, source.relation):
         staging.fill_table(
             "",
-            f"SELECT {digest} AS digest, NULL::int4 AS signature"
-            f" FROM {source.relation.quoted(session)} AS s"
-            f" WHERE ({where}) AND {column.read(session)} IS NOT NULL",
+            f"SELECT {digest_of(column, read)} AS digest, {record} AS record"
+            f" FROM {source.relation.quoted(session)} AS s WHERE {read} IS NOT NULL",
         )
     staging.create_table(_NEW, "SELECT ''::bytea AS digest, NULL::int4 AS signature")
-    n_gone = run_errand(session, "unknown entities", name=publication, prefix=staging.name)
+    found = run_errand(session, "unknown entities", name=old.name, prefix=staging.name)
     staging.drop([""])
-    return StagedEntities(staging, int(n_gone), _NEW)
+    n_gone = found["known"] - found["people"]
+    # Of the records that were published, how many are still there: where it is not known who had
+    # how many, those who are gone had one each at least.
+    kept, corrected = old.records - n_gone, None
+    if found["knows_records"]:
+        kept = found["people"] + found["further"]
+        corrected = kept - found["same"]
+    recognized = RecognizedRecords(
+        again=max(found["records"] - kept, 0),
+        corrected=corrected,
+        deleted=old.records - kept,
+        out=found["out"],
+        is_exact=corrected is not None or found["known"] == old.records,
+    )
+    return StagedEntities(staging, _NEW), recognized

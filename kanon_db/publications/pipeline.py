@@ -214,8 +214,8 @@ def _hash(value: str, column: ColumnType) -> str:
 
 # Forecasts are made before anything is read; see "Limits" in docs/howto/operation.md.
 
-_HASH: Final = 300
-"""Bytes on disk for the hash of an entity: staged, sorted, and kept with its index."""
+_HASH: Final = 600
+"""Bytes on disk for the hashes of a record: staged, sorted, and kept with their indexes."""
 
 
 MOST_COLUMNS: Final = 400
@@ -492,8 +492,9 @@ def stage(
     known = None
     if can_be_hashed(session, source, types):
         known = stage_published(
-            session, staging.schema, job.snapshot, types[str(source.entity)], written.signatures
-        )
+            session, staging.schema, job.snapshot, types[str(source.entity)],
+            [types[column] for column in published], written.signatures,
+        )  # fmt: skip
     records.drop()
 
     publication, examined = verify_written(

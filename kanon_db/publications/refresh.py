@@ -33,6 +33,7 @@ from kanon_db.errors import (
     TooFewError,
 )
 from kanon_db.publications.entities import (
+    RecognizedRecords,
     StagedEntities,
     can_be_hashed,
     digest_of,
@@ -52,7 +53,7 @@ from kanon_db.publications.registry import DeclaredKind, kind_named
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.releases.ledger import earlier_releases
 from kanon_db.publications.releases.release_check import require_compatible
-from kanon_db.publications.results import WAITING_WARNING, require_checks
+from kanon_db.publications.results import HELD, WAITING_WARNING, HeldRecords, require_checks
 from kanon_db.session import Session
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import ColumnType, describe_types
@@ -100,8 +101,7 @@ class RefreshTask:
 class NothingToPublish:
     """Nothing changes."""
 
-    waiting: int  # records that came, and are not published
-    missing: str | None  # why
+    held: Sequence[HeldRecords]  # what is in the source, or was, and is not published as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +120,7 @@ class StagedRefresh(NothingToPublish):
     # Records of before that are not in it any more; None if nobody can leave.
     withdrawn: int | None = None
     left_out: int = 0  # those of them whose people are still in the source
+    corrected: int = 0  # records of before that had changed, and were drawn anew
     # What the catalog keeps in addition.
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
@@ -127,15 +128,15 @@ class StagedRefresh(NothingToPublish):
 def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
     """Publish the records that came since as a batch of their own, beside the earlier batches.
 
-    They have a later arrival than all that are published, and another entity, whose hash the ledger
-    does not have: as far as the source says either.
+    They have another entity, whose hash the ledger does not have, or a later arrival than all that
+    are published: as far as the source says either.
     """
     session, source, kind, old = task.session, task.source, task.kind, task.old
     batch = _Newcomers(task)
-    n_new, waiting, missing = batch.count()
+    n_new, held = batch.count()
     if not n_new:
         batch.drop()
-        return NothingToPublish(waiting, missing)
+        return NothingToPublish(held)
     try:
         with session.savepoint():
             job, written = batch.write()
@@ -143,7 +144,7 @@ def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
         batch.drop()
         if isinstance(error, IneligibleError):
             session.warn(WAITING_WARNING)
-        return NothingToPublish(waiting + n_new, _said(error))
+        return NothingToPublish([HeldRecords("new", n_new, why=_said(error)), *held])
     batch.drop()
     described = describe_types(session, source.relation, batch.published)
     n_added = job.snapshot.n_records
@@ -158,7 +159,7 @@ def add_batch(task: RefreshTask) -> StagedRefresh | NothingToPublish:
     both = kind.extend(job, old, written, whole)
     job.staging.drop(kind.suffixes)
     return StagedRefresh(
-        waiting, missing, whole, both, batch.published, described, records=old.records + n_added,
+        held, whole, both, batch.published, described, records=old.records + n_added,
         added=n_added, metrics=_together(old, written.metrics, n_added), upto=batch.upto,
         entities=batch.entities,
         parameters={"batches": int(old.parameters.get("batches", 1)) + 1},
@@ -171,30 +172,29 @@ class _Newcomers:
     def __init__(self, task: RefreshTask) -> None:
         self._task = task
         session, source, types = task.session, task.source, task.types
-        self.published: list[str] = []
+        self.published = task.kind.columns(source, types)
         self.entities: StagedEntities | None = None
         self.upto = task.upto
-        self._by_hash = task.knows_entities and can_be_hashed(session, source, types)
-        by_time = source.arrival is not None and task.upto is not None
-        if not self._by_hash and not by_time:
-            raise task.not_known()
-        self._later = self._new = "true"
-        if by_time:
-            later = f"{session.identifier(str(source.arrival))} > {session.literal(str(self.upto))}"
-            self._later = self._new = f"s.{later}"
-        self._unknown: StagedEntities | None = None
-        if self._by_hash:
+        self._unknown: tuple[StagedEntities, RecognizedRecords] | None = None
+        if task.knows_entities and can_be_hashed(session, source, types):
             column = types[str(source.entity)]
             self._unknown = stage_unknown(
-                session, published_schema(session), source, column, task.old.name, self._later
-            )
-            digest = digest_of(column, column.read(session))
+                session, published_schema(session), source, column,
+                [types[name] for name in self.published], task.old,
+            )  # fmt: skip
+            read = column.read(session)
             # A record without an entity is refused when it is read, not left out.
-            self._new += (
-                f" AND ({column.read(session)} IS NULL OR {digest} IN"
-                f" (SELECT u.digest FROM {self._unknown.table} AS u))"
+            self._without = f"{read} IS NULL"
+            self._new = (
+                f"{self._without} OR {digest_of(column, read)} IN"
+                f" (SELECT u.digest FROM {self._unknown[0].table} AS u)"
             )
-        elif source.entity is not None:
+            return
+        if source.arrival is None or task.upto is None:
+            raise task.not_known()
+        later = f"{session.identifier(source.arrival)} > {session.literal(task.upto)}"
+        self._later = self._new = f"s.{later}"
+        if source.entity is not None:
             entity = session.identifier(source.entity)
             relation = source.relation.quoted(session)
             self._new += (
@@ -202,56 +202,75 @@ class _Newcomers:
                 f" AND (o.{later}) IS NOT TRUE)"
             )
 
-    def count(self) -> tuple[int, int, str | None]:
-        """Count the records to publish, and those that wait, with the reason."""
+    def count(self) -> tuple[int, list[HeldRecords]]:
+        """Count the records to publish, and those that are held back whatever they are."""
         session, source, old = self._task.session, self._task.source, self._task.old
-        if self._unknown is None:
-            n_new = count_records(session, source.relation, self._new)
-        else:
+        if self._unknown is not None:
             # Each record was looked at already, but for those without an entity.
-            entity = self._task.types[str(source.entity)].read(session)
-            without = f"({self._later}) AND {entity} IS NULL"
-            n_new = self._unknown.count() + count_records(session, source.relation, without)
-        n_all = count_records(session, source.relation)
-        n_since = n_all
-        if self._later != "true":
-            n_since = count_records(session, source.relation, self._later)
-        n_late = max(n_all - n_since - old.records, 0)
-        n_again, at_least = n_since - n_new, ""
-        if self._later == "true":
-            # How many records somebody had is not kept; those who are gone may hide further ones.
-            n_again, at_least = max(n_again - old.records, 0), "at least "
-        reasons = []
-        if n_late:
-            reasons.append(f"{n_late:,} came late: not after the last one that was published")
-        if n_again:
-            reasons.append(f"{at_least}{n_again:,} are of people who are published")
-        return n_new, n_late + n_again, "; ".join(reasons) or None
+            unknown, has = self._unknown
+            n_new = unknown.count() + count_records(session, source.relation, self._without)
+            return n_new, _held_back(has)
+        n_new = count_records(session, source.relation, self._new)
+        n_since = count_records(session, source.relation, self._later)
+        # Who is gone may hide who came late.
+        n_late = count_records(session, source.relation) - n_since - old.records
+        return n_new, [
+            HeldRecords("late", max(n_late, 0), is_exact=False),
+            HeldRecords(
+                "again", None if source.entity is None else n_since - n_new, hint=_BY_ENTITY
+            ),
+            HeldRecords("corrected", None, hint=_BY_ENTITY),
+            HeldRecords("deleted", max(-n_late, 0), is_exact=False),
+        ]
 
     def write(self) -> tuple[Job[Any], Written]:
         """Search and write the new records, as a publication of their own."""
         task = self._task
         session, source, kind = task.session, task.source, task.kind
         kind.prepare(task.request, source)
-        self.published = kind.columns(source, task.types)
-        arrival = [] if source.arrival in (None, *self.published) else [str(source.arrival)]
+        arrival = [source.arrival] if source.arrival else []
+        arrival = [name for name in arrival if name not in self.published]
         job = _read(task, self._new, arrival, are_counted=kind.counts_entities)
-        if source.arrival is not None:
+        if self._unknown is None and source.arrival is not None:
             self.upto = job.snapshot.greatest(source.arrival) or self.upto
         session.phase("searching")
         found = kind.search(job)
         session.phase("writing")
         written = kind.write(job, found)
-        if self._by_hash:
-            column = task.types[str(source.entity)]
-            self.entities = stage_published(session, job.schema, job.snapshot, column)
+        if self._unknown is not None:
+            self.entities = _stage_published(task, job, self.published)
         job.snapshot.drop()
         return job, written
 
     def drop(self) -> None:
         """Drop the tables that only finding the new records needed."""
         if self._unknown is not None:
-            self._unknown.drop()
+            self._unknown[0].drop()
+
+
+_BY_ENTITY: Final = "an entity would tell: register the source with one, then publish anew"
+_UNKNOWN: Final = (
+    "it was published before this was kept, or restored since: it is known once it is published"
+    " anew"
+)
+
+
+def _held_back(has: RecognizedRecords) -> list[HeldRecords]:
+    """Say what batches hold back: whoever is published stays as they are."""
+    return [
+        HeldRecords("again", has.again, has.is_exact),
+        HeldRecords("corrected", has.corrected, hint=_UNKNOWN if has.corrected is None else ""),
+        HeldRecords("deleted", has.deleted, has.is_exact),
+    ]
+
+
+def _stage_published(
+    task: RefreshTask, job: Job[Any], published: Sequence[str], written: Written | None = None
+) -> StagedEntities:
+    return stage_published(
+        task.session, job.schema, job.snapshot, task.types[str(task.source.entity)],
+        [task.types[name] for name in published], None if written is None else written.signatures,
+    )  # fmt: skip
 
 
 def _together(old: Publication, new: Mapping[str, float], n_new: int) -> dict[str, float]:
@@ -275,7 +294,10 @@ def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
         raise task.not_known()
     kind.prepare(task.request, source)
     schema, column = published_schema(session), task.types[str(source.entity)]
-    known = stage_unknown(session, schema, source, column, task.old.name, "true")
+    columns = kind.columns(source, task.types)
+    known, has = stage_unknown(
+        session, schema, source, column, [task.types[name] for name in columns], task.old
+    )
     read = column.read(session)
     # A record without an entity is refused when it is read, not left out.
     stays_or_came = (
@@ -288,10 +310,14 @@ def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
     job = found.job
     if found.n_waiting:
         session.warn(WAITING_WARNING)
-    if not known.n_gone and not found.n_new:
+    why = "too many of them have the same value"
+    held = [HeldRecords("new", found.n_waiting, why=why)]
+    if not has.deleted and not found.n_new:
         # Nobody left, so nobody has to be left out.
         job.snapshot.drop()
-        return NothingToPublish(found.n_waiting, _missing(0, found.n_waiting))
+        hint = _UNKNOWN if has.corrected is None else _WHEN_DRAWN
+        held.append(HeldRecords("corrected", has.corrected, hint=hint))
+        return NothingToPublish([*held, HeldRecords("left_out", has.out)])
     if not job.snapshot.n_records:
         raise InfeasibleError(
             "nobody is left to publish",
@@ -299,21 +325,23 @@ def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
             " left with their buckets' values",
             hint="drop the publication",
         )
-    columns = kind.columns(source, task.types)
     described = describe_types(session, source.relation, columns)
     session.phase("writing")
     written = kind.write(job, found.found)
     require_checks(written.checks)
-    entities = stage_published(session, schema, job.snapshot, column, written.signatures)
+    entities = _stage_published(task, job, columns, written)
     job.snapshot.drop()
     return StagedRefresh(
-        found.n_waiting, _missing(found.n_left_out, found.n_waiting), job.staging, written,
+        [*held, HeldRecords("left_out", has.out + found.n_left_out)], job.staging, written,
         columns, described,
         records=job.snapshot.n_records, added=found.n_new, metrics=written.metrics,
         upto=task.upto, entities=entities, withdrawn=task.old.records - found.n_stay,
-        left_out=found.n_left_out,
+        left_out=found.n_left_out, corrected=has.corrected or 0,
         parameters={"renewals": int(task.old.parameters.get("renewals", 0)) + 1},
     )  # fmt: skip
+
+
+_WHEN_DRAWN: Final = "they are drawn anew, as they are, when somebody comes or leaves"
 
 
 def _read(
@@ -351,18 +379,6 @@ def _with_signatures(
     return job, task.old, signature_of
 
 
-def _missing(n_left_out: int, n_waiting: int) -> str | None:
-    reasons = []
-    if n_left_out:
-        reasons.append(
-            f"{n_left_out:,} who stay are left out from now on: too few others are left with"
-            " their buckets' values"
-        )
-    if n_waiting:
-        reasons.append(f"{n_waiting:,} who came wait: too many of them have the same value")
-    return "; ".join(reasons) or None
-
-
 @dataclass(frozen=True)
 class Refreshed(ShownResult):
     """The result of a refresh."""
@@ -372,7 +388,7 @@ class Refreshed(ShownResult):
     guarantee: str
     records: int  # number of records, in all batches
     added: int  # records of the new batch; 0 if nobody came, or too few to keep the guarantee
-    # Records that came, and are not published: too few, or late, or of people who are published.
+    # Records that are in the source, or were, and are not published as they are there.
     waiting: int
     missing: str | None  # why they wait
     metrics: Mapping[str, float]
@@ -380,6 +396,9 @@ class Refreshed(ShownResult):
     withdrawn: int = 0  # records of before that are not published any more, where people can leave
     # Those of them whose people are still in the source, and are never published again.
     left_out: int = 0
+    corrected: int = 0  # records of before that had changed, where everybody is drawn anew
+    # What waits, by kind: how many records, since when, and what to do about it.
+    waits: Mapping[str, Any] = field(default_factory=dict)
 
 
 def refresh(
@@ -387,9 +406,10 @@ def refresh(
 ) -> Refreshed:
     """Publish the people that came since the last batch, under the guarantee of the publication.
 
-    A batch ends when this is called: with the greatest value that the source's column ``arrival``
-    has then. What comes later with a value that is not greater is late, and waits. Records of an
-    ``entity`` that is published wait, too.
+    New people are those of an ``entity`` that was never published. Without one, a batch ends with
+    the greatest value that the source's column ``arrival`` has when this is called: what comes
+    later with a value that is not greater is late. Late, further, corrected and deleted records are
+    held back, and counted.
 
     Parameters
     ----------
@@ -433,10 +453,13 @@ def refresh(
     session.plan(PHASES)
     session.phase("reading the source")
     made = redraw_everybody(task) if kind.renews(old) else add_batch(task)
+    held = [one for one in made.held if one.records != 0]
+    waiting = sum(one.records or 0 for one in held)
+    missing = "; ".join(one.said for one in held if one.records) or None
     if not isinstance(made, StagedRefresh):
         return Refreshed(
-            state["publication_id"], name, old.guarantee, old.records, 0, made.waiting,
-            made.missing, old.metrics, time.perf_counter() - started,
+            state["publication_id"], name, old.guarantee, old.records, 0, waiting, missing,
+            old.metrics, time.perf_counter() - started, waits=_keep(session, name, held),
         )  # fmt: skip
     parameters = {
         **old.parameters, **request.recorded, **made.written.parameters, **made.parameters,
@@ -465,10 +488,18 @@ def refresh(
         entities=None if made.entities is None else made.entities.staging.name,
     )  # fmt: skip
     return Refreshed(
-        publication_id, name, new.guarantee, made.records, made.added, made.waiting, made.missing,
+        publication_id, name, new.guarantee, made.records, made.added, waiting, missing,
         {**examined.metrics, **new.metrics}, time.perf_counter() - started,
-        withdrawn=made.withdrawn or 0, left_out=made.left_out,
+        withdrawn=made.withdrawn or 0, left_out=made.left_out, corrected=made.corrected,
+        waits=_keep(session, name, held),
     )  # fmt: skip
+
+
+def _keep(session: Session, name: str, held: Sequence[HeldRecords]) -> dict[str, Any]:
+    """Keep what waits with a publication, and return it with since when, and what to do."""
+    given = {one.kind: {"records": one.records, "is_exact": one.is_exact} for one in held}
+    kept = run_errand(session, "keep waits", name=name, waits=given)
+    return {one.kind: {**kept[one.kind], "hint": one.hint or HELD[one.kind].hint} for one in held}
 
 
 _NOT_GIVEN: Final = ("source", "publication", "replace", "dry_run", "readers")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import VerificationError
@@ -103,8 +103,7 @@ def require_checks(checks: Sequence[Check]) -> None:
 
 # Publishing is refused, and new people wait, because of the values that there are. Whoever knows
 # who was in the source at that time learns something of their values, and can be surer of them
-# than the bound, once they are published. Who waited is not recorded: it would tell readers.
-
+# than the bound, once they are published. So what waits is shown to the publisher alone.
 
 WAITING_NOT_COVERED: Final = "what it tells that publishing was refused, or that people had to wait"
 """What a guarantee about values leaves out."""
@@ -129,3 +128,79 @@ def check_waiting(parameters: Mapping[str, Any]) -> Check:
         "published once" if states == 1 else f"published {states - 1} times more since the first",
         holds=True,
     )
+
+
+_ANEW: Final = (
+    "publish anew in place of this one: readers can compare both, a risk to be accepted with a"
+    " reason"
+)
+
+
+class HeldKind(NamedTuple):
+    """Why records of one kind are held back."""
+
+    short: str
+    said: str  # the number of records comes before it
+    hint: str  # what to do
+
+
+HELD: Final[Mapping[str, HeldKind]] = {
+    "new": HeldKind(
+        "new", "who came wait", "they are published with others who come, once they are enough"
+    ),
+    "late": HeldKind(
+        "late",
+        "came late: not after the last one that was published",
+        f"an entity would say that they are new: register it, then {_ANEW}",
+    ),
+    "again": HeldKind("more of published people", "are of people who are published", _ANEW),
+    "corrected": HeldKind("corrected", "were corrected after they were published", _ANEW),
+    "deleted": HeldKind(
+        "deleted",
+        "were deleted after they were published",
+        f"{_ANEW}; people can leave buckets with the assignment m_invariant",
+    ),
+    "left_out": HeldKind(
+        "left out", "are of people who left or were left out, which is for good", _ANEW
+    ),
+}
+"""Kinds of records that are in the source, or were, and not published as they are there."""
+
+
+class HeldRecords(NamedTuple):
+    """Records of one kind that are held back."""
+
+    kind: str  # a key of `HELD`
+    records: int | None  # None where that cannot be told
+    is_exact: bool = True  # otherwise there are at least so many
+    why: str = ""
+    hint: str = ""  # what to do, if it is something else
+
+    @property
+    def said(self) -> str:
+        """Say how many they are, and why."""
+        number = f"{'' if self.is_exact else 'at least '}{self.records:,}"
+        return f"{number} {HELD[self.kind].said}" + (f": {self.why}" if self.why else "")
+
+
+def waits_in_words(waits: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say what waits since when, as the catalog keeps it, in one line.
+
+    Examples
+    --------
+    >>> late = {"records": 7, "is_exact": False, "since": "2026-03-01T12:00:00+00:00"}
+    >>> waits_in_words({"late": late, "corrected": {"records": None}})
+    '7 records wait: at least 7 late since 2026-03-01; not known: corrected'
+    """
+    there = [(HELD[kind].short, waits[kind]) for kind in HELD if kind in waits]
+    held = [
+        f"{'' if one['is_exact'] else 'at least '}{one['records']:,} {short}"
+        f" since {one['since'][:10]}"
+        for short, one in there
+        if one["records"]
+    ]
+    n_all = sum(one["records"] or 0 for _, one in there)
+    wait = "1 record waits" if n_all == 1 else f"{n_all:,} records wait"
+    unknown = ", ".join(short for short, one in there if one["records"] is None)
+    said = [f"{wait}: {', '.join(held)}" if held else "none"]
+    return "; ".join([*said, *([f"not known: {unknown}"] if unknown else [])])

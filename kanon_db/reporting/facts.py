@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from kanon_db.publications.examination import open_target
 from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.results import Attack, Check
+from kanon_db.publications.results import Attack, Check, waits_in_words
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation
 from kanon_db.transfer.snapshot import take_snapshot
@@ -87,6 +88,7 @@ class Facts:
     guarantee: str
     published_at: str
     published_by: str
+    waits: str  # What waits since when, as of the last refresh; empty if there was none
     readers: list[str]
     columns: list[ColumnFacts]
     risks: list[
@@ -161,6 +163,7 @@ def gather(session: Session, name: str) -> Facts:
         guarantee=publication.guarantee,
         published_at=entry["at"],
         published_by=entry["publisher"],
+        waits=waits_in_words(json.loads(entry["waits"])) if entry["waits"] else "",
         readers=[str(role) for role in publication.parameters.get("readers", [])],
         columns=_columns(publication, source),
         risks=[(risk, RISKS.get(risk, ""), str(reason)) for risk, reason in accepted.items()],
@@ -183,7 +186,8 @@ def _entry(session: Session, name: str) -> Row:
     return fetch_one(
         session,
         "SELECT to_char(published_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"') AS at,"
-        " published_by AS publisher FROM kanon.publications WHERE name = $1::text",
+        " published_by AS publisher, waits::text AS waits FROM kanon.publications"
+        " WHERE name = $1::text",
         name,
     )
 

@@ -7,6 +7,8 @@ secret half of a publication.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster._host import find_programs
-from tests.integration.parties import KINDS, Functions, Parties, create_source, fetch
+from tests.integration.parties import KINDS, Functions, Parties, create_source, fetch, value
 
 N_RECORDS = 120
 NAME, ZIP, ILLNESS = "name canary", "zip canary", "illness canary"
@@ -23,7 +25,9 @@ PEOPLE = [
     (f"{NAME} {i}", 20 + i % 40, f"{ZIP} {i:03}", f"ward {i % 3}", f"{ILLNESS} {i % 4}")
     for i in range(N_RECORDS)
 ]
-TABLES = "base budget draw_key label release release_entity release_key release_reader"
+TABLES = (
+    "base budget draw_key label release release_entity release_key release_reader release_record"
+)
 LEDGER = [f"kanon.{name}" for name in TABLES.split()]
 LARGER = {"k": 4}
 OURS = ["--schema=kanon", "--schema=published"]
@@ -124,6 +128,36 @@ def longest(found: object) -> int:
     if isinstance(found, list):
         return max([len(found), *map(longest, found)])
     return 0
+
+
+@pytest.mark.pitfall(19)
+def test_a_dump_cannot_confirm_what_somebody_has(published: Parties) -> None:
+    """Whoever has it may try names and values: the key of their hashes is in no dump."""
+    written, _ = dump(published, "admin", *OURS)
+    table = {name: rows for name, _, rows in tables(written)}
+    assert "CREATE MATERIALIZED VIEW kanon.record_key" in written
+    assert "kanon.record_key" not in table
+    kept = {bytes.fromhex(row[1][3:]) for row in table["kanon.release_record"]}
+    keys = [bytes.fromhex(row[1][3:]) for row in table["kanon.release_key"]]
+    assert len(kept) > N_RECORDS
+    assert len(keys) == len(KINDS)
+    tried = fetch(
+        published.admin, "SELECT sha256(convert_to(name, 'UTF8')) || sha256(convert_to("
+        "ROW(age::text, zip, ward, sick)::text, 'UTF8')) || int4send(1) FROM data.people",
+    )  # fmt: skip
+    assert len(tried) == N_RECORDS
+
+    def found(key: bytes) -> int:
+        return sum(hmac.digest(key, message, "sha256")[:16] in kept for (message,) in tried)
+
+    (drawn,) = (bytes.fromhex(row[1][3:]) for row in table["kanon.draw_key"])
+    for known in (b"", drawn):
+        assert all(found(hashlib.sha256(key + known).digest()) == 0 for key in keys)
+    assert all(found(key) == 0 for key in keys)
+    # The server's owner, who may read the source as well.
+    secret = value(published.admin, "SELECT key FROM kanon.record_key")
+    of_rows = [found(hashlib.sha256(key + secret).digest()) for key in keys]
+    assert sorted(set(of_rows)) == [0, N_RECORDS]  # buckets have no wards
 
 
 @pytest.mark.pitfall(19)

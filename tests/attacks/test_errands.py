@@ -90,7 +90,10 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
 
     def digests() -> str:
         prefix = f"kanon_{secrets.token_hex(16)}"
-        columns = [{**ONE, "name": "digest", "type": "17"}, {**ONE, "name": "signature"}]
+        columns = [
+            {**ONE, "name": "digest", "type": "17"}, {**ONE, "name": "record", "type": "17"},
+            {**ONE, "name": "signature"},
+        ]  # fmt: skip
         for suffix in ("", "_new"):
             errand(stranger, "create table", prefix=prefix, suffix=suffix, columns=columns)
         return prefix
@@ -110,6 +113,7 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
         "drop": lambda: {"name": own},
         "close": lambda: {"name": own},
         "keep attacks": lambda: {"name": own, "found": []},
+        "keep waits": lambda: {"name": own, "waits": {"late": {"records": 1}}},
         "batches": lambda: {"name": own},
         "grant": lambda: {"name": own, "readers": ["kanon_analyst"], "accept": {}, "seen": []},
         "unknown entities": lambda: {"name": own, "prefix": digests()},
@@ -124,7 +128,8 @@ def valid(stranger: Connection, own: str, task: str) -> dict[str, object]:
 
 TASKS = (
     "analyze", "batches", "close", "create table", "create view", "drop", "drop staged",
-    "earlier releases", "grant", "keep attacks", "publish", "register", "seed", "unknown entities",
+    "earlier releases", "grant", "keep attacks", "keep waits", "publish", "register", "seed",
+    "unknown entities",
 )  # fmt: skip
 REFUSED = {"as registered": "40001"}
 """Other rules are kept by 42501."""
@@ -188,6 +193,7 @@ def kept(victim: Parties, stranger: Connection) -> list[object]:
             "kanon.release_reader": theirs,
             "kanon.release_key": theirs,
             "kanon.release_entity": theirs,
+            "kanon.release_record": theirs,
             "kanon.budget": theirs,
             "kanon.source": f"registered_by <> {role}",
             "(SELECT relname, relkind, relowner, relacl::text AS acl, relnamespace,"

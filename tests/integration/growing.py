@@ -161,5 +161,5 @@ def refused_by_default(parties: Parties) -> Iterator[None]:
     for name in Functions(parties.publisher).publications():
         Functions(parties.publisher).drop(name)
     assert remains(parties.admin) == []
-    for table in ("release_entity", "release_key"):
+    for table in ("release_entity", "release_key", "release_record"):
         assert value(parties.admin, f"SELECT count(*) FROM kanon.{table}") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -78,20 +79,37 @@ def test_nobody_moves(parties: Parties, kind: str, by_entity: bool) -> None:
     assert source.batches("records") == [120, 80]
 
 
-def test_late_and_known_people_wait(parties: Parties) -> None:
-    """A record that is not after the last one is late; of somebody published, it is another."""
-    source = Source(parties, arrival=True)
+def test_late_records_wait_where_nobody_says_whose_they_are(parties: Parties) -> None:
+    """Without an entity, what is counted is counted by arrival, and what is not is said."""
+    source = Source(parties, entity=None, arrival=True)
     source.add(100, 5)
     source.publish("diverse")
     source.add(7, 5)
     row = source.refresh()
     assert (row["added"], row["waiting"]) == (0, 7)
-    assert "7 came late" in row["missing"]
+    assert row["missing"] == "at least 7 came late: not after the last one that was published"
+    assert row["waits"].keys() == {"late", "again", "corrected"}
+    assert row["waits"]["corrected"]["records"] is None
+    assert "register the source with" in row["waits"]["corrected"]["hint"]
+    source.run("DELETE FROM {} WHERE id < 20")
     source.add(80, 6)
+    row = source.refresh()
+    assert (row["added"], row["waiting"]) == (80, 13)
+    assert row["missing"] == "at least 13 were deleted after they were published"
+
+
+def test_late_people_are_new_where_an_entity_says_so(parties: Parties) -> None:
+    """They are in no batch yet, whenever they came; further records of somebody wait."""
+    source = Source(parties, arrival=True)
+    source.add(100, 5)
+    source.publish("diverse")
+    source.add(30, 3)
+    source.add(50, 6)
     source.add(0, 6, ids=[0, 1, 4])
     row = source.refresh()
-    assert (row["added"], row["waiting"]) == (80, 10)
-    assert "3 are of people who are published" in row["missing"]
+    assert (row["added"], row["waiting"]) == (80, 3)
+    assert row["missing"] == "3 are of people who are published"
+    assert source.refresh()["added"] == 0
 
 
 def test_refusals(parties: Parties) -> None:
@@ -196,6 +214,7 @@ def test_the_command(parties: Parties) -> None:
     role = parties.stranger.info.user
     fetch(parties.admin, f"GRANT USAGE ON SCHEMA published TO {role}")
     said = []
+    source.run("DELETE FROM {} WHERE id < 9")
     for command in (
         ("refresh", "grows"),
         ("refresh", "grows", "--json"),
@@ -206,7 +225,10 @@ def test_the_command(parties: Parties) -> None:
         assert answer.returncode == 0, answer.stderr
         said.append(answer.stdout)
     assert "80" in said[0]
+    assert re.search("if deleted +publish anew in place of this one", said[0])
     assert json.loads(said[1])["added"] == 0
+    listed = kanon("publications", dsn=dsn).stdout
+    assert "grows: 9 records wait: at least 9 deleted since 2" in listed
 
 
 def test_arrivals_have_a_greatest_value(parties: Parties) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import random
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -25,14 +26,19 @@ def test_what_is_not_new(parties: Parties) -> None:
     source.add(5, ids=[1, 2, 3, 4, 4])
     row = source.refresh()
     assert (row["added"], row["waiting"]) == (0, 5)
-    assert row["missing"] == "at least 5 are of people who are published"
-    source.run("UPDATE {} SET age = 59, sick = 'ill 4' WHERE id BETWEEN 10 AND 30")
+    assert row["missing"] == "5 are of people who are published"
+    source.run("UPDATE {} SET age = age + 1 WHERE id BETWEEN 10 AND 30")
     source.run("DELETE FROM {} WHERE id BETWEEN 40 AND 90")
-    assert source.refresh()["added"] == 0
-    source.add(0, ids=list(range(40, 91)))
+    row = source.refresh()
+    assert (row["added"], row["waiting"]) == (0, 77)
+    assert {kind: one["records"] for kind, one in row["waits"].items()} == {
+        "again": 5, "corrected": 21, "deleted": 51,
+    }  # fmt: skip
+    assert all("publish anew" in one["hint"] for one in row["waits"].values())
+    source.run("UPDATE {} SET age = age - 1 WHERE id BETWEEN 10 AND 30")
     source.add(30)
     row = source.refresh()
-    assert (row["added"], row["records"], row["waiting"]) == (30, 150, 5)
+    assert (row["added"], row["records"], row["waiting"]) == (30, 150, 56)
 
 
 def test_who_comes_back_later_is_not_new(parties: Parties) -> None:
@@ -41,11 +47,152 @@ def test_who_comes_back_later_is_not_new(parties: Parties) -> None:
     source.add(100)
     source.publish("anatomy")
     source.run("DELETE FROM {} WHERE id < 50")
-    source.add(0, ids=list(range(50)), day=1)
     source.add(60, day=1)
     row = source.refresh()
     assert (row["added"], row["waiting"], row["records"]) == (60, 50, 160)
-    assert "50 are of people who are published" in row["missing"]
+    source.run("INSERT INTO {} SELECT i, 200, 'f', 'ill 1' FROM generate_series(0, 49) AS i")
+    row = source.refresh()
+    assert (row["added"], row["waiting"]) == (0, 50)
+    assert row["missing"] == "50 were corrected after they were published"
+
+
+def kept(parties: Parties) -> dict[str, tuple[int | None, Any]]:
+    """What the catalog says of what waits: of each kind, how many, and since when."""
+    found = value(parties.publisher, "SELECT waits FROM kanon.publications WHERE name = 'grows'")
+    return {kind: (one["records"], one.get("since")) for kind, one in (found or {}).items()}
+
+
+def test_since_when(parties: Parties) -> None:
+    """A kind waits since it was first seen, until none is left; others do not change that."""
+    source = Source(parties, 100)
+    source.publish("anatomy")
+    assert kept(parties) == {}
+    source.run("UPDATE {} SET sick = 'ill 9' WHERE id < 7")
+    assert source.refresh()["missing"] == "7 were corrected after they were published"
+    first = kept(parties)
+    assert first.keys() == {"corrected"}
+    source.run("UPDATE {} SET sick = 'ill 9' WHERE id = 50")
+    source.run("DELETE FROM {} WHERE id = 80")
+    source.add(1)
+    row = source.refresh()
+    assert row["missing"].startswith("1 who came wait: ")
+    second = kept(parties)
+    assert second["corrected"] == (8, first["corrected"][1])
+    assert {kind: number for kind, (number, _) in second.items()} == {
+        "new": 1, "corrected": 8, "deleted": 1,
+    }  # fmt: skip
+    assert second["new"][1] > first["corrected"][1]
+    assert {kind: (one["records"], one["since"]) for kind, one in row["waits"].items()} == second
+    waiting = "SELECT waiting FROM kanon.publications WHERE name = 'grows'"
+    assert value(parties.publisher, waiting) == row["waiting"] == 10
+    with parties.publisher.transaction(force_rollback=True):  # leaves no trace
+        source.add(60)
+        source.run("DELETE FROM {} WHERE id < 20")
+        assert source.refresh()["added"] == 61
+        assert kept(parties).keys() == {"corrected", "deleted"}
+    assert kept(parties) == second
+    source.add(60)  # those who waited are published, and what is published stays as it is
+    assert source.refresh()["added"] == 61
+    third = kept(parties)
+    assert third == {kind: second[kind] for kind in ("corrected", "deleted")}
+    source.add(1)
+    source.refresh()
+    fourth = kept(parties)
+    assert fourth["new"][1] > second["new"][1]
+    assert fourth["deleted"] == third["deleted"]
+    accept = json.dumps({"combined_releases": "it is a test"})
+    source.publish("anatomy", replace=True, accept=accept)  # what waited is published anew
+    assert kept(parties) == {}
+    assert source.refresh()["waits"] == {}
+    assert value(parties.publisher, waiting) == 0
+    source.run("DELETE FROM {} WHERE id = 3")
+    source.refresh()
+    source.kanon.drop("grows")
+    assert value(parties.admin, "SELECT count(waits) FROM kanon.release") == 0
+
+
+def test_what_waits_is_shown_to_the_publisher_alone(
+    parties: Parties,
+    connect_as: Callable[[str, str], psycopg.Connection[Any]],
+    new_role: Callable[..., str],
+) -> None:
+    """And to administrators; whoever reads the publication finds nothing."""
+    source = Source(parties, 60)
+    source.publish("anatomy")
+    source.run("DELETE FROM {} WHERE id < 9")
+    source.refresh()
+    asked = "SELECT waiting, waits FROM kanon.publications WHERE name = 'grows'"
+    for connection in (parties.publisher, parties.admin):
+        ((waiting, waits),) = fetch(connection, asked)
+        assert (waiting, waits["deleted"]["records"]) == (9, 9)
+    assert fetch(parties.analyst, asked) == [(None, None)]
+    with connect_as(parties.dsn, new_role("kanon_publisher", "pg_read_all_data")) as other:
+        assert fetch(other, asked) == [(None, None)]
+    told = "INSERT INTO kanon.errand (task, given) VALUES ('keep waits', $1::text::jsonb)"
+    noted = {"deleted": {"records": 5}, "a\x1b": {"records": 5}, "late": {"records": 0}}
+    given = json.dumps({"name": "grows", "waits": noted})
+    with connect_as(parties.dsn, new_role("kanon_publisher")) as other:
+        assert sqlstate_of(lambda: fetch(other, told, given)) == "42501"
+    fetch(parties.publisher, told, given)  # no words of its own
+    assert kept(parties).keys() == {"deleted"}
+
+
+def test_the_stays_of_a_hospital(parties: Parties) -> None:
+    """Patients have several stays. However they come, change and go, each kind is counted."""
+    draw = random.Random(1)  # noqa: S311  # made-up data
+    source = Source(parties)
+    source.add(0, ids=[*range(80), *range(0, 80, 3), *range(0, 80, 7)])
+    source.publish("suppressed")
+
+    def stays() -> dict[int, Counter[Any]]:
+        found: dict[int, Counter[Any]] = defaultdict(Counter)
+        for who, *stay in fetch(parties.publisher, f"SELECT id, age, sex, sick FROM {source.name}"):
+            found[who][tuple(stay)] += 1
+        return found
+
+    published, following = stays(), 80
+    for new in (0, 2, 30, 0):
+        source.add(0, ids=[*range(following, following + new)])
+        source.add(0, ids=draw.choices(range(80), k=6))
+        some = f"(SELECT ctid FROM {source.name} ORDER BY md5(ctid::text || $1::text) LIMIT 9)"
+        source.run(f"DELETE FROM {{}} WHERE ctid IN {some}", f"{new} deleted")
+        source.run(f"UPDATE {{}} SET age = age + 1 WHERE ctid IN {some}", f"{new} changed")
+        following += new
+        row, now = source.refresh(), stays()
+        expected = Counter({"new": sum(now[who].total() for who in now.keys() - published)})
+        for who, stays_then in published.items():
+            then, same = stays_then.total(), (stays_then & now[who]).total()
+            expected["again"] += max(now[who].total() - then, 0)
+            expected["deleted"] += max(then - now[who].total(), 0)
+            expected["corrected"] += min(then, now[who].total()) - same
+        if row["added"]:
+            assert row["added"] == expected.pop("new")
+            published |= {who: now[who] for who in now.keys() - published}
+        assert {kind: one["records"] for kind, one in row["waits"].items()} == dict(+expected)
+        assert row["waiting"] == expected.total()
+        assert row["records"] == sum(one.total() for one in published.values())
+
+
+def test_what_was_published_is_not_known_from_a_dump(parties: Parties) -> None:
+    """Its key is in none: after a restore, it is said that corrections are not known."""
+    source = Source(parties, 100)
+    source.publish("anatomy")
+    source.run("UPDATE {} SET sick = 'ill 9' WHERE id < 7")
+    assert source.refresh()["waits"]["corrected"]["records"] == 7
+    # What pg_restore does with a materialized view.
+    fetch(parties.admin, "REFRESH MATERIALIZED VIEW kanon.record_key")
+    source.run("DELETE FROM {} WHERE id = 3")
+    source.add(40)
+    for added in (40, 0):
+        row = source.refresh()
+        assert (row["added"], row["waiting"]) == (added, 1)
+        assert row["missing"] == "1 were deleted after they were published"
+        assert row["waits"]["corrected"]["records"] is None
+        assert "published anew" in row["waits"]["corrected"]["hint"]
+    accept = json.dumps({"combined_releases": "it is a test"})
+    source.publish("anatomy", replace=True, accept=accept)
+    source.run("UPDATE {} SET sick = 'ill 8' WHERE id < 7")
+    assert source.refresh()["waits"]["corrected"]["records"] == 6
 
 
 def test_without_an_entity_nobody_is_new(parties: Parties) -> None:
@@ -108,7 +255,7 @@ def test_the_hashes_are_closed(
     source = Source(parties, 60)
     source.publish("anatomy")
     for connection in (parties.publisher, parties.analyst, parties.stranger):
-        for table in ("release_entity", "release_key"):
+        for table in ("release_entity", "release_key", "release_record", "record_key"):
             for statement in (f"TABLE kanon.{table}", f"DELETE FROM kanon.{table}"):
                 refused = lambda c=connection, s=statement: fetch(c, s)
                 assert sqlstate_of(refused) == "42501"
@@ -138,10 +285,11 @@ def test_the_hashes_say_nothing_of_batches(parties: Parties) -> None:
         "SELECT array_agg(hash ORDER BY ctid) = array_agg(hash ORDER BY hash),"
         " count(DISTINCT xmin::text) FROM kanon.release_entity"
     )
-    assert fetch(parties.admin, state) == [(True, 1)]
+    states = (state, state.replace("release_entity", "release_record"))
+    assert [fetch(parties.admin, one) for one in states] == [[(True, 1)]] * 2
     source.add(60)
     source.refresh()
-    assert fetch(parties.admin, state) == [(True, 1)]
+    assert [fetch(parties.admin, one) for one in states] == [[(True, 1)]] * 2
     key = value(parties.admin, "SELECT key FROM kanon.release_key")
     assert len(key) == 32
     expected = {
@@ -166,7 +314,7 @@ def test_what_is_replaced_is_forgotten(parties: Parties) -> None:
     assert source.kept() == 70
     (found,) = fetch(parties.admin, "SELECT key FROM kanon.release_key")
     assert found != (key,)
-    for table in ("release_key", "release_entity"):
+    for table in ("release_key", "release_entity", "release_record"):
         fetch(parties.admin, f"DELETE FROM kanon.{table}")
     with pytest.raises(psycopg.Error, match="not known who came since"):
         source.refresh()
@@ -193,7 +341,9 @@ def test_any_history(parties: Parties) -> None:
         row = source.refresh()
         new = here - published
         assert row["added"] in (0, len(new))
-        assert row["waiting"] == (0 if row["added"] else len(new))
+        waiting = {kind: one["records"] for kind, one in row["waits"].items()}
+        assert waiting.get("new", 0) == (0 if row["added"] else len(new))
+        assert waiting.get("deleted", 0) == len(published - here)
         if row["added"]:
             published |= new
         assert (row["records"], source.kept()) == (len(published), len(published))

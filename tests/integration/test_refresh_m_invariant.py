@@ -59,11 +59,13 @@ def test_whoever_left_or_was_left_out_is_not_published_again(parties: Parties) -
     row = source.refresh()
     out = first.keys() - source.seen().keys()
     assert len(out) == row["withdrawn"] == 15 + row["left_out"]
+    assert row["waits"]["left_out"]["records"] == row["waiting"] == row["left_out"]
     for one in rows:
         if one[0] in left:
             source.run("INSERT INTO {} VALUES ($1::int, $2::int, $3::text, $4::text)", *one)
     source.add(60)
-    assert source.refresh()["added"] == 60
+    row = source.refresh()
+    assert (row["added"], row["waiting"]) == (60, len(out) + row["left_out"])
     assert not source.seen().keys() & out
 
 
@@ -72,13 +74,18 @@ def test_what_changes(parties: Parties) -> None:
     source = people(parties, 300)
     first = source.seen()
     source.run("UPDATE {} SET age = age + 10000 WHERE id < 1010")
-    assert source.refresh()["withdrawn"] == 0  # nobody came or left: nothing is drawn
+    row = source.refresh()
+    assert (row["withdrawn"], row["waiting"]) == (0, 10)  # nobody came or left: nothing is drawn
+    assert row["missing"] == "10 were corrected after they were published"
+    assert "when somebody comes or leaves" in row["waits"]["corrected"]["hint"]
     (changed,) = [one for one in sorted(first) if one >= 1010][:1]
     source.run("UPDATE {} SET sick = 'ill 9' WHERE id = $1::int", changed)
     assert source.refresh()["withdrawn"] == 0
     source.run("DELETE FROM {} WHERE id = $1::int", changed + 1)
     row = source.refresh()
     assert 1 <= row["left_out"] == row["withdrawn"] - 1 < 60
+    assert row["corrected"] == 11
+    assert row["waits"].keys() == {"left_out"}
     seen = source.seen()
     assert not {changed, changed + 1} & seen.keys()
     moved = [one for one in seen if one > 10000]
@@ -115,7 +122,8 @@ def test_new_people_who_are_too_alike_wait(parties: Parties) -> None:
     assert "20 who came wait" in row["missing"]
     source.run("DELETE FROM {} WHERE id < 1005")
     row = source.refresh()
-    assert (row["added"], row["waiting"]) == (0, 20)
+    assert (row["added"], row["waits"]["new"]["records"]) == (0, 20)
+    assert row["waiting"] == 20 + row["left_out"]
     assert row["withdrawn"] >= 4
     source.run("INSERT INTO {} SELECT i, i, 'm', 'ill 2' FROM generate_series(5020, 5039) AS i")
     assert source.refresh()["added"] == 40

