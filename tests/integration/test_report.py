@@ -209,3 +209,21 @@ def test_in_a_browser(reports: dict[str, str], tmp_path: Path, kind: str, width:
     )
     assert violations == []
     assert wide <= width
+
+
+def test_what_waits_is_in_it(parties: Parties, publisher: kanon_db.Kanon) -> None:
+    """As of the last refresh, for the publisher: how many of each kind, and since when."""
+    stays = [(i, i % 5, f"ill {i % 4}") for i in range(60)]
+    columns = "who int, age int, ill text"
+    create_source(parties.publisher, "data.held", columns, stays, ["age"], "ill", entity="who")
+    publisher.publish_suppressed("data.held", "held", k=2)
+    assert "at the last refresh" not in publisher.report("held")
+    fetch(parties.publisher, "DELETE FROM data.held WHERE who < 3")
+    fetch(parties.publisher, "UPDATE data.held SET ill = 'ill 9' WHERE who = 7")
+    found = publisher.refresh("held")
+    assert found.waiting == 4
+    page = publisher.report("held")
+    assert re.search(r"4 records wait: 1 corrected since 2\S+, 3 deleted since 2\d", page)
+    listed = publisher.publications().set_index("name").loc["held"]
+    assert (listed["waiting"], listed["waits"]["deleted"]["records"]) == (4, 3)
+    publisher.drop_publication("held")

@@ -345,7 +345,7 @@ def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
             **({"left out": found.left_out} if found.left_out else {}),
             **({"corrected": found.corrected} if found.corrected else {}),
             **({"missing": found.missing} if found.missing else {}),
-            **({"since when": waits_in_words(found.waits)} if found.waits else {}),
+            **({"held back": waits_in_words(found.waits)} if found.waits else {}),
             **{
                 f"if {HELD[kind].short}": one["hint"]
                 for kind, one in found.waits.items()
