@@ -9,7 +9,7 @@ from typing import Any, Final
 import kanon_db
 from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
 from kanon_db.answers import QUESTIONS
-from kanon_db.catalog.attributes import read_attributes
+from kanon_db.catalog.attributes import KEEP, read_attributes
 from kanon_db.declaration import (
     EVERYBODY,
     NAMES,
@@ -80,8 +80,10 @@ class RegisterRequest:
         NAMES, "Further columns to protect, each like the sensitive one.", default=()
     )
     keep: str | None = parameter(
-        TEXT,
-        "Which record of each entity is published.",
+        KEEP,
+        "Which record of each entity is published, if not all of them: 'latest by COLUMN', 'first"
+        " by COLUMN' or 'random'; then, if wanted, what of all its records stands in the kept one,"
+        " such as ', max of cost, mean of stay' (max, min, sum, mean, count).",
         default=None, metavar="RULE",
     )  # fmt: skip
 

@@ -1,20 +1,23 @@
-"""Describes quasi-identifiers, as their owner registers them: kind, domain, bins, hierarchy."""
+"""Describes what owners register: quasi-identifiers, and which record of each entity is kept."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Self
 
 from kanon_db.declaration import (
     BOUND,
     MAX_WEIGHT,
+    TEXT,
     ParameterType,
     choice,
     number,
     options,
     parameter,
+    unknown,
 )
 from kanon_db.errors import InvalidParameterError
 from kanon_db.query.layout import ANYTHING
@@ -235,3 +238,123 @@ def read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
                 hint=f"leave out {', '.join(others) or 'the kind, which is numeric'}",
             )
     return given
+
+
+# Which record of each entity is published: "latest by admission, max of cost".
+
+AGGREGATES: Final[Mapping[str, tuple[str, str]]] = {
+    "max": ("max", "the greatest"),
+    "min": ("min", "the least"),
+    "sum": ("sum", "the sum of"),
+    "mean": ("avg", "the mean of"),
+    "count": ("count", "the number of"),
+}
+"""What may stand in the kept record in place of its own value: SQL's function, and words."""
+
+_CHOICES: Final = {"latest": "latest", "first": "first", "earliest": "first", "random": "random"}
+_KEEP_TOKEN: Final = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s",]+)|(,))\s*')
+_PLAIN_COLUMN: Final = re.compile(r'[^\s",]+')
+_KEEP_HINT: Final = (
+    "write such as 'latest by admission', 'first by admission', 'random' or 'latest by admission,"
+    ' max of cost, count of "stay id"\''
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """Which record of each entity is kept, and what of all its records stands in it."""
+
+    choice: str  # latest, first or random
+    by: str | None = None  # the column that orders records; None for the one of their arrival
+    aggregates: tuple[tuple[str, str], ...] = ()  # a word of `AGGREGATES`, and a column
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read a rule.
+
+        Examples
+        --------
+        >>> KeepRule.of('Latest by admission, max of "total cost"')
+        KeepRule(choice='latest', by='admission', aggregates=(('max', 'total cost'),))
+        >>> KeepRule.of("earliest")
+        KeepRule(choice='first', by=None, aggregates=())
+        """
+        first, *others = _clauses(text)
+        word = first[0].lower()
+        if word not in _CHOICES:
+            raise unknown("rule of keep", word, [*_CHOICES], is_shown=False)
+        match first[1:]:
+            case []:
+                by = None
+            case [preposition, column] if preposition.lower() == "by" and word != "random":
+                by = column
+            case _:
+                raise _unread(1)
+        aggregates: list[tuple[str, str]] = []
+        for place, clause in enumerate(others, start=2):
+            if len(clause) != 3 or clause[1].lower() != "of":
+                raise _unread(place)
+            function, _, column = clause
+            if function.lower() not in AGGREGATES:
+                raise unknown("aggregate of keep", function, [*AGGREGATES], is_shown=False)
+            if column in (named for _, named in aggregates):
+                raise InvalidParameterError(
+                    "keep names a column twice", detail=f'column "{column}"', hint=_KEEP_HINT
+                )
+            aggregates.append((function.lower(), column))
+        return cls(_CHOICES[word], by, tuple(aggregates))
+
+    def __str__(self) -> str:
+        """Write it in the one way in which the catalog has it."""
+        by = "" if self.by is None else f" by {_named(self.by)}"
+        aggregates = [f"{function} of {_named(column)}" for function, column in self.aggregates]
+        return ", ".join([f"{self.choice}{by}", *aggregates])
+
+    def described(self, by: str | None) -> str:
+        """Say in words what each entity is published with, by the column that orders records."""
+        chosen = "drawn at random" if self.choice == "random" else f"the {self.choice} by {by}"
+        found = [f"{AGGREGATES[function][1]} {column}" for function, column in self.aggregates]
+        if not found:
+            return chosen
+        return f"{chosen}, with {', '.join(found)} of all records of that person"
+
+
+def _clauses(text: str) -> list[list[str]]:
+    """Divide a rule at its commas, and each clause into words."""
+    clauses: list[list[str]] = [[]]
+    place = 0
+    while place < len(text):
+        found = _KEEP_TOKEN.match(text, place)
+        if found is None:
+            raise _unread(len(clauses))
+        quoted, word, comma = found.groups()
+        if comma:
+            clauses.append([])
+        else:
+            clauses[-1].append(word if quoted is None else quoted.replace('""', '"'))
+        place = found.end()
+    if not all(clauses):
+        raise InvalidParameterError("keep has nothing where a rule should be", hint=_KEEP_HINT)
+    return clauses
+
+
+def _unread(clause: int) -> InvalidParameterError:
+    return InvalidParameterError(
+        "keep cannot be read", detail=f"part {clause} of it", hint=_KEEP_HINT
+    )
+
+
+def _named(column: str) -> str:
+    """Quote a column where a rule has to."""
+    if _PLAIN_COLUMN.fullmatch(column):
+        return column
+    doubled = column.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _read_keep(value: Any, name: str) -> str:
+    return str(KeepRule.of(TEXT.read(value, name)))
+
+
+KEEP: Final = replace(TEXT, read=_read_keep)
+"""The type of the parameter `keep`."""

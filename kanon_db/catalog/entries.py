@@ -8,19 +8,31 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.errors import (
     BudgetError,
     DatabaseError,
+    InvalidParameterError,
     KanonError,
     NotFoundError,
     PermissionDeniedError,
     ReplacedError,
+    SchemaMismatchError,
     VerificationError,
 )
 from kanon_db.session.protocol import Row, Session, fetch_one
-from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.columns import (
+    ColumnType,
+    KeptRows,
+    Relation,
+    column_types,
+    find_relation,
+)
+
+if TYPE_CHECKING:
+    from kanon_db.catalog.attributes import KeepRule
 
 # Errands and questions run as `kanon_owner`; see `25_errands.sql` and `26_questions.sql`.
 
@@ -129,6 +141,56 @@ class Source(NamedTuple):
     keep: str | None = None  # which record of each entity is published; None for all of them
 
     @property
+    def keep_rule(self) -> KeepRule | None:
+        """The rule by which a record of each entity is kept."""
+        from kanon_db.catalog.attributes import KeepRule
+
+        return None if self.keep is None else KeepRule.of(self.keep)
+
+    @property
+    def kept_by(self) -> str | None:
+        """The column that says which record of each entity is kept."""
+        rule = self.keep_rule
+        if rule is None or rule.choice == "random":
+            return None
+        return rule.by or self.arrival
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether later records never change what somebody is published with."""
+        rule = self.keep_rule
+        return rule is None or (rule.choice == "first" and not rule.aggregates)
+
+    @property
+    def kept_in_words(self) -> str | None:
+        """What each person is published with, if not with all of their records."""
+        rule = self.keep_rule
+        return None if rule is None else rule.described(self.kept_by)
+
+    def with_kept(self, types: Mapping[str, ColumnType]) -> Source:
+        """Return the source of which only the kept record of each entity is read."""
+        rule = self.keep_rule
+        if rule is None:
+            return self
+        from kanon_db.catalog.attributes import AGGREGATES
+
+        _check_keep(self, rule, types)
+        secret = dict.fromkeys(self.all_sensitive)
+        others = (*self.quasi_identifiers, *self.insensitive, self.arrival, self.kept_by)
+        open_ = dict.fromkeys(name for name in others if name not in (None, self.entity))
+        kept = KeptRows(
+            entity=types[str(self.entity)],
+            open_columns=tuple(types[str(name)] for name in open_ if name not in secret),
+            secret_columns=tuple(types[name] for name in secret),
+            order=None if self.kept_by is None else types[self.kept_by],
+            is_last=rule.choice == "latest",
+            aggregates=tuple(
+                (types[column], AGGREGATES[function][0]) for function, column in rule.aggregates
+            ),
+        )
+        return self._replace(relation=self.relation._replace(kept=kept))
+
+    @property
     def all_sensitive(self) -> tuple[str, ...]:
         """The columns to protect."""
         return () if self.sensitive is None else (self.sensitive, *self.also_sensitive)
@@ -221,7 +283,77 @@ def find_source(session: Session, relation: Relation) -> Source:
     lists = ("quasi_identifiers", "identifiers", "columns", "insensitive", "also_sensitive")
     described = {key: tuple(row[key]) for key in lists}
     attributes = json.loads(row["attributes"])
-    return Source(**{**row, **described, "relation": relation, "attributes": attributes})
+    found = Source(**{**row, **described, "relation": relation, "attributes": attributes})
+    if found.keep is None:
+        return found
+    _, oid, _ = find_relation(session, relation.quoted(session))
+    return found.with_kept(column_types(session, oid))
+
+
+def _check_keep(source: Source, rule: KeepRule, types: Mapping[str, ColumnType]) -> None:
+    """Refuse a rule that does not fit the other roles, or the columns' types."""
+    where = f"keep of {source.relation}"
+    if source.entity is None:
+        raise InvalidParameterError(
+            "keep needs an entity",
+            detail=where,
+            hint="name the column that says whom a record is about with entity => ...",
+        )
+    roles = (source.entity, source.arrival, *source.published)
+    if missing := [name for name in roles if name is not None and name not in types]:
+        raise SchemaMismatchError(
+            "the source has lost columns since it was registered",
+            detail=f"{source.relation} has no {', '.join(missing)}",
+            hint="register it again with the columns that it has",
+        )
+    by = source.kept_by
+    if by is None and rule.choice != "random":
+        raise InvalidParameterError(
+            f"{rule.choice} needs a column",
+            detail=f"{where}: no column says when a record came",
+            hint=f"write {rule.choice} by COLUMN, or name such a column with arrival => ...",
+        )
+    named = [column for _, column in rule.aggregates]
+    for column in [*([] if by is None else [by]), *named]:
+        if column not in types:
+            near = get_close_matches(column, types, n=1)
+            raise NotFoundError(
+                "the source has no such column",
+                detail=f'column "{column}", named in {where}',
+                hint=f"{f'did you mean {near[0]}? ' if near else ''}its columns are"
+                f" {', '.join(types)}; write a name with blanks in double quotes",
+            )
+    if by in (source.entity, *source.all_sensitive):
+        raise InvalidParameterError(
+            "what is sensitive, or the entity, cannot say which record is kept",
+            detail=f'column "{by}", named in {where}',
+            hint="which record was kept would tell something of its sensitive value: take a column"
+            " such as a date, or random",
+        )
+    for function, column in rule.aggregates:
+        at = f'{function} of column "{column}", named in {where}'
+        if column not in source.published or column == source.arrival:
+            raise InvalidParameterError(
+                "an aggregate is for a column that is published",
+                detail=at,
+                hint="give the column another role, or leave the aggregate out; the column of the"
+                " arrival is left as it is",
+            )
+        is_number = types[column].bound_type == "numeric"
+        if function in ("sum", "mean", "count") and not is_number:
+            raise SchemaMismatchError(
+                f"{function} is for columns of numbers",
+                detail=f"{at}: its type is {types[column].type_name}",
+                hint="columns keep their types; max and min are for all that have an order",
+            )
+    for column in [*([] if by is None else [by]), *named]:
+        if types[column].is_others:
+            raise SchemaMismatchError(
+                "a column's order is not known",
+                detail=f'column "{column}", named in {where}: its type does not belong to a'
+                " superuser, so its values are read as texts",
+                hint="take a column of another type",
+            )
 
 
 _ENTRY = """

@@ -402,7 +402,7 @@ def _counted(
     )
     found = fetch_one(
         session,
-        f"WITH taken AS MATERIALIZED (SELECT {taken} FROM {source.relation.quoted(session)}"
+        f"WITH taken AS MATERIALIZED (SELECT {taken} FROM {source.relation.rows(session)}"
         f" LIMIT {MOST_RECORDS}) SELECT ARRAY[{shares}] AS shares",
     )
     shares_found: Sequence[float | None] = found["shares"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kanon_db.catalog.attributes import KeepRule
 from kanon_db.catalog.entries import Source, find_source, require_harmless, run_errand
 from kanon_db.catalog.names import require_plain
 from kanon_db.catalog.source_checks import check_attribute, check_roles, warn_of_roles
@@ -64,20 +65,26 @@ def register_source(
         )
     require_harmless(session, relation, oid)
     types = column_types(session, oid)
+    keep = None if keep is None else str(KeepRule.of(keep))
     new = Source(
         0, relation, tuple(quasi_identifiers), sensitive, tuple(identifiers),
         dict(attributes or {}), tuple(types), tuple(insensitive), entity, arrival=arrival,
         also_sensitive=tuple(also_sensitive), keep=keep,
     )  # fmt: skip
-    for name in relation:
+    for name in (relation.schema, relation.name):
         require_plain("a relation or its schema", name)
     check_roles(new)
-    others = [name for name in (*new.all_sensitive, entity, arrival) if name is not None]
-    compared = [*quasi_identifiers, *others]
+    new = new.with_kept(types)
+    if new.kept_by is not None:
+        require_plain("a column", new.kept_by)
+    used = (*new.all_sensitive, entity, arrival, new.kept_by)
+    others = [name for name in dict.fromkeys(used) if name is not None]
+    compared = [*quasi_identifiers, *(name for name in others if name not in quasi_identifiers)]
     _check_readable(session, relation, oid, [*compared, *insensitive])
     check_comparable(session, relation, compared)
     if arrival is not None:
         _check_arrival(session, relation, arrival)
+    _check_aggregates(session, new)
     for column, attribute in new.attributes.items():
         if column not in quasi_identifiers:
             raise InvalidParameterError(
@@ -236,6 +243,28 @@ def _check_readable(session: Session, relation: Relation, oid: str, columns: Seq
             detail=f"no SELECT on {len(rows)} of the named columns of {relation}",
             hint=f"ask its owner for GRANT SELECT ON {relation.quoted(session)} TO {role}",
         )
+
+
+def _check_aggregates(session: Session, source: Source) -> None:
+    """Refuse an aggregate that the values of a column do not have."""
+    if source.relation.kept is None:
+        return
+    for column, function in source.relation.kept.aggregates:
+        try:
+            with session.savepoint():
+                session.fetch(
+                    f"SELECT {function}({column.read(session)})::{column.type_name}"
+                    f" FROM {source.relation.quoted(session)} WHERE false"
+                )
+        except DatabaseError as error:
+            if error.sqlstate != UNDEFINED_FUNCTION:
+                raise
+            raise SchemaMismatchError(
+                "a column has no such aggregate",
+                detail=f'{function} of column "{column.name}" of {source.relation}: its type is'
+                f" {column.type_name}",
+                hint="leave it out: the kept record has a value of its own",
+            ) from None
 
 
 def _check_arrival(session: Session, relation: Relation, arrival: str) -> None:

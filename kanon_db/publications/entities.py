@@ -38,7 +38,7 @@ def read_entities(snapshot: Snapshot, source: Source, *, are_counted: bool) -> E
     session.step("counting entities")
     name = session.identifier(source.entity)
     found = fetch_one(session, entity_statement(name, snapshot.table))
-    if are_counted:
+    if are_counted and source.keep is None:
         require_entities(found, source)
     else:
         require_one_record(found, source)
@@ -82,8 +82,9 @@ def require_one_record(found: Row, source: Source) -> None:
             " records",
             detail=f"{source.relation}: {found['repeated']} of {found['entities']} entities in"
             f' column "{source.entity}" have several records, one of them {found["most"]}',
-            hint="publish generalized or suppressed rows, which count entities, or a view with one"
-            " record of each entity",
+            hint="register the source again with keep, such as keep => 'latest by admission', so"
+            " that one record of each is published; or publish generalized or suppressed rows,"
+            " which count entities",
         )
 
 
@@ -233,7 +234,7 @@ def stage_unknown(
         staging.fill_table(
             "",
             f"SELECT {digest_of(column, read)} AS digest, {record} AS record"
-            f" FROM {source.relation.quoted(session)} AS s WHERE {read} IS NOT NULL",
+            f" FROM {source.relation.rows(session)} AND {read} IS NOT NULL",
         )
     staging.create_table(_NEW, "SELECT ''::bytea AS digest, NULL::int4 AS signature")
     found = run_errand(session, "unknown entities", name=old.name, prefix=staging.name)

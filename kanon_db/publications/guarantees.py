@@ -17,6 +17,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpec
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Proof
 from kanon_db.algorithms.recoding import Microdata
+from kanon_db.catalog.entries import Source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.results import Check
@@ -63,6 +64,20 @@ def _added(one: str, other: str) -> str:
         return mine if is_threshold else str(int(mine) + int(theirs))
 
     return _NUMBER.sub(add, one)
+
+
+_KEPT: Final = (
+    "each person is published with one record, {}; what somebody knows of a person's other records,"
+    " and infers from it, is not covered"
+)
+
+
+def with_kept(guarantee: str, source: Source) -> str:
+    """Add which record of each person the guarantee is about, once."""
+    if source.kept_in_words is None:
+        return guarantee
+    added = f"; {_KEPT.format(source.kept_in_words)}"
+    return guarantee if added in guarantee else guarantee + added
 
 
 # How frequent sensitive values are in each group; the server compares that with thresholds.

@@ -11,7 +11,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf
 from types import ModuleType
@@ -551,6 +551,13 @@ class Kind(ABC):
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:  # noqa: ARG002
         """Say how to use each published relation, by its suffix, in comments that all can read."""
         return {}
+
+    def all_notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
+        """Return the notes, with which record of each person there is."""
+        found, kept = dict(self.notes(publication, quotes)), publication.parameters.get("kept")
+        if kept is not None and (note := found.get("")):
+            found[""] = replace(note, use=f"{note.use} Each person has one record: {kept}.")
+        return found
 
     def frozen(self, session: Session, publication: Publication, request: Any) -> Any:  # noqa: ARG002
         """Return the request for a batch of new people, under the same guarantee.

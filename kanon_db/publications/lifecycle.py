@@ -125,7 +125,7 @@ def enter_publication(
         "seen": combined.seen,
         **ledger,
     }
-    notes = kind.notes(dataclasses.replace(publication, name=name), ShownNames(session))
+    notes = kind.all_notes(dataclasses.replace(publication, name=name), ShownNames(session))
     with refusal_of_owner(name):
         publication_id: int = _patiently(
             session,

@@ -29,7 +29,12 @@ from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.declaration import parameters_of
 from kanon_db.errors import InfeasibleError, InvalidParameterError, RiskError
 from kanon_db.publications.entities import can_be_hashed, read_entities, stage_published
-from kanon_db.publications.guarantees import WarnsCaller, warn_of_gap, warn_of_unused_options
+from kanon_db.publications.guarantees import (
+    WarnsCaller,
+    warn_of_gap,
+    warn_of_unused_options,
+    with_kept,
+)
 from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Workload, Written
 from kanon_db.publications.lifecycle import check_name, enter_publication, released_columns
 from kanon_db.publications.publish_request import RISKS, PublishRequest, accepted_risks
@@ -500,12 +505,28 @@ def stage(
     publication, examined = verify_written(
         session, request, source, found, written,
         sink=_ServerSink(session, kind, staging.name, described), n_records=records.n_records,
-        parameters={"readers": list(readers), "accept": accepted},
+        parameters={
+            "readers": list(readers), "accept": accepted, **count_kept(session, source),
+        },
     )  # fmt: skip
     named = None if known is None else known.staging.name
     return StagedPublication(
         staging, publication, accepted, examined.metrics, published, upto, named, room
     )
+
+
+def count_kept(session: Session, source: Source) -> dict[str, Any]:
+    """Say which record of each person is published, and how many rows of the source are not."""
+    if source.kept_in_words is None:
+        return {}
+    n_rows, n_kept = (
+        count_records(session, one) for one in (source.relation.whole, source.relation)
+    )
+    session.tell(
+        f"{n_rows - n_kept:,} of {n_rows:,} rows are not published: each person has one record,"
+        f" {source.kept_in_words}"
+    )
+    return {"kept": source.kept_in_words, "not_kept": n_rows - n_kept}
 
 
 def accept_request(
@@ -580,7 +601,7 @@ def verify_written(
         parameters={**request.recorded, **written.parameters, **parameters},
         layout={**written.layout, "types": sink.types},
         records=n_records,
-        guarantee=written.guarantee,
+        guarantee=with_kept(written.guarantee, source),
         metrics={**written.metrics, **({} if found.proof is None else found.proof.metrics)},
     )
     examined = sink.examine(publication)

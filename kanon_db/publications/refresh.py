@@ -41,13 +41,14 @@ from kanon_db.publications.entities import (
     stage_published,
     stage_unknown,
 )
+from kanon_db.publications.guarantees import with_kept
 from kanon_db.publications.kind import Job, Kind, Written
 from kanon_db.publications.lifecycle import (
     enter_publication,
     refusal_of_owner,
     released_columns,
 )
-from kanon_db.publications.pipeline import PHASES, draw_records
+from kanon_db.publications.pipeline import PHASES, count_kept, draw_records
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.registry import DeclaredKind, kind_named
 from kanon_db.publications.relations import StagedRelations
@@ -463,13 +464,13 @@ def refresh(
         )  # fmt: skip
     parameters = {
         **old.parameters, **request.recorded, **made.written.parameters, **made.parameters,
-        "readers": state["grantees"], "accept": dict(request.accept),
+        "readers": state["grantees"], "accept": dict(request.accept), **count_kept(session, source),
     }  # fmt: skip
     staging = made.staging
     new = replace(
         old, name=staging.name, parameters=parameters,
         layout={**made.written.layout, "types": made.types}, records=made.records,
-        guarantee=made.written.guarantee, metrics=made.metrics,
+        guarantee=with_kept(made.written.guarantee, source), metrics=made.metrics,
     )  # fmt: skip
     session.phase("verifying")
     examined = kind.examine(session, new, is_new=True)

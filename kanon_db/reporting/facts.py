@@ -157,7 +157,7 @@ def gather(session: Session, name: str) -> Facts:
         kind=publication.kind,
         method=publication.method,
         source=publication.source,
-        has_entities=source.entity is not None,
+        has_entities=source.entity is not None and source.keep is None,
         records=publication.records,
         left_out=publication.left_out,
         guarantee=publication.guarantee,
@@ -256,7 +256,7 @@ def _known_of_source(target: AttackTarget, sensitive: str | None) -> Knowledge:
         " sum(size) FILTER (WHERE size = most) / sum(size) AS certain,"
         " sum(most) / sum(size) AS guessed"
         f" FROM (SELECT sum(n) AS size, max(n) AS most FROM (SELECT {known}, count(*) AS n"
-        f" FROM {source.relation.quoted(session)} GROUP BY {by}) AS each_value GROUP BY {known})"
+        f" FROM {source.relation.rows(session)} GROUP BY {by}) AS each_value GROUP BY {known})"
         " AS alike",
     )
     if sensitive is None:

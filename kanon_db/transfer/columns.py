@@ -23,14 +23,29 @@ class Relation(NamedTuple):
 
     schema: str
     name: str
+    kept: KeptRows | None = None  # which of its rows are read, if not all of them
 
     def __str__(self) -> str:
         """Write it for people; statements use :meth:`quoted`."""
         return f"{self.schema}.{self.name}"
 
+    @property
+    def whole(self) -> Relation:
+        """The relation with all of its rows."""
+        return self._replace(kept=None)
+
     def quoted(self, session: Session) -> str:
         """Return the schema-qualified name, safe in a statement."""
         return session.identifier(self.schema, self.name)
+
+    def rows(self, session: Session, where: str = "true") -> str:
+        """Write what follows FROM to read its rows, as ``s``.
+
+        Of the rows that meet a condition, those are read that are kept.
+        """
+        if self.kept is None:
+            return f"{self.quoted(session)} AS s WHERE ({where})"
+        return f"{self.kept.chosen(session, self, where)} AS s WHERE true"
 
 
 class ColumnType(NamedTuple):
@@ -107,6 +122,66 @@ class ColumnType(NamedTuple):
     def bound_type(self) -> str:
         """Return the type that a range's bounds are cast to, for any of its range types."""
         return "numeric" if self.type_name in _NUMBERS else self.type_name
+
+
+class KeptRows(NamedTuple):
+    """Which row of each entity is read, instead of all of them, and what stands in it.
+
+    The order of an entity's rows depends on `open_columns` alone: on `secret_columns` only where
+    rows are alike in all of these. So nothing that is published as it is tells why a row was kept.
+    """
+
+    entity: ColumnType
+    open_columns: tuple[ColumnType, ...]
+    secret_columns: tuple[ColumnType, ...]
+    order: ColumnType | None  # None: by chance
+    is_last: bool  # whether the greatest value comes first; NULL comes last
+    aggregates: tuple[tuple[ColumnType, str], ...]  # columns, and the functions of all rows
+
+    def chosen(self, session: Session, relation: Relation, where: str) -> str:
+        """Write the kept rows of those that meet a condition, as a table without an alias."""
+        suffix = os.urandom(8).hex()
+        place, of_entity = (session.identifier(f"kanon_{name}_{suffix}") for name in "pe")
+        aggregates = dict(self.aggregates)
+        read = [
+            f"({aggregates[column]}({column.read(session)}) OVER {of_entity})::{column.type_name}"
+            f" AS {session.identifier(column.name)}"
+            if column in aggregates
+            else f"s.{session.identifier(column.name)}"
+            for column in (self.entity, *self.open_columns, *self.secret_columns)
+        ]
+        # Rows without an entity are no entity: all are read, and refused.
+        name = session.identifier(self.entity.name)
+        by = ", ".join(self._order(session))
+        return (
+            f"(SELECT * FROM (SELECT {', '.join(read)}, row_number() OVER"
+            f" ({of_entity} ORDER BY {by}) AS {place} FROM {relation.quoted(session)} AS s"
+            f" WHERE ({where}) WINDOW {of_entity} AS (PARTITION BY {self.entity.read(session)}))"
+            f" AS s WHERE s.{place} = 1 OR num_nulls(s.{name}) > 0)"
+        )
+
+    def _order(self, session: Session) -> list[str]:
+        """Write the order of an entity's rows."""
+        by = []
+        if self.order is not None:
+            by.append(f"{self.order.read(session)} {'DESC' if self.is_last else 'ASC'} NULLS LAST")
+        for columns in ((self.entity, *self.open_columns), (self.entity, *self.secret_columns)):
+            labels = ", ".join(_fixed_label(column, column.read(session)) for column in columns)
+            by.append(f'hashtextextended(ARRAY[{labels}]::text COLLATE pg_catalog."C", 0)')
+        return by
+
+
+def _fixed_label(column: ColumnType, value: str) -> str:
+    """Write a text for a value that no setting changes, as the caller's own settings are in force.
+
+    Some types that are rare in microdata have none.
+    """
+    if column.type_name in (*WHOLE_NUMBERS, *_TEXTS):
+        return f"{value}::text"
+    if column.type_name == "numeric":
+        return f"trim_scale({value})::text"
+    number = column.number(value)
+    return label(value) if number is None else f"encode(float8send({number} + 0), 'hex')"
 
 
 _LARGEST_INT4: Final = 2**31 - 1

@@ -199,11 +199,12 @@ def expected_size(session: Session, source: Relation, columns: Sequence[str]) ->
     """
     names = selected(session, source, columns)
     with all_rows(session, source):
-        (row,) = session.fetch(
-            f"EXPLAIN (FORMAT JSON) SELECT {names} FROM {source.quoted(session)}"
-        )
+        (row,) = session.fetch(f"EXPLAIN (FORMAT JSON) SELECT {names} FROM {source.rows(session)}")
     plan = _planned(row)
-    return Size(plan["Plan Rows"], plan["Plan Width"] + _ROW_HEADER)
+    n_records = plan["Plan Rows"]
+    if source.kept is not None:  # of which the planner has no idea
+        n_records = int(expected_values(session, source, [source.kept.entity.name]))
+    return Size(n_records, plan["Plan Width"] + _ROW_HEADER)
 
 
 def expected_values(session: Session, source: Relation, columns: Sequence[str]) -> float:
@@ -237,7 +238,7 @@ def _planned(row: Row) -> Mapping[str, Any]:
 
 
 def count_records(session: Session, source: Relation, where: str = "true") -> int:
-    """Count the rows ``s`` of a source that meet a condition.
+    """Count the rows ``s`` of a source that meet a condition; of those, the kept ones.
 
     Raises
     ------
@@ -246,9 +247,7 @@ def count_records(session: Session, source: Relation, where: str = "true") -> in
     """
     session.step("counting the rows of the source")
     with all_rows(session, source):
-        row = fetch_one(
-            session, f"SELECT count(*) AS n FROM {source.quoted(session)} AS s WHERE {where}"
-        )
+        row = fetch_one(session, f"SELECT count(*) AS n FROM {source.rows(session, where)}")
     return int(row["n"])
 
 
@@ -269,7 +268,7 @@ def take_snapshot(
     most : int
         How many rows may be copied.
     where : str
-        A condition on the rows ``s`` to copy, as SQL.
+        A condition on the rows ``s`` to copy, as SQL; of these, the kept ones are copied.
 
     Raises
     ------
@@ -293,7 +292,7 @@ def take_snapshot(
             session.fetch(
                 f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS SELECT * FROM"
                 f" (SELECT (row_number() OVER ())::int4 - 1 AS {record}, {names}"
-                f" FROM {source.quoted(session)} AS s WHERE {where} LIMIT {most + 1}) AS copied"
+                f" FROM {source.rows(session, where)} LIMIT {most + 1}) AS copied"
                 f" WHERE CASE WHEN {record} % least(1 + {record} / 64, {_MOST_ROWS_UNSEEN}) <> 0"
                 f" THEN true WHEN {size} <= {room.disk} THEN true"
                 f" ELSE width_bucket({record}, 1, 1, 1) = 1 END"

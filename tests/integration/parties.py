@@ -368,6 +368,7 @@ class _Operations:
         entity: str | None = None,
         arrival: str | None = None,
         also_sensitive: Sequence[str | None] = (),
+        keep: str | None = None,
     ) -> int:
         return self._register(
             source,
@@ -379,6 +380,7 @@ class _Operations:
             entity=entity,
             arrival=arrival,
             also_sensitive=list(also_sensitive),
+            keep=keep,
         )
 
     def _register(self, source: str, **given: Any) -> int:

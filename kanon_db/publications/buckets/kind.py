@@ -532,7 +532,7 @@ class Buckets(Kind):
         return (QIT, SAT)
 
     def prepare(self, request: BucketRequest, source: Source) -> None:
-        """Refuse a source without a sensitive attribute, which buckets protect."""
+        """Refuse a source without a sensitive attribute, or whose people get other records."""
         require_sensitive(source, "buckets need a sensitive attribute")
         for name in source.all_sensitive:
             request.privacy.of_attribute(name, source.all_sensitive)
@@ -541,6 +541,14 @@ class Buckets(Kind):
                 f"the assignment {request.assignment} protects one sensitive attribute",
                 detail=f"{source.relation} was registered with {len(source.all_sensitive)}",
                 hint="leave out the assignment, or give assignment => 'random'",
+            )
+        if request.assignment == "m_invariant" and not source.keeps_first:
+            raise InvalidParameterError(
+                "m_invariant buckets need a record of each person that later ones do not replace",
+                detail=f"{source.relation}: each person is published with one record,"
+                f" {source.kept_in_words}",
+                hint="register the source with keep => 'first by COLUMN', without aggregates, or"
+                " take another assignment",
             )
 
     def risks(self, request: BucketRequest) -> Sequence[str]:

@@ -315,7 +315,7 @@ def grant_publication(
     source, earlier = _earlier(session, found, roles)
     combined = require_compatible(session, source, found, name, earlier, accept)
     kind = kind_named(found.kind).load()
-    notes = kind.notes(found, ShownNames(session))
+    notes = kind.all_notes(found, ShownNames(session))
     run_errand(
         session,
         "grant",
