@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 from psycopg.types.range import Range
 
+from kanon_db.catalog.attributes import KeepRule
 from kanon_db.catalog.entries import published_schema
 from kanon_db.cluster.local_cluster import LocalCluster, default_directory
 from kanon_db.errors import InvalidParameterError
@@ -34,6 +35,8 @@ def anonymize(
     quasi_identifiers: Iterable[str],
     sensitive: str | None = None,
     insensitive: Iterable[str] = (),
+    entity: str | None = None,
+    keep: str | None = None,
     kind: RowKind = "generalized",
     directory: str | Path | None = None,
     **given: Any,
@@ -46,13 +49,17 @@ def anonymize(
     Parameters
     ----------
     frame : DataFrame
-        A row for each person.
+        A row for each person, or several with an `entity`.
     quasi_identifiers : iterable of str
         Columns that others may know about a person.
     sensitive : str, optional
         The column to protect; it is kept as it is.
     insensitive : iterable of str
         Columns to keep as they are. Columns without a role are left out.
+    entity : str, optional
+        The column that says whom a row is about.
+    keep : str, optional
+        Which row of each entity is published, such as ``latest by admission``.
     kind : {"generalized", "freeform", "suppressed"}
     directory : str or Path, optional
         The folder of the private cluster; by default what ``KANON_DIR`` names, or ``.kanon``.
@@ -86,7 +93,9 @@ def anonymize(
             hint=f"one of {', '.join(_KINDS)}; for buckets, connect to a database",
         )
     known, kept = list(quasi_identifiers), list(insensitive)
-    roles = [*known, *([sensitive] if sensitive is not None else []), *kept]
+    by = None if keep is None else KeepRule.of(keep).by
+    named = (*known, sensitive, *kept, entity, by)
+    roles = [name for name in dict.fromkeys(named) if name is not None]
     missing = [name for name in roles if name not in frame.columns]
     if missing:
         raise InvalidParameterError(
@@ -104,8 +113,9 @@ def anonymize(
             frame[roles].to_csv(path, index=False)
             kanon.load(path, f"{_SCHEMA}.{name}", types=_types(frame[roles]))
         kanon.register_source(
-            f"{_SCHEMA}.{name}", quasi_identifiers=known, sensitive=sensitive, insensitive=kept
-        )
+            f"{_SCHEMA}.{name}", quasi_identifiers=known, sensitive=sensitive, insensitive=kept,
+            entity=entity, keep=keep,
+        )  # fmt: skip
         published = kanon.perform(
             f"publish_{kind}",
             {

@@ -274,6 +274,22 @@ def test_hostile_names(database: str, tmp_path: Path) -> None:
     )
     assert "3 times, for as many different people" in published.json()["guarantee"]
     assert kanon("verify", "hostile_b", dsn=database).returncode == 0
+    assert kanon("drop", "hostile_b", dsn=database).returncode == 0
+    register = (
+        "register", table, "--quasi-identifiers", "select", "--entity", columns[5],
+        "--sensitive", columns[3], "--json",
+    )  # fmt: skip
+    rule = 'Latest by "a,""b""", min of select'
+    assert kanon(*register, "--keep", rule, dsn=database).returncode == 0
+    published = kanon(
+        "publish", "buckets", table, "hostile_b", "--privacy", '{"l": 3}', "--json", dsn=database
+    )
+    assert published.json()["records"] == 25
+    assert 'the latest by a,"b", with the least select' in published.json()["guarantee"]
+    assert kanon("drop", "hostile_b", dsn=database).returncode == 0
+    refused = kanon(*register, "--keep", "newest by select", dsn=database)
+    assert refused.returncode == 1
+    assert "latest, first, earliest, random" in refused.stdout + refused.stderr
 
 
 def test_from_the_file_to_the_drop(database: str, people: Path) -> None:

@@ -110,6 +110,20 @@ def test_types_are_those_of_the_frame(folder: Path) -> None:
     assert found["height"].dtype == float
 
 
+def test_one_row_of_each_person(folder: Path) -> None:
+    frame = PEOPLE.assign(person=[i // 2 for i in range(N)], day=[i * 7 % N for i in range(N)])
+    found = anonymize(
+        folder, frame, kind="suppressed", k=3, quasi_identifiers=["zip"], entity="person",
+        keep="latest by day",
+    )  # fmt: skip
+    latest = frame.sort_values("day").groupby("person").last()
+    assert {*found["number"]} <= {*latest["number"]}
+    assert len(found) + found.attrs["metrics"]["suppressed_records"] == N // 2
+    assert "one record, the latest by day" in found.attrs["guarantee"]
+    with pytest.raises(InvalidParameterError, match="keep needs an entity"):
+        anonymize(folder, frame, k=3, keep="latest by day")
+
+
 def test_errors_say_what_to_do_once(folder: Path) -> None:
     """Whether the frame is refused before, or by what is called on the way."""
     with pytest.raises(InvalidParameterError, match="no such column"):
