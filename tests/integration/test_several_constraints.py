@@ -210,7 +210,10 @@ REFUSED = (
     ({"constraints": '{"attributes": {}}'}, INVALID, "are empty"),
     ({"constraints": '{"default": 0.5, "values": {"ill 1": 0.4}}'}, INVALID, "which attribute"),
     ({"constraints": '{"l": 6}'}, INELIGIBLE, "no equivalence classes"),
-    ({"constraints": '{"l": 2, "attributes": {"cost": {"l": 11}}}'}, INELIGIBLE, "no equivalence"),
+    (
+        {"constraints": '{"l": 2, "attributes": {"cost": {"l": 11}}}'}, INELIGIBLE,
+        "no equivalence classes can satisfy the constraint on the sensitive attribute cost",
+    ),
     (
         {"constraints": '{"l": 2, "attributes": {"cost": {"t": 0.5}}}', "max_suppressed": "0.1"},
         INVALID, "cannot be combined",
@@ -286,6 +289,30 @@ def test_people_are_counted_for_each(parties: Parties, monkeypatch: pytest.Monke
             refine=False,
         )  # fmt: skip
     assert "by entities, <= threshold of cost" in str(caught.value.detail)
+
+
+def test_new_people_join(parties: Parties) -> None:
+    """Each batch keeps what is promised of each, and refuses what it cannot keep."""
+    kanon = create_source(
+        parties.publisher, "data.grows", COLUMNS, PEOPLE[:80], ["age", "sex", "town"], "ill",
+        arrival="number", also_sensitive=["cost"],
+    )  # fmt: skip
+    kanon.generalize("data.grows", "grows", k=4, **KINDS["generalized"])
+    for row in PEOPLE[80:]:
+        fetch(parties.publisher, "INSERT INTO data.grows VALUES ($1, $2, $3, $4, $5, $6)", *row)
+    refreshed = kanon.call("refresh", "grows")
+    assert "distinct 2-diversity of ill and distinct 2-diversity of cost" in refreshed["guarantee"]
+    assert fetch(parties.publisher, "SELECT count(*) FROM published.grows") == [(len(PEOPLE),)]
+    assert failed_checks(parties.analyst, "grows") == []
+    rates = {attack: rate for attack, _, _, rate, _ in kanon.attack("grows")}
+    assert {rates[f"homogeneity of {name}"] for name in BOTH} == {0.0}
+
+
+def test_what_is_recommended(parties: Parties) -> None:
+    found = Functions(parties.publisher).rows("recommend", "data.people", purpose="rows")
+    (best,) = (row for row in found if row["place"] == 1)
+    assert "nobody's ill or cost is inferred" in best["guarantee"]
+    assert best["certain_people"] == 0
 
 
 def test_report(parties: Parties) -> None:

@@ -745,8 +745,13 @@ class Constraint:
                 detail=f"sensitive values: {self.codes.size}, records: {n_records}",
             )
 
-    def check_eligible(self) -> None:
+    def check_eligible(self, which: str = "") -> None:
         """Refuse a constraint that no classes can fulfil.
+
+        Parameters
+        ----------
+        which : str
+            What to add to "the sensitive attribute".
 
         Raises
         ------
@@ -757,19 +762,21 @@ class Constraint:
             entities = ""
             if self.entities is not None:
                 entities = f" of {np.unique(self.entities).size:,} entities"
-            numbers = [np.unique(one.codes[one.codes != one.missing]).size for one in self.each]
-            raise ineligible(self.codes.size, entities, numbers)
+            known = [np.unique(one.codes[one.codes != one.missing]).size for one in self.each]
+            raise ineligible(self.codes.size, entities, known, which)
 
 
-def ineligible(n_records: int, entities: str, numbers: Sequence[int]) -> IneligibleError:
+def ineligible(
+    n_records: int, entities: str, n_values: Sequence[int], which: str = ""
+) -> IneligibleError:
     """Return the error for a constraint that one class of all records violates.
 
-    `numbers` are the numbers of distinct values of each attribute.
+    `n_values` are the numbers of distinct values of each attribute.
     """
-    what = "sensitive attribute" if len(numbers) == 1 else "sensitive attributes"
-    values = " and ".join(f"{number:,}" for number in numbers)
+    attribute = f"attribute{which}" if len(n_values) == 1 else "attributes"
+    values = " and ".join(f"{number:,}" for number in n_values)
     return IneligibleError(
-        f"no equivalence classes can satisfy the constraint on the {what}",
+        f"no equivalence classes can satisfy the constraint on the sensitive {attribute}",
         detail=f"even a single class of all {n_records:,} records{entities}, with "
         f"{values} distinct sensitive values, does not satisfy it",
         hint="weaken the constraint",

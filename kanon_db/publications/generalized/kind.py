@@ -562,7 +562,7 @@ class Generalized(RowKind):
             fixed, record = 250e6, 450.0
         if request.method in ("split_carry", "optimal"):
             fixed = 300e6
-        record += 10 * len(source.published)
+        record += 10 * len(source.published) + 40 * len(source.also_sensitive)
         memory = fixed + record * size.n_records + bytes_of_values(size) + bytes_of_texts(size)
         memory += bytes_of_shares(source, types, size.n_records / request.k, size)
         return Needs(memory, bytes_of_cells(source, types, request.k, size))
@@ -697,16 +697,16 @@ def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:
             detail="somebody with many records would count many times",
             hint="use l, or thresholds that do not depend on frequencies: default, values, base",
         )
-    constraint = constraint_of_each(
-        [
-            own.of(*_sensitive(job, name))
-            for name, own in constraints_of(job.request, job.source).items()
-        ]
-    )
+    found = {
+        name: own.of(*_sensitive(job, name))
+        for name, own in constraints_of(job.request, job.source).items()
+    }
+    counted: dict[str, Any] = {}
     if entities is not None:
-        constraint = replace(constraint, entities=entities.codes, least_entities=job.request.k)
-    constraint.check_eligible()
-    return constraint
+        counted = {"entities": entities.codes, "least_entities": job.request.k}
+    for name, one in found.items():
+        replace(one, **counted).check_eligible(f" {name}" if len(found) > 1 else "")
+    return replace(constraint_of_each(list(found.values())), **counted)
 
 
 def _sensitive(job: Job[GeneralizedRequest], name: str) -> tuple[DistinctValues, CodeArray]:

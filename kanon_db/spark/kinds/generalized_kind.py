@@ -400,9 +400,10 @@ def _constraint(
             for name, own in constraints.items()
         ]
     )
-    if not found.holds(found.rules.totals[np.newaxis])[0]:
-        numbers = [len(values.labels) for values in sensitive.values()]
-        raise ineligible(job.snapshot.n_records, "", numbers)
+    for name, one in zip(sensitive, found.each, strict=True):
+        if not replace(one, also=()).holds(one.totals[np.newaxis])[0]:
+            which = f" {name}" if len(sensitive) > 1 else ""
+            raise ineligible(job.snapshot.n_records, "", [len(sensitive[name].labels)], which)
     return found
 
 
