@@ -81,9 +81,9 @@ class RegisterRequest:
     )
     keep: str | None = parameter(
         KEEP,
-        "Which record of each entity is published, if not all of them: 'latest by COLUMN', 'first"
-        " by COLUMN' or 'random'; then, if wanted, what of all its records stands in the kept one,"
-        " such as ', max of cost, mean of stay' (max, min, sum, mean, count).",
+        "Which one record of each entity is published: 'latest by COLUMN', 'first by COLUMN' or"
+        " 'random'; then what of all its records stands in it, as ', max of cost' (min, sum, mean,"
+        " count).",
         default=None, metavar="RULE",
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kanon_db.catalog.names import require_plain
 from kanon_db.errors import (
     BudgetError,
     DatabaseError,
@@ -323,6 +324,7 @@ def _check_keep(source: Source, rule: KeepRule, types: Mapping[str, ColumnType])
                 hint=f"{f'did you mean {near[0]}? ' if near else ''}its columns are"
                 f" {', '.join(types)}; write a name with blanks in double quotes",
             )
+        require_plain("a column", column)
     if by in (source.entity, *source.all_sensitive):
         raise InvalidParameterError(
             "what is sensitive, or the entity, cannot say which record is kept",

@@ -75,8 +75,6 @@ def register_source(
         require_plain("a relation or its schema", name)
     check_roles(new)
     new = new.with_kept(types)
-    if new.kept_by is not None:
-        require_plain("a column", new.kept_by)
     used = (*new.all_sensitive, entity, arrival, new.kept_by)
     others = [name for name in dict.fromkeys(used) if name is not None]
     compared = [*quasi_identifiers, *(name for name in others if name not in quasi_identifiers)]

@@ -193,10 +193,10 @@ def exposure_statement(
 def check_exposure(group: str, exposure: Row, whose: str = "") -> Check:
     """Check what :func:`measure_exposure` has found in buckets or classes.
 
-    `whose` names the attribute, where there are several.
+    `whose` names the attribute, where there are several: " of cost".
     """
     return Check(
-        f"{whose}F'-privacy: frequency in {group} <= threshold",
+        f"F'-privacy: frequency in {group} <= threshold{whose}",
         f"0 pairs of {group} and value exceed it",
         f"{exposure['above']} exceed it, largest ratio {exposure['ratio']:.6g}",
         holds=exposure["above"] == 0,
@@ -207,7 +207,7 @@ def report_unbounded(exposure: Row, whose: str = "") -> Check:
     """Say for which share of the records nothing is bounded: what thresholds of 1 protect."""
     share = exposure["unbounded"] / max(exposure["records"], 1)
     return Check(
-        f"{whose}share of the records whose value has a threshold of 1",
+        f"share of the records whose value{whose} has a threshold of 1",
         "such a threshold bounds nothing",
         f"{share:.1%}: {exposure['unbounded']} of {exposure['records']} records",
         holds=True,

@@ -14,7 +14,7 @@ from kanon_db.models.kind import guarantee_of
 from kanon_db.publications.buckets.methods import ValueProtection
 from kanon_db.publications.freeform import kind as freeform
 from kanon_db.publications.generalized import kind as generalized
-from kanon_db.publications.guarantees import joint_guarantee
+from kanon_db.publications.guarantees import joint_guarantee, with_kept
 from kanon_db.publications.registry import KINDS
 from kanon_db.publications.suppressed import kind as suppressed
 
@@ -72,6 +72,8 @@ def guarantees() -> Iterator[str]:
         encoding = SimpleNamespace(features=[feature])
         labels = SimpleNamespace(is_declared=is_declared)
         yield guarantee_of(*cast("Any", (job, budget, encoding, labels)))
+    kept = SimpleNamespace(kept_in_words="the latest by admission, with the greatest cost")
+    yield with_kept("what correlations with other columns tell is not covered", cast("Any", kept))
 
 
 def test_each_sentence_is_in_the_reference() -> None:

@@ -233,8 +233,8 @@ def test_the_second_attribute_is_checked_too(parties: Parties, registered: Funct
         " published.tampered_sat AS o WHERE o.bucket_id = s.bucket_id) WHERE bucket_id = 1",
     )
     failed = failed_checks(parties.publisher, "tampered")
-    assert "cost: F'-privacy: frequency in bucket <= threshold" in failed
-    assert "ill: F'-privacy: frequency in bucket <= threshold" not in failed
+    assert "F'-privacy: frequency in bucket <= threshold of cost" in failed
+    assert "F'-privacy: frequency in bucket <= threshold of ill" not in failed
     registered.drop("tampered")
 
 

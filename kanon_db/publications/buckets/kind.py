@@ -151,7 +151,7 @@ class BucketFindings:
         """
         qit, sat, exposures = self.qit, self.sat, self.exposures
         is_one = len(exposures) == 1
-        whose = {name: "" if is_one else f"{name}: " for name in exposures}
+        whose = {name: "" if is_one else f" of {name}" for name in exposures}
         sizes = sat.of_sizes
         loss = sum(n * (size - 1) ** 2 for size, n in sizes.items())
         checks = [
@@ -185,7 +185,7 @@ class BucketFindings:
         if "l" in parameters:
             checks += [
                 Check(
-                    f"{whose[name]}l-diversity: frequency in bucket <= 1/l",
+                    f"l-diversity: frequency in bucket <= 1/l{whose[name]}",
                     f"l = {parameters['l']}",
                     f"{exposure['not_diverse']} pairs exceed it, largest frequency"
                     f" {exposure['frequency']:.6g}",

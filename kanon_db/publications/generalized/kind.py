@@ -695,7 +695,8 @@ def _constraint(job: Job[GeneralizedRequest]) -> Constraint | None:
         raise InvalidParameterError(
             "entropy_l, t and theta count records, and several records are about the same entity",
             detail="somebody with many records would count many times",
-            hint="use l, or thresholds that do not depend on frequencies: default, values, base",
+            hint="use l, or thresholds that do not depend on frequencies: default, values, base; or"
+            " register the source with keep, for one record of each",
         )
     found = {
         name: own.of(*_sensitive(job, name))

@@ -158,7 +158,7 @@ class RowsWithEntities:
             self.session.warn(
                 f"up to {found['share']:.0%} of the rows with the same cells are of one entity,"
                 " although they are of k: whoever knows that somebody has many rows can tell"
-                " which ones; a view with fewer rows of each entity makes this less"
+                " which ones; keep publishes one row of each entity"
             )
         return [
             Check(

@@ -112,7 +112,7 @@ def greedy(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) -> 
             " entity",
             detail=f'left_over is "{left_over}": fewer than k entities are left over, possibly with'
             " more than k records",
-            hint="leave out left_over, or publish a view with one record of each entity",
+            hint="leave out left_over, or register the source with keep, for one record of each",
         )
     found = suppression.greedy(
         data.codes, data.patterns, request.k, entities=data.entities, pulse=pulse
@@ -128,7 +128,7 @@ def optimal(data: SuppressibleRows, request: SuppressedRequest, pulse: Pulse) ->
         raise InvalidParameterError(
             "the method optimal counts records, and several records are about the same entity",
             detail="its integer program says how many records, not whose, share what they keep",
-            hint="use the method greedy, or publish a view with one record of each entity",
+            hint="use the method greedy, or register the source with keep, for one record of each",
         )
     found = suppression.optimal(
         data.codes, data.patterns, request.k, formulation=request.options.formulation,
