@@ -37,6 +37,9 @@ def anonymize(
     insensitive: Iterable[str] = (),
     entity: str | None = None,
     keep: str | None = None,
+    also_sensitive: Iterable[str] = (),
+    identifiers: Iterable[str] = (),
+    attributes: Mapping[str, Any] | None = None,
     kind: RowKind = "generalized",
     directory: str | Path | None = None,
     **given: Any,
@@ -60,6 +63,12 @@ def anonymize(
         The column that says whom a row is about.
     keep : str, optional
         Which row of each entity is published, such as ``latest by admission``.
+    also_sensitive : iterable of str
+        Further columns to protect, as `sensitive`.
+    identifiers : iterable of str
+        Columns that name a person, as all others without a role: they are left out.
+    attributes : mapping, optional
+        How quasi-identifiers are described and coarsened, as of ``register_source``.
     kind : {"generalized", "freeform", "suppressed"}
     directory : str or Path, optional
         The folder of the private cluster; by default what ``KANON_DIR`` names, or ``.kanon``.
@@ -94,7 +103,8 @@ def anonymize(
         )
     known, kept = list(quasi_identifiers), list(insensitive)
     by = None if keep is None else KeepRule.of(keep).by
-    named = (*known, sensitive, *kept, entity, by)
+    also, names = list(also_sensitive), list(identifiers)
+    named = (*known, sensitive, *also, *kept, entity, by, *names)
     roles = [name for name in dict.fromkeys(named) if name is not None]
     missing = [name for name in roles if name not in frame.columns]
     if missing:
@@ -114,7 +124,7 @@ def anonymize(
             kanon.load(path, f"{_SCHEMA}.{name}", types=_types(frame[roles]))
         kanon.register_source(
             f"{_SCHEMA}.{name}", quasi_identifiers=known, sensitive=sensitive, insensitive=kept,
-            entity=entity, keep=keep,
+            entity=entity, keep=keep, also_sensitive=also, identifiers=names, attributes=attributes,
         )  # fmt: skip
         published = kanon.perform(
             f"publish_{kind}",

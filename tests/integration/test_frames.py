@@ -124,6 +124,22 @@ def test_one_row_of_each_person(folder: Path) -> None:
         anonymize(folder, frame, k=3, keep="latest by day")
 
 
+def test_every_role(folder: Path) -> None:
+    """Two sensitive columns, each with a constraint; bins of ages; names are left out."""
+    rows = [(f"name {i}", 20 + i % 40, f"ill {i % 4}", 100 * (i * 7 % 5), i) for i in range(200)]
+    frame = pd.DataFrame(rows, columns=["name", "age", "ill", "cost", "number"])
+    found = kanon_db.anonymize(
+        frame, quasi_identifiers=["age"], sensitive="ill", also_sensitive=["cost"],
+        identifiers=["name"], attributes={"age": {"round": 10}}, k=5,
+        constraints={"l": 3, "attributes": {"cost": {"l": 2}}}, directory=folder,
+    )  # fmt: skip
+    assert list(found.columns) == ["age", "ill", "cost"]
+    assert {interval.left % 10 for interval in found["age"]} == {0}
+    for _, rows_of_class in found.groupby("age"):
+        assert rows_of_class["ill"].nunique() >= 3
+        assert rows_of_class["cost"].nunique() >= 2
+
+
 def test_errors_say_what_to_do_once(folder: Path) -> None:
     """Whether the frame is refused before, or by what is called on the way."""
     with pytest.raises(InvalidParameterError, match="no such column"):
