@@ -46,6 +46,7 @@ from kanon_db.publications.results import Attack, is_attack
 from kanon_db.session import Row, Session, undone
 from kanon_db.session.protocol import Value
 from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.values import distinct_values
 
 N_QUERIES: Final = 300
 _MOST_DRAWS: Final = 5
@@ -366,8 +367,13 @@ def what_is_protected(ground: TrialGround, *, has_entities: bool) -> SourceTrait
     """Return what candidates depend on."""
     if ground.asked.sensitive is None:
         return SourceTraits(None, has_entities=has_entities)
-    counts = ground.asked.sensitive.counts.tolist()
-    return SourceTraits(" or ".join(ground.copy.source.all_sensitive), counts, has_entities)
+    copy, attributes = ground.copy, ground.copy.source.all_sensitive
+    # One specification is for all attributes, so it follows from the one that needs most room.
+    each = [distinct_values(copy.snapshot, copy.types[name]) for name in attributes]
+    counts = max((values.counts.tolist() for values in each), key=lambda n: max(n) / sum(n))
+    for values in each:
+        values.drop()
+    return SourceTraits(" or ".join(attributes), counts, has_entities)
 
 
 def _warn_of_releases(session: Session, source: Source) -> None:
