@@ -15,11 +15,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.bucket_assignment import (
-    Permuter,
-    partition_records,
-    round_robin,
-)
+from kanon_db.algorithms.bucketization.bucket_assignment import Permuter
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, taken
@@ -28,9 +24,12 @@ from kanon_db.algorithms.ground.computation import Proof, Pulse
 
 @dataclass(frozen=True, eq=False)
 class SensitiveCombinations:
-    """The combinations of sensitive values that records have, and thresholds of the values."""
+    """The combinations of sensitive values that records have, and thresholds of the values.
 
-    counts: IntArray  # (c,): records of each combination, at least 1
+    There are two attributes or more. Of one, a setting says all: see :func:`.assign_randomly`.
+    """
+
+    counts: IntArray  # (c,): records of each combination, at least 1; no two are the same
     values: IntArray  # (c, s): the code of each attribute's value
     privacies: tuple[FPrimePrivacy, ...]  # Of the values of each attribute
 
@@ -61,12 +60,11 @@ class SensitiveCombinations:
         for counts, privacy in zip(self.counts_of_values, self.privacies, strict=True):
             present = np.flatnonzero(counts)
             yield counts[present], FPrimePrivacy(tuple(privacy.thresholds[i] for i in present))
-        if len(self.privacies) > 1:
-            each = [
-                [privacy.thresholds[i] for i in values.tolist()]
-                for values, privacy in zip(self.values.T, self.privacies, strict=True)
-            ]
-            yield self.counts, FPrimePrivacy(tuple(map(min, *each)))
+        each = [
+            [privacy.thresholds[i] for i in values.tolist()]
+            for values, privacy in zip(self.values.T, self.privacies, strict=True)
+        ]
+        yield self.counts, FPrimePrivacy(tuple(map(min, *each)))
 
     def limits(self, sizes: IntArray) -> list[IntArray]:
         """Most occurrences of each value in a bucket of each size: (m, q) for each attribute."""
@@ -129,6 +127,7 @@ def equal_buckets(counts: IntArray, values: IntArray, n_buckets: int, pulse: Pul
 
     Examples
     --------
+    >>> from kanon_db.algorithms.ground.computation import UNLIMITED
     >>> found = equal_buckets(np.array([2, 2]), np.array([[0, 0], [1, 1]]), 2, UNLIMITED)
     >>> sorted(found[:2].tolist()), sorted(found[2:].tolist())
     ([0, 1], [0, 1])
@@ -141,7 +140,9 @@ def equal_buckets(counts: IntArray, values: IntArray, n_buckets: int, pulse: Pul
     while waiting:
         pulse.beat()
         amounts, its, firsts, first_bucket, n = waiting.pop()
-        if n <= _BUCKETS_AT_ONCE or amounts.size == 0:
+        if amounts.size == 0:
+            continue
+        if n <= _BUCKETS_AT_ONCE:
             rows, columns, vertices, edges, adjacent = scratch
             _deal(
                 amounts, its, firsts, first_bucket, n, rows, columns, vertices, edges, adjacent,
@@ -408,8 +409,7 @@ def _round(
 def arranged(data: SensitiveCombinations, setting: BucketSetting, pulse: Pulse) -> CodeArray | None:
     """Find a bucket for each record, in the order of combinations; None if none is found.
 
-    Of two attributes and at most two sizes, there is none then, but for two sizes that differ by
-    one, or of one; of more, that is no proof.
+    Of two attributes and at most two sizes, there is none then; of more, that is no proof.
 
     Notes
     -----
@@ -421,11 +421,6 @@ def arranged(data: SensitiveCombinations, setting: BucketSetting, pulse: Pulse) 
     three attributes or more, which is NP-hard, two that leave least room are arranged like this,
     and records then change places at random (with a fixed seed), until the others are right.
     """
-    if len(data.privacies) == 1:
-        limits = data.limits(setting.sizes)[0]
-        partition = partition_records(data.counts_of_values[0], limits, setting)
-        found = round_robin(partition, setting)
-        return found.dealt_to(np.arange(data.n_records))
     pair = _tightest(data)
     keys = data.values[:, pair[0]] * (int(data.values[:, pair[1]].max(initial=0)) + 1)
     keys += data.values[:, pair[1]]
@@ -641,100 +636,116 @@ def _mended(
     size_class = np.repeat(np.arange(setting.sizes.size), setting.counts)
     order = order_of(buckets, stable=True)
     combinations = np.repeat(np.arange(data.counts.size), data.counts)[order]
+    bucket_of = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
     n_values = [len(privacy.thresholds) for privacy in data.privacies]
-    offsets = np.cumsum([0, *n_values])
+    values = data.values + np.cumsum([0, *n_values[:-1]])
     limits = np.concatenate(data.limits(setting.sizes))
-    values = data.values + offsets[:-1]
     starts = np.cumsum(sizes) - sizes
-    state = np.array([0x9E3779B97F4A7C15, 0], dtype=np.uint64)
-    least, in_vain = data.n_records * len(n_values) + 1, 0
-    while in_vain < _MOST_IN_VAIN:
-        pulse.beat()
-        now = _mend(values, combinations, starts, sizes, size_class, limits, state)
-        if now == 0:
-            # The records of a combination take its places in the order of buckets.
-            by_combination = order_of(combinations, stable=True)
-            buckets[:] = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)[by_combination]
-            return True
-        in_vain = 0 if now < least else in_vain + 1
-        least = min(least, now)
-    return False
+    state = np.array([0x9E3779B97F4A7C15], dtype=np.uint64)
+    steps = len(n_values) * setting.largest_size  # at most, of an exchange
+
+    def excess(n_tries: int) -> int:
+        n_at_once = max(1, _STEPS_AT_ONCE // (max(1, n_tries) * steps))
+        found = 0
+        for first in range(0, sizes.size, n_at_once):
+            pulse.beat()
+            found += _mend(
+                values, combinations, bucket_of, starts, sizes, size_class, limits,
+                first, min(first + n_at_once, sizes.size), n_tries, state,
+            )  # fmt: skip
+        return found
+
+    now, n_tries = excess(0), _FEWEST_TRIES
+    goal = now
+    while now:
+        excess(n_tries)
+        now = excess(0)  # what one bucket gets rid of, another may have got
+        if now < goal:
+            goal = now - now // _SLOWEST
+        elif n_tries * max(now, steps) > _MOST_IN_VAIN:
+            return False
+        else:
+            n_tries *= 2
+    # The records of a combination take its places in the order of buckets.
+    buckets[:] = bucket_of[order_of(combinations, stable=True)]
+    return True
 
 
-_MOST_IN_VAIN: Final = 20
-"""Rounds of mending without any success, after which it is given up."""
+_FEWEST_TRIES: Final = 50
+"""Exchanges that are tried for each bucket in a round, at first; more where they are in vain."""
 
+_SLOWEST: Final = 32
+"""A round is in vain where less than 1 / this of what is too much is gone."""
 
-@numba.njit(cache=True, nogil=True)
-def _excess(
-    bucket: int,
-    values: IntArray,
-    combinations: IntArray,
-    starts: IntArray,
-    sizes: IntArray,
-    limits: IntArray,
-) -> int:
-    """Count by how many records the values of a bucket exceed their limits."""
-    start, size = starts[bucket], sizes[bucket]
-    found = 0
-    for a in range(values.shape[1]):
-        for i in range(start, start + size):
-            v = values[combinations[i], a]
-            before = 0
-            for k in range(start, i):
-                before += values[combinations[k], a] == v
-            found += before >= limits[v]
-    return found
+_MOST_IN_VAIN: Final = 2**19
+"""Exchanges of a round that are in vain, after which it is given up."""
+
+_STEPS_AT_ONCE: Final = 2**22
+"""Work between two beats: some dozen milliseconds."""
 
 
 @numba.njit(cache=True, nogil=True)
 def _mend(
     values: IntArray,
-    combinations: IntArray,
+    combinations: IntArray,  # (n_records,): by bucket
+    bucket_of: CodeArray,  # (n_records,): of each place
     starts: IntArray,
     sizes: IntArray,
     size_class: IntArray,
     limits: IntArray,
+    first: int,  # The buckets to mend, as a range
+    end: int,
+    n_tries: int,
     state: npt.NDArray[np.uint64],
 ) -> int:
-    """Try to mend each bucket once, by some hundred exchanges; return how much is left."""
-    n_records, n_buckets = combinations.size, sizes.size
-    bucket_of = np.empty(n_records, dtype=np.int64)
-    for g in range(n_buckets):
-        bucket_of[starts[g] : starts[g] + sizes[g]] = g
+    """Try to mend each bucket by some exchanges; return by how much they exceed their limits."""
+    n_attributes = values.shape[1]
+    own = np.zeros(limits.shape[0], dtype=np.int64)  # records of each value in the bucket
     left = 0
-    for g in range(n_buckets):
-        own_limits = limits[:, size_class[g]]
-        own = _excess(g, values, combinations, starts, sizes, own_limits)
+    for g in range(first, end):
+        start, size, own_class = starts[g], sizes[g], size_class[g]
+        excess = 0
+        for i in range(start, start + size):
+            for a in range(n_attributes):
+                v = values[combinations[i], a]
+                excess += own[v] >= limits[v, own_class]
+                own[v] += 1
         tries = 0
-        while own and tries < _TRIES:
+        while excess and tries < n_tries:
             tries += 1
             # A linear congruential generator: D. Knuth's constants.
             state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-            drawn = state[0] >> np.uint64(33)
-            i = starts[g] + np.int64(drawn % np.uint64(sizes[g]))
+            i = start + np.int64((state[0] >> np.uint64(33)) % np.uint64(size))
             state[0] = state[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-            j = np.int64((state[0] >> np.uint64(24)) % np.uint64(n_records))
+            j = np.int64((state[0] >> np.uint64(24)) % np.uint64(combinations.size))
             h = bucket_of[j]
-            if h == g or combinations[i] == combinations[j]:
+            goes, comes = combinations[i], combinations[j]
+            if h == g or goes == comes:
                 continue
-            its_limits = limits[:, size_class[h]]
-            other = _excess(h, values, combinations, starts, sizes, its_limits)
-            combinations[i], combinations[j] = combinations[j], combinations[i]
-            now = _excess(g, values, combinations, starts, sizes, own_limits)
-            then = _excess(h, values, combinations, starts, sizes, its_limits)
-            if now + then < own + other or (now + then == own + other and tries % 4 == 0):
-                own = now
-            else:
-                combinations[i], combinations[j] = combinations[j], combinations[i]
-        left += own
-    total = 0
-    for g in range(n_buckets):
-        total += _excess(g, values, combinations, starts, sizes, limits[:, size_class[g]])
-    return total
-
-
-_TRIES: Final = 400
+            here = there = 0
+            for a in range(n_attributes):
+                v, w = values[goes, a], values[comes, a]
+                if v == w:
+                    continue
+                here += (own[w] >= limits[w, own_class]) - (own[v] > limits[v, own_class])
+                n_v = n_w = 0
+                for k in range(starts[h], starts[h] + sizes[h]):
+                    other = values[combinations[k], a]
+                    n_v += other == v
+                    n_w += other == w
+                its_class = size_class[h]
+                there += (n_v >= limits[v, its_class]) - (n_w > limits[w, its_class])
+            if here + there < 0 or (here + there == 0 and tries % 4 == 0):
+                combinations[i], combinations[j] = comes, goes
+                excess += here
+                for a in range(n_attributes):
+                    own[values[goes, a]] -= 1
+                    own[values[comes, a]] += 1
+        left += excess
+        for i in range(start, start + size):
+            for a in range(n_attributes):
+                own[values[combinations[i], a]] = 0
+    return left
 
 
 def deal_randomly(codes: CodeArray, plan: JointPlan, random: Permuter) -> CodeArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isfinite
@@ -21,7 +21,7 @@ from kanon_db.algorithms.bucketization.joint_assignment import (
     by_size,
 )
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.bucketization.two_size import anatomy, best_joint_setting, two_size
+from kanon_db.algorithms.bucketization.two_size import anatomy, joint_problem, two_size
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
 from kanon_db.algorithms.ground.solver import LinearModel, Solution, solve, solve_problem
@@ -598,8 +598,8 @@ def jointly_two_size(
     """Find a setting of at most two sizes of little loss that holds for each attribute.
 
     Settings that hold for each attribute, and for combinations, are looked at from the least loss
-    on; the first one for which an arrangement is found is taken. After eight of them, losses are
-    skipped in growing steps.
+    on, one of each loss; the first one for which an arrangement is found is taken. After eight of
+    them, losses are skipped in growing steps. In the end come settings of nearly equal sizes.
 
     Raises
     ------
@@ -608,28 +608,29 @@ def jointly_two_size(
         nearly equal sizes for each attribute; of more, that none is found is no proof that there is
         none.
     """
-    if len(data.privacies) == 1:
-        setting = two_size(*next(data.bounded()), max_bucket_size, pulse=pulse)
-        found = arranged(data, setting, pulse)
-        assert found is not None  # noqa: S101  # Theorem 1
-        return JointPlan(setting, found)
-    tables = list(data.bounded())
+    if not data.n_records:
+        return JointPlan(BucketSetting.of([], []), np.empty(0, dtype=np.int32))
+    problem = joint_problem(list(data.bounded()), max_bucket_size, pulse)
     above, tries = -1, 0
-    while tries < _MOST_SETTINGS:
-        setting_found = best_joint_setting(tables, max_bucket_size, above=above, pulse=pulse)
-        if setting_found is None:
+    while problem is not None and tries < _MOST_SETTINGS:
+        best = problem.best("full", pulse, above=above)
+        if best is None:
             break
-        buckets = arranged(data, setting_found, pulse)
+        buckets = arranged(data, best, pulse)
         if buckets is not None:
-            return JointPlan(setting_found, buckets)
+            return JointPlan(best, buckets)
         tries += 1
-        above = setting_found.loss
+        above = best.loss
         if tries > _EXACT_SETTINGS:
             above += above * 2 ** (tries - _EXACT_SETTINGS) // 4096
-    for setting in _equal_settings(data, max_bucket_size):
-        buckets = arranged(data, setting, pulse)
+    equal = _equal_settings(data, max_bucket_size)
+    at = 0
+    while at < len(equal):
+        buckets = arranged(data, equal[at], pulse)
         if buckets is not None:
-            return JointPlan(setting, buckets)
+            return JointPlan(equal[at], buckets)
+        # Of two attributes, the first one is right. The last one is a single bucket, if it may be.
+        at = max(at + 1, min(at + at // _EXACT_SETTINGS, len(equal) - 1))
     is_proof = len(data.privacies) == 2 and not tries
     raise InfeasibleError(
         "no arrangement of the sensitive attributes in buckets was found",
@@ -644,28 +645,29 @@ _MOST_SETTINGS: Final = 24
 _EXACT_SETTINGS: Final = 8
 
 
-def _equal_settings(data: SensitiveCombinations, max_bucket_size: int) -> Iterator[BucketSetting]:
-    """Yield the settings of two neighboring sizes that each attribute allows, small ones first."""
-    n = data.n_records
+def _equal_settings(data: SensitiveCombinations, max_bucket_size: int) -> list[BucketSetting]:
+    """Return the settings of two neighboring sizes that each attribute allows, small ones first."""
+    n, found = data.n_records, []
     smallest = max(privacy.smallest_bucket_size() for _, privacy in data.bounded())
     for size in range(smallest, min(max_bucket_size, n) + 1):
         n_buckets = n // size
         n_larger = n - n_buckets * size
         if n_larger > n_buckets or (n_larger and size == max_bucket_size):
             continue
-        limits = data.limits(np.array([size]))
         if all(
-            (counts <= limit[:, 0] * n_buckets).all()
-            for counts, limit in zip(data.counts_of_values, limits, strict=True)
+            # Where the limit is the size, the threshold is 1.
+            ((counts <= limit[:, 0] * n_buckets) | (limit[:, 0] == size)).all()
+            for counts, limit in zip(
+                data.counts_of_values, data.limits(np.array([size])), strict=True
+            )
         ):
-            yield BucketSetting.of([size, size + 1], [n_buckets - n_larger, n_larger])
+            found.append(BucketSetting.of([size, size + 1], [n_buckets - n_larger, n_larger]))
+    return found
 
 
 def jointly_anatomy(data: SensitiveCombinations, l: int, pulse: Pulse = UNLIMITED) -> JointPlan:
     """Make buckets of l and l + 1 records, in which no value of an attribute occurs twice."""
-    diverse = tuple(
-        FPrimePrivacy((Fraction(1, l),) * len(privacy.thresholds)) for privacy in data.privacies
-    )
+    diverse = tuple(privacy.diverse(l) for privacy in data.privacies)
     for counts in data.counts_of_values:
         setting = anatomy(counts, l)
     bounded = replace(data, privacies=diverse)
@@ -687,11 +689,6 @@ def jointly_multi_size(
 
     **Source:** [GB] Algorithm 4, as :func:`.multi_size`, but parts are not joined again.
     """
-    if len(data.privacies) == 1:
-        setting = multi_size(*next(data.bounded()), max_bucket_size, pulse=pulse)
-        found = arranged(data, setting, pulse)
-        assert found is not None  # noqa: S101  # a setting of parts that are
-        return JointPlan(setting, found)
     plan = jointly_two_size(data, max_bucket_size, pulse)
     places = np.arange(data.n_records)
     combination = np.repeat(np.arange(data.counts.size), data.counts)
@@ -708,7 +705,9 @@ def jointly_multi_size(
             finer = None
             if plan.setting.sizes.size > 1:
                 counts = np.bincount(combination[own], minlength=data.counts.size)
-                finer = jointly_two_size(data.having(counts), max_bucket_size, pulse)
+                # Of three attributes or more, what is arranged already may not be found again.
+                with suppress(InfeasibleError):
+                    finer = jointly_two_size(data.having(counts), max_bucket_size, pulse)
             if finer is not None and finer.setting.loss < n * (size - 1) ** 2:
                 waiting.append((finer, own))
             else:

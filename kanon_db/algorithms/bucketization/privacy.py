@@ -144,15 +144,15 @@ class FPrimePrivacy:
         """
         return FPrimePrivacy(tuple(t / (t + factor * (1 - t)) for t in self.thresholds))
 
-    def diverse(self) -> FPrimePrivacy:
-        """Lower all thresholds to 1/l, for the smallest l whose l-diversity implies them.
+    def diverse(self, l: int | None = None) -> FPrimePrivacy:
+        """Make all thresholds 1/l, by default for the smallest l whose l-diversity implies them.
 
         Examples
         --------
         >>> FPrimePrivacy((Fraction(2, 5), Fraction(1))).diverse().thresholds
         (Fraction(1, 3), Fraction(1, 3))
         """
-        return FPrimePrivacy((Fraction(1, self.corresponding_l()),) * len(self.thresholds))
+        return FPrimePrivacy((Fraction(1, l or self.corresponding_l()),) * len(self.thresholds))
 
     def smallest_bucket_size(self) -> int:
         """Smallest bucket that may hold any record: M = min_i ceil(1 / f'_i).

@@ -420,12 +420,7 @@ def two_size(
         )
     types = Counter(zip(checked.tolist(), privacy.thresholds, strict=True))
     largest = min(max_bucket_size, n_records)
-    if len(types) * largest > _MAX_CELLS:
-        raise InvalidParameterError(
-            "the search for a bucket setting needs too much memory",
-            detail=f"{len(types):,} distinct thresholds, max_bucket_size = {max_bucket_size}",
-            hint=f"lower max_bucket_size to at most {_MAX_CELLS // len(types)}",
-        )
+    _check_memory(types, largest, max_bucket_size)
     best = SettingProblem.of(types, smallest, largest, pulse).best(pruning, pulse)
     if best is None:
         raise InfeasibleError(
@@ -436,43 +431,50 @@ def two_size(
     return best
 
 
-def best_joint_setting(
-    tables: Sequence[tuple[IntArray, FPrimePrivacy]],
-    max_bucket_size: int,
-    *,
-    above: int = -1,
-    pulse: Pulse = UNLIMITED,
-) -> BucketSetting | None:
-    """Find the setting of at most two sizes that is valid for several divisions of the records.
+def _check_memory(types: ValueTypes, largest: int, max_bucket_size: int) -> None:
+    if len(types) * largest > _MAX_CELLS:
+        raise InvalidParameterError(
+            "the search for a bucket setting needs too much memory",
+            detail=f"{len(types):,} distinct thresholds, max_bucket_size = {max_bucket_size}",
+            hint=f"lower max_bucket_size to at most {_MAX_CELLS // len(types)}",
+        )
+
+
+def joint_problem(
+    tables: Sequence[tuple[IntArray, FPrimePrivacy]], max_bucket_size: int, pulse: Pulse = UNLIMITED
+) -> SettingProblem | None:
+    """Describe the search for settings that are valid for several divisions of the same records.
 
     Parameters
     ----------
     tables : sequence of (ndarray of int64, FPrimePrivacy)
-        For each division of the same records, as by the values of an attribute: how many have each
-        value, at least 1, and the thresholds. None is ineligible.
+        For each division, as by the values of an attribute: how many records have each value, at
+        least 1, and the thresholds. None is ineligible, and none empty.
     max_bucket_size : int
-    above : int
-        The loss is to be greater than this.
     pulse : Pulse
 
     Returns
     -------
-    BucketSetting or None
-        The one of the least loss; None if there is none.
+    SettingProblem or None
+        None if no bucket may be so small.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it needs too much memory, as of :func:`two_size`.
     """
     n_records = int(tables[0][0].sum())
-    if n_records == 0:
-        return BucketSetting.of([], []) if above < 0 else None
     smallest = max(privacy.smallest_bucket_size() for _, privacy in tables)
     largest = min(max_bucket_size, n_records)
     if smallest > largest:
         return None
-    problem: SettingProblem | None = None
+    found: SettingProblem | None = None
     for counts, privacy in tables:
         types = Counter(zip(counts.tolist(), privacy.thresholds, strict=True))
+        _check_memory(types, largest, max_bucket_size)
         own = SettingProblem.of(types, smallest, largest, pulse)
-        problem = own if problem is None else problem.and_of(own)
-    return None if problem is None else problem.best("full", pulse, above=above)
+        found = own if found is None else found.and_of(own)
+    return found
 
 
 def _hint(types: ValueTypes, smallest: int, max_bucket_size: int, pulse: Pulse) -> str:
