@@ -195,3 +195,25 @@ def test_files_that_break_their_promise_are_not_loaded(
     data.tamper(target, "rows", lambda rows: rows.slice(1))()
     with pytest.raises(VerificationError, match="changed"):
         on_spark.load(spark, str(target), parties.publisher)
+
+
+def test_rows_with_several_sensitive_attributes(
+    spark: Any, people: str, tmp_path: Path, parties: Parties
+) -> None:
+    """They are verified there for each, and the ledger names them."""
+    frame = spark.read.parquet(people).selectExpr(
+        "age", "zip", "disease", "cast(id % 4 AS string) AS cost"
+    )
+    roles = {"quasi_identifiers": ["age", "zip"], "sensitive": "disease"}
+    target = tmp_path / "several"
+    on_spark.publish_generalized(
+        spark, frame, str(target), source_name="several", **roles, also_sensitive=["cost"], k=5,
+        method="mondrian", refine=False, constraints={"l": 3, "attributes": {"cost": {"l": 2}}},
+    )  # fmt: skip
+    on_spark.load(spark, str(target), parties.publisher)
+    with kanon_db.connect(f"{parties.dsn} user={parties.publisher.info.user}") as kanon:
+        verified = kanon.verify("several")
+    assert verified["holds"].all()
+    assert "distinct l-diversity of every class of cost" in set(verified["check"])
+    columns = value(parties.publisher, "SELECT columns FROM kanon.releases WHERE name = 'several'")
+    assert columns["also_sensitive"] == ["cost"]
