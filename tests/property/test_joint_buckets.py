@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kanon_db.algorithms.bucketization import joint_assignment
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
-from kanon_db.algorithms.bucketization.cell_assignment import CellRoom
+from kanon_db.algorithms.bucketization.cell_assignment import CellRoom, assign_jointly_in_cells
 from kanon_db.algorithms.bucketization.joint_assignment import (
     JointPlan,
     SensitiveCombinations,
@@ -379,6 +379,39 @@ def test_a_swap_of_combinations_changes_the_slack_of_a_cut_by_one_at_most(
         part = SensitiveCombinations(values[1], values[0], data.privacies)
         slacks.append(room.slack(stacked(part)[0], cell))
     assert abs(slacks[0] - slacks[1]) <= 1
+
+
+@given(SEEDS)
+@settings(max_examples=examples(100))
+def test_buckets_of_several_attributes_keep_the_thresholds_of_their_cell(seed: int) -> None:
+    """Stricter ones where cuts were declined; of two attributes, no cell is refused."""
+    random = np.random.default_rng(seed)
+    data = combined(random, 2, 120)
+    n = data.n_records
+    codes = np.repeat(np.arange(data.counts.size, dtype=np.int32), data.counts)
+    if random.random() < 0.5:  # people with the same values are alike
+        random.shuffle(codes)
+    qi_codes = np.column_stack([np.arange(n) // 2, random.integers(0, 5, n)]).astype(np.int32)
+    order = random.permutation(n)
+    qi_codes, codes = qi_codes[order], codes[order]
+
+    def search(cell: SensitiveCombinations) -> JointPlan:
+        return jointly_two_size(cell, 120)
+
+    found = assign_jointly_in_cells(
+        qi_codes, codes, data.values,
+        lambda factor: tuple(privacy.tightened(factor) for privacy in data.privacies),
+        120, search, SecureRandom(), least=1,
+    )  # fmt: skip
+    sizes = np.bincount(found.bucket_of_record)
+    assert sizes.tolist() == list(sizes_of(found.setting))
+    for bucket, size in enumerate(sizes.tolist()):
+        inside = found.bucket_of_record == bucket
+        (cell,) = set(found.cell_of_record[inside].tolist())
+        stricter = [privacy.tightened(found.tightening[cell]) for privacy in data.privacies]
+        for values, privacy in zip(data.values[codes[inside]].T.tolist(), stricter, strict=True):
+            for value, count in Counter(values).items():
+                assert count <= privacy.thresholds[value] * size
 
 
 def test_buckets_that_cannot_be_mended_are_given_up_and_can_be_canceled() -> None:
