@@ -506,7 +506,8 @@ def stage(
         session, request, source, found, written,
         sink=_ServerSink(session, kind, staging.name, described), n_records=records.n_records,
         parameters={
-            "readers": list(readers), "accept": accepted, **count_kept(session, source),
+            "readers": list(readers), "accept": accepted,
+            **count_kept(session, source, records.n_records),
         },
     )  # fmt: skip
     named = None if known is None else known.staging.name
@@ -515,13 +516,14 @@ def stage(
     )
 
 
-def count_kept(session: Session, source: Source) -> dict[str, Any]:
+def count_kept(session: Session, source: Source, n_kept: int | None = None) -> dict[str, Any]:
     """Say which record of each person is published, and how many rows of the source are not."""
     if source.kept_in_words is None:
         return {}
-    n_rows, n_kept = (
-        count_records(session, one) for one in (source.relation.whole, source.relation)
-    )
+    n_rows = count_records(session, source.relation.whole)
+    if n_kept is None:
+        n_kept = count_records(session, source.relation)
+    n_rows = max(n_rows, n_kept)  # some may have gone since the records were read
     session.tell(
         f"{n_rows - n_kept:,} of {n_rows:,} rows are not published: each person has one record,"
         f" {source.kept_in_words}"

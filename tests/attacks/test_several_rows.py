@@ -6,12 +6,15 @@ value, and all publications that a way to publish could have made of them.
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, permutations
 
 import pytest
+
+from tests.hospital import Hospital, Stay
 
 Values = tuple[str, ...]
 Buckets = tuple[int, ...]
@@ -127,3 +130,32 @@ def test_other_rows_tell_what_goes_with_them() -> None:
     """Whoever knows that a disease is chronic, and what somebody had, knows what they have."""
     chronic = [values for values in KEPT if values[0] == values[1]]
     assert {values[1] for values in chronic if values[0] == "x"} == {"x"}
+
+
+def test_what_publishing_all_rows_would_cost_in_a_hospital() -> None:
+    """The figures of the page on what a publication protects."""
+    stays_of: dict[int, list[Stay]] = defaultdict(list)
+    stays = [*Hospital().stays.values()]
+    for stay in stays:
+        stays_of[stay.patient].append(stay)
+    # m rows with thresholds of 1/5m: the most frequent value has to fit.
+    ((_, most),) = Counter(stay.diagnosis for stay in stays).most_common(1)
+    most_rows = len(stays) // (5 * most)
+    too_many = [len(of) for of in stays_of.values() if len(of) > most_rows]
+    assert (most_rows, len(too_many), round(sum(too_many) / len(stays), 2)) == (3, 909, 0.27)
+    several = [of for of in stays_of.values() if len(of) > 1]
+    known = [{(one.age, one.sex, one.postcode, one.insurance) for one in of} for of in several]
+    assert round(sum(len(of) > 1 for of in known) / len(several), 2) == 0.47
+
+    sets = [frozenset(one.diagnosis for one in of) for of in stays_of.values()]
+    assert len({*sets}) == 3501
+    draw = random.Random(1)  # noqa: S311
+    draw.shuffle(sets)
+    certain = [
+        {one for one in bucket if known in one} == {own}
+        for bucket in (sets[at : at + 10] for at in range(0, len(sets), 10))
+        for own in bucket
+        if len(own) > 1
+        for known in [draw.choice(sorted(own))]
+    ]
+    assert sum(certain) / len(certain) == pytest.approx(0.83, abs=0.02)
