@@ -87,6 +87,13 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'only the role that published a publication can ask who is new to it';
     END IF;
+    -- Who may not read the source any more could ask what somebody has.
+    PERFORM kanon.require_readable(caller, s) FROM kanon.publication AS p JOIN kanon.source AS s
+        ON s.schema_name = p.source_schema AND s.relation_name = p.source_relation
+    WHERE p.name = given ->> 'name';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING MESSAGE = 'the source is not registered', ERRCODE = '42501';
+    END IF;
     SELECT * INTO _own FROM kanon.record_pads(_release);
     -- Where anybody has a signature, those without one are not in the publication any more.
     SELECT count(*) AS known, count(e.signature) AS signed INTO _has

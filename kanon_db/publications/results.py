@@ -153,15 +153,15 @@ HELD: Final[Mapping[str, HeldKind]] = {
         "came late: not after the last one that was published",
         f"an entity would say that they are new: register it, then {_ANEW}",
     ),
-    "again": HeldKind("more of published people", "are of people who are published", _ANEW),
-    "corrected": HeldKind("corrected", "were corrected after they were published", _ANEW),
+    "again": HeldKind("more of published people", "of people who are published", _ANEW),
+    "corrected": HeldKind("corrected", "corrected after being published", _ANEW),
     "deleted": HeldKind(
         "deleted",
-        "were deleted after they were published",
+        "deleted after being published",
         f"{_ANEW}; people can leave buckets with the assignment m_invariant",
     ),
     "left_out": HeldKind(
-        "left out", "are of people who left or were left out, which is for good", _ANEW
+        "left out", "of people who left or were left out, which is for good", _ANEW
     ),
 }
 """Kinds of records that are in the source, or were, and not published as they are there."""

@@ -95,7 +95,7 @@ def test_late_records_wait_where_nobody_says_whose_they_are(parties: Parties) ->
     source.add(80, 6)
     row = source.refresh()
     assert (row["added"], row["waiting"]) == (80, 13)
-    assert row["missing"] == "at least 13 were deleted after they were published"
+    assert row["missing"] == "at least 13 deleted after being published"
 
 
 def test_late_people_are_new_where_an_entity_says_so(parties: Parties) -> None:
@@ -108,7 +108,7 @@ def test_late_people_are_new_where_an_entity_says_so(parties: Parties) -> None:
     source.add(0, 6, ids=[0, 1, 4])
     row = source.refresh()
     assert (row["added"], row["waiting"]) == (80, 3)
-    assert row["missing"] == "3 are of people who are published"
+    assert row["missing"] == "3 of people who are published"
     assert source.refresh()["added"] == 0
 
 

@@ -26,7 +26,7 @@ def test_what_is_not_new(parties: Parties) -> None:
     source.add(5, ids=[1, 2, 3, 4, 4])
     row = source.refresh()
     assert (row["added"], row["waiting"]) == (0, 5)
-    assert row["missing"] == "5 are of people who are published"
+    assert row["missing"] == "5 of people who are published"
     source.run("UPDATE {} SET age = age + 1 WHERE id BETWEEN 10 AND 30")
     source.run("DELETE FROM {} WHERE id BETWEEN 40 AND 90")
     row = source.refresh()
@@ -53,7 +53,7 @@ def test_who_comes_back_later_is_not_new(parties: Parties) -> None:
     source.run("INSERT INTO {} SELECT i, 200, 'f', 'ill 1' FROM generate_series(0, 49) AS i")
     row = source.refresh()
     assert (row["added"], row["waiting"]) == (0, 50)
-    assert row["missing"] == "50 were corrected after they were published"
+    assert row["missing"] == "50 corrected after being published"
 
 
 def kept(parties: Parties) -> dict[str, tuple[int | None, Any]]:
@@ -68,7 +68,7 @@ def test_since_when(parties: Parties) -> None:
     source.publish("anatomy")
     assert kept(parties) == {}
     source.run("UPDATE {} SET sick = 'ill 9' WHERE id < 7")
-    assert source.refresh()["missing"] == "7 were corrected after they were published"
+    assert source.refresh()["missing"] == "7 corrected after being published"
     first = kept(parties)
     assert first.keys() == {"corrected"}
     source.run("UPDATE {} SET sick = 'ill 9' WHERE id = 50")
@@ -186,7 +186,7 @@ def test_what_was_published_is_not_known_from_a_dump(parties: Parties) -> None:
     for added in (40, 0):
         row = source.refresh()
         assert (row["added"], row["waiting"]) == (added, 1)
-        assert row["missing"] == "1 were deleted after they were published"
+        assert row["missing"] == "1 deleted after being published"
         assert row["waits"]["corrected"]["records"] is None
         assert "published anew" in row["waits"]["corrected"]["hint"]
     accept = json.dumps({"combined_releases": "it is a test"})
@@ -271,6 +271,24 @@ def test_the_hashes_are_closed(
         ask = lambda: fetch(other, errand, json.dumps({"name": "grows", "prefix": prefix}))
         assert sqlstate_of(ask) == "42501"
         other.rollback()
+    # Nor does the publisher, who might try values, without the right to read the source.
+    mine = "kanon_" + "b" * 32
+    column_of = lambda name: {**column, "name": name}
+    with parties.publisher.transaction(force_rollback=True):
+        for end, names in (("", ("digest", "record")), ("_new", ("digest", "signature"))):
+            columns = [column_of(name) for name in names]
+            if end:
+                columns[1] |= {"type": 23}
+            fetch(
+                parties.publisher, staged,
+                json.dumps({"prefix": mine, "suffix": end, "columns": columns}),
+            )  # fmt: skip
+        told = json.dumps({"name": "grows", "prefix": mine})
+        fetch(parties.publisher, errand, told)
+        fetch(
+            parties.publisher, f"REVOKE SELECT ON {source.name} FROM {parties.publisher.info.user}"
+        )
+        assert sqlstate_of(lambda: fetch(parties.publisher, errand, told)) == "42501"
     # Another's staged table is not emptied either.
     ask = lambda: fetch(parties.publisher, errand, json.dumps({"name": "grows", "prefix": prefix}))
     assert sqlstate_of(ask) == "42501"

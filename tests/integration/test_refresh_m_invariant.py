@@ -76,7 +76,7 @@ def test_what_changes(parties: Parties) -> None:
     source.run("UPDATE {} SET age = age + 10000 WHERE id < 1010")
     row = source.refresh()
     assert (row["withdrawn"], row["waiting"]) == (0, 10)  # nobody came or left: nothing is drawn
-    assert row["missing"] == "10 were corrected after they were published"
+    assert row["missing"] == "10 corrected after being published"
     assert "when somebody comes or leaves" in row["waits"]["corrected"]["hint"]
     (changed,) = [one for one in sorted(first) if one >= 1010][:1]
     source.run("UPDATE {} SET sick = 'ill 9' WHERE id = $1::int", changed)
