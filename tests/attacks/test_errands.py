@@ -73,7 +73,7 @@ def described(connection: Connection, relation: str, **more: object) -> dict[str
     """What an errand is told to register a source."""
     return {
         "relation": oid_of(connection, relation), "quasi_identifiers": ["q"], "sensitive": "s",
-        "identifiers": [], "attributes": {}, "insensitive": [], **more,
+        "identifiers": [], "attributes": {}, "insensitive": [], "also_sensitive": [], **more,
     }  # fmt: skip
 
 
