@@ -126,7 +126,11 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
             "INSERT INTO data.people SELECT i, i % 9, 'new ' || i % 4"
             " FROM generate_series(500, 589) AS i",
         )
-        assert kanon.call("refresh", "census")["added"] == 90
+        row = kanon.call("refresh", "census")
+        assert row["added"] == 90
+        # Of records, it knows who has some, and not with what: no dump has that key.
+        assert row["waits"].keys() == {"corrected"}
+        assert row["waits"]["corrected"]["records"] is None
         with psycopg.connect(dsn, autocommit=True) as admin:
             fetch(admin, "UPDATE kanon.setting SET value = '' WHERE name = 'combined_releases'")
             assert sqlstate_of(again) == "KN005"

@@ -356,13 +356,13 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
     """List the publications."""
     with connected(dsn, directory, as_json=as_json) as kanon:
         found = kanon.publications()
-    if as_json:
-        console.print_json({"publications": found})
+    if as_json:  # a manifest, to be passed on: what waits is the publisher's alone
+        console.print_json({"publications": found.drop(columns=["waiting", "waits"])})
     elif len(found):
         shown = ["name", "source", "method", "rows", "guarantee", "published_at", "published_by"]
         console.print_frame(found[shown])
         for name, waits in zip(found["name"], found["waits"], strict=True):
-            if waits:  # the publisher alone is told
+            if waits:  # the publisher is told, and nobody else
                 console.say(f"{name}: {waits_in_words(waits)}")
     else:
         console.say("There are no publications.")
