@@ -127,6 +127,25 @@ def posteriors(
     return found
 
 
+def of_attribute(
+    found: dict[Hashable, Posterior], values: Sequence[int], n_values: int
+) -> dict[Hashable, Posterior]:
+    """Compute the posterior of one attribute's values from that of combinations, which have them.
+
+    `values` is the value that each combination has, one of so many.
+    """
+    return {
+        published: [
+            [
+                sum((p for p, of in zip(person, values, strict=True) if of == value), Fraction(0))
+                for value in range(n_values)
+            ]
+            for person in posterior
+        ]
+        for published, posterior in found.items()
+    }
+
+
 def worst_excess(found: dict[Hashable, Posterior], bounds: Sequence[Fraction]) -> Fraction:
     """Return by how much the worst posterior exceeds its value's bound; below 0 if none does."""
     return max(
@@ -138,7 +157,11 @@ def worst_excess(found: dict[Hashable, Posterior], bounds: Sequence[Fraction]) -
 
 
 def chance_within_bounds(
-    publish: Publish, histogram: Sequence[int], bounds: Sequence[Fraction], n_runs: int
+    publish: Publish,
+    histogram: Sequence[int],
+    bounds: Sequence[Fraction],
+    n_runs: int,
+    values: Sequence[int] | None = None,
 ) -> float:
     """Say how likely such publications are at most if no posterior exceeds its bound.
 
@@ -149,9 +172,17 @@ def chance_within_bounds(
     that looked worst in each in the first half of the runs, counted in the second half. The least
     tail probability is multiplied by the number of comparisons (Bonferroni): so the result is below
     a with a probability of at most a, if the bounds hold; above 1 if nothing speaks against them.
+
+    Where tables have combinations, `values` is the value of each of them that `bounds` are for.
     """
     limits = np.array([float(bound) for bound in bounds])
-    first, second = (_observed(publish, histogram, n_runs // 2) for _ in range(2))
+    has = np.eye(limits.size, dtype=np.int64)
+    if values is not None:
+        has = has[list(values)]
+    first, second = (
+        {p: counts @ has for p, counts in _observed(publish, histogram, n_runs // 2).items()}
+        for _ in range(2)
+    )
     n_guesses, n_right = np.zeros((2, limits.size), dtype=np.int64)
     for published in first.keys() & second.keys():
         surplus = first[published] - first[published][0].sum() * limits

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,15 @@ import numpy as np
 from kanon_db.algorithms import generalization
 from kanon_db.algorithms.bucketization import FPrimePrivacy, assign_randomly
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
-from kanon_db.algorithms.bucketization.cell_assignment import assign_in_cells
+from kanon_db.algorithms.bucketization.cell_assignment import (
+    assign_in_cells,
+    assign_jointly_in_cells,
+)
+from kanon_db.algorithms.bucketization.joint_assignment import (
+    JointPlan,
+    SensitiveCombinations,
+    deal_randomly,
+)
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.freeform import cells as cells_of
 from kanon_db.algorithms.freeform import draw_assignments
@@ -31,7 +41,8 @@ from kanon_db.algorithms.suppression import all_patterns
 from kanon_db.declaration import read_request
 from kanon_db.errors import IneligibleError
 from kanon_db.publications.buckets import methods as bucket_methods
-from kanon_db.publications.buckets.methods import BucketPlan, SensitiveValues
+from kanon_db.publications.buckets.assignment_methods import CellSearch
+from kanon_db.publications.buckets.methods import BucketPlan, CombinedValues, SensitiveValues
 from kanon_db.publications.freeform import methods as freeform_methods
 from kanon_db.publications.generalized import methods as generalized_methods
 from kanon_db.publications.registry import KINDS
@@ -117,6 +128,98 @@ def in_buckets(people: People, thresholds: Thresholds, assign: Assign, method: s
     def publish(table: Table, random: Any) -> Hashable:
         codes = np.array(table, dtype=np.int32)
         buckets = assign(qi_codes, codes, privacy, method, random).tolist()
+        return _without_numbers(zip(buckets, people, table, strict=True))
+
+    return publish
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """The values of each combination, and the thresholds of each attribute's values."""
+
+    values: tuple[tuple[int, ...], ...]
+    thresholds: tuple[Thresholds, ...]
+
+    def of(self, counts: Sequence[int]) -> SensitiveCombinations:
+        """Describe a table with so many records of each."""
+        found = SensitiveCombinations(
+            np.array(counts, dtype=np.int64),
+            np.array(self.values, dtype=np.int64),
+            tuple(map(FPrimePrivacy, self.thresholds)),
+        )
+        return found.having(found.counts)
+
+
+JointAssign = Callable[[CodeArray, CodeArray, Combinations, str, Any], AnyIntArray]
+"""As :data:`Assign`, of records with combinations of values."""
+
+
+def jointly_at_random(
+    qi_codes: CodeArray, codes: CodeArray, data: Combinations, method: str, random: Any
+) -> AnyIntArray:
+    counts = np.bincount(codes, minlength=len(data.values))
+    return deal_randomly(codes, _joint_plan(method, tuple(counts.tolist()), data), random)
+
+
+def jointly_in_cells(
+    qi_codes: CodeArray, codes: CodeArray, data: Combinations, method: str, random: Any
+) -> AnyIntArray:
+    values = np.array(data.values)
+    counts = np.bincount(codes, minlength=len(values))
+    request = _request("buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE)
+    whole = data.of(counts.tolist())
+    job: Any = SimpleNamespace(request=request, pulse=lambda _: UNLIMITED)
+    search = CellSearch(job, CombinedValues(whole.counts, whole.values, whole.privacies))
+
+    def plan(cell: SensitiveCombinations) -> JointPlan:
+        combinations = Combinations(
+            tuple(map(tuple, cell.values.tolist())),
+            tuple(privacy.thresholds for privacy in cell.privacies),
+        )
+        return _joint_plan(method, tuple(cell.counts.tolist()), combinations)
+
+    found = assign_jointly_in_cells(
+        qi_codes, codes, values, search.tightened_each, search.max_bucket_size, plan, random,
+        least=1,
+    )  # fmt: skip
+    return found.bucket_of_record
+
+
+def jointly_in_halves_or_merged(
+    qi_codes: CodeArray, codes: CodeArray, data: Combinations, method: str, random: Any
+) -> AnyIntArray:
+    """Cut the table in two, but not if a half is not eligible: what must not be done."""
+    half = codes.size // 2
+    order = np.lexsort(qi_codes.T[::-1])
+    cells = [order[:half], order[half:]]
+    for cell in cells:
+        part = data.of(np.bincount(codes[cell], minlength=len(data.values)).tolist())
+        each = zip(part.privacies, part.counts_of_values, strict=True)
+        if any(privacy.ineligible(counts).any() for privacy, counts in each):
+            cells = [order]
+            break
+    buckets = np.zeros(codes.size, dtype=np.int64)
+    for cell in cells:
+        found = jointly_at_random(qi_codes[cell], codes[cell], data, method, random)
+        buckets[cell] = buckets.max() + 1 + found
+    return buckets
+
+
+JOINT_ASSIGNMENTS: dict[str, JointAssign] = {
+    "random": jointly_at_random, "cells": jointly_in_cells,
+}  # fmt: skip
+"""Every declared assignment that takes several sensitive attributes."""
+
+
+def jointly_in_buckets(
+    people: People, data: Combinations, assign: JointAssign, method: str
+) -> Publish:
+    """Publish buckets of records whose values are combinations."""
+    qi_codes = np.array(people, dtype=np.int32)
+
+    def publish(table: Table, random: Any) -> Hashable:
+        codes = np.array(table, dtype=np.int32)
+        buckets = assign(qi_codes, codes, data, method, random).tolist()
         return _without_numbers(zip(buckets, people, table, strict=True))
 
     return publish
@@ -278,4 +381,12 @@ def _plan(method: str, counts: tuple[int, ...], privacy: FPrimePrivacy) -> Bucke
     request = _request("buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE)
     data = SensitiveValues(np.array(counts, dtype=np.int64), privacy)
     found: BucketPlan = getattr(bucket_methods, method)(data, request, UNLIMITED).result
+    return found
+
+
+@cache
+def _joint_plan(method: str, counts: tuple[int, ...], data: Combinations) -> JointPlan:
+    """Find buckets: they depend on nothing but the public counts of combinations."""
+    request = _request("buckets", method=method, privacy={"l": 2}, max_bucket_size=MAX_BUCKET_SIZE)
+    found: JointPlan = getattr(bucket_methods, method)(data.of(counts), request, UNLIMITED).result
     return found

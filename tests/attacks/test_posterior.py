@@ -21,15 +21,20 @@ from hypothesis import strategies as st
 from kanon_db.algorithms.bucketization import cell_assignment
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.randomness import SecureRandom
 from tests.attacks.posterior import (
     Outcomes,
+    Posterior,
     chance_within_bounds,
+    of_attribute,
     posteriors,
     worst_excess,
 )
 from tests.attacks.publishers import (
     ASSIGNMENTS,
+    JOINT_ASSIGNMENTS,
     TRANSPARENT,
+    Combinations,
     KnownSplit,
     People,
     along_a_graph,
@@ -40,6 +45,10 @@ from tests.attacks.publishers import (
     in_cells,
     in_classes,
     in_halves_or_merged,
+    jointly_at_random,
+    jointly_in_buckets,
+    jointly_in_cells,
+    jointly_in_halves_or_merged,
     locally,
     rows,
     with_suppressed_cells,
@@ -96,7 +105,7 @@ def methods_of(name: str) -> list[str]:
 BUCKETS = [(name, method) for name in CASES for method in methods_of(name)]
 
 
-def n_runs(case: Case) -> int:
+def n_runs(case: Case | JointCase) -> int:
     """Count the tables, and for each the orders in which its records may be drawn."""
     all_orders = math.factorial(len(case.people))
     return all_orders**2 // math.prod(map(math.factorial, case.histogram))
@@ -233,6 +242,171 @@ def test_runs_alone_show_that_cells_were_merged(name: str) -> None:
     people, histogram, thresholds = CASES[name]
     publish = in_buckets(people, thresholds, in_halves_or_merged, "two_size")
     assert chance_within_bounds(publish, histogram, thresholds, N_RUNS) < IMPOSSIBLE
+
+
+class JointCase(NamedTuple):
+    """Whose quasi-identifiers, how often each combination occurs, and what it is made of."""
+
+    people: People
+    histogram: tuple[int, ...]
+    data: Combinations
+
+
+SQUARE = ((0, 0), (0, 1), (1, 0), (1, 1))
+CYCLES = ((0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 0))
+TWO_THIRDS = Fraction(2, 3)
+
+JOINT = {
+    "4 records": JointCase(LINE[:4], (1, 1, 1, 1), Combinations(SQUARE, ((HALF, HALF),) * 2)),
+    "4 records, one rare": JointCase(
+        LINE[:4], (1, 2, 1), Combinations(((0, 0), (1, 0), (1, 1)), (RARE, (ONE, HALF)))
+    ),
+    "5 records, one rare": JointCase(
+        PAIRS[:5], (1, 1, 3), Combinations(((0, 1), (1, 0), (1, 1)), (RARE, (THIRD, ONE)))
+    ),
+    "5 records, some alike": JointCase(
+        PAIRS[:5], (1, 1, 2, 1),
+        Combinations(((0, 0), (0, 1), (1, 1), (2, 0)), ((HALF,) * 3, (HALF, TWO_THIRDS))),
+    ),
+    "6 records, 3-diverse": JointCase(
+        LINE[:6], (1, 1, 1, 1, 1, 1), Combinations(CYCLES, ((THIRD,) * 3, (THIRD,) * 3))
+    ),
+    "6 records, one goes with the other": JointCase(
+        PLANE[:6], (2, 2, 2), Combinations(((0, 0), (1, 1), (2, 2)), ((THIRD,) * 3, (HALF,) * 3))
+    ),
+    "6 records, one rare": JointCase(
+        LINE[:6], (1, 1, 2, 2),
+        Combinations(((0, 0), (1, 0), (1, 1), (2, 1)), ((THIRD, TWO_THIRDS, HALF), (HALF, ONE))),
+    ),
+}  # fmt: skip
+"""Tables with two sensitive attributes; Anatomy takes those with one threshold for each."""
+
+JOINTLY = [
+    pytest.param(assignment, name, method, marks=[] if is_short else [pytest.mark.long])
+    for assignment in JOINT_ASSIGNMENTS
+    for i, (name, case) in enumerate(JOINT.items())
+    for j, method in enumerate(declared("buckets"))
+    if method != "anatomy" or all(len(set(one)) == 1 for one in case.data.thresholds)
+    for is_short in [i % 4 == j and (assignment != "cells" or i > 4)]
+]
+
+
+@pytest.mark.pitfall(14)
+@pytest.mark.parametrize(("assignment", "name", "method"), JOINTLY)
+def test_buckets_of_several_attributes_keep_the_bound_of_each(
+    assignment: str, name: str, method: str
+) -> None:
+    """For who knows the method, and all combinations: exactly, where that does not take long."""
+    case = JOINT[name]
+    publish = jointly_in_buckets(case.people, case.data, JOINT_ASSIGNMENTS[assignment], method)
+    if assignment == "random" and n_runs(case) <= MOST_RUNS:
+        assert joint_excess(posteriors(publish, case.histogram), case) <= 0
+        return
+    for of, bounds in zip(zip(*case.data.values, strict=True), case.data.thresholds, strict=True):
+        chance = chance_within_bounds(publish, case.histogram, bounds, N_RUNS // 4, of)
+        assert chance > IMPOSSIBLE
+
+
+def joint_excess(found: dict[Hashable, Posterior], case: JointCase) -> Fraction:
+    """Return by how much the worst posterior of any attribute exceeds its value's bound."""
+    return max(
+        worst_excess(of_attribute(found, values, len(bounds)), bounds)
+        for values, bounds in zip(
+            zip(*case.data.values, strict=True), case.data.thresholds, strict=True
+        )
+    )
+
+
+@st.composite
+def joint_cases(draw: st.DrawFn) -> JointCase:
+    """Up to 5 records, of up to 3 values of each of two attributes."""
+    value = st.integers(0, 2)
+    records = draw(st.lists(st.tuples(value, value), min_size=1, max_size=5))
+    values = tuple(sorted(set(records)))
+    thresholds = []
+    for column in zip(*records, strict=True):
+        shares = [Fraction(column.count(value), len(records)) for value in range(3)]
+        larger = st.sampled_from([Fraction(0), QUARTER, ONE])
+        thresholds.append(tuple(max(x + (1 - x) * draw(larger), QUARTER) for x in shares))
+    codes = st.tuples(st.integers(0, 2), st.integers(0, 1))
+    people = tuple(draw(st.lists(codes, min_size=len(records), max_size=len(records))))
+    histogram = tuple(map(records.count, values))
+    return JointCase(people, histogram, Combinations(values, tuple(thresholds)))
+
+
+@given(joint_cases(), st.sampled_from(declared("buckets")))
+@settings(max_examples=examples(40))
+def test_random_buckets_of_any_two_attributes_keep_the_bound_of_each(
+    case: JointCase, method: str
+) -> None:
+    publish = jointly_in_buckets(case.people, case.data, jointly_at_random, method)
+    found = posteriors(publish, case.histogram)
+    assume(found)  # Anatomy needs more
+    assert joint_excess(found, case) <= 0
+
+
+SMALL_CELLS = JointCase(
+    LINE[:4], (1, 1, 2), Combinations(((0, 1), (1, 0), (1, 1)), (RARE, (HALF, ONE)))
+)
+
+
+def test_cells_of_several_attributes_keep_the_bound_of_each_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In every publication, with every outcome of the draws that decline a cut."""
+    monkeypatch.setattr(cell_assignment, "_FACTORS", (Fraction(3, 2),))
+    for case in (SMALL_CELLS, JOINT["4 records"], JOINT["4 records, one rare"]):
+        publish = jointly_in_buckets(case.people, case.data, jointly_in_cells, "two_size")
+        assert joint_excess(posteriors(publish, case.histogram), case) <= 0
+
+
+def test_no_cell_is_refused_whose_attributes_ask_for_different_diversity() -> None:
+    """Anatomy makes buckets for the strictest, so cells have room for these."""
+    pairs = tuple((x, y) for x in range(4) for y in range(5))
+    data = Combinations(pairs, ((HALF,) * 4, (QUARTER,) * 5))
+    people = np.arange(80, dtype=np.int32)
+    codes = people // 20 * 5 + people % 5
+    for _ in range(10):
+        buckets = jointly_in_cells(people[:, np.newaxis], codes, data, "anatomy", SecureRandom())
+        assert np.bincount(buckets).min() >= 4
+
+
+def test_cuts_declined_for_one_of_several_attributes_would_tell_its_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _unguarded(monkeypatch)
+    case = JOINT["5 records, one rare"]._replace(people=LINE[:5])
+    publish = jointly_in_buckets(case.people, case.data, jointly_in_cells, "two_size")
+    assert joint_excess(posteriors(publish, case.histogram), case) > 0
+
+
+def test_buckets_of_several_attributes_that_depend_on_who_has_what_are_noticed() -> None:
+    """Records of each combination in their order; and halves, unless there are none."""
+    case = JOINT["5 records, one rare"]._replace(people=LINE[:5])
+    publish = jointly_in_buckets(case.people, case.data, jointly_at_random, "two_size")
+    assert joint_excess(posteriors(publish, case.histogram, InOrder), case) > 0
+    publish = jointly_in_buckets(case.people, case.data, jointly_in_halves_or_merged, "two_size")
+    assert joint_excess(posteriors(publish, case.histogram), case) > 0
+    bounds = case.data.thresholds[0]
+    values = [one[0] for one in case.data.values]
+    assert chance_within_bounds(publish, case.histogram, bounds, 2 * N_RUNS, values) < IMPOSSIBLE
+
+
+def test_one_sensitive_value_can_tell_another() -> None:
+    """Buckets show combinations: here each value is as likely as not, and tells the other one."""
+    case = JOINT["4 records"]
+    publish = jointly_in_buckets(case.people, case.data, jointly_at_random, "two_size")
+    found = posteriors(publish, case.histogram)
+    assert joint_excess(found, case) == 0
+    for posterior in found.values():
+        for person in posterior:
+            for value in (0, 1):
+                having = [
+                    probability
+                    for probability, values in zip(person, case.data.values, strict=True)
+                    if values[0] == value
+                ]
+                assert max(having) == sum(having) == HALF
 
 
 GENERALIZED = [method for method in declared("generalized") if method != "auto"]

@@ -67,8 +67,12 @@ class CellSearch:
 
     def tightened_each(self, factor: Fraction) -> tuple[FPrimePrivacy, ...]:
         """Return them for each attribute."""
-        each = [privacy.tightened(factor) for privacy in self._privacies]
-        return tuple(privacy.diverse() if self._is_anatomy else privacy for privacy in each)
+        each = tuple(privacy.tightened(factor) for privacy in self._privacies)
+        if not self._is_anatomy:
+            return each
+        # The same for all: no value of any attribute may occur twice in a bucket.
+        l = max(privacy.corresponding_l() for privacy in each)
+        return tuple(privacy.diverse(l) for privacy in each)
 
     def plan(self, data: SensitiveCombinations) -> JointPlan:
         """Find the buckets of a cell, for several attributes."""
