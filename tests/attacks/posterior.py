@@ -179,10 +179,10 @@ def chance_within_bounds(
     has = np.eye(limits.size, dtype=np.int64)
     if values is not None:
         has = has[list(values)]
-    first, second = (
-        {p: counts @ has for p, counts in _observed(publish, histogram, n_runs // 2).items()}
-        for _ in range(2)
-    )
+    first, second = (_observed(publish, histogram, n_runs // 2) for _ in range(2))
+    for observed in (first, second):
+        observed.update({published: counts @ has for published, counts in observed.items()})
+        observed.default_factory = lambda: np.zeros((sum(histogram), limits.size), dtype=np.int64)
     n_guesses, n_right = np.zeros((2, limits.size), dtype=np.int64)
     for published in first.keys() & second.keys():
         surplus = first[published] - first[published][0].sum() * limits
@@ -209,11 +209,13 @@ def tail(n: int, p: float, least: int) -> float:
     return float(np.exp(terms).sum())
 
 
-def _observed(publish: Publish, histogram: Sequence[int], n_runs: int) -> dict[Hashable, IntArray]:
+def _observed(
+    publish: Publish, histogram: Sequence[int], n_runs: int
+) -> defaultdict[Hashable, IntArray]:
     """Count, for each publication, in how many of its tables each person has each value."""
     random, n = SecureRandom(), sum(histogram)
     values = np.repeat(np.arange(len(histogram)), histogram)
-    seen: dict[Hashable, IntArray] = defaultdict(
+    seen: defaultdict[Hashable, IntArray] = defaultdict(
         lambda: np.zeros((n, len(histogram)), dtype=np.int64)
     )
     for _ in range(n_runs):
