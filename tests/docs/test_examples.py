@@ -17,43 +17,27 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.interfaces import demo
 from kanon_db.operations import operations
 from tests.acceptance.commands import kanon
+from tests.docs.console import blocks, commands, says
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*/*.md"), key=lambda page: page.name)]
-RUN = [page for page in PAGES if page.name != "spark.md"]
-"""Those that need no more than a database; that of Spark runs in ``tests/spark/test_page.py``."""
-
-
-def _blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+RUN = [page for page in PAGES if page.name not in ("spark.md", "hospital.md")]
+"""Those that need no more than a database and the demo's data; the others run in
+``tests/spark/test_page.py`` and ``tests/acceptance/test_hospital.py``."""
 
 
 _NOT_RUN = ("local", "install")
 
 
-def _commands(page: Path) -> Iterator[tuple[list[str], str]]:
-    """Commands, with what the page says that they print; empty where it does not say it."""
-    for block in _blocks(page, "console"):
-        for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            line, _, printed = entry.partition("\n")
-            words = shlex.split(line, comments=True)
-            # The cluster and its installation are the fixture's.
-            if words[0] == "psql" or (words[0] == "kanon" and words[1] not in _NOT_RUN):
-                yield words, printed
-
-
-def _says(shown: str, printed: str) -> bool:
-    """Whether a command printed what is shown, but for numbers, spaces, and what … stands for."""
-    shown, printed = (
-        " ".join(re.sub(r"\d[\d,.]*", "0", text).split()) for text in (shown, printed)
-    )
-    return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), printed) is not None
+def _is_run(words: list[str]) -> bool:
+    """Whether a command is run: the cluster and its installation are the fixture's."""
+    return words[0] == "psql" or (words[0] == "kanon" and words[1] not in _NOT_RUN)
 
 
 def test_what_is_shown_is_compared() -> None:
-    assert _says("standard error  22.4\n…", "standard error        7\ncertain bounds  1 to 2\n")
-    assert not _says("standard error  22.4", "standard error        7\ncertain bounds  1 to 2\n")
-    assert not _says("standard error  22.4", "estimate  22.4")
+    assert says("standard error  22.4\n…", "standard error        7\ncertain bounds  1 to 2\n")
+    assert not says("standard error  22.4", "standard error        7\ncertain bounds  1 to 2\n")
+    assert not says("standard error  22.4", "estimate  22.4")
 
 
 def _examples() -> Iterator[str]:
@@ -131,7 +115,7 @@ def test_the_demo_leaves_nobody_certain(
 
 def test_a_report_on_ones_own_file_takes_eight_commands() -> None:
     """From a fresh clone, with a recommendation; what the commands do is tested below."""
-    first = _blocks(PAGES[0], "console")[1]
+    first = blocks(PAGES[0], "console")[1]
     typed = re.findall(r"^\$ (.*)$", first, re.MULTILINE)
     assert typed[0] == "make setup"
     needed = typed[: [line.startswith("kanon report") for line in typed].index(True) + 1]
@@ -141,7 +125,9 @@ def test_a_report_on_ones_own_file_takes_eight_commands() -> None:
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None:
-    for words, shown in _commands(page):
+    for words, shown in commands(page):
+        if not _is_run(words):
+            continue
         if words[0] == "psql":
             with psycopg.connect(database, autocommit=True) as connection:
                 connection.execute(words[words.index("-c") + 1].encode())
@@ -149,7 +135,7 @@ def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None
         answer = kanon(*words[1:], "--dsn", database, cwd=fair_csv.parent)
         assert answer.returncode == 0, f"{shlex.join(words)}\n{answer.stderr}"
         if shown.strip():
-            assert _says(shown, answer.stdout), f"{shlex.join(words)}\n{answer.stdout}"
+            assert says(shown, answer.stdout), f"{shlex.join(words)}\n{answer.stdout}"
         check_nobody_is_certain(database)
 
 
@@ -158,7 +144,7 @@ def test_sql_examples_run(page: Path, database: str, fair_csv: Path) -> None:
     with kanon_db.connect(database) as kanon:
         kanon.load(fair_csv, "fair")
     with psycopg.connect(database, autocommit=True) as connection:
-        for block in _blocks(page, "sql"):
+        for block in blocks(page, "sql"):
             for statement in block.split(";\n"):
                 if re.sub(r"--.*", "", statement).strip():
                     connection.execute(statement.encode())
@@ -179,7 +165,7 @@ def test_python_examples_run(
         kanon.publish_generalized(
             "fair", "fair_k", k=5, method="mondrian", accept={"combined_releases": "it is a test"}
         )
-    for block in _blocks(page, "python"):
+    for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), {"dsn": database})  # noqa: S102  # our own pages
         assert capsys.readouterr().out
 

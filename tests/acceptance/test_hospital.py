@@ -1,0 +1,177 @@
+"""The commands for a made-up hospital: a year of stays is published, and three quarters follow.
+
+They print what ``docs/start/hospital.md`` shows.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from tests import hospital
+from tests.acceptance.commands import Answer, kanon
+from tests.docs.console import PAGES, commands, says
+from tests.hospital import Hospital, Stay
+
+PUBLISHED: Final = ("age", "sex", "postcode", "diagnosis", "cost", "insurance")
+PRIVACY: Final = '{"l": 3, "attributes": {"insurance": {"default": 0.8}}}'
+
+ABOUT_SENSITIVE: Final[dict[str, Callable[[Stay], bool]]] = {
+    "diagnosis = 'A00'": lambda stay: stay.diagnosis == "A00",
+    "cost >= 5000": lambda stay: stay.cost >= 5000,
+    "diagnosis = 'A00' AND insurance = 'private'": (
+        lambda stay: stay.diagnosis == "A00" and stay.insurance == "private"
+    ),
+    "diagnosis IN ('A00', 'C00') AND cost < 3000 AND insurance <> 'none'": (
+        lambda stay: (
+            stay.diagnosis in ("A00", "C00") and stay.cost < 3000 and stay.insurance != "none"
+        )
+    ),
+}
+"""Conditions on sensitive columns alone: a bucket keeps which values go together."""
+
+OTHERS: Final[dict[str, Callable[[Stay], bool]]] = {
+    "age >= 60 AND diagnosis = 'A00'": lambda stay: stay.age >= 60 and stay.diagnosis == "A00",
+    "sex = 'f' AND cost < 2000": lambda stay: stay.sex == "f" and stay.cost < 2000,
+    "age < 30 AND cost >= 2000 AND insurance = 'public A'": (
+        lambda stay: stay.age < 30 and stay.cost >= 2000 and stay.insurance == "public A"
+    ),
+}
+
+
+@dataclass
+class Officer:
+    """Who types commands, and keeps what they print."""
+
+    dsn: str
+    folder: Path
+    typed: list[tuple[list[str], str]] = field(default_factory=list)
+
+    def types(self, *words: str) -> str:
+        answer = self._run(*words)
+        self.typed.append((["kanon", *words], answer.stdout))
+        return answer.stdout
+
+    def asks(self, *words: str) -> Any:
+        """Type a command for a program."""
+        return self._run(*words, "--json").json()
+
+    def _run(self, *words: str) -> Answer:
+        answer = kanon(*words, dsn=self.dsn, cwd=self.folder)
+        assert answer.returncode == 0, f"{words}\n{answer.stdout}{answer.stderr}"
+        return answer
+
+    def check_counts(self, published: Iterable[Stay]) -> None:
+        """What is asked of sensitive columns alone is exact; bounds hold for everything."""
+        people = list(published)
+        for where, holds in {**ABOUT_SENSITIVE, **OTHERS}.items():
+            found = self.asks("query", f"SELECT COUNT(*) FROM stays_b WHERE {where}")
+            truth = sum(map(holds, people))
+            assert found["lower_bound"] <= truth <= found["upper_bound"], where
+            if where in ABOUT_SENSITIVE:
+                assert found["lower_bound"] == found["upper_bound"] == found["estimate"]
+            else:
+                assert abs(found["estimate"] - truth) <= 5 * found["std_error"], where
+
+
+def first_stays(stays: Iterable[Stay]) -> dict[int, Stay]:
+    """The first stay of each patient."""
+    found: dict[int, Stay] = {}
+    for stay in sorted(stays):
+        found.setdefault(stay.patient, stay)
+    return found
+
+
+def shown(stay: Stay) -> list[Any]:
+    return [getattr(stay, column) for column in PUBLISHED]
+
+
+def row_of(printed: str) -> dict[str, str]:
+    """Read what a command printed as a row."""
+    pairs = re.findall(r"^(\S+(?: \S+)*) {2,}(.*?) *$", printed, re.MULTILINE)
+    return dict(pairs)
+
+
+def check_attacks(attacks: Iterable[dict[str, Any]]) -> None:
+    """Who knows nobody's value keeps below the bound; who knows one reads the others."""
+    for attack in attacks:
+        if attack["bound"] is not None and "correlations of the source" not in attack["attack"]:
+            assert attack["rate"] <= attack["bound"], attack
+    (knows,) = (
+        one["rate"]
+        for one in attacks
+        if one["attack"] == "knows the value of diagnosis, guesses cost"
+    )
+    assert knows > 0.9
+
+
+@pytest.fixture(scope="module")
+def officer(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Officer:
+    return Officer(module_database, tmp_path_factory.mktemp("hospital"))
+
+
+def test_a_year_of_a_hospital(officer: Officer) -> None:
+    """Published, asked, attacked and reported; then each quarter's changes are counted."""
+    table = Hospital()
+    hospital.write_file(officer.folder / "stays.csv", list(table.stays.values()))
+    officer.types("load", "stays.csv", "stays")
+    officer.types(
+        "register", "stays", "--quasi-identifiers", "age,sex,postcode", "--sensitive", "diagnosis",
+        "--also-sensitive", "cost,insurance", "--identifiers", "stay", "--entity", "patient",
+        "--keep", "first by stay",
+    )  # fmt: skip
+    printed = officer.types(
+        "publish", "buckets", "stays", "stays_b", "--privacy", PRIVACY, "--assignment", "random"
+    )
+    published = first_stays(table.stays.values())
+    assert row_of(printed)["records"] == f"{len(published):,}" == f"{hospital.N_PATIENTS:,}"
+    assert row_of(printed)["certain_records"] == "0"
+    assert all(check["holds"] for check in officer.asks("verify", "stays_b")["checks"])
+
+    for where in ("diagnosis = 'A00' AND insurance = 'private'", "age >= 60 AND diagnosis = 'A00'"):
+        officer.types("query", f"SELECT COUNT(*) FROM stays_b WHERE {where}")
+    officer.check_counts(published.values())
+
+    attacks = officer.asks("attack", "stays_b")["attacks"]
+    officer.types("attack", "stays_b")
+    officer.types("report", "stays_b", "-o", "stays.html")
+    check_attacks(attacks)
+    assert "<html" in (officer.folder / "stays.html").read_text(encoding="utf-8")
+
+    since: dict[str, str] = {}
+    for n in range(1, 4):
+        changes = table.next_quarter()
+        with psycopg.connect(officer.dsn) as connection:
+            hospital.change(connection, "stays", changes)
+        now = first_stays(table.stays.values())
+        new = {patient: stay for patient, stay in now.items() if patient not in published}
+        # Whoever is published stays as they are, so that changes of all quarters wait.
+        held = Counter(
+            "deleted" if patient not in now else "corrected"
+            for patient, stay in published.items()
+            if patient not in now or shown(stay) != shown(now[patient])
+        )
+        published |= new
+        row = row_of(officer.types("refresh", "stays_b"))
+        figures = [row[name] for name in ("records", "added", "waiting")]
+        assert figures == [f"{n:,}" for n in (len(published), len(new), held.total())]
+        assert row["records"] == f"{hospital.N_PATIENTS + 2_400 * n:,}"
+
+        (listed,) = officer.asks("publications")["publications"]
+        assert {kind: one["records"] for kind, one in listed["waits"].items()} == held
+        assert all(one["is_exact"] for one in listed["waits"].values())
+        now_since = {kind: one["since"] for kind, one in listed["waits"].items()}
+        assert since.items() <= now_since.items()
+        since = now_since
+    assert since.keys() == {"corrected", "deleted"}
+    assert "records wait: " in officer.types("publications")
+    assert all(check["holds"] for check in officer.asks("verify", "stays_b")["checks"])
+    officer.check_counts(published.values())
