@@ -133,7 +133,7 @@ def _functions(declared: list[Operation], tabled: Set[str]) -> str:
 
 
 def _functions_for(audience: str, declared: list[Operation], tabled: Set[str]) -> str:
-    lines = ["| function | |", "| --- | --- |"]
+    lines = ["| function | |", "|---|---|"]
     for operation in declared:
         roles = " and ".join(role.removeprefix("kanon_") + "s" for role in operation.audience)
         if roles != audience:
@@ -159,7 +159,7 @@ def _parameters(operation: Operation, shared: list[Parameter]) -> str:
 
 
 def _table(shown: Iterable[Parameter], declared: Sequence[Parameter]) -> str:
-    lines = ["| parameter | type, default | |", "| --- | --- | --- |"]
+    lines = ["| parameter | type, default | |", "|---|---|---|"]
     shown = list(shown)
     for item in shown:
         default = sql.sql_default(declared, item)

@@ -268,7 +268,7 @@ def test_the_page_has_the_table(victim: Parties) -> None:
     told: dict[str, dict[str, list[str]]] = {}
     for task, names, says in rows:
         told.setdefault(says, {}).setdefault(names, []).append(task)
-    lines = ["| an errand is told | which must be |", "| --- | --- |"]
+    lines = ["| an errand is told | which must be |", "|---|---|"]
     for says, by in told.items():
         fields = "; ".join(f"{names} ({', '.join(tasks)})" for names, tasks in by.items())
         lines.append(f"| {fields} | {says} |")
