@@ -35,8 +35,8 @@ def seconds(action: Callable[[], object], *, runs: int = 5) -> float:
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Format rows as a Markdown table."""
-    lines = [heading, ["---"] * len(heading), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
+    first, *others = (f"| {' | '.join(map(str, line))} |" for line in (heading, *rows))
+    return "\n".join([first, "|" + "---|" * len(heading), *others]) + "\n"
 
 
 @contextmanager
