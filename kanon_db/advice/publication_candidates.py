@@ -57,7 +57,7 @@ class ProtectionLevel:
         }
 
     def flat_privacy(self, counts: Sequence[int]) -> dict[str, Any]:
-        """Return one threshold for all values, where frequencies of records are not of people."""
+        """Return one threshold for all values."""
         return {"default": _number(self.cap_for(counts))}
 
 
@@ -118,9 +118,18 @@ SEARCH_SECONDS: Final = 3
 class SourceTraits:
     """The facts on which candidates depend."""
 
-    sensitive: str | None  # The column to protect
-    counts: Sequence[int] = ()  # How often each of its values occurs
+    # The columns to protect, each with how often its values occur
+    sensitive: Mapping[str, Sequence[int]] = field(default_factory=dict)
     has_entities: bool = False  # Whether several records can be about the same person
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all values of a column get one threshold.
+
+        Frequencies of records are not those of people, and for several columns, buckets with
+        thresholds for each frequency take minutes to find.
+        """
+        return self.has_entities or len(self.sensitive) > 1
 
 
 @dataclass(frozen=True)
@@ -143,7 +152,7 @@ def candidates_for(
 ) -> list[Candidate]:
     """List the candidates, the most promising ones first."""
     buckets, with_values, alone = [], [], []
-    if data.sensitive is not None:
+    if data.sensitive:
         with_values = [_with_values(protection, data)]
         if not data.has_entities:
             buckets = _buckets(protection, data)
@@ -156,9 +165,9 @@ def candidates_for(
 
 
 def _buckets(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]:
-    privacy = protection.privacy(data.counts)
+    privacy = _privacy(protection, data)
     guarantee = (
-        f"{_inferred(protection, privacy, data)}; the other columns are published as they are,"
+        f"{_inferred(protection, data)}; the other columns are published as they are,"
         " so that people with unusual ones can be found"
     )
     return [
@@ -177,14 +186,13 @@ def _buckets(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]
 
 
 def _with_values(protection: ProtectionLevel, data: SourceTraits) -> Candidate:
-    privacy = (protection.flat_privacy if data.has_entities else protection.privacy)(data.counts)
     return Candidate(
         "generalized",
         "rows with ranges and sets, groups with different values",
         "row and value",
         f"for readers who do not know how the groups were formed: {_linked(protection, data)}, and"
-        f" {_inferred(protection, privacy, data)}",
-        {"k": protection.k, "constraints": privacy},
+        f" {_inferred(protection, data)}",
+        {"k": protection.k, "constraints": _privacy(protection, data)},
         "k",
         {"options": {"time_limit": SEARCH_SECONDS}},
     )
@@ -193,8 +201,8 @@ def _with_values(protection: ProtectionLevel, data: SourceTraits) -> Candidate:
 def _rows(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]:
     guarantee = f"{_linked(protection, data)}, also for readers who know everybody's"
     guarantee += " quasi-identifiers and the method"
-    if data.sensitive is not None:
-        guarantee += f"; what is inferred about {data.sensitive} has no bound"
+    if data.sensitive:
+        guarantee += f"; what is inferred about {' or '.join(data.sensitive)} has no bound"
     k = {"k": protection.k}
     found = [
         Candidate(
@@ -220,21 +228,38 @@ def _linked(protection: ProtectionLevel, data: SourceTraits) -> str:
     return f"a published row is a given person's with a probability of at most 1/{protection.k}"
 
 
-def _inferred(protection: ProtectionLevel, privacy: Mapping[str, Any], data: SourceTraits) -> str:
-    """Say what a privacy specification bounds."""
-    most = privacy.get("cap", privacy.get("default"))
-    text = most if isinstance(most, str) else f"{100 * most:g}%"
-    said = f"nobody's {data.sensitive} is inferred with a probability above {text}"
-    if protection.cap_for(data.counts) > protection.cap:
+def _privacy(protection: ProtectionLevel, data: SourceTraits) -> dict[str, Any]:
+    """Write the privacy specification; only what has too frequent a value gets one of its own."""
+    write = protection.flat_privacy if data.is_flat else protection.privacy
+    caps = map(protection.cap_for, data.sensitive.values())
+    each = [write(counts) for counts in data.sensitive.values()]
+    general = min(zip(caps, each, strict=True), key=lambda one: one[0])[1]
+    own = {name: one for name, one in zip(data.sensitive, each, strict=True) if one != general}
+    return {**general, **({"attributes": own} if own else {})}
+
+
+def _inferred(protection: ProtectionLevel, data: SourceTraits) -> str:
+    """Say what the privacy specification bounds."""
+    bounded: dict[str, list[str]] = {}
+    for name, counts in data.sensitive.items():
+        cap = _number(protection.cap_for(counts))
+        bound = cap if isinstance(cap, str) else f"{100 * cap:g}%"
+        if protection.cap_for(counts) > protection.cap:
+            share = max(counts) / sum(counts)
+            bound += f" (not less, since {share:.0%} of the records have the same value)"
+        bounded.setdefault(bound, []).append(name)
+    said = ", ".join(
+        f"nobody's {' or '.join(names)}{'' if i else ' is inferred with a probability'}"
+        f" above {bound}"
+        for i, (bound, names) in enumerate(bounded.items())
+    )
+    if not data.is_flat:
         said += (
-            f" (not less, since {max(data.counts) / sum(data.counts):.0%} of the records have the"
-            " same value)"
+            f", nor above {_number(protection.theta)} times the value's share of the table plus"
+            f" {float(protection.base):.0%}"
         )
-    if "theta" in privacy:
-        said += (
-            f", nor above {privacy['theta']} times the value's share of the table plus"
-            f" {privacy['base']:.0%}"
-        )
+    if len(data.sensitive) > 1:
+        said += "; who knows one of these of a person may be surer of another"
     return f"{said}; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
 
 
@@ -269,7 +294,7 @@ class TrialResult:
 
     @property
     def worst_attack(self) -> Mapping[str, Any] | None:
-        """The attack that is right most often; None if none was played."""
+        """The attack that gains most over guessing without it; None if none was played."""
         for names in (ON_VALUES, ON_ROWS):
             played = [
                 row
@@ -277,7 +302,7 @@ class TrialResult:
                 if row["rate"] is not None and any(is_attack(row["attack"], n) for n in names)
             ]
             if played:
-                return max(played, key=lambda row: row["rate"])
+                return max(played, key=lambda row: row["rate"] - (row["base_rate"] or 0))
         return None
 
 

@@ -365,15 +365,12 @@ def _recommended(
 
 def what_is_protected(ground: TrialGround, *, has_entities: bool) -> SourceTraits:
     """Return what candidates depend on."""
-    if ground.asked.sensitive is None:
-        return SourceTraits(None, has_entities=has_entities)
-    copy, attributes = ground.copy, ground.copy.source.all_sensitive
-    # One specification is for all attributes, so it follows from the one that needs most room.
-    each = [distinct_values(copy.snapshot, copy.types[name]) for name in attributes]
-    counts = max((values.counts.tolist() for values in each), key=lambda n: max(n) / sum(n))
-    for values in each:
-        values.drop()
-    return SourceTraits(" or ".join(attributes), counts, has_entities)
+    copy = ground.copy
+    counts = {
+        name: distinct_values(copy.snapshot, copy.types[name]).counts.tolist()
+        for name in copy.source.all_sensitive
+    }
+    return SourceTraits(counts, has_entities)
 
 
 def _warn_of_releases(session: Session, source: Source) -> None:

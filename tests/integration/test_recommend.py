@@ -179,6 +179,26 @@ def test_the_command_prints_everything(parties: Parties) -> None:
     assert answer.json().keys() == {"identifying", "candidates"}
 
 
+def test_each_of_several_columns_gets_its_cap(parties: Parties) -> None:
+    """One with a frequent value does not keep the others from being protected."""
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.paid AS SELECT *, number % 4 = 0 AS a FROM data.people",
+    )
+    Functions(parties.publisher).register(
+        "data.paid", ["age", "job"], "sick", also_sensitive=["a"], entity="number"
+    )
+    found = recommended(parties, "paid", purpose="both")
+    assert found[0]["place"] == 1
+    for row in found:
+        if row["attacks"] and "default" in row["sql"]:
+            assert '{"default": "1/3", "attributes": {"a": {"default": 0.95}}}' in row["sql"]
+            assert "nobody's sick is inferred with a probability above 1/3" in row["guarantee"]
+            assert "nobody's a above 95% (not less, since 75%" in row["guarantee"]
+            assert "who knows one of these" in row["guarantee"]
+    fetch(parties.publisher, found[0]["sql"])
+
+
 def test_time_that_is_over_is_said(parties: Parties) -> None:
     found = recommended(parties, "people", time_limit=0.001)
     assert len(found) == 4

@@ -359,10 +359,11 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
     if as_json:  # a manifest, to be passed on: what waits is the publisher's alone
         console.print_json({"publications": found.drop(columns=["waiting", "waits"])})
     elif len(found):
-        shown = ["name", "source", "method", "rows", "guarantee", "published_at", "published_by"]
+        shown = ["name", "source", "method", "rows", "published_at", "published_by"]
         console.print_frame(found[shown])
-        for name, waits in zip(found["name"], found["waits"], strict=True):
-            if waits:  # the publisher is told, and nobody else
+        for name, guarantee, waits in found[["name", "guarantee", "waits"]].itertuples(index=False):
+            console.say(f"{name}: {guarantee}")
+            if waits:  # the publisher alone is told
                 console.say(f"{name}: {waits_in_words(waits)}")
     else:
         console.say("There are no publications.")
@@ -440,7 +441,7 @@ certain people: those whose sensitive value follows from what is published.
 count error:    half of 300 random counts are off by no more than this share of the true count.
 loss:           from 0% (every row shows a column's value) to 100% (no row shows anything), the mean
                 of the quasi-identifiers. Buckets show them all, and hide whose a value is.
-best attack:    for how many people the best of the known attacks is right; in brackets, for how
+best attack:    for how many people the known attack that gains most is right; in brackets, for how
                 many the same guesses would be right without the publication.
 records:        how many counts were answered about; rows are searched and attacked on at most some
                 10,000. seconds: what publishing these took."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import nan
 from typing import Any
@@ -39,9 +40,13 @@ COUNTS = {
     "many": [1] * 500,
 }
 TABLES = [
-    SourceTraits("sick", counts, has_entities=has_entities)
+    SourceTraits({"sick": counts}, has_entities=has_entities)
     for counts, has_entities in itertools.product(COUNTS.values(), (False, True))
-] + [SourceTraits(None, has_entities=has_entities) for has_entities in (False, True)]
+] + [
+    SourceTraits(sensitive, has_entities=has_entities)
+    for sensitive in ({}, {"sick": [1] * 9, "cost": [6, 4], "paid": [1] * 8})
+    for has_entities in (False, True)
+]
 
 ALL = list(itertools.product(PURPOSES, PROTECTIONS, TABLES))
 
@@ -66,12 +71,18 @@ def test_no_candidate_takes_a_risk(of: tuple[str, str, SourceTraits]) -> None:
             assert declared.load().counts_entities
         for given in (candidate.given.get("privacy"), candidate.given.get("constraints")):
             if given is not None:
-                check_privacy(given, data.counts)
+                check_privacy(given, data.sensitive)
 
 
-def check_privacy(given: dict[str, object], counts: list[int]) -> None:
-    """Each threshold lies above the value's frequency, and below 1."""
+def check_privacy(given: dict[str, object], sensitive: Mapping[str, Sequence[int]]) -> None:
+    """Each threshold lies above the value's frequency, and below 1; few attributes need a rule."""
     specification = PrivacySpecification.parse(json.dumps(given))
+    assert specification.attributes.keys() <= {"cost"}
+    for name, counts in sensitive.items():
+        check_thresholds(specification.of_attribute(name, list(sensitive)), counts)
+
+
+def check_thresholds(specification: PrivacySpecification, counts: Sequence[int]) -> None:
     thresholds = specification.thresholds(list(map(str, range(len(counts)))), counts).thresholds
     for threshold, count in zip(thresholds, counts, strict=True):
         assert Fraction(count, sum(counts)) < threshold < 1
@@ -81,7 +92,7 @@ def check_privacy(given: dict[str, object], counts: list[int]) -> None:
 def test_what_bounds_values_is_tried_first(data: SourceTraits) -> None:
     found = candidates_for("counts", PROTECTIONS["standard"], data)
     kinds = [candidate.kind for candidate in found]
-    if data.sensitive is not None and not data.has_entities:
+    if data.sensitive and not data.has_entities:
         assert kinds[0] == "buckets"
         assert "freeform" not in kinds
     else:
@@ -209,6 +220,16 @@ def test_what_was_not_tried_is_said() -> None:
     assert [(one.place, one.objection) for one in found] == [(1, None), (None, "too slow")]
 
 
+def test_the_worst_attack_of_several_columns_gains_most() -> None:
+    """A frequent value is guessed often, with or without the publication."""
+    rows = [
+        {"attack": "deFinetti of paid", "rate": 0.5, "base_rate": 0.49},
+        {"attack": "deFinetti of sick", "rate": 0.2, "base_rate": 0.05},
+    ]
+    found = TrialResult(0, 0.1, {"age": 0.1}, rows, 1.0, 9, is_sample=False).worst_attack
+    assert found is rows[1]
+
+
 @pytest.mark.parametrize(
     ("attacks", "worst"),
     [
@@ -221,6 +242,8 @@ def test_what_was_not_tried_is_said() -> None:
 def test_the_worst_attack_is_on_values_where_there_are_any(
     attacks: dict[str, float | None], worst: float | None
 ) -> None:
-    rows: list[dict[str, Any]] = [{"attack": name, "rate": rate} for name, rate in attacks.items()]
+    rows: list[dict[str, Any]] = [
+        {"attack": name, "rate": rate, "base_rate": 0.0} for name, rate in attacks.items()
+    ]
     found = TrialResult(None, 0.1, {"age": 0.1}, rows, 1.0, 9, is_sample=False).worst_attack
     assert (None if found is None else found["rate"]) == worst
