@@ -129,7 +129,9 @@ def test_a_year_of_a_hospital(officer: Officer) -> None:
     recommended = officer.types("recommend", "stays", "--time-limit", "10")
     assert "it is refused" not in recommended
     title = "buckets of several sizes, of similar people"
-    (publish,) = re.findall(rf"^.  {title}\n.*?^ +(kanon .*?)$", recommended, re.MULTILINE | re.DOTALL)
+    (publish,) = re.findall(
+        rf"^.  {title}\n.*?^ +(kanon .*?)$", recommended, re.MULTILINE | re.DOTALL
+    )
     printed = officer.types(*shlex.split(publish)[1:])
     published = first_stays(table.stays.values())
     assert row_of(printed)["records"] == f"{len(published):,}" == f"{hospital.N_PATIENTS:,}"
