@@ -129,7 +129,8 @@ def test_a_year_of_a_hospital(officer: Officer) -> None:
     recommended = officer.types("recommend", "stays", "--time-limit", "10")
     assert "it is refused" not in recommended
     title = "buckets of several sizes, of similar people"
-    (publish,) = re.findall(
+    found = re.findall(rf"^.  {title}\n.*?^ +(kanon .*?)$", recommended, re.MULTILINE | re.DOTALL)
+    (publish,) = found
         rf"^.  {title}\n.*?^ +(kanon .*?)$", recommended, re.MULTILINE | re.DOTALL
     )
     printed = officer.types(*shlex.split(publish)[1:])
