@@ -131,8 +131,6 @@ def test_a_year_of_a_hospital(officer: Officer) -> None:
     title = "buckets of several sizes, of similar people"
     found = re.findall(rf"^.  {title}\n.*?^ +(kanon .*?)$", recommended, re.MULTILINE | re.DOTALL)
     (publish,) = found
-        rf"^.  {title}\n.*?^ +(kanon .*?)$", recommended, re.MULTILINE | re.DOTALL
-    )
     printed = officer.types(*shlex.split(publish)[1:])
     published = first_stays(table.stays.values())
     assert row_of(printed)["records"] == f"{len(published):,}" == f"{hospital.N_PATIENTS:,}"
