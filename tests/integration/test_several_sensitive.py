@@ -225,6 +225,19 @@ def test_bounds_hold(parties: Parties, published: str) -> None:
             assert error > 0 or low == high, text  # all records of a cell may have the sex
 
 
+def test_rewritten_statements_say_the_same(parties: Parties, published: str) -> None:
+    """The paper's estimate of counts, as a statement over the view of weights."""
+    for text in QUERIES:
+        query = text.format(published)
+        if "GROUP BY" in text or "count" not in text:
+            continue
+        with parties.analyst.transaction(force_rollback=True):
+            fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
+            wanted = estimate(parties, query)[0]
+        statement = Functions(parties.analyst).rewrite(query)
+        assert float(value(parties.analyst, statement)) == pytest.approx(wanted), text
+
+
 def test_the_second_attribute_is_checked_too(parties: Parties, registered: Functions) -> None:
     registered.publish("data.stays", "tampered", privacy='{"l": 3}', assignment="random")
     fetch(
