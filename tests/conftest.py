@@ -77,6 +77,7 @@ FIRST = (
     "tests/golden/test_suppression.py",
     "tests/integration/test_local.py",
     "tests/integration/test_battery.py",
+    "tests/acceptance/test_hospital.py",
     "tests/acceptance/test_commands.py",
     "tests/meaning/",
     "tests/integration/test_estimates.py",
