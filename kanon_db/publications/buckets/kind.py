@@ -448,18 +448,21 @@ def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, dict[s
     """Count the rows of each bucket, and of each attribute the values in it."""
     found = _Buckets(tables)
     profiles = {name: _Profile(tables) for name in tables.sensitive}
-    bucket_id, columns = tables.bucket_id, [*tables.sensitive.values()]
-    rows = f"SELECT {bucket_id} AS bucket, {{}}, {tables.count} AS n FROM {tables.sat}"
+    columns = [*tables.sensitive.values()]
+
+    def rows(named: str) -> str:
+        return (
+            f"SELECT {tables.bucket_id} AS bucket, {named}, {tables.count} AS n FROM {tables.sat}"
+        )
+
     with fixed_labels(session):
         if len(columns) > 1:
             together = [f"value_{i}" for i in range(len(columns))]
             named = ", ".join(f"{c} AS {own}" for c, own in zip(columns, together, strict=True))
-            for _, _, n, bucket_ids, counts in _read_pairs(
-                session, tables, rows.format(named), together
-            ):
+            for _, _, n, bucket_ids, counts in _read_pairs(session, tables, rows(named), together):
                 found.add(n, bucket_ids, counts)
         for name, column in tables.sensitive.items():
-            its_rows = rows.format(f"{column} AS value")
+            its_rows = rows(f"{column} AS value")
             if len(columns) > 1:
                 its_rows = (
                     "SELECT bucket, value, least(sum(n), 2147483647)::int4 AS n"
