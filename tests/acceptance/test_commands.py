@@ -96,7 +96,7 @@ def test_publication_is_listed_measured_and_verified(published: str) -> None:
     # The manifest of docs/howto/operation.md.
     assert listed[0].keys() == {
         "publication_id", "name", "kind", "source", "method", "parameters", "rows", "guarantee",
-        "metrics", "layout", "published_at", "published_by", "state", "waiting", "waits",
+        "metrics", "layout", "published_at", "published_by", "state",
     }  # fmt: skip
     assert listed[0]["state"] == "whole"
     assert listed[0]["parameters"]["privacy"] == {"l": 4}
