@@ -146,25 +146,23 @@ def loss_table() -> str:
                     ]  # fmt: skip
                     found[name] = (alone[0][0], *errors)
                 least = max(loss for loss, *_ in found.values())
-                rows += [
+                rows.append(
                     [
-                        f"{file.partition('_')[0]}: {', '.join(attributes)}",
-                        f"`{specification}`", f"{assignment}, {method}", name,
-                        f"{loss:,}", f"{joint[0][0]:,}", f"{joint[0][0] / least:.2f}",
-                        f"{one:.4f}", f"{both:.4f}", f"{both / one:.2f}",
+                        ", ".join(attributes), PrivacySpecification.parse(specification).describe(),
+                        f"{assignment}, {method}", f"{least:,}",
+                        f"{joint[0][0]:,}", f"{joint[0][0] / least:.2f}",
+                        ", ".join(f"{both / one:.2f}" for _, one, both in found.values()),
                     ]
-                    for name, (loss, one, both) in found.items()
-                ]  # fmt: skip
+                )  # fmt: skip
     heading = [
-        "sensitive", "privacy", "buckets", "asked for", "loss alone", "together", "of the largest",
-        "error alone", "together", "ratio",
+        "sensitive", "privacy", "buckets", "largest loss alone", "together", "ratio",
+        "errors, of those alone",
     ]  # fmt: skip
     return (
-        f"Loss of the buckets, and mean relative error of {N_QUERIES:,} queries (s ="
-        f" {SELECTIVITY}) on the same quasi-identifiers and one of the attributes, which is"
-        f" published alone or together with the others; medians of {RUNS} seeds. No buckets of all"
-        " attributes can lose less than those of any of them alone, if these are optimal.\n\n"
-        + table(heading, rows)
+        f"Mean relative errors of {N_QUERIES:,} queries (s = {SELECTIVITY}) on quasi-identifiers"
+        " and one of the attributes, as ratios to those where it is published alone; medians of"
+        f" {RUNS} seeds. The largest optimal loss of an attribute alone is a bound for all of them"
+        " together. In cells, a strict attribute also forbids cuts.\n\n" + table(heading, rows)
     )
 
 
