@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.bucket_assignment import Permuter
+from kanon_db.algorithms.bucketization.bucket_assignment import Permuter, numbers_by_size
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, taken
@@ -503,10 +503,7 @@ def _arranged_pair(
 
 def by_size(buckets: CodeArray, n_buckets: int) -> CodeArray:
     """Renumber buckets by their sizes."""
-    sizes = np.bincount(buckets, minlength=n_buckets)
-    numbers = np.empty(n_buckets, dtype=np.int32)
-    numbers[np.argsort(sizes, kind="stable")] = np.arange(n_buckets, dtype=np.int32)
-    return taken(numbers, buckets)
+    return taken(numbers_by_size(np.bincount(buckets, minlength=n_buckets)), buckets)
 
 
 def _share_of_size(

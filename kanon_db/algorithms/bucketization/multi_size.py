@@ -730,8 +730,8 @@ def jointly_optimal(
     """Find the setting that loses least, by integer programming, or say how much less might do.
 
     No setting can lose less than the optimum for one of the attributes, or for combinations, alone.
-    Where that optimum holds for all of them, it is the optimum; otherwise the better one of
-    :func:`jointly_multi_size` is returned with that bound.
+    Where the setting that loses most of these holds for all of them, it is the optimum; otherwise
+    what :func:`jointly_multi_size` finds is returned with that bound.
     """
     bound, best = Fraction(0), None
     for counts, privacy in data.bounded():
