@@ -84,6 +84,15 @@ class Spectrum(NamedTuple):
         is_whole = len(eigenvalues) == len(expected) > 0
         return found if is_whole and min(found.eigenvalues) > 0 else None
 
+    @classmethod
+    def of_layout(cls, layout: Mapping[str, Any]) -> dict[str, Self]:
+        """Read those of all sensitive attributes that have one, by their names."""
+        described = layout.get("spectra", {layout["sensitive"]: layout.get("spectrum")})
+        if not isinstance(described, dict):
+            return {}
+        read = {str(name): cls.of(one) for name, one in described.items()}
+        return {name: one for name, one in read.items() if one is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class BucketTables:
@@ -126,9 +135,6 @@ class BucketTables:
         columns = ("bucket_id", "count", "attribute", "bits", "weight")
         added = {name: layout.get(name, name) for name in ("directions", "hidden")}
         sensitive = (layout["sensitive"], *layout.get("also_sensitive", ()))
-        described = layout.get("spectra", {sensitive[0]: layout.get("spectrum")})
-        described = described if isinstance(described, dict) else {}
-        spectra = {name: Spectrum.of(described.get(name)) for name in sensitive}
         return cls(
             view=view,
             qit=qit,
@@ -139,7 +145,7 @@ class BucketTables:
             **{column: quotes.identifier(layout[column]) for column in columns},
             **{name: quotes.identifier(column) for name, column in added.items()},
             sensitive={name: quotes.identifier(name) for name in sensitive},
-            spectra={name: one for name, one in spectra.items() if one is not None},
+            spectra=Spectrum.of_layout(layout),
             with_bitmaps=tuple(layout["with_bitmaps"]),
             # These alone reach statements unbound, and int() admits nothing but numbers.
             n_buckets=int(layout["n_buckets"]),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kanon_db.answers import estimates
-from kanon_db.errors import InvalidParameterError, KanonError
+from kanon_db.errors import InvalidParameterError, KanonError, RiskError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.bucket_ways import join_pairs, keep_bitmaps
 from tests.integration.parties import (
@@ -263,10 +263,30 @@ def test_attacks_on_each_and_from_one_to_the_other(parties: Parties, published: 
         assert people == N_RECORDS
 
 
+@pytest.mark.usefixtures("refused_by_default")
+@pytest.mark.parametrize(
+    ("first", "second"), [(("cost",), ()), ((), ("cost",)), (("cost",), ("cost", "insurance"))]
+)
+def test_two_releases_of_the_same_people_are_refused(
+    parties: Parties, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    """Buckets of several attributes are not set against others, so nobody may read both."""
+    kanon, table = Package(parties.publisher), f"data.twice_{len(first)}{len(second)}"
+    fetch(parties.publisher, f"CREATE TABLE {table} AS TABLE data.stays")
+    fetch(parties.publisher, f"CREATE VIEW {table}_again AS TABLE {table}")
+    kanon.register(table, ["age", "sex"], "ill", also_sensitive=first)
+    kanon.register(f"{table}_again", ["age", "sex"], "ill", also_sensitive=second)
+    kanon.publish(table, "twice_1", privacy='{"l": 3}')
+    with pytest.raises(RiskError) as refused:
+        kanon.publish(f"{table}_again", "twice_2", privacy='{"l": 3}')
+    assert refused.value.sqlstate == "KN005"
+    kanon.publish(f"{table}_again", "twice_2", privacy='{"l": 3}', readers=[])  # a draft
+
+
 def test_evaluated_and_tried(parties: Parties, published: str) -> None:
     kanon = Functions(parties.publisher)
-    rows = kanon.evaluate(published, queries=200)
-    assert rows[-1][1] == 200
+    for queries in (1, 201):
+        assert kanon.evaluate(published, queries=queries)[-1][1] == queries
     made = kanon.publish("data.stays", "tried", privacy='{"l": 3}', dry_run=True)
     assert made["publication_id"] is None
     assert {row["attack"] for row in made["metrics"]["figures"]["attacks"]} >= {

@@ -108,8 +108,13 @@ def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[Co
     """
     attributes = target.publication.all_sensitive
     # Each query has a condition on one of the attributes.
-    each = replace(workload, queries=-(-workload.queries // len(attributes)))
-    found = [_evaluated(target, each, name) for name in attributes]
+    first, further = divmod(workload.queries, len(attributes))
+    shares = [first + (at < further) for at in range(len(attributes))]
+    found = [
+        _evaluated(target, replace(workload, queries=n), name)
+        for name, n in zip(attributes, shares, strict=True)
+        if n
+    ]
     errors = CountErrors(
         np.concatenate([errors.actual for errors, _ in found]),
         np.concatenate([errors.estimated for errors, _ in found]),
@@ -224,8 +229,7 @@ def answer_from_buckets(
     sizes = np.bincount(read.bucket_of_record)
     found: Composition | None = None
     layout = target.publication.layout
-    spectra = layout.get("spectra", {layout["sensitive"]: layout.get("spectrum")})
-    known = Spectrum.of(spectra.get(attribute))
+    known = Spectrum.of_layout(layout).get(attribute)
     is_random = layout.get("assignment") == "random"
     if is_random and known is not None and len(known.eigenvalues) < MOST_CORRECTED:
         order = order_of(read.buckets)
@@ -475,11 +479,11 @@ class _ReadPublication:
             self.source_values[:, [x, y]] >= 0
         ).all(axis=1)
         people, values = self.source_codes[is_published], self.source_values[is_published]
-        tuples, n_tuples = _tuples(np.concatenate([self.codes, people]))
+        tuples, _ = _tuples(np.concatenate([self.codes, people]))
         # The rows of the SAT that each record of the QIT may have.
         order = np.argsort(self.sat_buckets, kind="stable")
         n_rows = np.bincount(self.sat_buckets, minlength=int(self.buckets.max(initial=-1)) + 1)
-        drawn = _first_of(n_rows[self.buckets], MOST_CANDIDATES)
+        drawn = _drawn_of(n_rows[self.buckets], MOST_CANDIDATES)
         lengths = n_rows[self.buckets[drawn]]
         starts = (np.cumsum(n_rows) - n_rows)[self.buckets[drawn]]
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -487,26 +491,30 @@ class _ReadPublication:
         sizes = np.bincount(self.buckets)
         n_x, n_y = len(self.labels[x]), len(self.labels[y])
         # Whoever knows x looks among the people with these quasi-identifiers and x.
-        groups = np.repeat(tuples[: len(self.codes)][drawn], lengths) * n_x
-        groups += self.sat_values[rows, x]
+        known_of = np.repeat(tuples[: len(self.codes)][drawn], lengths) * n_x
+        known_of += self.sat_values[rows, x]
+        of_people = tuples[len(self.codes) :] * n_x + values[:, x]
+        distinct, numbers = np.unique(np.concatenate([known_of, of_people]), return_inverse=True)
+        groups, of_people = numbers[: rows.size], numbers[rows.size :]
         shares = self.sat_counts[rows] / sizes[self.sat_buckets[rows]]
         keys, numbers = np.unique(groups * n_y + self.sat_values[rows, y], return_inverse=True)
         weights = np.bincount(numbers, shares)
         found, its_values = np.divmod(keys, n_y)
         best = np.lexsort((weights, found))
         best = best[np.flatnonzero(np.diff(found[best], append=-1))]
-        of_people = tuples[len(self.codes) :] * n_x + values[:, x]
-        truth = TrueValues.of(of_people, values[:, y], n_tuples * n_x, n_y)
+        truth = TrueValues.of(of_people, values[:, y], distinct.size, n_y)
         together = np.zeros((n_x, n_y), dtype=np.int64)
         np.add.at(together, (self.sat_values[:, x], self.sat_values[:, y]), self.sat_counts)
         found, guesses = found[best], its_values[best]
         numbers = truth.people[found]
         score = score_guesses(truth, found, guesses, None, numbers)
-        usual = score_guesses(truth, found, together.argmax(axis=1)[found % n_x], None, numbers)
+        usual = score_guesses(
+            truth, found, together.argmax(axis=1)[distinct[found] % n_x], None, numbers
+        )
         return replace(score, base_rate=usual.rate)
 
 
-def _first_of(sizes: IntArray, most: int) -> IntArray:
+def _drawn_of(sizes: IntArray, most: int) -> IntArray:
     """Draw records whose sizes are together no more than a number; all, if these are."""
     if int(sizes.sum()) <= most:
         return np.arange(sizes.size)

@@ -503,8 +503,8 @@ def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
 
 
 OF_NO_CLASSES: Final = (
-    "freeform rows, rows in several batches, rows of entities that have several, and buckets that"
-    " were drawn anew are not set against others"
+    "freeform rows, rows in several batches, rows of entities that have several, buckets of several"
+    " sensitive attributes, and buckets that were drawn anew are not set against others"
 )
 
 IF_NOBODY_WAS_REPLACED: Final = ", if nobody was replaced"
