@@ -513,6 +513,11 @@ class _Assignment:
     protection: ValueProtection
 
 
+_COMBINED: Final = 240
+"""Bytes for each record, while its combination of several sensitive values is found and dealt: of
+1,000,000 records, 177 to 232 were measured."""
+
+
 class Buckets(Kind):
     """The kind ``buckets``.
 
@@ -578,6 +583,8 @@ class Buckets(Kind):
         is_random = request.assignment == "random"
         fixed, record = (120e6, 80) if is_random else (140e6, 80 + 12 * n_columns)
         fixed += most_bytes_read(size.n_records, n_columns) + bytes_of_texts(size)
+        if source.also_sensitive:
+            record += _COMBINED
         if request.assignment == "local":
             fixed += 30e6 + bytes_of_values(size)
         if request.method == "optimal":
