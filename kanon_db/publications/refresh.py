@@ -210,7 +210,7 @@ class _Newcomers:
             # Each record was looked at already, but for those without an entity.
             unknown, has = self._unknown
             n_new = unknown.count() + count_records(session, source.relation, self._without)
-            return n_new, _held_back(has)
+            return n_new, _held_back(has, source)
         n_new = count_records(session, source.relation, self._new)
         n_since = count_records(session, source.relation, self._later)
         # Who is gone may hide who came late.
@@ -256,11 +256,13 @@ _UNKNOWN: Final = (
 )
 
 
-def _held_back(has: RecognizedRecords) -> list[HeldRecords]:
+def _held_back(has: RecognizedRecords, source: Source) -> list[HeldRecords]:
     """Say what batches hold back: whoever is published stays as they are."""
+    why = "" if source.keeps_first else "or another record of theirs is kept by now"
+    hint = _UNKNOWN if has.corrected is None else ""
     return [
         HeldRecords("again", has.again, has.is_exact),
-        HeldRecords("corrected", has.corrected, hint=_UNKNOWN if has.corrected is None else ""),
+        HeldRecords("corrected", has.corrected, why=why, hint=hint),
         HeldRecords("deleted", has.deleted, has.is_exact),
     ]
 

@@ -407,6 +407,7 @@ def test_later_records_of_who_is_published_are_not_new(
     # Another record would stand in the place of theirs by now.
     assert (row["added"], row["waiting"]) == (0, 3)
     assert row["waits"].keys() == {"corrected"}
+    assert "another record of theirs is kept by now" in row["missing"]
     source.add(0, day=9, ids=[one for one in range(200, 260) for _ in range(1 + one % 3)])
     source.add(0, day=10, ids=[4, 200, 201])
     row = source.refresh()
