@@ -1,0 +1,817 @@
+"""Learns from QIT and SAT alone how likely each sensitive value of a bucket is for each record.
+
+The model is a multinomial one of the value given the quasi-identifiers. Readers could fit it
+themselves, and attackers do (`kanon.attack`); publications have its weights beside them, so that
+counts need not assume that the values of a bucket are equally likely for all of its records.
+
+**Source:** D. Kifer, *Attacks on privacy and deFinetti's theorem*, SIGMOD 2009, for learning from
+buckets; M. Boreale, F. Corradi, C. Viscardi, *Relative privacy threats and learning from anonymized
+data*, IEEE TIFS 2020, for drawing matchings. Deviations: logistic regression in place of naive
+Bayes, prior variances found from the data (D. MacKay, *Bayesian interpolation*, 1992), and a check
+on buckets that were not learned from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations, pairwise
+from typing import Final, Self
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    SingleArray,
+    order_of,
+    taken,
+)
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads
+
+MOST_VALUES: Final = 128
+"""Of more sensitive values nothing is learned: a model would take too long."""
+
+_FEW_LEVELS, _MOST_LEVELS = 15, 255
+"""Levels of weights have four bits; up to eight where no fewer can write all shares."""
+
+_FINE: Final = 12
+"""Attributes with more values are also taken in bins of neighboring values."""
+
+_BINS: Final = (4, 8, 16)
+_PAIRED_BINS: Final = 8
+_LEAST_ALIKE: Final = 20
+"""Records that have a pair of values, for it to count as a feature."""
+
+_SAMPLE: Final = 240_000
+"""Records that are learned from, at most, in whole buckets."""
+
+_BATCH: Final = 60_000
+_ROUNDS, _STEP, _PRIOR_EVERY, _PRIOR_UNTIL = 60, 0.08, 15, 48
+_FIRST_PRECISION: Final = 20.0
+_LEAST_PRECISION, _MOST_PRECISION = 0.3, 1e4
+
+_HELD_OUT, _MOST_HELD_OUT = 0.2, 10_000
+_SCALES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+_CONVINCING: Final = 3.0
+"""By how much the log-likelihood of buckets that were not learned from must grow."""
+
+_WARM_UP, _DRAWS = 10, 40
+_NUMBERS_AT_ONCE: Final = 1 << 21
+"""Weights that are calculated at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class BucketedRecords:
+    """QIT and SAT as arrays, bucket by bucket.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray of int, each of shape (n_records,)
+        The quasi-identifiers, coded in the order of their values.
+    values : ndarray of int32, shape (n_records,)
+        The sensitive values of each bucket in any order that does not depend on the records.
+    starts : ndarray of int64, shape (n_buckets + 1,)
+        Where each bucket begins, and where the last one ends.
+    n_values : int
+        How many sensitive values there are.
+    """
+
+    columns: Sequence[AnyIntArray]
+    values: CodeArray
+    starts: IntArray
+    n_values: int
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[AnyIntArray],
+        buckets: AnyIntArray,
+        values: AnyIntArray,
+        n_values: int,
+    ) -> tuple[Self, IntArray]:
+        """Gather records by their buckets, numbered from 0, of which none is empty.
+
+        Parameters
+        ----------
+        columns : sequence of ndarray of int
+        buckets : ndarray of int, shape (n_records,)
+            The bucket of each record.
+        values : ndarray of int, shape (n_records,)
+            The sensitive values, by bucket.
+        n_values : int
+
+        Returns
+        -------
+        records : BucketedRecords
+        order : ndarray of int64, shape (n_records,)
+            The place that each of these records had.
+        """
+        order = order_of(buckets, stable=True)
+        starts = np.append(0, np.cumsum(np.bincount(buckets)))
+        gathered = [taken(column, order) for column in columns]
+        return cls(gathered, values.astype(np.int32), starts, n_values), order
+
+    @property
+    def n_records(self) -> int:
+        """The number of records in all buckets."""
+        return self.values.size
+
+    def of_buckets(self, chosen: AnyIntArray) -> Self:
+        """Take some buckets, in the given order."""
+        sizes = np.diff(self.starts)[chosen]
+        starts = np.append(0, np.cumsum(sizes))
+        places = np.repeat(self.starts[chosen] - starts[:-1], sizes) + np.arange(starts[-1])
+        columns = [column[places] for column in self.columns]
+        return replace(self, columns=columns, values=self.values[places], starts=starts)
+
+    def between(self, low: int, high: int) -> Self:
+        """Take the buckets from `low` up to `high`."""
+        own = slice(int(self.starts[low]), int(self.starts[high]))
+        columns = [column[own] for column in self.columns]
+        starts = self.starts[low : high + 1] - self.starts[low]
+        return replace(self, columns=columns, values=self.values[own], starts=starts)
+
+    def parts(self, most: int) -> list[tuple[int, int]]:
+        """Divide the buckets into runs of about `most` records, or of one bucket."""
+        n_parts = max(1, round(self.n_records / max(most, 1)))
+        wanted = np.linspace(0, self.n_records, n_parts + 1)
+        cuts = np.unique(np.searchsorted(self.starts, wanted)).tolist()
+        return list(pairwise(cuts))
+
+    @property
+    def shares(self) -> SingleArray:
+        """The share of each value in each record's bucket, shape (n_records, n_values)."""
+        sizes = np.diff(self.starts)
+        keys = np.repeat(np.arange(sizes.size), sizes) * self.n_values + self.values
+        counts = np.bincount(keys, minlength=sizes.size * self.n_values)
+        of_buckets = counts.reshape(sizes.size, self.n_values) / np.maximum(sizes, 1)[:, np.newaxis]
+        found: SingleArray = np.repeat(of_buckets.astype(np.float32), sizes, axis=0)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Feature:
+    """One or two attributes in bins; each bin, or pair of bins, that occurs often has a number."""
+
+    attributes: tuple[int, ...]
+    bins: tuple[CodeArray, ...]  # The bin of each code of each attribute
+    numbers: CodeArray  # By bin or pair of bins, in the order of the model's effects; -1 for none
+
+    def of(self, columns: Sequence[AnyIntArray]) -> CodeArray:
+        key = self.bins[0][columns[self.attributes[0]]]
+        for attribute, bins in zip(self.attributes[1:], self.bins[1:], strict=True):
+            key = key * (int(bins.max()) + 1) + bins[columns[attribute]]
+        return self.numbers[key]
+
+
+def _codes(features: Sequence[_Feature], records: BucketedRecords) -> CodeArray:
+    codes = np.empty((records.n_records, len(features)), dtype=np.int32)
+    for place, feature in enumerate(features):
+        codes[:, place] = feature.of(records.columns)
+    return codes
+
+
+def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature]:
+    """List single attributes, ordered ones also in bins, and pairs of attributes."""
+    found: list[_Feature] = []
+    n_effects = 0
+
+    def add(attributes: tuple[int, ...], bins: tuple[CodeArray, ...], least: int) -> None:
+        nonlocal n_effects
+        n_keys = int(np.prod([int(one.max()) + 1 for one in bins]))
+        plain = _Feature(attributes, bins, np.arange(n_keys, dtype=np.int32))
+        kept = np.bincount(plain.of(records.columns), minlength=n_keys) >= least
+        if np.count_nonzero(kept) < 2:
+            return
+        numbers = np.full(n_keys, -1, dtype=np.int32)
+        numbers[kept] = np.arange(n_effects, n_effects + np.count_nonzero(kept))
+        n_effects += int(np.count_nonzero(kept))
+        found.append(_Feature(attributes, bins, numbers))
+
+    coarse: list[CodeArray] = []
+    for attribute, (column, n) in enumerate(zip(records.columns, n_codes, strict=True)):
+        whole = np.arange(n, dtype=np.int32)
+        add((attribute,), (whole,), 1)
+        if n <= _FINE:
+            coarse.append(whole)
+            continue
+        counts = np.bincount(column, minlength=n)
+        middle = (np.cumsum(counts) - counts / 2) / max(records.n_records, 1)
+        binned = {
+            bins: np.minimum((middle * bins).astype(np.int32), bins - 1)
+            for bins in (*_BINS, _PAIRED_BINS)
+        }
+        for bins in _BINS:
+            if bins < n:
+                add((attribute,), (binned[bins],), 1)
+        coarse.append(binned[_PAIRED_BINS])
+    for one, other in combinations(range(len(coarse)), 2):
+        add((one, other), (coarse[one], coarse[other]), _LEAST_ALIKE)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ValueModel:
+    """How likely each sensitive value is, given the quasi-identifiers; see :func:`learn`.
+
+    Attributes
+    ----------
+    gain : float
+        By how much it raises the log-likelihood of a record in buckets that it was not learned
+        from, in nats.
+    """
+
+    _features: Sequence[_Feature]
+    _effects: SingleArray  # (n_effects, n_values)
+    _prior: SingleArray  # (n_values,)
+    gain: float
+
+    def _scores(self, records: BucketedRecords) -> SingleArray:
+        scores = np.empty((records.n_records, self._prior.size), dtype=np.float32)
+        _score(_codes(self._features, records), self._effects, self._prior, scores)
+        return scores
+
+    def posteriors(self, records: BucketedRecords, random: np.random.Generator) -> SingleArray:
+        """Return how likely each value of its bucket is for each record.
+
+        Parameters
+        ----------
+        records : BucketedRecords
+        random : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of float32, shape (n_records, n_values)
+            Those of a record, and those of a value in a bucket, add up to 1 and to how often the
+            bucket has the value, up to rounding.
+
+        Notes
+        -----
+        Averages over matchings of the bucket's records with its values, which are drawn by swaps
+        (heat bath).
+        """
+        scores = self._scores(records)
+        found = np.zeros_like(scores)
+        values, seed = records.values.copy(), _seed(random)
+        _swap(scores, records.starts, values, found, _WARM_UP, seed)
+        found[:] = 0
+        _swap(scores, records.starts, values, found, _DRAWS, seed + np.uint64(1))
+        found /= _DRAWS
+        return found
+
+    def weights(
+        self,
+        records: BucketedRecords,
+        caps: SingleArray,
+        random: np.random.Generator,
+        pulse: Pulse = UNLIMITED,
+    ) -> Iterator[tuple[int, SingleArray]]:
+        """Return the posteriors, none of them above the cap of its value.
+
+        Parameters
+        ----------
+        records : BucketedRecords
+        caps : ndarray of float32, shape (n_values,)
+            At least the largest share of the value in a bucket.
+        random : numpy.random.Generator
+        pulse : Pulse
+
+        Yields
+        ------
+        int
+            The record that is the first of a run of buckets.
+        ndarray of float32, shape (n, n_values)
+            Those of the run; see :func:`capped`.
+        """
+        parts = records.parts(_NUMBERS_AT_ONCE // records.n_values)
+        generators = random.spawn(len(parts))
+
+        def run(number: int, within: Pulse) -> SingleArray:
+            within.beat()
+            own = records.between(*parts[number])
+            found = self.posteriors(own, generators[number])
+            within.beat()
+            capped(found, own, caps)
+            return found
+
+        at_once = 2
+        for first in range(0, len(parts), at_once):
+            some = range(first, min(first + at_once, len(parts)))
+            for number, found in zip(some, in_threads(run, some, at_once, pulse), strict=True):
+                yield int(records.starts[parts[number][0]]), found
+
+
+def learn(
+    records: BucketedRecords, random: np.random.Generator, pulse: Pulse = UNLIMITED
+) -> ValueModel | None:
+    """Fit a model of the sensitive value to buckets.
+
+    Parameters
+    ----------
+    records : BucketedRecords
+    random : numpy.random.Generator
+        Chooses the buckets that are learned from, and draws matchings.
+    pulse : Pulse
+
+    Returns
+    -------
+    ValueModel or None
+        None where nothing is learned: buckets that were held out are not more likely by it.
+
+    Notes
+    -----
+    The likelihood of a bucket sums over all matchings of its records with its values. Its gradient
+    is estimated from matchings that are drawn by swaps, and followed by Adam (Kingma and Ba, 2015).
+    Each group of effects has a normal prior, whose precision is gamma / (sum of squares), with the
+    number gamma of effects that the data determine; the information on an effect is the sum of the
+    squared scores of buckets. All effects are then scaled by what makes the buckets that were held
+    out most likely; the likelihood at each scale follows by thermodynamic integration.
+    """
+    n_values = records.n_values
+    if not 2 <= n_values <= MOST_VALUES or records.starts.size < 4 or not records.columns:
+        return None
+    n_codes = [int(column.max()) + 1 for column in records.columns]
+    chosen = random.permutation(records.starts.size - 1)
+    ends = np.cumsum(np.diff(records.starts)[chosen])
+    n_sampled = min(records.n_records, _SAMPLE)
+    n_held_out = min(int(_HELD_OUT * n_sampled), _MOST_HELD_OUT)
+    first, last = np.searchsorted(ends, [n_held_out, n_sampled], side="left").tolist()
+    sample, held_out = (
+        records.of_buckets(chosen[own]) for own in (slice(first, last + 1), slice(0, first))
+    )
+    if held_out.n_records == 0 or sample.n_records == 0:
+        return None
+    fit = _Fit(sample, _features(sample, n_codes), _seed(random))
+    for number in range(1, _ROUNDS + 1):
+        pulse.beat()
+        fit.step(number)
+    found = fit.model
+    gains = _gains(found, held_out, _seed(random), pulse)
+    best = int(np.argmax(gains))
+    if gains[best] < _CONVINCING:
+        return None
+    scaled = (np.float32(_SCALES[best]) * found._effects).astype(np.float32)
+    return replace(found, _effects=scaled, gain=float(gains[best]) / held_out.n_records)
+
+
+def _seed(random: np.random.Generator) -> np.uint64:
+    return np.uint64(random.integers(1, 2**63))
+
+
+class _Fit:
+    """A model while it is fitted."""
+
+    def __init__(
+        self, records: BucketedRecords, features: Sequence[_Feature], seed: np.uint64
+    ) -> None:
+        self._records, self._features, self._seed = records, features, seed
+        self._lengths = np.array([np.count_nonzero(one.numbers >= 0) for one in features])
+        self._firsts = np.cumsum(self._lengths) - self._lengths
+        counts = np.bincount(records.values, minlength=records.n_values)
+        prior = np.log(np.maximum(counts, 0.5) / counts.sum()).astype(np.float32)
+        effects = np.zeros((int(self._lengths.sum()), records.n_values), dtype=np.float32)
+        self._parameters = [effects, prior]
+        self._means = [np.zeros_like(one) for one in self._parameters]
+        self._squares = [np.zeros_like(one) for one in self._parameters]
+        self._precisions = np.full(len(features), _FIRST_PRECISION)
+        self._parts = records.parts(_BATCH)
+        self._values = records.values.copy()
+        self._codes = _codes(features, records)
+
+    @property
+    def model(self) -> ValueModel:
+        """The model so far."""
+        effects, prior = self._parameters
+        return ValueModel(self._features, effects, prior, 0.0)
+
+    def step(self, number: int) -> None:
+        """Follow the gradient of some buckets."""
+        low, high = self._parts[number % len(self._parts)]
+        starts = self._records.starts[low : high + 1]
+        some = slice(int(starts[0]), int(starts[-1]))
+        codes, values, starts = self._codes[some], self._values[some], starts - starts[0]
+        times = self._values.size / values.size
+        scores = np.empty((values.size, self._records.n_values), dtype=np.float32)
+        _score(codes, self._parameters[0], self._parameters[1], scores)
+        is_prior_due = number % _PRIOR_EVERY == 0 and number <= _PRIOR_UNTIL
+        n_draws = 12 if is_prior_due else 1
+        likely = np.zeros_like(scores)
+        self._seed += np.uint64(1)
+        _swap(scores, starts, values, likely, n_draws, self._seed)
+        likely /= n_draws
+        slopes = [np.zeros_like(one) for one in self._parameters]
+        _residuals(scores, likely)
+        _gather(codes, likely, slopes[0], slopes[1])
+        if is_prior_due:
+            self._find_precisions(codes, likely, starts, times)
+        each = np.repeat(self._precisions, self._lengths)[:, np.newaxis]
+        slopes = [one * np.float32(times) for one in slopes]
+        slopes[0] -= (each * self._parameters[0]).astype(np.float32)
+        rate = _STEP * min(1.0, 2 * (_ROUNDS - number + 1) / _ROUNDS)
+        for place, slope in enumerate(slopes):
+            mean = self._means[place] = (
+                np.float32(0.9) * self._means[place] + np.float32(0.1) * slope
+            )
+            square = self._squares[place] = (
+                np.float32(0.99) * self._squares[place] + np.float32(0.01) * slope * slope
+            )
+            spread = np.sqrt(square / np.float32(1 - 0.99**number)) + np.float32(1e-3)
+            self._parameters[place] += np.float32(rate / (1 - 0.9**number)) * mean / spread
+
+    def _find_precisions(
+        self, codes: CodeArray, residuals: SingleArray, starts: IntArray, times: float
+    ) -> None:
+        effects = self._parameters[0]
+        if not effects.size:
+            return
+        information = np.zeros_like(effects)
+        _inform(codes, residuals, starts, information)
+        information *= np.float32(times)
+        each = np.repeat(self._precisions, self._lengths)[:, np.newaxis]
+        determined = np.add.reduceat((information / (information + each)).sum(1), self._firsts)
+        squares = np.add.reduceat((effects.astype(np.float64) ** 2).sum(1), self._firsts)
+        found = determined / np.maximum(squares, 1e-9)
+        self._precisions = np.clip(found, _LEAST_PRECISION, _MOST_PRECISION)
+
+
+def _gains(
+    model: ValueModel, records: BucketedRecords, seed: np.uint64, pulse: Pulse
+) -> FloatArray:
+    """Return how much more likely buckets are at each scale than without any effects, in nats."""
+    scores = model._scores(records) - model._prior
+    shares = np.exp(model._prior - model._prior.max())
+    shares /= shares.sum()
+    values = records.values.copy()
+    slopes, norms = [], []
+    for number, scale in enumerate(_SCALES):
+        pulse.beat()
+        scaled = (np.float32(scale) * scores + model._prior).astype(np.float32)
+        likely = np.zeros_like(scores)
+        own = seed + np.uint64(2 * number)
+        _swap(scaled, records.starts, values, likely, _WARM_UP, own)
+        likely[:] = 0
+        _swap(scaled, records.starts, values, likely, _DRAWS, own + np.uint64(1))
+        slopes.append(float((likely * scores).sum(dtype=np.float64)) / _DRAWS)
+        norms.append(float(np.log((shares * np.exp(scale * scores)).sum(axis=1)).sum()))
+    slope, steps = np.array(slopes), np.diff(_SCALES)
+    likelihood = np.append(0.0, np.cumsum((slope[1:] + slope[:-1]) / 2 * steps))
+    found: FloatArray = likelihood - np.array(norms)
+    return found
+
+
+# Weights that no bound forbids.
+
+
+_FITTED: Final = 30
+"""How often rows and columns are scaled in turn."""
+
+
+def capped(weights: SingleArray, records: BucketedRecords, caps: SingleArray) -> None:
+    """Put weights below caps, in place.
+
+    Parameters
+    ----------
+    weights : ndarray of float32, shape (n_records, n_values)
+    records : BucketedRecords
+    caps : ndarray of float32, shape (n_values,)
+        At least the largest share of the value in a bucket.
+
+    Notes
+    -----
+    Rows and columns are scaled in turn and cut: the weights go towards those that are nearest, by
+    relative entropy, of all that add up to 1 for a record and to the numbers of a bucket's values
+    (L. Bregman 1967). In the end each value has its number exactly, up to rounding, and a record's
+    weights may be a little off 1.
+    """
+    _fit_margins(weights, records.starts, records.values, caps, _FITTED)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightUnits:
+    """What a level of weights stands for: the weight of level a for value v is ``a / parts[v]``.
+
+    Parameters
+    ----------
+    most : ndarray of int64, shape (n_values,)
+        The largest level of each value, at most 255.
+    parts : ndarray of int64, shape (n_values,)
+    """
+
+    most: IntArray
+    parts: IntArray
+
+    @classmethod
+    def of(cls, thresholds: Sequence[Fraction], shares: Sequence[Fraction]) -> Self | None:
+        """Choose units so that no weight exceeds its threshold, and all shares can be written.
+
+        Parameters
+        ----------
+        thresholds : sequence of Fraction
+            The largest weight that each value may have.
+        shares : sequence of Fraction
+            The largest share of each value in a bucket; none is above its threshold.
+
+        Returns
+        -------
+        WeightUnits or None
+            None where 255 levels are too few for some value.
+
+        Examples
+        --------
+        >>> units = WeightUnits.of([Fraction(31, 100), Fraction(1)], [Fraction(3, 10)] * 2)
+        >>> units.most.tolist(), units.parts.tolist()
+        ([13, 15], [42, 15])
+        """
+        found = []
+        for threshold, share in zip(thresholds, shares, strict=True):
+            most = min(threshold, Fraction(1))
+            best = _unit(most, share, range(1, _FEW_LEVELS + 1))
+            for level in range(_FEW_LEVELS + 1, _MOST_LEVELS + 1):
+                best = best or _unit(most, share, (level,))
+            if best is None:
+                return None
+            found.append(best)
+        return cls(*np.array(found, dtype=np.int64).reshape(-1, 2).T)
+
+    @property
+    def caps(self) -> SingleArray:
+        """The largest weight of each value."""
+        return (self.most / self.parts).astype(np.float32)
+
+    def levels(
+        self, weights: SingleArray, records: BucketedRecords, random: np.random.Generator
+    ) -> npt.NDArray[np.uint8]:
+        """Round weights to levels.
+
+        Parameters
+        ----------
+        weights : ndarray of float32, shape (n_records, n_values)
+            See :func:`capped`.
+        records : BucketedRecords
+            In each bucket in any order that does not depend on their values.
+        random : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of uint8, shape (n_records, n_values)
+            Those of a value in a bucket add up to `parts` times how often the bucket has it.
+
+        Notes
+        -----
+        Systematic rounding (Madow 1949): each level is its weight on average, and next to it.
+        """
+        levels = np.empty(weights.shape, dtype=np.uint8)
+        _round(
+            weights, records.starts, records.values, self.most, self.parts, _seed(random), levels
+        )
+        return levels
+
+
+def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, int] | None:
+    """Return the level and the parts that are nearest to what is allowed."""
+    tried = ((level, -(-level * most.denominator // most.numerator)) for level in levels)
+    enough = [(Fraction(*one), one) for one in tried if Fraction(*one) >= share]
+    return max(enough)[1] if enough else None
+
+
+# Loops.
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _score(codes: CodeArray, effects: SingleArray, prior: SingleArray, scores: SingleArray) -> None:
+    n_features, n_values = codes.shape[1], prior.size
+    for i in range(codes.shape[0]):
+        row = scores[i]
+        for v in range(n_values):
+            row[v] = prior[v]
+        for j in range(n_features):
+            code = codes[i, j]
+            if code >= 0:
+                effect = effects[code]
+                for v in range(n_values):
+                    row[v] += effect[v]
+
+
+@numba.njit(cache=True, nogil=True)
+def _next(state: np.uint64) -> np.uint64:
+    """Return the next state of xorshift64 (Marsaglia 2003)."""
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    state ^= state << np.uint64(17)
+    return state
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _swap(
+    scores: SingleArray,
+    starts: IntArray,
+    values: CodeArray,
+    found: SingleArray,
+    times: int,
+    seed: np.uint64,
+) -> None:
+    """Let each record swap values with another one of its bucket; add what is likely to `found`."""
+    state = seed * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
+    one = np.float32(1)
+    for g in range(starts.size - 1):
+        start, end = starts[g], starts[g + 1]
+        others = np.uint64(max(end - start - 1, 0))
+        if end - start == 1:
+            found[start, values[start]] += np.float32(times)
+            continue
+        for _ in range(times):
+            for i in range(start, end):
+                state = _next(state)
+                j = start + np.int64(((state >> np.uint64(32)) * others) >> np.uint64(32))
+                if j >= i:
+                    j += 1
+                a, b = values[i], values[j]
+                if a == b:
+                    found[i, a] += one
+                    continue
+                more = scores[i, b] + scores[j, a] - scores[i, a] - scores[j, b]
+                p = one / (one + np.exp(-more))
+                found[i, a] += one - p
+                found[i, b] += p
+                if np.float32(state & np.uint64(0xFFFFFF)) < p * np.float32(0x1000000):
+                    values[i], values[j] = b, a
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _residuals(scores: SingleArray, likely: SingleArray) -> None:
+    """Subtract from `likely` what the model says of each record alone."""
+    n_values = scores.shape[1]
+    each = np.empty(n_values, dtype=np.float32)
+    for i in range(scores.shape[0]):
+        highest = scores[i, 0]
+        for v in range(1, n_values):
+            highest = max(highest, scores[i, v])
+        total = np.float32(0)
+        for v in range(n_values):
+            each[v] = np.exp(scores[i, v] - highest)
+            total += each[v]
+        share = np.float32(1) / total
+        for v in range(n_values):
+            likely[i, v] -= each[v] * share
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _gather(
+    codes: CodeArray, residuals: SingleArray, of_effects: SingleArray, of_prior: SingleArray
+) -> None:
+    n_features, n_values = codes.shape[1], of_prior.size
+    for i in range(codes.shape[0]):
+        row = residuals[i]
+        for v in range(n_values):
+            of_prior[v] += row[v]
+        for j in range(n_features):
+            code = codes[i, j]
+            if code >= 0:
+                effect = of_effects[code]
+                for v in range(n_values):
+                    effect[v] += row[v]
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _inform(
+    codes: CodeArray, residuals: SingleArray, starts: IntArray, information: SingleArray
+) -> None:
+    """Add up the squared scores of buckets for each effect."""
+    n_features, n_values = codes.shape[1], residuals.shape[1]
+    total = np.empty(n_values, dtype=np.float32)
+    for g in range(starts.size - 1):
+        start, end = starts[g], starts[g + 1]
+        for j in range(n_features):
+            for i in range(start, end):
+                code = codes[i, j]
+                is_first = code >= 0
+                for h in range(start, i):
+                    if codes[h, j] == code:
+                        is_first = False
+                        break
+                if not is_first:
+                    continue
+                for v in range(n_values):
+                    total[v] = residuals[i, v]
+                for h in range(i + 1, end):
+                    if codes[h, j] == code:
+                        for v in range(n_values):
+                            total[v] += residuals[h, v]
+                for v in range(n_values):
+                    information[code, v] += total[v] * total[v]
+
+
+_TINY: Final = np.float32(1e-4)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fit_margins(
+    weights: SingleArray, starts: IntArray, values: CodeArray, caps: SingleArray, rounds: int
+) -> None:
+    n_values = weights.shape[1]
+    counts = np.empty(n_values, dtype=np.float32)
+    columns = np.empty(n_values, dtype=np.float32)
+    for g in range(starts.size - 1):
+        start, end = starts[g], starts[g + 1]
+        counts[:] = 0
+        for i in range(start, end):
+            counts[values[i]] += np.float32(1)
+        for i in range(start, end):
+            for v in range(n_values):
+                weights[i, v] = max(weights[i, v], _TINY) if counts[v] > 0 else np.float32(0)
+        for _ in range(rounds):
+            off = np.float32(0)
+            columns[:] = 0
+            for i in range(start, end):
+                total = np.float32(0)
+                for v in range(n_values):
+                    total += weights[i, v]
+                off = max(off, abs(total - np.float32(1)))
+                share = np.float32(1) / total
+                for v in range(n_values):
+                    weights[i, v] = min(weights[i, v] * share, caps[v])
+                    columns[v] += weights[i, v]
+            for v in range(n_values):
+                if counts[v] > 0:
+                    columns[v] = counts[v] / columns[v]
+                    off = max(off, abs(columns[v] - np.float32(1)))
+            for i in range(start, end):
+                for v in range(n_values):
+                    weights[i, v] = min(weights[i, v] * columns[v], caps[v])
+            if off < np.float32(1e-3):
+                break
+        _fill_columns(weights, start, end, counts, caps)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_columns(
+    weights: SingleArray, start: int, end: int, counts: SingleArray, caps: SingleArray
+) -> None:
+    """Give each value of a bucket its number of records."""
+    for v in range(counts.size):
+        if counts[v] == 0:
+            continue
+        total = 0.0
+        for i in range(start, end):
+            total += weights[i, v]
+        if total > counts[v]:
+            less = np.float32(counts[v] / total)
+            for i in range(start, end):
+                weights[i, v] *= less
+        else:
+            room = (end - start) * np.float64(caps[v]) - total
+            more = np.float32(min(1.0, (counts[v] - total) / room)) if room > 0 else np.float32(0)
+            for i in range(start, end):
+                weights[i, v] += more * (caps[v] - weights[i, v])
+
+
+_FINEST: Final = 1 << 24
+
+
+@numba.njit(cache=True, nogil=True)
+def _round(
+    weights: SingleArray,
+    starts: IntArray,
+    values: CodeArray,
+    most: IntArray,
+    parts: IntArray,
+    seed: np.uint64,
+    levels: npt.NDArray[np.uint8],
+) -> None:
+    """Round in whole numbers, so that sums are exact."""
+    n_values = weights.shape[1]
+    counts = np.empty(n_values, dtype=np.int64)
+    state = seed * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
+    fine = np.empty(0, dtype=np.int64)
+    for g in range(starts.size - 1):
+        start, end = starts[g], starts[g + 1]
+        if end - start > fine.size:
+            fine = np.empty(end - start, dtype=np.int64)
+        counts[:] = 0
+        for i in range(start, end):
+            counts[values[i]] += 1
+        for v in range(n_values):
+            limit = most[v] * _FINEST
+            missing = counts[v] * parts[v] * _FINEST
+            for i in range(start, end):
+                exact = np.int64(np.float64(weights[i, v]) * parts[v] * _FINEST)
+                fine[i - start] = min(max(exact, 0), limit)
+                missing -= fine[i - start]
+            for i in range(end - start):  # what is lost by rounding goes where there is room
+                if missing == 0:
+                    break
+                more = min(max(missing, -fine[i]), limit - fine[i])
+                fine[i] += more
+                missing -= more
+            state = _next(state)
+            upto = np.int64(state & np.uint64(_FINEST - 1))
+            for i in range(start, end):
+                before = upto // _FINEST
+                upto += fine[i - start]
+                levels[i, v] = upto // _FINEST - before
