@@ -25,7 +25,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_buckets(
     replace boolean DEFAULT false,
     options jsonb DEFAULT NULL,
     accept jsonb DEFAULT '{}',
-    dry_run boolean DEFAULT false
+    dry_run boolean DEFAULT false,
+    estimates text DEFAULT 'capped'
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -43,7 +44,8 @@ DECLARE
         'replace', publish_buckets.replace,
         'options', publish_buckets.options::text,
         'accept', publish_buckets.accept::text,
-        'dry_run', publish_buckets.dry_run));
+        'dry_run', publish_buckets.dry_run,
+        'estimates', publish_buckets.estimates));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -66,10 +68,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buckets under F''-privacy';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text),
     kanon.python_publish_buckets(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text),
     kanon.python_publish_buckets(jsonb)
 TO kanon_publisher;

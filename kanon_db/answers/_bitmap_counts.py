@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from kanon_db.answers._bitmap_sums import (
     Classes,
-    Composed,
     Divided,
     Matching,
     Pairs,
     TruthBitmaps,
+    WeightedValue,
+    Weights,
     by_sides,
     can_meet,
     count_exactly,
@@ -63,14 +64,12 @@ from kanon_db.query.formulas import (
     ValueTotals,
     Weighed,
     all_but,
-    between,
-    corrected,
     count_buckets,
-    is_corrected,
-    regress,
+    judged,
     sum_buckets,
     summed,
     trust,
+    trust_of_counts,
     weights,
 )
 from kanon_db.query.layout import (
@@ -627,8 +626,7 @@ class _PairCounter:
     def _calibrated(self, found: MatchedPairs | None) -> Estimated:
         if found is None:
             return NOTHING
-        known = trust(self._reader.layout.assignment, is_paper=True, is_composed=False)
-        return corrected(found, (0.0, 0.0), known)
+        return judged(found, trust(self._reader.layout.assignment))
 
 
 # Answering counts from a publication's bitmaps; see `kanon_db.answers._bitmap_sums`.
@@ -838,7 +836,7 @@ def _from_pairs(
         found[ranks] = values, sums, (least, most)
         if len(found) > limits.n_answers:
             raise limits.too_many()
-    known = trust(reader.layout.assignment, is_paper=True, is_composed=False)
+    known = trust(reader.layout.assignment)
     is_average = opened.query.measures[0].aggregate.function == "avg"
     groups = []
     for values, sums, extremes in found.values():
@@ -848,7 +846,7 @@ def _from_pairs(
             matched = MatchedPairs(estimate, variance, int(low), int(high))
         else:
             matched = summed(sums.tolist(), extremes, is_average=is_average)
-        answer = NOTHING if matched is None else corrected(matched, (0.0, 0.0), known)
+        answer = NOTHING if matched is None else judged(matched, known)
         groups.append(reader.group(values, answer))
     return groups
 
@@ -868,11 +866,14 @@ class _Other:
         self.values, self.counts = part.values, counter.everywhere(part)
 
     @cached_property
-    def levels(self) -> FloatArray:
-        """What is hidden of the sensitive values of the part."""
-        if not isinstance(self._part, Slice) or self._counter.composed is None:
-            raise TypeError("nothing is known of these buckets")
-        return self._counter.composed.levels([(1, self._part.bits)])
+    def bits(self) -> int | None:
+        """The records, or values, of the part; None if only their numbers are known."""
+        return self._part.bits if isinstance(self._part, Slice) else None
+
+    @cached_property
+    def weights(self) -> Weights | None:
+        """The weights of the sensitive values of the part, if they have any."""
+        return None if self.bits is None else self._counter.weights(self.bits)
 
     @cached_property
     def totals(self) -> ValueTotals:
@@ -928,21 +929,19 @@ class _Counter:
         return groups
 
     def _counted(
-        self, _part: Slice | CountedSlice, in_records: Counts, places: list[IntArray] | None
+        self, part: Slice | CountedSlice, in_records: Counts, places: list[IntArray] | None
     ) -> _Find:
         """Count for these records what any values give; of all buckets, or of some."""
-        layout, composed, direction = self._layout, self.composed, None
-        if composed is not None:
-            direction = composed.along(in_records, *self._reader.shape, places)
 
         def find(in_values: Counts, other: _Other) -> Estimated:
-            totals = None if places is None or direction is not None else other.totals
+            by_weights = None
+            if isinstance(part, Slice) and other.weights is not None:
+                by_weights = other.weights.sum(part.bits)
+            totals = None if places is None else other.totals
             found, doubt = count_buckets(in_records, in_values, self.sizes, totals)
-            if direction is not None:
-                return self._corrected(found, direction, other.levels)
-            is_composed = layout.assignment == "random"
-            known = trust(layout.assignment, is_paper=True, is_composed=is_composed)
-            return corrected(found, (0.0, doubt), known)
+            if by_weights is None:
+                return judged(found, trust_of_counts(self._layout.assignment), doubt=doubt)
+            return self._weighed(found, by_weights)
 
         return find
 
@@ -950,14 +949,36 @@ class _Counter:
         self, operand: Expression, side: Side, own: Slices
     ) -> Callable[[Slice | CountedSlice, Counts, list[IntArray] | None], _Find]:
         """Sum, or average, an operand on one side, as bitmaps or a statement tell it."""
-        reader, composed = self._reader, self.composed
+        reader = self._reader
         is_average = reader.opened.query.measures[0].aggregate.function == "avg"
         parts = reader.values(operand) if isinstance(own, GroupSlices) else []
         numbers, x_of = reader.valued(parts)
 
+        def by_weights(part: Slice, chosen: AnyArray, other: _Other) -> float | None:
+            """Return the sum, or the average, of the weights times x."""
+            import numpy as np
+
+            if side == 0:
+                if other.weights is None:
+                    return None
+                each = np.bincount(chosen, other.weights.of_records, x_of.size + 1)[1:]
+            else:
+                if other.bits is None:
+                    return None
+                own = [self.weights(part.bits & bits) for _, bits in parts]
+                if not own or any(one is None for one in own):
+                    return None
+                each = np.array([one.sum(other.bits) for one in own if one is not None])
+            total = float(each @ x_of)
+            if not is_average:
+                return total
+            number = float(each.sum())
+            return total / number if number > 0 else None
+
         def total(
-            part: Slice | CountedSlice, _in_own: Counts, places: list[IntArray] | None
+            part: Slice | CountedSlice, _in_own: Counts, _places: list[IntArray] | None
         ) -> _Find:
+            chosen: AnyArray | None = None
             if isinstance(part, CountedSlice):
                 weighed = part.weighed
             else:
@@ -968,39 +989,26 @@ class _Counter:
                 found = sum_buckets(weighed, counts, self.sizes, is_average=is_average)
                 if found is None:
                     return NOTHING
-                if composed is None:
-                    known = trust(self._layout.assignment, is_paper=True, is_composed=False)
-                    return corrected(found, (0.0, 0.0), known)
-                mean = found.estimate if is_average else 0.0
-                if side == 0:
-                    rest = [w.x - mean * w.n for w in weighed]
-                    direction = composed.along(rest, *reader.shape, places)
-                    return self._corrected(found, direction, other.levels)
-                if not isinstance(part, Slice):
-                    raise TypeError("nothing is known of these buckets")
-                hidden = composed.levels((x - mean, part.bits & bits) for x, bits in parts)
-                return self._corrected(found, composed.along(counts, *reader.shape), hidden)
+                estimate = None
+                if isinstance(part, Slice) and chosen is not None:
+                    estimate = by_weights(part, chosen, other)
+                if estimate is None:
+                    return judged(found, trust(self._layout.assignment))
+                return self._weighed(found, estimate)
 
             return find
 
         return total
 
-    def _corrected(
-        self, found: MatchedPairs, direction: tuple[FloatArray, float, float], levels: FloatArray
-    ) -> Estimated:
-        """Correct what a random matching gives by what the composition of buckets tells."""
-        along, total, packed = direction
-        layout, tables, attribute = self._layout, self._tables, self._attribute
-        if attribute is None:
-            raise TypeError("nothing is known of these buckets")
-        b = between(packed, total, tables.n_records, tables.n_buckets)
-        correction = regress(along, total, b, levels, tables.spectra[attribute])
-        known = trust(layout.assignment, is_paper=not is_corrected(layout, attribute))
-        return corrected(found, correction, known)
+    def _weighed(self, found: MatchedPairs, by_weights: float) -> Estimated:
+        """Judge an estimate by weights."""
+        is_paper = self._layout.is_paper
+        known = trust(self._layout.assignment, is_weighted=True, is_paper=is_paper)
+        return judged(found, known, by_weights=by_weights, is_paper=is_paper)
 
     @cached_property
     def _attribute(self) -> str | None:
-        """The sensitive attribute that alone the query asks for, if its composition is known."""
+        """The sensitive attribute that alone the query asks for, if its values have weights."""
         opened = self._reader.opened
         asked = [measure.aggregate for measure in opened.query.measures]
         parts = [
@@ -1010,31 +1018,58 @@ class _Counter:
         ]
         mentioned = set[str]().union(*(attributes(part) for part in parts if part is not None))
         found = mentioned & self._layout.sensitive.keys()
-        known = found & self._tables.spectra.keys() & set(self._tables.with_bitmaps)
+        known = found & set(self._tables.weighted) & set(self._tables.with_bitmaps)
         return next(iter(known)) if len(found) == len(known) == 1 else None
 
     @cached_property
-    def composed(self) -> Composed | None:
-        """How values of buckets go together; None where it is not known, or not asked for."""
-        # It is known how they go together with the records of each group, if these are made by one
-        # attribute.
-        tables, attribute = self._tables, self._attribute
-        of_records = [k for k in self._reader.keys if side_of(k.expression, self._layout) == 0]
-        if attribute is None or len(of_records) > 1:
+    def _bits_of_values(self) -> list[int]:
+        """The bitmap of each sensitive value; empty where they have no weights, or no room."""
+        if self._attribute is None:
+            return []
+        found: list[int] = []
+        for row in self._rows_of_values("b.bits", "true"):
+            if len(found) >= self._reader.room:
+                return []
+            found.append(int.from_bytes(row["bits"], "little"))
+        if found:
+            self._reader.keep(len(found))
+        return found
+
+    def weights(self, bits: int) -> Weights | None:
+        """Read the weights of the sensitive values in a bitmap."""
+        chosen = [place for place, own in enumerate(self._bits_of_values) if own & bits]
+        if not chosen:
             return None
+        are_others = 2 * len(chosen) > len(self._bits_of_values)
+        if are_others:
+            others = set(range(len(self._bits_of_values))) - set(chosen)
+            chosen = sorted(others)
+        n_records, found = self._tables.n_records, []
+        listed = f"'{{{', '.join(map(str, chosen))}}}'::int4[]"
+        for row in self._rows_of_values("b.weights, b.parts", f"b.place = ANY ({listed})"):
+            value = WeightedValue.of(row["weights"], n_records, row["parts"])
+            if len(value.planes) > self._reader.room:
+                return None
+            self._reader.keep(len(value.planes))
+            found.append(value)
+        return Weights(found, n_records, are_others)
+
+    def _rows_of_values(self, columns: str, condition: str) -> Iterator[Row]:
+        """Read what is known of each sensitive value, in the order of its places from 0."""
+        tables, attribute = self._tables, self._attribute
+        if attribute is None:
+            raise TypeError("no single sensitive attribute is asked for")
         sensitive = self._layout.sensitive[attribute]
-        equal = same_value(sensitive, f"b.{sensitive.sql}", f"c.{sensitive.sql}")
+        equal = same_value(sensitive, f"b.{sensitive.sql}", f"w.{sensitive.sql}")
         if len(tables.sensitive) > 1:
-            equal += f" AND c.{tables.attribute} = b.{tables.attribute}"
-        rows = self._reader.opened.stream(
-            max(1, self._reader.limits.batch // self._reader.bitmap_bytes),
-            f"SELECT b.{tables.bits} AS bits, c.{tables.directions} AS directions,"
-            f" c.{tables.hidden} AS hidden FROM {tables.bit} AS b"
-            f" JOIN {tables.composition} AS c ON {equal} WHERE b.{tables.attribute} = $1::text",
+            equal += f" AND w.{tables.attribute} = b.{tables.attribute}"
+        return self._reader.opened.stream(
+            max(1, self._reader.limits.batch // (5 * self._reader.bitmap_bytes)),
+            f"SELECT {columns} FROM (SELECT b.{tables.bits} AS bits, w.{tables.weights} AS weights,"
+            f" w.{tables.parts} AS parts, row_number() OVER (ORDER BY w.ctid) - 1 AS place"
+            f" FROM {tables.bit} AS b JOIN {tables.learned} AS w ON {equal}"
+            f" WHERE b.{tables.attribute} = $1::text) AS b WHERE {condition} ORDER BY b.place",
             attribute,
-        )
-        return Composed.of(
-            ((row["bits"], row["directions"], row["hidden"]) for row in rows), tables.n_records
         )
 
     def everywhere(self, part: Slice | CountedSlice) -> Counts:

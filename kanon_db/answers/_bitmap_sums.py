@@ -228,68 +228,49 @@ def can_meet(records: Counts, values: Counts) -> bool:
     return any(bool(((q > 0) & (s > 0)).any()) for q, s in zip(records, values, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Composed:
-    """How the sensitive values of buckets go together; see `kanon_db.query.formulas`."""
+class WeightedValue(NamedTuple):
+    """The weights of one sensitive value for all records; see `learned_weights`."""
 
-    values: NDArray[np.uint8]  # the number of the sensitive value at each place of a bitmap
-    directions: FloatArray  # shape (n_values, n_directions)
-    hidden: FloatArray  # likewise
+    planes: tuple[int, ...]  # Bitmaps of the levels' binary digits, the lowest first
+    parts: int  # A level a is the weight ``a / parts``
 
     @classmethod
-    def of(
-        cls, rows: Iterable[tuple[bytes, Sequence[float], Sequence[float]]], n_records: int
-    ) -> Self:
-        """Gather the bitmap of each sensitive value, with its directions and what is hidden."""
+    def of(cls, packed: bytes, n_records: int, parts: int) -> Self:
+        """Read the planes, which follow each other."""
+        length = (n_records + 7) // 8
+        planes = (packed[at : at + length] for at in range(0, len(packed), length))
+        return cls(tuple(int.from_bytes(one, "little") for one in planes), parts)
+
+    def sum(self, records: int) -> float:
+        """Add up the weights of some records, given as a bitmap."""
+        levels = sum((plane & records).bit_count() << at for at, plane in enumerate(self.planes))
+        return levels / self.parts
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of some sensitive values together."""
+
+    values: Sequence[WeightedValue]
+    n_records: int
+    # Whether the weights are those of all other values: those of a record add up to 1
+    are_others: bool = False
+
+    def sum(self, records: int) -> float:
+        """Add up the weights of some records, given as a bitmap."""
+        found = sum(value.sum(records) for value in self.values)
+        return records.bit_count() - found if self.are_others else found
+
+    @cached_property
+    def of_records(self) -> FloatArray:
+        """The weight of each record, by its bit."""
         import numpy as np
 
-        values = np.zeros(n_records, dtype=np.uint8)
-        directions, hidden = [], []
-        for number, (bits, one, other) in enumerate(rows):
-            packed = np.frombuffer(bits, dtype=np.uint8)
-            values += np.unpackbits(packed, bitorder="little", count=n_records) * np.uint8(number)
-            directions.append(one)
-            hidden.append(other)
-        return cls(values, np.array(directions, dtype=float), np.array(hidden, dtype=float))
-
-    def along(
-        self,
-        matching: Sequence[AnyArray],
-        sizes: Sequence[int],
-        n_buckets: Sequence[int],
-        places: Sequence[IntArray] | None = None,
-    ) -> tuple[FloatArray, float, float]:
-        """Estimate how often each value goes with a match, along the directions.
-
-        Returns these, the sum of what matches, and that of its square over the size.
-        """
-        import numpy as np
-
-        expected = np.zeros(self.directions.shape[0])
-        total = packed = 0.0
-        start = 0
-        every: Sequence[slice | IntArray] = places or [slice(None)] * len(sizes)
-        for size, n, numbers, at in zip(sizes, n_buckets, matching, every, strict=True):
-            shares = numbers.astype(np.float64) / size
-            total += float(shares.sum()) * size
-            packed += float(shares @ shares) * size
-            for _ in range(size):
-                expected += np.bincount(
-                    self.values[start : start + n][at], weights=shares, minlength=expected.size
-                )
-                start += n
-        return expected @ self.directions, total, packed
-
-    def levels(self, parts: Iterable[tuple[float, int]]) -> FloatArray:
-        """Return what is hidden of values, along the directions."""
-        import numpy as np
-
-        n_records = self.values.size
-        added = np.zeros(self.directions.shape[0])
-        for x, bitmap in parts:
-            bits = unpacked(bitmap, n_records).astype(bool)
-            added[np.bincount(self.values[bits], minlength=added.size) > 0] += x
-        return added @ self.hidden
+        found = np.zeros(self.n_records)
+        for value in self.values:
+            for at, plane in enumerate(value.planes):
+                found += unpacked(plane, self.n_records) * ((1 << at) / value.parts)
+        return 1 - found if self.are_others else found
 
 
 # Dividing records and values into classes, where a condition needs both sides of a bucketization.

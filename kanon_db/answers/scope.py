@@ -40,7 +40,6 @@ from kanon_db.query.expressions import (
     refusal,
     type_in_range,
 )
-from kanon_db.query.formulas import is_corrected
 from kanon_db.query.layout import (
     Assignment,
     BucketLayout,
@@ -151,9 +150,9 @@ def describe_estimator(layout: BucketLayout | CellLayout) -> str:
         is_paper = vague and not any(cell.shares for cell in vague)
         own = "as often as all cells together imply"
         return f"values of a cell {'equally often' if is_paper else own}"
-    if not any(is_corrected(layout, attribute) for attribute in layout.sensitive):
+    if layout.is_paper or not layout.tables.weighted:
         return "the paper's estimator: every matching inside a bucket is equally likely"
-    return "the paper's estimator, corrected by what random buckets tell of records and values"
+    return "how likely each value of a bucket is for each record, as learned from QIT and SAT"
 
 
 def chosen_estimator(session: Session) -> Estimator:

@@ -86,6 +86,7 @@ class Methods:
         options: str | Mapping[str, Any] | None = ...,
         accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
+        estimates: str = ...,
     ) -> Published: ...
     def publish_generalized(
         self,

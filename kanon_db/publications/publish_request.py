@@ -29,6 +29,8 @@ from kanon_db.errors import InvalidParameterError, RiskError
 RISKS: Final[Mapping[str, str]] = {
     "uninformed_reader": "the bound holds only against readers who do not know how records were"
     " put into buckets",
+    "uncapped_estimates": "estimates show of some people what a learner finds out from QIT and SAT,"
+    " also where that is surer than their value's threshold",
     "left_over_records": "fewer than k records that match nobody else are published: anyone who"
     " knows the quasi-identifiers finds out whose they are",
     "model_without_budget": "nothing bounds what a model tells about the people it was trained on:"

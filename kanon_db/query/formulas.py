@@ -14,7 +14,7 @@ from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Order, Query, Rounded, refusal
-from kanon_db.query.layout import Assignment, BucketLayout, Spectrum
+from kanon_db.query.layout import Assignment
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray
@@ -246,75 +246,58 @@ def known_as(group_key: str, without: str | None = None) -> str:
     return json.dumps(sorted((name, value) for name, value in values.items() if name != without))
 
 
-# What the composition of buckets tells of how records and values go together.
+# How far off estimates are.
 #
-# The estimate of the paper spreads a bucket's matching records evenly over its values. But where
-# buckets with more of some value have more matching records, the two go together, also inside the
-# buckets. Let r be, for each direction in which buckets differ (`Composition`), the paper's
-# estimates of how often each value goes with a match, less what would be expected if they were
-# unrelated. If theta is how much more often than on average each value goes with a match, r is
-# normal with mean ``eigenvalue * theta`` and variance ``b * eigenvalue``, where b is how much the
-# share of matches varies from bucket to bucket. With a normal prior for theta, whose variance tau2
-# is that which r itself shows, theta is r tau2 / (tau2 eigenvalue + b) (ridge regression), with
-# variance tau2 b / (tau2 eigenvalue + b). A question on some values y adds ``theta * (hidden y)``
-# to the paper's estimate, and its error is that of a random matching, and that of theta.
-#
-# All of it is linear in the number of matches, so sums of x have the same formulas.
-
-
-MOST_CORRECTED: Final = 64
-"""Of so many directions, what buckets tell of each is too rough to be added to an estimate (of 77
-values, errors grew by a third); it is part of the error then."""
+# The estimate of the paper spreads a bucket's matching records evenly over its values. Where the
+# publication has weights, which were learned from it, the estimate adds these up instead. Errors
+# follow from the variance of a random matching, and from how far both estimates are apart.
 
 
 class Trust(NamedTuple):
-    """What the composition of buckets is taken for, and how large errors are."""
+    """How large errors are."""
 
     times: float  # By what the error of a random matching is multiplied
-    is_added: bool = False  # Whether what is missing in the estimate is added to it
-    doubted: float = 0.0  # By what the error of what is missing is multiplied
-    missed: float = 0.0  # Which part of what is missing is an error
+    missed: float = 0.0  # Which part of the distance between both estimates is an error
+    doubted: float = 0.0  # By what the error of a slope is multiplied; see `count_buckets`
 
 
-_CORRECTED: Final = Trust(1.15, is_added=True, doubted=1.15)
-_COMPOSED: Final[Mapping[Assignment, Trust]] = {
-    "random": Trust(1.15, doubted=1.15, missed=1.15),
-    "cells": Trust(1.5, missed=0.5),
-    "local": Trust(0.9, missed=0.15),
-}
+_WEIGHTED: Final[Mapping[Assignment, Trust]] = {
+    "random": Trust(1.0, missed=0.5), "cells": Trust(1.0, missed=0.5),
+    "local": Trust(0.9, missed=0.5),
+}  # fmt: skip
+_BESIDE_WEIGHTS: Final[Mapping[Assignment, Trust]] = {
+    "random": Trust(1.15, missed=1.15), "cells": Trust(1.15, missed=1.15),
+    "local": Trust(0.9, missed=1.15),
+}  # fmt: skip
 _UNKNOWN: Final[Mapping[Assignment, Trust]] = {
     "random": Trust(2.3), "cells": Trust(2.2), "local": Trust(0.9),
 }  # fmt: skip
+_SLOPED: Final = Trust(1.15, doubted=1.15)
 
 
-def is_corrected(layout: BucketLayout, attribute: str) -> bool:
-    """Tell whether estimates of an attribute are corrected by the composition of buckets."""
-    spectrum = layout.tables.spectra.get(attribute)
-    is_fine = spectrum is not None and len(spectrum.eigenvalues) < MOST_CORRECTED
-    return layout.assignment == "random" and not layout.is_paper and is_fine
-
-
-def trust(assignment: Assignment, *, is_paper: bool, is_composed: bool = True) -> Trust:
+def trust(assignment: Assignment, *, is_weighted: bool = False, is_paper: bool = False) -> Trust:
     """Return how errors are made.
 
     Parameters
     ----------
+    is_weighted : bool
+        Whether the distance between the estimate by weights and the paper's is known.
     is_paper : bool
-        Whether the paper's estimator answers.
-    is_composed : bool
-        Whether anything is known of what is missing: not of conditions on both sides at once.
+        Whether the paper's estimator answers all the same.
 
     Notes
     -----
     The constants were chosen on three tables; ``python -m benchmarks calibration`` measures on
-    others how often the truth lies within the errors. Buckets of records that were gathered differ
-    for other reasons than chance, so that what they seem to tell is mostly not so inside them (on
-    average, a sixth in cells and less than a tenth in local buckets): it is not added, but says how
-    far off estimates may be.
+    others how often the truth lies within the errors.
     """
-    if not is_composed:
+    if not is_weighted:
         return _UNKNOWN[assignment]
-    return _CORRECTED if assignment == "random" and not is_paper else _COMPOSED[assignment]
+    return (_BESIDE_WEIGHTS if is_paper else _WEIGHTED)[assignment]
+
+
+def trust_of_counts(assignment: Assignment) -> Trust:
+    """Return how errors of counts are made without weights: of random buckets, with a slope."""
+    return _SLOPED if assignment == "random" else _UNKNOWN[assignment]
 
 
 class MatchedPairs(NamedTuple):
@@ -328,82 +311,37 @@ class MatchedPairs(NamedTuple):
     number: float = 1.0
 
 
-ROUNDS: Final = 3
-"""How often tau2 is found, each time with the weights that the one before gives the directions.
-
-At first as if theta were nothing, so mostly by the directions that vary most; a third time is near
-the greatest likelihood. It is a moment estimator of several steps (DerSimonian and Kacker,
-Contemporary Clinical Trials 28, 2007), whose mean is known to be 0.
-"""
-
-
-def regress(
-    along: FloatArray, total: float, b: float, levels: FloatArray, spectrum: Spectrum
-) -> tuple[float, float]:
-    """Return what to add to an estimate, and the variance of that.
-
-    Parameters
-    ----------
-    along : ndarray of float64, shape (n_directions,)
-        The paper's estimates of each value, along the directions.
-    total : float
-        Of what matches.
-    b : float
-        See :func:`between`.
-    levels : ndarray of float64, shape (n_directions,)
-        What is hidden of the question's values.
-    """
-    import numpy as np
-
-    ev = np.array(spectrum.eigenvalues)
-    r = along - total * np.array(spectrum.expected)
-    weight = np.ones_like(ev)
-    for _ in range(ROUNDS):
-        squares = float(((ev * weight) ** 2).sum())
-        least = math.sqrt(2 * float(((b * ev * weight**2) ** 2).sum())) / squares
-        tau2 = max(float(((r * r - b * ev) * weight**2).sum()) / squares, least)
-        if tau2 == 0 and b == 0:
-            return 0.0, 0.0
-        weight = (tau2 + b) / (tau2 * ev + b)
-    weight = tau2 * ev + b
-    return float((levels * r * tau2 / weight).sum()), float(
-        (levels * levels * tau2 * b / weight).sum()
-    )
-
-
-def between(packed: float, total: float, n_records: int, n_buckets: int) -> float:
-    """Return how much the share of matches varies from bucket to bucket.
-
-    Parameters
-    ----------
-    packed : float
-        The sum of squares of what matches in a bucket, over its size.
-    total : float
-        Of what matches.
-    """
-    return max(packed - total * total / n_records, 0) / max(n_buckets - 1, 1)
-
-
-def corrected(found: MatchedPairs, correction: tuple[float, float], trust: Trust) -> Estimated:
-    """Correct an answer of the paper, or say how far off it may be.
+def judged(
+    found: MatchedPairs,
+    trust: Trust,
+    *,
+    by_weights: float | None = None,
+    is_paper: bool = False,
+    doubt: float = 0.0,
+) -> Estimated:
+    """Choose an estimate, and say how far off it may be.
 
     Parameters
     ----------
     found : MatchedPairs
-    correction : tuple of float
-        What is missing, and the variance of that.
+        What a random matching gives: the paper's estimate.
     trust : Trust
+    by_weights : float, optional
+        The estimate by weights; None where there are none.
+    is_paper : bool
+        Whether the paper's estimator is asked for.
+    doubt : float
+        See :func:`count_buckets`.
     """
-    low, high, (more, doubt) = found.lower_bound, found.upper_bound, correction
-    estimate = found.estimate
-    if trust.is_added:
-        estimate = min(max(estimate + more / found.number, low), high)
+    low, high = found.lower_bound, found.upper_bound
+    apart = 0.0 if by_weights is None else (by_weights - found.estimate) * found.number
+    estimate = found.estimate if by_weights is None or is_paper else by_weights
     miss = trust.times**2 * found.variance
     miss += trust.doubted**2 * doubt if trust.doubted else 0.0  # it may be infinite
-    miss += (trust.missed * more) ** 2
+    miss += (trust.missed * apart) ** 2
     # Equal bounds may differ by what is rounded.
     error = min(math.sqrt(max(miss, 0)) / found.number, max(high - low, 0) / 2)
-    return Estimated(estimate, error, low, high)
+    return Estimated(min(max(estimate, low), high), error, low, high)
 
 
 # Estimates, errors and bounds over buckets.
@@ -486,7 +424,7 @@ def count_buckets(
     some slope, by least squares weighted with the sizes; inside the buckets the same correlation
     would miss the sum of s (size - s) / size by the slope, and by the slope's own error, times
     how much of q's variance is inside the buckets. Where s is spread evenly, nothing is known of
-    the slope. `kanon_db.query.formulas` has what is known of it where values are few.
+    the slope.
 
     Buckets with the same q and s count together, in whole numbers, so that neither the order nor
     the number of buckets rounds anything.

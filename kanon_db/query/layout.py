@@ -27,9 +27,10 @@ ROW_SUFFIXES: Final = ("", ROWS, CELLS)
 """Suffixes of the materialized view, and of the tables of its rows and of their cells."""
 
 SHARES: Final = "_est"
-"""Suffix of the table of shares of values in cells, or of the composition of buckets.
+"""Suffix of the table of shares of values in cells, or of the weights of values in buckets.
 
-It follows from the other relations, and spares the estimator its calculation for each question.
+It is made from the other relations alone, and spares the estimator its calculation for each
+question.
 """
 
 CLASSES: Final = "_cls"
@@ -46,7 +47,7 @@ SAT: Final = "_sat"
 BIT: Final = "_bit"
 SUFFIXES: Final = ("", QIT, SAT, BIT, SHARES)
 """Suffixes of the weighted view, the quasi-identifier table, the sensitive table, the bitmaps, and
-the composition of buckets."""
+the weights of sensitive values."""
 
 Assignment = OneOf["random", "cells", "local"]
 """Assignments of records to buckets."""
@@ -59,41 +60,6 @@ class Quotes(Protocol):
         """Quote a name, or several joined by dots (schema, relation)."""
 
 
-_LARGEST: Final = 1e18
-"""Sizes in records."""
-
-
-class Spectrum(NamedTuple):
-    """The strength of each direction in which the composition of buckets differs."""
-
-    eigenvalues: tuple[float, ...]  # See `kanon_db.algorithms.bucketization.buckets`
-    expected: tuple[float, ...]
-
-    @classmethod
-    def of(cls, described: object) -> Self | None:
-        """Read it from a layout; None if it is missing, or not made of finite numbers."""
-        if not isinstance(described, dict):
-            return None
-        eigenvalues, expected = (described.get(name) for name in ("eigenvalues", "expected"))
-        if not (isinstance(eigenvalues, list) and isinstance(expected, list)):
-            return None
-        numbers = [*eigenvalues, *expected]
-        if not all(isinstance(n, int | float) and abs(n) <= _LARGEST for n in numbers):
-            return None
-        found = cls(tuple(map(float, eigenvalues)), tuple(map(float, expected)))
-        is_whole = len(eigenvalues) == len(expected) > 0
-        return found if is_whole and min(found.eigenvalues) > 0 else None
-
-    @classmethod
-    def of_layout(cls, layout: Mapping[str, Any]) -> dict[str, Self]:
-        """Read those of all sensitive attributes that have one, by their names."""
-        described = layout.get("spectra", {layout["sensitive"]: layout.get("spectrum")})
-        if not isinstance(described, dict):
-            return {}
-        read = {str(name): cls.of(one) for name, one in described.items()}
-        return {name: one for name, one in read.items() if one is not None}
-
-
 @dataclass(frozen=True, slots=True)
 class BucketTables:
     """The published relations of a bucketization; every name is quoted, safe in statements.
@@ -103,14 +69,15 @@ class BucketTables:
 
     The bitmaps repeat QIT and SAT for the estimator: a row for each distinct value of an
     attribute, with one bit for each record (see `kanon_db.answers._bitmap_sums`). Attributes with
-    too many values have none.
+    too many values have none. Beside them are the weights of sensitive values that were learned
+    (`kanon_db.publications.buckets.value_weights`).
     """
 
     view: str
     qit: str
     sat: str
     bit: str
-    composition: str
+    learned: str
     quasi_identifiers: tuple[str, ...]
     sensitive: Mapping[str, str]  # By the attributes' own names
     bucket_id: str
@@ -118,9 +85,9 @@ class BucketTables:
     attribute: str
     bits: str
     weight: str
-    directions: str
-    hidden: str
-    spectra: Mapping[str, Spectrum]  # Of the sensitive attributes whose composition is published
+    weights: str
+    parts: str
+    weighted: tuple[str, ...]  # The sensitive attributes whose values have weights
     with_bitmaps: tuple[str, ...]
     n_buckets: int
     sizes: tuple[int, ...]
@@ -129,23 +96,23 @@ class BucketTables:
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, qit, sat, bit, composition = (
+        view, qit, sat, bit, learned = (
             quotes.identifier(schema, name + suffix) for suffix in SUFFIXES
         )
         columns = ("bucket_id", "count", "attribute", "bits", "weight")
-        added = {name: layout.get(name, name) for name in ("directions", "hidden")}
+        added = {name: layout.get(name, name) for name in ("weights", "parts")}
         sensitive = (layout["sensitive"], *layout.get("also_sensitive", ()))
         return cls(
             view=view,
             qit=qit,
             sat=sat,
             bit=bit,
-            composition=composition,
+            learned=learned,
             quasi_identifiers=tuple(map(quotes.identifier, layout["quasi_identifiers"])),
             **{column: quotes.identifier(layout[column]) for column in columns},
             **{name: quotes.identifier(column) for name, column in added.items()},
             sensitive={name: quotes.identifier(name) for name in sensitive},
-            spectra=Spectrum.of_layout(layout),
+            weighted=tuple(map(str, layout.get("weighted", ()))),
             with_bitmaps=tuple(layout["with_bitmaps"]),
             # These alone reach statements unbound, and int() admits nothing but numbers.
             n_buckets=int(layout["n_buckets"]),
@@ -157,7 +124,7 @@ class BucketTables:
     def relations(self) -> list[str]:
         """The relations that readers see, quoted: the view first."""
         found = [self.view, self.qit, self.sat, self.bit]
-        return [*found, self.composition] if self.spectra else found
+        return [*found, self.learned] if self.weighted else found
 
     def values(self, alias: str) -> str:
         """Return SQL for the sensitive attributes of a row."""

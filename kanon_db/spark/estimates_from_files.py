@@ -41,7 +41,6 @@ from kanon_db.query.cell_conditions import is_vague
 from kanon_db.query.expressions import refusal, type_in_range
 from kanon_db.query.formulas import Estimated
 from kanon_db.query.layout import (
-    BIT,
     QIT,
     SAT,
     SHARES,
@@ -72,9 +71,7 @@ from kanon_db.spark._row_evidence import (
 from kanon_db.spark._spark_kind import check_files
 from kanon_db.spark._tables import SCHEMA, TableSession, column_type, open_tables
 from kanon_db.spark.environment import (
-    failures_as_errors,
     own_session,
-    quoted_column,
     require_spark,
 )
 from kanon_db.spark.kinds.row_files import rows_of, view_of
@@ -585,9 +582,6 @@ def _bucket_layout(
     """Describe QIT and SAT by what the manifest says and the files have."""
     described = publication.layout
     tables = BucketTables.of(reading, SCHEMA, publication.name, {**described, "with_bitmaps": []})
-    if tables.spectra and tables.n_records <= _MOST_IN_BITMAPS:
-        reading.tables.add(publication.name + BIT, _bitmaps(reading, publication, tables))
-        tables = replace(tables, with_bitmaps=(described["sensitive"],))
     types = PublishedTypes(reading, publication)
     columns = {
         field.name: types.column(column_type(field.name, field.dataType))
@@ -602,48 +596,6 @@ def _bucket_layout(
         ASSIGNMENTS.get(described.get("assignment"), "random"),
         is_paper,
     )
-
-
-_MOST_IN_BITMAPS: Final = 5_000_000
-"""Records whose sensitive values, of which there are 128 at most, have bitmaps on the driver."""
-
-
-def _bitmaps(reading: TableSession, publication: Publication, tables: BucketTables) -> DataFrame:
-    """Make the bitmaps of the sensitive attribute, as PostgreSQL has them, from the SAT.
-
-    In a bucket, values come in the order of the SAT: it makes no difference to answers.
-    """
-    import pyarrow as pa
-
-    described, opened = publication.layout, reading.tables
-    names = [described[name] for name in ("sensitive", "bucket_id", "count")]
-    with failures_as_errors("the sensitive values could not be read"):
-        rows = opened.frames[publication.name + SAT].select(*map(quoted_column, names)).toArrow()
-    values = rows.column(0).combine_chunks().dictionary_encode(null_encoding="encode")
-    bucket, counts = (rows.column(i).to_numpy().astype(np.int64) for i in (1, 2))
-    order = np.argsort(bucket, kind="stable")
-    code, bucket = (
-        np.repeat(one[order], counts[order]) for one in (values.indices.to_numpy(), bucket - 1)
-    )
-    firsts, n_buckets = np.array(tables.first_bucket_ids) - 1, np.array(tables.buckets_of_sizes)
-    ends = np.cumsum(n_buckets * tables.sizes)
-    size = np.searchsorted(firsts, bucket, side="right") - 1
-    slot = np.arange(code.size) - np.searchsorted(bucket, bucket)
-    place = (ends - n_buckets * tables.sizes)[size] + slot * n_buckets[size] + bucket - firsts[size]
-    placed = np.empty_like(code)
-    placed[place] = code
-    bits = [
-        np.packbits(placed == number, bitorder="little").tobytes()
-        for number in range(len(values.dictionary))
-    ]
-    columns = {
-        described["attribute"]: pa.array([names[0]] * len(bits), pa.string()),
-        described["bits"]: pa.array(bits, pa.binary()),
-        names[0]: values.dictionary,
-    }
-    with failures_as_errors("bitmaps could not be made"):
-        found: DataFrame = opened.session.createDataFrame(pa.table(columns))
-    return found
 
 
 # -- what means the same in both --------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Describes buckets: their sizes, their sensitive values, and their places in bitmaps.
 
-A :class:`BucketSetting` says how many buckets there are of which size ([GB] Section 3.4),
-:class:`BucketContents` which values they hold, and :class:`Composition` in which directions they
-differ. :class:`BitmapBalance` checks bitmaps, and shares no code with what writes them.
+A :class:`BucketSetting` says how many buckets there are of which size ([GB] Section 3.4), and
+:class:`BucketContents` which values they hold. :class:`BitmapBalance` checks bitmaps, and shares no
+code with what writes them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ import numpy.typing as npt
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,
-    FloatArray,
     IntArray,
     WordArray,
     order_of,
     taken,
 )
 from kanon_db.errors import InvalidParameterError
-from kanon_db.heartbeat import beat
 
 MAX_RECORDS = 2**48
 """Largest table: with buckets of at most 5,000 records every product still fits 64 bits."""
@@ -171,8 +169,8 @@ def bit_positions(
     # order
     order: AnyIntArray,
     setting: BucketSetting,
-) -> CodeArray:
-    """Return the bit that stands for each record.
+) -> tuple[CodeArray, AnyIntArray]:
+    """Return the bit that stands for each record, and the records by bucket.
 
     Buckets of a size follow each other: their first records make a run of bits, their second ones
     the next. So one operation on whole bitmaps works on all buckets.
@@ -181,7 +179,7 @@ def bit_positions(
     by_bucket = taken(order, order_of(ranked, stable=True))
     positions = np.empty(bucket_numbers.size, dtype=np.int32)
     positions[in_slots(by_bucket, setting)] = np.arange(positions.size, dtype=np.int32)
-    return positions
+    return positions, by_bucket
 
 
 def in_slots(by_bucket: npt.NDArray[_Integer], setting: BucketSetting) -> npt.NDArray[_Integer]:
@@ -243,58 +241,6 @@ class BucketContents:
         codes = self.codes[firsts]
         by_value = order_of(codes, stable=True)
         return taken(codes, by_value), taken(bucket_ids, by_value), taken(counts, by_value)
-
-
-_BUCKETS_AT_ONCE: Final = 20_000
-_NEGLIGIBLE: Final = 1e-9
-"""Fraction of the largest eigenvalue below which buckets count as alike in a direction."""
-
-
-@dataclass(frozen=True, eq=False)
-class Composition:
-    """The directions in which buckets differ.
-
-    Eigenvectors of C = sum of n_g n_g' / |g| - N_v N_v' / N, where N_v records have the value v,
-    n_gv of them in bucket g; H = diag(N_v) - sum of n_g n_g' / |g| is what buckets hide.
-    """
-
-    eigenvalues: FloatArray  # (n_directions,)
-    directions: FloatArray  # (n_values, n_directions): the eigenvectors, of length one
-    hidden: FloatArray  # (n_values, n_directions): H times the eigenvectors
-    # (n_directions,): fraction of the records with each value, along the eigenvectors
-    expected: FloatArray
-
-
-def composition(values: AnyIntArray, sizes: AnyIntArray, n_values: int) -> Composition:
-    """Find the directions in which the composition of buckets differs."""
-    ends = np.cumsum(sizes)
-    together = np.zeros((n_values, n_values))
-    for low in range(0, sizes.size, _BUCKETS_AT_ONCE):
-        some = sizes[low : low + _BUCKETS_AT_ONCE]
-        start = ends[low] - some[0]
-        keys = np.repeat(np.arange(some.size) * n_values, some)
-        keys += values[start : start + keys.size]
-        counts = np.bincount(keys, minlength=some.size * n_values).reshape(-1, n_values)
-        together += (counts / some[:, np.newaxis]).T @ counts
-        beat()
-    return decomposed(together, np.bincount(values, minlength=n_values))
-
-
-def decomposed(together: FloatArray, counts: IntArray) -> Composition:
-    """Find the directions in which buckets differ from sums over all buckets."""
-    numbers, n_records = counts.astype(np.float64), int(counts.sum())
-    eigenvalues, directions = np.linalg.eigh(together - np.outer(numbers, numbers) / n_records)
-    kept = eigenvalues > _NEGLIGIBLE * max(float(eigenvalues.max()), _NEGLIGIBLE)
-    directions = directions[:, kept]
-    # The sign of an eigenvector is arbitrary; fix it, so that results are reproducible.
-    largest = np.abs(directions).argmax(axis=0)
-    directions = directions * np.sign(directions[largest, np.arange(largest.size)])
-    return Composition(
-        eigenvalues[kept],
-        directions,
-        (np.diag(numbers) - together) @ directions,
-        directions.T @ numbers / n_records,
-    )
 
 
 class BitmapBalance:

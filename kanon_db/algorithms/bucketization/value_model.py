@@ -271,7 +271,7 @@ class ValueModel:
         caps: SingleArray,
         random: np.random.Generator,
         pulse: Pulse = UNLIMITED,
-    ) -> Iterator[tuple[int, SingleArray]]:
+    ) -> Iterator[tuple[int, int, SingleArray]]:
         """Return the posteriors, none of them above the cap of its value.
 
         Parameters
@@ -284,8 +284,8 @@ class ValueModel:
 
         Yields
         ------
-        int
-            The record that is the first of a run of buckets.
+        int, int
+            The first bucket of a run, and the one after its last.
         ndarray of float32, shape (n, n_values)
             Those of the run; see :func:`capped`.
         """
@@ -304,7 +304,7 @@ class ValueModel:
         for first in range(0, len(parts), at_once):
             some = range(first, min(first + at_once, len(parts)))
             for number, found in zip(some, in_threads(run, some, at_once, pulse), strict=True):
-                yield int(records.starts[parts[number][0]]), found
+                yield *parts[number], found
 
 
 def learn(
@@ -571,6 +571,64 @@ class WeightUnits:
             weights, records.starts, records.values, self.most, self.parts, _seed(random), levels
         )
         return levels
+
+
+def learn_levels(
+    records: BucketedRecords,
+    thresholds: Sequence[Fraction],
+    random: np.random.Generator,
+    pulse: Pulse = UNLIMITED,
+) -> tuple[npt.NDArray[np.uint8], WeightUnits] | None:
+    """Learn the weights of values, none above its threshold.
+
+    Parameters
+    ----------
+    records : BucketedRecords
+        The records of each bucket in any order that does not depend on their values, and its values
+        in ascending order.
+    thresholds : sequence of Fraction
+        The largest weight that each value may have: at least its largest share in a bucket.
+    random : numpy.random.Generator
+    pulse : Pulse
+
+    Returns
+    -------
+    levels : ndarray of uint8, shape (n_records, n_values)
+    units : WeightUnits
+        What they stand for. Or None: nothing is learned, or no weight may differ from its share.
+    """
+    least, most = _extreme_shares(records)
+    units = WeightUnits.of(thresholds, most)
+    if units is None or not records.n_records:
+        return None
+    largest = map(Fraction, units.most.tolist(), units.parts.tolist())
+    if all(share == limit for share, limit in zip(least, largest, strict=True)):
+        return None
+    model = learn(records, random, pulse)
+    if model is None:
+        return None
+    levels = np.empty((records.n_records, records.n_values), dtype=np.uint8)
+    for first, number, weights in model.weights(records, units.caps, random, pulse):
+        own = records.between(first, number)
+        start = int(records.starts[first])
+        levels[start : start + own.n_records] = units.levels(weights, own, random)
+        pulse.beat()
+    return levels, units
+
+
+def _extreme_shares(records: BucketedRecords) -> tuple[list[Fraction], list[Fraction]]:
+    """Return the least and the largest share of each value in the buckets that have it."""
+    sizes = np.diff(records.starts)
+    keys = np.repeat(np.arange(sizes.size), sizes) * records.n_values + records.values
+    firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+    counts = np.diff(firsts, append=keys.size)
+    buckets, values = np.divmod(keys[firsts], records.n_values)
+    distinct = np.unique(np.column_stack([values, counts, sizes[buckets]]), axis=0)
+    least, most = [Fraction(1)] * records.n_values, [Fraction(0)] * records.n_values
+    for value, count, size in distinct.tolist():
+        share = Fraction(count, size)
+        least[value], most[value] = min(least[value], share), max(most[value], share)
+    return least, most
 
 
 def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Writes what follows from QIT and SAT: their view, the bitmaps, and the composition of buckets.
+"""Writes what follows from QIT and SAT: their view, the bitmaps, and the weights of values.
 
 Where records were put into buckets just now, it is written from what is in memory; otherwise it is
 read from the two tables. A batch of new people gets buckets of its own, beside those of before: no
@@ -23,8 +23,13 @@ from kanon_db.algorithms.bucketization.buckets import (
 )
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of, taken
 from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.names import free_column_name
 from kanon_db.errors import VerificationError
-from kanon_db.publications.buckets.bucket_relations import first_bucket_ids, write_composition
+from kanon_db.publications.buckets.bucket_relations import (
+    Thresholds,
+    first_bucket_ids,
+    write_weights,
+)
 from kanon_db.publications.guarantees import joint_guarantee
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.relations import StagedRelations
@@ -78,8 +83,10 @@ def write_bitmaps(
     contents: BucketContents,
     bucket_ids: CodeArray,
     order: AnyIntArray,
-) -> list[str]:
-    """Create the table of bitmaps.
+    thresholds: Thresholds | None,
+    random: SecureRandom,
+) -> dict[str, list[str]]:
+    """Create the tables of bitmaps, and of the weights of sensitive values.
 
     Parameters
     ----------
@@ -94,11 +101,15 @@ def write_bitmaps(
     order : ndarray of int, shape (n_records,)
         A random permutation: records take the slots of their bucket in this order. Sensitive
         values take theirs in the order of the values, so that a slot does not link the two.
+    thresholds : callable, optional
+    random : SecureRandom
+        See :func:`.write_weights`.
 
     Returns
     -------
-    list of str
-        The attributes that have bitmaps.
+    dict
+        What the layout says of it: the attributes ``with_bitmaps``, and those that are
+        ``weighted``.
     """
     session = staging.session
     session.step("writing the bitmaps")
@@ -110,8 +121,9 @@ def write_bitmaps(
         uncompressed=[layout["bits"]],
     )
     if sum((size + 1) ** 2 for size in tables.sizes) > _MOST_OPERATIONS:
-        return []
-    budget = most_values(order.size)
+        budget = 0  # a question would take too long
+    else:
+        budget = most_values(order.size)
     written = []
     in_slots = contents.in_slots
     for name, values, codes in zip(tables.sensitive, found.columns, found.values.T, strict=True):
@@ -121,7 +133,7 @@ def write_bitmaps(
             narrow = taken(codes.astype(np.min_scalar_type(n_values)), in_slots)
             _insert(session, tables, name, values, narrow)
             written.append(name)
-    positions = bit_positions(bucket_ids, order, contents.setting)
+    positions, by_bucket = bit_positions(bucket_ids, order, contents.setting)
     for name, column in sorted(columns.items(), key=lambda one: len(one[1].values.labels)):
         if len(column.values.labels) > budget:
             break
@@ -130,7 +142,11 @@ def write_bitmaps(
         code_at[positions] = column.codes
         _insert(session, tables, name, column.values, code_at)
         written.append(name)
-    return written
+    learned_from = [column for name, column in columns.items() if name in written]
+    weighted = write_weights(
+        staging, tables, layout, learned_from, found, contents, by_bucket, thresholds, random
+    )
+    return {"with_bitmaps": written, "weighted": weighted}
 
 
 def _insert(
@@ -326,6 +342,7 @@ def write_derived_tables(
     types: Mapping[str, ColumnType],
     room: Allowance,
     random: SecureRandom,
+    thresholds: Thresholds | None,
 ) -> dict[str, Any]:
     """Write what follows from the staged QIT and SAT, and return the layout with it.
 
@@ -339,8 +356,13 @@ def write_derived_tables(
         The types of the published columns.
     room : Allowance
     random : SecureRandom
+    thresholds : callable, optional
+        See :func:`.write_weights`.
     """
-    layout = dict(layout)
+    # Publications from before there were weights have no names for their columns.
+    names = [*layout["quasi_identifiers"], layout["sensitive"], *layout.get("also_sensitive", ())]
+    added = {name: free_column_name(name, names) for name in ("weights", "parts")}
+    layout = {**added, **layout}
     staging.create_weighted_view(layout, QIT, SAT)
     tables = BucketTables.of(session, staging.schema, staging.name, layout)
     setting = BucketSetting.of(list(tables.sizes), tables.buckets_of_sizes)
@@ -354,11 +376,8 @@ def write_derived_tables(
     columns = read_few_values(
         qit, [types[name] for name in quasi_identifiers], most_values(qit.n_records)
     )
-    layout["with_bitmaps"] = write_bitmaps(
-        staging, tables, layout, columns, found, contents, bucket_ids, order
-    )
-    layout |= write_composition(
-        staging, tables, found, contents, is_random=layout.get("assignment") == "random"
+    layout |= write_bitmaps(
+        staging, tables, layout, columns, found, contents, bucket_ids, order, thresholds, random
     )
     found.drop()
     for column in columns.values():
@@ -421,7 +440,13 @@ def _sensitive(
 # No bucket of an earlier batch changes, so that an earlier copy tells nothing of the new people.
 
 
-def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRelations) -> Written:
+def write_batch(
+    job: Job[Any],
+    old: Publication,
+    batch: Written,
+    whole: StagedRelations,
+    thresholds: Thresholds | None,
+) -> Written:
     """Write QIT and SAT with the old buckets and the batch's, and what follows from them.
 
     Parameters
@@ -432,6 +457,8 @@ def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRe
     batch : Written
     whole : StagedRelations
         Where to write both together.
+    thresholds : callable, optional
+        See :func:`.write_weights`.
     """
     session, schema = job.session, job.schema
     before = BucketTables.of(session, schema, old.name, old.layout)
@@ -467,8 +494,9 @@ def write_batch(job: Job[Any], old: Publication, batch: Written, whole: StagedRe
         f" UNION ALL SELECT {theirs.format('s')}, {values_of} FROM {now.sat} AS s",
     )
     layout = write_derived_tables(
-        session, whole, layout, job.types, Allowance.of(session), job.random
-    )
+        session, whole, layout, job.types, Allowance.of(session), job.random,
+        thresholds,
+    )  # fmt: skip
     return replace(batch, guarantee=joint_guarantee(old.guarantee, batch.guarantee), layout=layout)
 
 

@@ -30,14 +30,12 @@ from kanon_db.algorithms.attacks import (
     unusual_records,
     weights_of_source,
 )
-from kanon_db.algorithms.bucketization.buckets import Composition, composition
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,
     FloatArray,
     IntArray,
-    order_of,
     sort_keys,
 )
 from kanon_db.algorithms.ground.computation import Pulse
@@ -59,8 +57,7 @@ from kanon_db.publications.kind import (
     compare_counts,
 )
 from kanon_db.publications.results import Attack, CountAccuracy
-from kanon_db.query.formulas import MOST_CORRECTED, between, regress
-from kanon_db.query.layout import QIT, SAT, Spectrum
+from kanon_db.query.layout import QIT, SAT
 from kanon_db.transfer.values import DistinctValues
 
 
@@ -89,7 +86,8 @@ def published_thresholds(
     specification = PrivacySpecification.parse(json.dumps(parameters["privacy"]))
     privacy = specification.of_attribute(attribute, attributes)
     least = 1 / Fraction(str(parameters.get("l", 1)))
-    return [min(one, least) for one in privacy.thresholds(labels, counts).thresholds]
+    known = replace(privacy, may_be_absent=True)
+    return [min(one, least) for one in known.thresholds(labels, counts).thresholds]
 
 
 def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[CountAccuracy]:
@@ -104,7 +102,7 @@ def evaluate_buckets(target: MeasuredPublication, workload: Workload) -> list[Co
     -----
     **Source:** [GB] Sections 3.2 and 7.2; see
     :func:`~kanon_db.metrics.count_queries.random_queries`. The estimates are the paper's, computed
-    from QIT and SAT. Those of `estimate_count` are these, corrected where buckets are random.
+    from QIT and SAT. `estimate_count` has the weights of values, and is mostly nearer.
     """
     attributes = target.publication.all_sensitive
     # Each query has a condition on one of the attributes.
@@ -220,45 +218,14 @@ def answer_from_buckets(
 
     Notes
     -----
-    The estimates of `evaluate_counts`, with the correction of `estimate_count` where buckets are
-    random; see :mod:`~kanon_db.query.formulas`.
+    The estimates of `evaluate_counts`: the paper's, computed from QIT and SAT.
     """
     attribute = sensitive.column.name
     read, pulse = read_buckets(target, columns, sensitive, attribute), target.pulse()
-    n_records, n_values = read.bucket_of_record.size, len(sensitive.labels) + 1
-    sizes = np.bincount(read.bucket_of_record)
-    found: Composition | None = None
-    layout = target.publication.layout
-    known = Spectrum.of_layout(layout).get(attribute)
-    is_random = layout.get("assignment") == "random"
-    if is_random and known is not None and len(known.eigenvalues) < MOST_CORRECTED:
-        order = order_of(read.buckets)
-        values = np.repeat(read.values[order], read.counts[order])
-        found = composition(values, sizes, n_values)
-    answers = np.zeros(len(queries))
-    for at, asked in enumerate(queries):
-        pulse.beat()
-        query = with_unknown(asked, pulse)
-        matching = np.ones(n_records, dtype=np.bool_)
-        for a, codes in query.quasi_identifiers.items():
-            matching &= codes[read.codes[:, a]]
-        q = np.bincount(read.bucket_of_record[matching], minlength=sizes.size)
-        of_value = np.bincount(
-            read.values, (q / sizes)[read.buckets] * read.counts, minlength=n_values
-        )
-        answers[at] = of_value[query.sensitive].sum()
-        if found is None:
-            continue
-        total = float(q.sum())
-        spectrum = Spectrum(tuple(found.eigenvalues.tolist()), tuple(found.expected.tolist()))
-        b = between(float((q * q / sizes).sum()), total, n_records, sizes.size)
-        levels = query.sensitive.astype(np.float64) @ found.hidden
-        more, _ = regress(found.directions.T @ of_value, total, b, levels, spectrum)
-        is_asked = query.sensitive[read.values]
-        s = np.bincount(read.buckets[is_asked], read.counts[is_asked], minlength=sizes.size)
-        least, most = np.maximum(0, q + s - sizes).sum(), np.minimum(q, s).sum()
-        answers[at] = min(max(answers[at] + more, least), most)
-    return answers
+    return estimated_counts(
+        read.bucket_of_record, read.codes, read.buckets, read.values, read.counts,
+        [with_unknown(query, pulse) for query in queries], pulse=pulse,
+    )  # fmt: skip
 
 
 MOST_CANDIDATES: Final = 1_000_000

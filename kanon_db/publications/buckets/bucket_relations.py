@@ -1,24 +1,26 @@
-"""Lays out and writes QIT and SAT, the composition of buckets, and the notes on all of them.
+"""Lays out and writes QIT and SAT, the weights of sensitive values, and the notes on all of them.
 
-The composition of buckets says how values go together. It follows from the SAT alone, so that
-readers could calculate it themselves.
+The weights say how likely each value of a bucket is for each of its records. They are learned from
+QIT and SAT alone, so that readers could calculate them themselves.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.buckets import (
-    BucketContents,
-    BucketSetting,
-    Composition,
-    composition,
+from kanon_db.algorithms.bucketization.buckets import BucketContents, BucketSetting, in_slots
+from kanon_db.algorithms.bucketization.value_model import (
+    BucketedRecords,
+    WeightUnits,
+    learn_levels,
 )
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, taken
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, taken
+from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
 from kanon_db.publications.relations import (
@@ -30,14 +32,19 @@ from kanon_db.publications.relations import (
     number_of_row,
 )
 from kanon_db.publications.results import Check
-from kanon_db.query.formulas import MOST_CORRECTED
 from kanon_db.query.layout import BIT, QIT, SAT, SHARES, BucketTables, Quotes
 from kanon_db.randomness import SecureRandom
-from kanon_db.session import Session, fetch_one
+from kanon_db.session import Session
 from kanon_db.session.protocol import Value
-from kanon_db.transfer.columns import inverse_permutation, number_bytes, with_numbers
+from kanon_db.transfer.columns import (
+    fixed_labels,
+    inverse_permutation,
+    label,
+    number_bytes,
+    with_numbers,
+)
 from kanon_db.transfer.snapshot import Snapshot
-from kanon_db.transfer.values import CodedColumn, DistinctCombinations
+from kanon_db.transfer.values import CodedColumn, DistinctCombinations, DistinctValues
 
 
 def tables_of(session: Session, publication: Publication) -> BucketTables:
@@ -64,8 +71,9 @@ def bucket_layout(source: Source, setting: BucketSetting) -> dict[str, Any]:
         "bits": free_column_name("bits", columns),
         "with_bitmaps": [],
         "weight": free_column_name("weight", columns),
-        "directions": free_column_name("directions", columns),
-        "hidden": free_column_name("hidden", columns),
+        "weights": free_column_name("weights", columns),
+        "parts": free_column_name("parts", columns),
+        "weighted": [],
         "n_buckets": setting.n_buckets,
         "sizes": setting.sizes.tolist(),
         "first_bucket_ids": first_bucket_ids(setting),
@@ -239,117 +247,188 @@ def _insert_pairs(
     )
 
 
-MOST_VALUES: Final = 128
-"""With more, questions would take too long, and the paper's estimator answers."""
+Thresholds: TypeAlias = Callable[[str, Sequence[str | None], IntArray], Sequence[Fraction]]
+"""Returns the largest weight that each value may have, from the name of a sensitive attribute, and
+the texts and numbers of its values."""
 
-_AMISS: Final = """
-SELECT count(*) AS n FROM {} AS c
-WHERE (coalesce(cardinality(c.{}), 0) <> $1::int4 OR coalesce(cardinality(c.{}), 0) <> $1::int4)
-"""
+_MOST_WEIGHTS: Final = 1 << 28
+"""Records times values, above which nothing is learned: levels are held in memory."""
 
 
-def write_composition(
+def write_weights(
     staging: StagedRelations,
     tables: BucketTables,
+    layout: Mapping[str, Any],
+    columns: Sequence[CodedColumn],
     found: DistinctCombinations,
     contents: BucketContents,
-    *,
-    is_random: bool,
-) -> dict[str, Any]:
-    """Write the directions in which buckets differ, a row for each value of each attribute.
+    by_bucket: AnyIntArray,
+    thresholds: Thresholds | None,
+    random: SecureRandom,
+) -> list[str]:
+    """Learn how likely each value of a bucket is for each record, and write it as weights.
+
+    The table has a row for each sensitive value, with the weight of every record: a level is
+    between 0 and 255, and stands for the weight ``level / parts``. Levels are kept as bitmaps of
+    their binary digits, the lowest first, in the order of the other bitmaps. Nothing but QIT and
+    SAT is learned from.
 
     Parameters
     ----------
+    layout : mapping
+        The names of the columns.
+    columns : sequence of CodedColumn
+        The quasi-identifiers to learn from.
     found : DistinctCombinations
     contents : BucketContents
-    is_random : bool
-        Whether records of the whole table were drawn into each bucket. Of more than 64 values,
-        buckets of records that were gathered tell too little; the table then has no rows.
+    by_bucket : ndarray of int, shape (n_records,)
+        The records of each bucket, in a random order.
+    thresholds : callable, optional
+        None where nothing is to be learned.
+    random : SecureRandom
 
     Returns
     -------
-    dict
-        What the catalog keeps, see :class:`~kanon_db.query.layout.Spectrum`: the ``spectrum`` of
-        the attribute, or of several the ``spectra`` by their names; None where buckets do not
-        differ, or there are too many values.
+    list of str
+        The sensitive attributes whose values have weights.
     """
-    staging.session.step("finding how the values of buckets go together")
-    spectra: dict[str, dict[str, list[float]] | None] = {}
-    lines: dict[str, str] = {}
-    for name, column, values in zip(tables.sensitive, found.columns, found.values.T, strict=True):
-        spectra[name], lines[name] = None, "[]"
-        if is_composed(len(column.labels), is_random=is_random):
-            codes = taken(values, contents.codes)
-            its = composition(codes, contents.sizes, len(column.labels))
-            spectra[name] = composition_layout(its)
-            if spectra[name] is not None:
-                rows = zip(its.directions.tolist(), its.hidden.tolist(), strict=True)
-                lines[name] = json.dumps(
-                    [
-                        {"code": code, "directions": one, "hidden": other}
-                        for code, (one, other) in enumerate(rows)
-                    ]
-                )
-    is_one = len(spectra) == 1
-    selected = []
-    for place, (own, column) in enumerate(zip(tables.sensitive, found.columns, strict=True)):
-        named = [
-            f"{'v.value' if one == own else 'NULL'} AS {quoted}"
-            for one, quoted in tables.sensitive.items()
-        ]
-        if not is_one:
-            named.insert(0, f"{staging.session.literal(own)}::text AS {tables.attribute}")
-        selected.append(
-            f"(SELECT {', '.join(named)}, r.directions AS {tables.directions},"
-            f" r.hidden AS {tables.hidden} FROM json_to_recordset(${place + 1}::text::json)"
-            " AS r (code int4, directions float8[], hidden float8[])"
-            f" JOIN {column.table} AS v ON v.code = r.code ORDER BY r.code)"
+    session = staging.session
+    pulse = Pulse(heartbeat=session.heartbeat, on_done=session.done)
+    of_which = "" if len(tables.sensitive) == 1 else f"''::text AS {tables.attribute}, "
+    staging.create_table(
+        SHARES,
+        f"SELECT {of_which}{tables.values('s')}, ''::bytea AS {tables.weights},"
+        f" 0 AS {tables.parts} FROM {tables.sat} AS s",
+        uncompressed=[layout["weights"]],
+    )
+    written = []
+    gathered = [taken(column.codes, by_bucket) for column in columns]
+    starts = np.append(0, np.cumsum(contents.sizes))
+    for name, values, codes in zip(tables.sensitive, found.columns, found.values.T, strict=True):
+        n_values = len(values.labels)
+        if thresholds is None or n_values * by_bucket.size > _MOST_WEIGHTS:
+            continue
+        own = taken(codes, contents.codes).astype(np.int32)
+        records = BucketedRecords(gathered, own, starts, n_values)
+        counts = np.bincount(own, minlength=n_values).astype(np.int64)
+        session.step("learning how likely values are")
+        learned = learn_levels(
+            records, thresholds(name, values.labels, counts), random.generator(), pulse
         )
-    staging.fill_table(SHARES, " UNION ALL ".join(selected), *lines.values())
-    if is_one:
-        return {"spectrum": next(iter(spectra.values()))}
-    return {"spectra": spectra}
+        if learned is None:
+            continue
+        session.step("writing the weights of values")
+        _insert_weights(session, tables, name, values, learned, contents.setting)
+        written.append(name)
+    return written
 
 
-def is_composed(n_values: int, *, is_random: bool) -> bool:
-    """Tell whether the composition of buckets is published; see :func:`write_composition`."""
-    return 2 <= n_values <= (MOST_VALUES if is_random else MOST_CORRECTED)
+def _insert_weights(
+    session: Session,
+    tables: BucketTables,
+    attribute: str,
+    values: DistinctValues,
+    learned: tuple[npt.NDArray[np.uint8], WeightUnits],
+    setting: BucketSetting,
+) -> None:
+    levels, units = learned
+    names, bound = [session.identifier(attribute)], ["v.value"]
+    if len(tables.sensitive) > 1:
+        names.append(tables.attribute)
+        bound.append(f"{session.literal(attribute)}::text")
+    for code, (most, parts) in enumerate(
+        zip(units.most.tolist(), units.parts.tolist(), strict=True)
+    ):
+        session.done(code, len(values.labels))
+        own = in_slots(np.ascontiguousarray(levels[:, code]), setting)
+        planes = [
+            np.packbits(own >> digit & 1, bitorder="little").tobytes()
+            for digit in range(int(most).bit_length())
+        ]
+        session.fetch(
+            f"INSERT INTO {tables.learned} ({', '.join(names)}, {tables.parts}, {tables.weights})"
+            f" SELECT {', '.join(bound)}, $1::int4, $2::bytea FROM {values.table} AS v"
+            " WHERE v.code = $3::int4",
+            str(parts),
+            b"".join(planes),
+            str(code),
+        )
 
 
-def composition_layout(found: Composition) -> dict[str, list[float]] | None:
-    """Return what the catalog keeps of a composition; None if buckets do not differ."""
-    if not found.eigenvalues.size:
-        return None
-    return {"eigenvalues": found.eigenvalues.tolist(), "expected": found.expected.tolist()}
+def check_weights(session: Session, tables: BucketTables, thresholds: Thresholds | None) -> Check:
+    """Check that weights add up to the numbers of values in each bucket, below the thresholds.
 
-
-def composition_statement(tables: BucketTables, attribute: str) -> str:
-    """Write the statement that counts the values without $1 numbers in either array.
-
-    `attribute` is the quoted text of the attribute's name.
+    Parameters
+    ----------
+    session : Session
+    tables : BucketTables
+    thresholds : Thresholds, optional
+        None where weights may have any size.
     """
-    statement = _AMISS.format(tables.composition, tables.directions, tables.hidden)
-    its = "" if len(tables.sensitive) == 1 else f" AND c.{tables.attribute} = {attribute}"
-    return statement + its
-
-
-def judged_composition(amiss: int) -> Check:
-    """Judge how many values lack a number for some direction."""
+    differing = above = 0
+    for name, own in tables.sensitive.items():
+        if name not in tables.weighted:
+            continue
+        equal = f"w.{own} IS NOT DISTINCT FROM b.{own}"
+        if len(tables.sensitive) > 1:
+            equal += f" AND w.{tables.attribute} = b.{tables.attribute}"
+        with fixed_labels(session):
+            rows = session.stream(
+                1,
+                f"SELECT {label(f'b.{own}')} AS value, b.{tables.bits} AS bits,"
+                f" w.{tables.weights} AS weights, w.{tables.parts} AS parts FROM {tables.bit} AS b"
+                f" LEFT JOIN {tables.learned} AS w ON {equal}"
+                f" WHERE b.{tables.attribute} = $1::text",
+                name,
+            )
+            labels, counts, highest = [], [], []
+            for row in rows:
+                bits = _unpacked(row["bits"], tables.n_records)
+                amiss, most = _judged_weights(tables, bits, row["weights"], row["parts"])
+                differing += amiss
+                labels.append(row["value"])
+                counts.append(int(bits.sum()))
+                highest.append(most)
+        if thresholds is not None:
+            limits = thresholds(name, labels, np.array(counts, dtype=np.int64))
+            above += sum(most > limit for most, limit in zip(highest, limits, strict=True))
     return Check(
-        "the composition of buckets has all its directions",
-        "0 values differ",
-        f"{amiss} values differ",
-        holds=amiss == 0,
+        "weights of values add up to their numbers in each bucket"
+        + ("" if thresholds is None else ", none above its threshold"),
+        "0 values of a bucket differ" + ("" if thresholds is None else ", 0 values exceed it"),
+        f"{differing} differ" + ("" if thresholds is None else f", {above} exceed it"),
+        holds=differing == above == 0,
     )
 
 
-def check_composition(session: Session, tables: BucketTables) -> Check:
-    """Check that each value has a number for each direction."""
-    amiss = 0
-    for name, spectrum in tables.spectra.items():
-        found = composition_statement(tables, session.literal(name))
-        amiss += fetch_one(session, found, str(len(spectrum.eigenvalues)))["n"]
-    return judged_composition(amiss)
+def _unpacked(packed: bytes, n_records: int) -> npt.NDArray[np.uint8]:
+    bits = np.frombuffer(packed, dtype=np.uint8)
+    return np.unpackbits(bits, bitorder="little", count=n_records)
+
+
+def _judged_weights(
+    tables: BucketTables,
+    bits: npt.NDArray[np.uint8],
+    packed: bytes | None,
+    parts: int | None,
+) -> tuple[int, Fraction]:
+    """Count the buckets where a value's weights do not add up, and return the largest weight."""
+    length = (bits.size + 7) // 8
+    if not packed or not parts or parts < 1 or len(packed) % length:
+        return tables.n_buckets, Fraction(1)
+    levels = np.zeros(bits.size, dtype=np.int64)
+    for digit in range(len(packed) // length):
+        plane = packed[digit * length : (digit + 1) * length]
+        levels += _unpacked(plane, bits.size).astype(np.int64) << digit
+    differing = start = 0
+    for size, n_buckets in zip(tables.sizes, tables.buckets_of_sizes, strict=True):
+        own = slice(start, start + size * n_buckets)
+        sums, counts = (
+            one[own].reshape(size, n_buckets).sum(axis=0, dtype=np.int64) for one in (levels, bits)
+        )
+        differing += int(np.count_nonzero(sums != counts * parts))
+        start = own.stop
+    return differing, Fraction(int(levels.max(initial=0)), parts)
 
 
 def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:

@@ -43,13 +43,13 @@ from kanon_db.publications.buckets.bucket_measurement import (
     published_thresholds,
 )
 from kanon_db.publications.buckets.bucket_relations import (
+    Thresholds,
     bucket_layout,
     bucket_notes,
-    check_composition,
+    check_weights,
     number_buckets,
     tables_of,
     write_coded_qit,
-    write_composition,
     write_qit,
     write_sat,
 )
@@ -307,8 +307,9 @@ def examine_buckets(
                 holds=differing == 0,
             )
         )
-    if tables.spectra:
-        further.append(check_composition(session, tables))
+    if tables.weighted:
+        session.step("checking the weights of values")
+        further.append(check_weights(session, tables, limits_of(parameters, tables)))
     found = BucketFindings(qit.counted, sat.counted, sat.repeated, n_certain, exposures)
     return found.judged(tables.n_buckets, parameters, records, relations, further)
 
@@ -561,7 +562,11 @@ class Buckets(Kind):
 
     def risks(self, request: BucketRequest) -> Sequence[str]:
         """Someone who knows how records are gathered finds the one that closes a bucket."""
-        return ["uninformed_reader"] if request.assignment == "local" else []
+        taken = {
+            "uninformed_reader": request.assignment == "local",
+            "uncapped_estimates": request.estimates == "uncapped",
+        }
+        return [risk for risk, is_taken in taken.items() if is_taken]
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
         """Read only what is published."""
@@ -605,7 +610,7 @@ class Buckets(Kind):
         return replace(found, result=result)
 
     def write(self, job: Job[BucketRequest], found: MethodResult) -> Written:
-        """Write QIT, SAT, view, bitmaps, and the composition of buckets."""
+        """Write QIT, SAT, view, bitmaps, and the weights of values."""
         session, source = job.session, job.source
         assignment: _Assignment = found.hand_over()
         setting, sensitive, codes = (
@@ -630,24 +635,25 @@ class Buckets(Kind):
         contents = BucketContents.of(codes, bucket_ids, setting)
         certain = write_sat(staging, tables, sensitive, contents)
         staging.create_weighted_view(layout, QIT, SAT)
-        layout["with_bitmaps"] = write_bitmaps(
-            staging, tables, layout, assignment.columns, sensitive, contents, bucket_ids, order
-        )
         cells = assignment.assigned.cells
         # Where all records are in one cell, buckets are drawn from the whole table.
         is_random = job.request.assignment in ("random", "m_invariant") or cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
-        layout |= write_composition(staging, tables, sensitive, contents, is_random=is_random)
+        l = assignment.protection.l
+        parameters: dict[str, Any] = {} if l is None else {"l": l}
+        layout |= write_bitmaps(
+            staging, tables, layout, assignment.columns, sensitive, contents, bucket_ids, order,
+            _largest_weights(job.request, parameters, tables), random,
+        )  # fmt: skip
         sensitive.drop()
         for column in assignment.columns.values():
             column.values.drop()
         session.step("gathering statistics")
         staging.analyze(QIT, SAT)
-        l = assignment.protection.l
         return Written(
             assignment.protection.guarantee(job.request, certain, session),
             layout=layout,
-            parameters={} if l is None else {"l": l},
+            parameters=parameters,
             metrics={} if cells is None else {"cells": cells},
             signatures=None if signed is None else signed.numbers,
         )
@@ -701,20 +707,25 @@ class Buckets(Kind):
         self, job: Job[BucketRequest], old: Publication, batch: Written, whole: StagedRelations
     ) -> Written:
         """See :meth:`Kind.extend`: buckets of one size follow each other, the old ones first."""
-        return write_batch(job, old, batch, whole)
+        tables = BucketTables.of(job.session, job.schema, job.staging.name, batch.layout)
+        return write_batch(
+            job, old, batch, whole, _largest_weights(job.request, batch.parameters, tables)
+        )
 
     def complete(
         self, staging: StagedRelations, publication: Publication, room: Allowance
     ) -> Mapping[str, Any]:
         """See :func:`write_derived_tables`."""
+        tables = BucketTables.of(staging.session, staging.schema, staging.name, publication.layout)
         types = {}
         for suffix in self.told:
             named = Relation(staging.schema, staging.name + suffix)
             _, oid, _ = find_relation(staging.session, named.quoted(staging.session))
             types.update(column_types(staging.session, oid))
         return write_derived_tables(
-            staging.session, staging, publication.layout, types, room, SecureRandom()
-        )
+            staging.session, staging, publication.layout, types, room, SecureRandom(),
+            limits_of(publication.parameters, tables),
+        )  # fmt: skip
 
     def examine(
         self, session: Session, publication: Publication, *, is_new: bool = False
@@ -773,6 +784,27 @@ class Buckets(Kind):
 
 
 KIND: Final = Buckets()
+
+
+def _largest_weights(
+    request: BucketRequest, parameters: Mapping[str, Any], tables: BucketTables
+) -> Thresholds | None:
+    """Return what bounds the weights that a request asks for; None for none at all."""
+    if request.estimates == "paper":
+        return None
+    if request.estimates == "uncapped":
+        return lambda _name, labels, _counts: [Fraction(1)] * len(labels)
+    return limits_of({"privacy": request.privacy.as_json(), **parameters}, tables)
+
+
+def limits_of(parameters: Mapping[str, Any], tables: BucketTables) -> Thresholds | None:
+    """Return the thresholds that weights keep, from what the catalog knows; None if they do not."""
+    if parameters.get("estimates", "capped") != "capped":
+        return None
+    attributes = list(tables.sensitive)
+    return lambda name, labels, counts: published_thresholds(
+        parameters, name, attributes, labels, counts
+    )
 
 
 def _frozen(

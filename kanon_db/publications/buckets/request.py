@@ -55,7 +55,9 @@ class BucketRequest(PublishRequest):
     """Parameters of `publish_buckets`."""
 
     ROLES_DRAWN = ("sensitive",)
-    NOT_DRAWN = (*PublishRequest.NOT_DRAWN, "method", "privacy", "max_bucket_size", "options")
+    NOT_DRAWN = (
+        *PublishRequest.NOT_DRAWN, "method", "privacy", "max_bucket_size", "options", "estimates",
+    )  # fmt: skip
 
     method: Literal["two_size", "anatomy", "multi_size", "optimal"] = parameter(
         choice(
@@ -94,6 +96,18 @@ class BucketRequest(PublishRequest):
     options: BucketOptions = parameter(
         options(BucketOptions), "Options of the method, such as '{\"time_limit\": 60}'.",
         default=None, follows=2,
+    )  # fmt: skip
+
+    estimates: Literal["capped", "uncapped", "paper"] = parameter(
+        choice(
+            "estimates",
+            capped="by weights that were learned from QIT and SAT, none above the threshold",
+            uncapped="by such weights of any size, which are nearer: they say of some people what a"
+            " learner finds out",
+            paper="the paper's, without weights",
+        ),
+        "How counts are estimated from what is published.",
+        default="capped", follows=6,
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -1,29 +1,22 @@
 """Publishes bucketizations of records on many machines: writes, verifies and attacks QIT and SAT.
 
-The estimator's composition is found from the published SAT alone, as in PostgreSQL.
+Nothing is learned here: questions are answered by the paper's estimator, until a publication is
+loaded into PostgreSQL.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from kanon_db.algorithms.bucketization.buckets import Composition, decomposed
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets
 from kanon_db.publications.buckets.bucket_relations import (
     bucket_layout,
-    composition_layout,
-    composition_statement,
-    is_composed,
-    judged_composition,
 )
 from kanon_db.publications.buckets.kind import BucketFindings, CountedBuckets
 from kanon_db.publications.buckets.methods import SensitiveValues, ValueProtection
@@ -31,7 +24,7 @@ from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import exposure_statement
 from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
-from kanon_db.query.layout import QIT, SAT, SHARES, BucketTables
+from kanon_db.query.layout import QIT, SAT, BucketTables
 from kanon_db.spark._coded_records import (
     BEFORE,
     CODE,
@@ -39,7 +32,6 @@ from kanon_db.spark._coded_records import (
     VALUE,
     ValueList,
     read_values,
-    with_codes,
 )
 from kanon_db.spark._publication_folder import Folder, Manifest
 from kanon_db.spark._spark_kind import SparkJob, SparkKind, SparkResult, SparkTarget
@@ -53,13 +45,12 @@ from kanon_db.spark._tables import (
     text_of_column,
     write_table,
 )
-from kanon_db.spark.environment import failures_as_errors, own_session, through_arrow
+from kanon_db.spark.environment import failures_as_errors, own_session
 from kanon_db.spark.kinds import _bucket_dealing
 from kanon_db.spark.kinds._bucket_dealing import BUCKET, DealtRecords, n_parts, part_of
 from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
@@ -159,125 +150,6 @@ def _type_of_values(job: SparkJob) -> DataType:
     return job.snapshot.frame.schema[column].dataType
 
 
-# What buckets tell of how values go together, from the SAT; see the same in PostgreSQL.
-
-
-_ID: Final = "id"
-_SIZE: Final = "size"
-_PAIR: Final = "pair"
-_N: Final = "n"
-_COLUMNS: Final = (_ID, _SIZE, CODE, _N)
-
-_BUCKETS_AT_ONCE: Final = 4096
-"""Of which the counts of all values are held in memory."""
-
-
-def write_composition(
-    job: SparkJob,
-    tables: PublishedTables,
-    names: BucketTables,
-    values: ValueList,
-    *,
-    is_random: bool,
-) -> dict[str, list[float]] | None:
-    """Write the directions in which buckets differ, a row for each sensitive value."""
-    # Returned is the spectrum, as the manifest keeps it; where there is none, the table is empty.
-    spectrum, found, n_values = None, None, len(values.counts)
-    if is_composed(n_values, is_random=is_random):
-        job.voice.step("finding how the values of buckets go together")
-        found = decomposed(_together(tables, names, values), values.counts)
-        spectrum = composition_layout(found)
-    lines = _lines(found) if found is not None and spectrum is not None else []
-    arrays = job.session.createDataFrame(
-        lines, "code int, directions array<double>, hidden array<double>"
-    )
-    known = values.frame(job.session, _type_of_values(job))
-    frame = known.join(arrays, known[CODE] == arrays["code"])
-    directions, hidden, sensitive = (
-        _unquoted(name) for name in (names.directions, names.hidden, *names.sensitive.values())
-    )
-    with failures_as_errors("the composition of buckets could not be written"):
-        rows = frame.select(
-            known[VALUE].alias(sensitive),
-            arrays["directions"].alias(directions),
-            arrays["hidden"].alias(hidden),
-        )
-        write_table(rows.coalesce(1), job.staging.tables / folder_of(SHARES))
-    return spectrum
-
-
-def _lines(found: Composition) -> list[Any]:
-    pairs = zip(found.directions.tolist(), found.hidden.tolist(), strict=True)
-    return [(code, directions, hidden) for code, (directions, hidden) in enumerate(pairs)]
-
-
-def _together(tables: PublishedTables, names: BucketTables, values: ValueList) -> FloatArray:
-    """Add up, over the buckets, n_g n_g' / |g| of each pair of values."""
-    # Whole numbers of the buckets of each size are added up, so that no order rounds anything.
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import IntegerType, LongType, StructType
-
-    n_values = len(values.counts)
-    shown = tables.select(
-        f"SELECT s.{names.bucket_id} AS {_ID}, {names.values('s')} AS v,"
-        f" {names.size(f's.{names.bucket_id}')}::int8 AS {_SIZE}, s.{names.count}::int8 AS {_N}"
-        f" FROM {names.sat} AS s"
-    )
-    coded = with_codes(shown, [("v", values, CODE)], [_ID, _SIZE, _N])
-    sent = coded.repartition(n_parts(int(values.counts.sum())), _ID).select(_ID, _SIZE, CODE, _N)
-    schema = StructType().add(_SIZE, LongType()).add(_PAIR, IntegerType()).add(_N, LongType())
-    with failures_as_errors("the values of buckets could not be compared"):
-        pairs = through_arrow(sent, multiplying(n_values), schema)
-        rows = pairs.groupBy(_SIZE, _PAIR).agg(f.sum(_N).alias(_N)).toArrow().sort_by(_SIZE)
-    found = np.zeros(n_values * n_values)
-    size, pair, n = (rows.column(name).to_numpy() for name in (_SIZE, _PAIR, _N))
-    for one in np.unique(size):
-        of_size = size == one
-        found[pair[of_size]] += n[of_size] / one
-    return found.reshape(n_values, n_values)
-
-
-def multiplying(n_values: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that adds up the products of counts, of whole buckets."""
-
-    def multiply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        part = [
-            np.stack([batch.column(name).to_numpy().astype(np.int64) for name in _COLUMNS])
-            for batch in batches
-        ]
-        if not part:
-            return
-        ids, size, code, n = np.concatenate(part, axis=1)
-        for one in np.unique(size):
-            of_size = np.flatnonzero(size == one)
-            bucket = np.unique(ids[of_size], return_inverse=True)[1]
-            of_size = of_size[np.argsort(bucket, kind="stable")]
-            bucket = np.sort(bucket)
-            total = np.zeros((n_values, n_values))
-            for first in range(0, int(bucket[-1]) + 1, _BUCKETS_AT_ONCE):
-                rows = slice(*np.searchsorted(bucket, (first, first + _BUCKETS_AT_ONCE)))
-                counts = np.zeros((_BUCKETS_AT_ONCE, n_values))
-                counts[bucket[rows] - first, code[of_size[rows]]] = n[of_size[rows]]
-                total += counts.T @ counts  # whole numbers below 2**53: exact
-            pairs = np.flatnonzero(total)
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(np.full(pairs.size, one)),
-                    pa.array(pairs.astype(np.int32)),
-                    pa.array(total.ravel()[pairs].astype(np.int64)),
-                ],
-                [_SIZE, _PAIR, _N],
-            )
-
-    return multiply
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace('""', '"')
-
-
 # Verifying and measuring a bucketization in files.
 #
 # The statements are written for PostgreSQL, and translated; that on thresholds is the one which
@@ -305,12 +177,7 @@ def examine_spark_buckets(
         qit, sat, repeated, count_certain(tables, names),
         {str(layout["sensitive"]): _exposure(tables, publication, names)},
     )  # fmt: skip
-    further = []
-    for spectrum in names.spectra.values():
-        n_directions = str(len(spectrum.eigenvalues))
-        amiss = fetch_one(tables, composition_statement(names, "''"), n_directions)["n"]
-        further.append(judged_composition(amiss))
-    return findings.judged(names.n_buckets, parameters, publication.records, whole, further)
+    return findings.judged(names.n_buckets, parameters, publication.records, whole)
 
 
 def count_certain(tables: PublishedTables, names: BucketTables) -> int:
@@ -390,7 +257,7 @@ _REFUSED: Final = {
 class SparkBuckets(SparkKind):
     """The kind ``buckets``."""
 
-    suffixes = (QIT, SAT, SHARES)
+    suffixes = (QIT, SAT)
     shows_values = True
 
     def refuse(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
@@ -441,9 +308,6 @@ class SparkBuckets(SparkKind):
         tables = PublishedTables(job.session, {name + SAT: sat})
         names = BucketTables.of(tables, SCHEMA, name, layout)
         certain = count_certain(tables, names)
-        layout["spectrum"] = write_composition(
-            job, tables, names, values, is_random=layout["assignment"] == "random"
-        )
         tables.drop()
         l = protection.l
         return Written(
