@@ -131,6 +131,7 @@ class Answer:
     estimate: float
     error: float
     by_paper: float
+    likely: tuple[float, float]
 
 
 def main(tables: Sequence[Data] = TABLES, only: str = "") -> str:
@@ -157,8 +158,9 @@ def main(tables: Sequence[Data] = TABLES, only: str = "") -> str:
                     row = [data.name, name, aggregate, *_judged([answers])]
                     print(row, file=sys.stderr, flush=True)
     heading = [
-        "published as", "aggregate", "answers", "within 1", "within 2", "within 3", "median error",
-        "median standard error / median error", "mean error / the paper's",
+        "published as", "aggregate", "answers", "in the likely range", "within 1", "within 2",
+        "within 3", "median error", "median standard error / median error",
+        "mean error / the paper's",
     ]  # fmt: skip
     parts, rest = [], []
     for was_tuned_on, title in ((False, "Other tables"), (True, "Tables they were chosen on")):
@@ -218,12 +220,14 @@ def _answers(
             asked = ("SELECT * FROM kanon.estimate(%s)", query.format("asked"))
             rows = _fetch(connection, *asked)
             if rows and truth is not None:
-                _, _, estimate, error, lower, upper = rows[0]
+                _, _, estimate, error, lower, upper, *likely = rows[0]
                 if None not in (estimate, error) and (lower is None or lower < upper):
                     with _paper(connection):
                         by_paper = _fetch(connection, *asked)[0][2]
                     paper = float("nan") if by_paper is None else float(by_paper)
-                    yield Answer(float(truth), float(estimate), float(error), paper)
+                    yield Answer(
+                        float(truth), float(estimate), float(error), paper, (likely[0], likely[1])
+                    )
 
 
 def _groups(
@@ -237,17 +241,21 @@ def _groups(
     key = str(random.choice(few))
     query = f'SELECT "{key}" AS key, COUNT(*) FROM {{}} WHERE {where} GROUP BY 1'
     truth = {str(value): n for value, n in _fetch(connection, query.format(f"public.{data.name}"))}
-    answered = "SELECT group_key ->> 'key', estimate, std_error, lower_bound, upper_bound"
-    asked = (f"{answered} FROM kanon.estimate_counts(%s)", query.format("asked"))
+    answered = (
+        "SELECT group_key ->> 'key', estimate, std_error, lower_bound, upper_bound, likely_low,"
+        " likely_high FROM kanon.estimate_counts(%s)"
+    )
+    asked = (answered, query.format("asked"))
     rows = _fetch(connection, *asked)
     with _paper(connection):
         by_paper = {row[0]: row[1] for row in _fetch(connection, *asked)}
     open_ = [row for row in rows if row[3] < row[4]]
     for at in random.permutation(len(open_))[:3]:
-        value, estimate, error, _, _ = open_[at]
+        value, estimate, error, _, _, *likely = open_[at]
         yield Answer(
-            float(truth.get(str(value), 0)), float(estimate), float(error), float(by_paper[value])
-        )
+            float(truth.get(str(value), 0)), float(estimate), float(error), float(by_paper[value]),
+            (likely[0], likely[1]),
+        )  # fmt: skip
 
 
 @contextmanager
@@ -290,16 +298,20 @@ def _condition(
 def _judged(several: Sequence[Sequence[Answer]]) -> list[str]:
     answers = [answer for one in several for answer in one if answer.truth]
     if not answers:
-        return ["0", *[""] * 6]
+        return ["0", *[""] * 7]
     truth, estimate, error, by_paper = (
         np.array([getattr(answer, name) for answer in answers])
         for name in ("truth", "estimate", "error", "by_paper")
     )
+    low, high = np.array([answer.likely for answer in answers]).T
+    lost = np.abs(truth) * 1e-9 + 1e-9
+    is_likely = (low - lost <= truth) & (truth <= high + lost)
     off = np.abs(truth - estimate)
     relative = off / np.abs(truth)
     ratio = np.median(error / np.abs(truth)) / max(np.median(relative), 1e-12)
     return [
         f"{len(answers):,}",
+        f"{np.mean(is_likely):.1%}",
         *(f"{np.mean(off <= times * error * (1 + 1e-9) + 1e-9):.0%}" for times in (1, 2, 3)),
         f"{np.median(relative):.2%}",
         f"{ratio:.1f}",

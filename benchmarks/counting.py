@@ -269,7 +269,7 @@ def _covered(dsn: str, chosen: Table, publication: str) -> list[str]:
             ).fetchone()
             if row is not None and row[2] < row[3]:  # else there is nothing to estimate
                 answers.append([int(holds.sum()), *row])
-    truth, estimate, error, lower, upper = np.array(answers).T
+    truth, estimate, error, lower, upper, *_ = np.array(answers).T
     off = np.abs(truth - estimate)
     return [
         f"{N_QUERIES:,}",

@@ -208,7 +208,9 @@ def _ask_psql(dsn: str, query: str) -> tuple[list[dict[str, Any]], float]:
 
 def _require_same(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> None:
     """Fail if SQL and Python do not answer alike."""
-    numbers = ("estimate", "std_error", "lower_bound", "upper_bound")
+    numbers = (
+        "estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high",
+    )  # fmt: skip
     for line, its_like in zip(one, other, strict=True):
         for column in numbers:
             here, there = line[column], its_like[column]

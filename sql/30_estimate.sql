@@ -16,7 +16,7 @@ COMMENT ON FUNCTION kanon.python_estimate IS 'called by kanon.estimate; not mean
 
 CREATE OR REPLACE FUNCTION kanon.estimate(
     query text
-) RETURNS TABLE(group_key jsonb, aggregate text, estimate double precision, std_error double precision, lower_bound double precision, upper_bound double precision)
+) RETURNS TABLE(group_key jsonb, aggregate text, estimate double precision, std_error double precision, lower_bound double precision, upper_bound double precision, likely_low double precision, likely_high double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -40,7 +40,7 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
     END IF;
     RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
-        AS found (group_key jsonb, aggregate text, estimate double precision, std_error double precision, lower_bound double precision, upper_bound double precision);
+        AS found (group_key jsonb, aggregate text, estimate double precision, std_error double precision, lower_bound double precision, upper_bound double precision, likely_low double precision, likely_high double precision);
 END
 $function$;
 COMMENT ON FUNCTION kanon.estimate IS 'estimate the aggregates of a query, a row for each group and aggregate';

@@ -16,7 +16,7 @@ COMMENT ON FUNCTION kanon.python_estimate_counts IS 'called by kanon.estimate_co
 
 CREATE OR REPLACE FUNCTION kanon.estimate_counts(
     query text
-) RETURNS TABLE(group_key jsonb, estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint)
+) RETURNS TABLE(group_key jsonb, estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint, likely_low double precision, likely_high double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -40,7 +40,7 @@ BEGIN
         RAISE EXCEPTION USING MESSAGE = _error ->> 'message', ERRCODE = _error ->> 'sqlstate';
     END IF;
     RETURN QUERY SELECT * FROM jsonb_to_recordset(_answer -> 'rows')
-        AS found (group_key jsonb, estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint);
+        AS found (group_key jsonb, estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint, likely_low double precision, likely_high double precision);
 END
 $function$;
 COMMENT ON FUNCTION kanon.estimate_counts IS 'estimate a COUNT query with GROUP BY, a row for each group';

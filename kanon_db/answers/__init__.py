@@ -32,6 +32,8 @@ _ESTIMATED: Final = {
     "std_error": "double precision",
     "lower_bound": "bigint",
     "upper_bound": "bigint",
+    "likely_low": "double precision",
+    "likely_high": "double precision",
 }
 _UNBOUNDED: Final = dict.fromkeys(_ESTIMATED, "double precision")
 _VALUE_OF_A_QUERY: Final[dict[str, Any]] = {

@@ -135,6 +135,8 @@ class AnswerRow:
     std_error: float | None
     lower_bound: float | None
     upper_bound: float | None
+    likely_low: float | None
+    likely_high: float | None
 
 
 class QueryAnswer(NamedTuple):

@@ -16,7 +16,10 @@ UNITS: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("people", "certain", "certain_people"), "people"),
     **dict.fromkeys(("n_queries", "undefined"), "queries"),
-    **dict.fromkeys(("estimate", "std_error", "lower_bound", "upper_bound"), "records"),
+    **dict.fromkeys(
+        ("estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"),
+        "records",
+    ),
     **dict.fromkeys(
         ("share", "bound", "base_rate", "rate", "attack_rate", "loss", "expected_selectivity"),
         "0 to 1",

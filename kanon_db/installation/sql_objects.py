@@ -205,7 +205,8 @@ def replace_objects(session: PsycopgSession, paths: list[str]) -> int:
     Raises
     ------
     InUseError
-        When a view or another object depends on a function whose parameters have changed.
+        When a view or another object depends on a function whose parameters, or results, have
+        changed.
     ServerError
         When the server refuses an object.
     """
@@ -235,7 +236,7 @@ def _drop_outdated(session: PsycopgSession) -> None:
             if error.sqlstate != DEPENDENT_OBJECTS:
                 raise
             raise InUseError(
-                "other objects depend on a function whose parameters have changed",
+                "other objects depend on a function whose parameters or results have changed",
                 detail=f"function {row['function']}",
                 hint="first drop the views that call it, and create them again afterwards",
             ) from None

@@ -135,6 +135,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     make_console().print(table)
 
 
+def shown_range(low: float, high: float) -> str:
+    """Write what lies between two numbers, for people to read.
+
+    Examples
+    --------
+    >>> shown_range(923.2749, 1035.3251), shown_range(730, 1264)
+    ('923.3 to 1,035.3', '730 to 1,264')
+    """
+    return f"{cell(round(low, 1))} to {cell(round(high, 1))}"
+
+
 def print_frame(frame: Any) -> None:
     """Print a data frame as a table."""
     print_table(list(frame.columns), frame.itertuples(index=False))

@@ -354,16 +354,17 @@ def _print_inference(data: _Data, before: Inference, after: Inference) -> None:
 def _print_answers(answers: Sequence[DemoAnswer]) -> None:
     console.say(f"\n{len(answers)} count queries, answered from the published tables:\n")
     console.print_table(
-        ["WHERE", "true count", "estimate", "std. error", "certain bounds"],
+        ["WHERE", "true count", "estimate", "likely range", "certain bounds"],
         [
             (
                 answer.query.split(" WHERE ", 1)[1],
                 answer.true_count,
-                round(answer.estimate.estimate or 0, 1),
-                round(answer.estimate.std_error or 0, 1),
-                f"{answer.estimate.lower_bound:,} to {answer.estimate.upper_bound:,}",
+                round(one.estimate or 0, 1),
+                console.shown_range(one.likely_low or 0, one.likely_high or 0),
+                console.shown_range(one.lower_bound or 0, one.upper_bound or 0),
             )
             for answer in answers
+            for one in (answer.estimate,)
         ],
     )
 

@@ -85,7 +85,9 @@ def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**given, "attributes": {**attributes, **named}} if named else given
 
 
-_ANSWER: Final = ("estimate", "std_error", "lower_bound", "upper_bound")
+_ANSWER: Final = (
+    "estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high",
+)  # fmt: skip
 _NUMBERS: Final = ("bigint", "integer", "double precision")
 
 
@@ -241,8 +243,8 @@ class Kanon(Methods):
         DataFrame
             A row for each group, and for each aggregate if there are several: the group's values,
             then ``aggregate`` (unless the query has just one COUNT), ``estimate``, ``std_error``,
-            ``lower_bound``, ``upper_bound``. Where an aggregate has no certain bounds, these
-            are missing.
+            ``lower_bound``, ``upper_bound``, ``likely_low``, ``likely_high``. Where an aggregate
+            has no certain bounds, or no error, these are missing.
         """
         with self._operation() as session:
             answer = estimates.answer(session, query)

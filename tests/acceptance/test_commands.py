@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 import kanon_db
+from kanon_db.interfaces.console import shown_range
 from tests.acceptance.commands import KANON, installed_kanon, kanon
 
 N_RECORDS = 400
@@ -126,17 +127,25 @@ def test_attacks_are_printed(published: str) -> None:
     assert kanon("attack", "nothing", dsn=published).returncode == 1
 
 
+ANSWER = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
+
+
 def test_query(published: str) -> None:
     with psycopg.connect(published) as connection:
         row = connection.execute(COUNT.replace("people_b", "people")).fetchone()
     assert row is not None
     answer = installed_kanon("query", COUNT, "--json", dsn=published).json()
-    assert set(answer) == {"estimate", "std_error", "lower_bound", "upper_bound"}
+    assert list(answer) == ANSWER
     assert answer["lower_bound"] <= row[0] <= answer["upper_bound"]
-    assert answer["lower_bound"] <= answer["estimate"] <= answer["upper_bound"]
+    assert answer["lower_bound"] <= answer["likely_low"] < answer["estimate"]
+    assert answer["estimate"] < answer["likely_high"] <= answer["upper_bound"]
 
     shown = kanon("query", COUNT, "--explain", dsn=published).stdout
-    assert f"{answer['lower_bound']:,} to {answer['upper_bound']:,}" in shown
+    # What is likely comes first, then what is certain.
+    lines = [line.split("  ")[0] for line in shown.splitlines()[:3]]
+    assert lines == ["estimate", "likely range", "certain bounds"]
+    assert shown_range(answer["likely_low"], answer["likely_high"]) in shown.splitlines()[1]
+    assert f"{answer['lower_bound']:,} to {answer['upper_bound']:,}" in shown.splitlines()[2]
     assert "FROM published.people_b" in shown
     explained = kanon("query", COUNT, "--explain", "--json", dsn=published).json()
     parts = [line["part"] for line in explained["explain"]]
@@ -156,7 +165,7 @@ def test_groups(published: str) -> None:
     with psycopg.connect(published) as connection:
         by_sql = connection.execute(
             "SELECT group_key ->> 'gender', aggregate, estimate, std_error, lower_bound,"
-            " upper_bound FROM kanon.estimate(%s)",
+            " upper_bound, likely_low, likely_high FROM kanon.estimate(%s)",
             [query],
         ).fetchall()
     by_command = kanon("query", query, "--json", dsn=published).json()["rows"]
@@ -165,8 +174,10 @@ def test_groups(published: str) -> None:
         frame = opened.count(query)
     assert [tuple(row) for row in frame.itertuples(index=False)] == by_sql
     lines = kanon("query", query, "--csv", dsn=published).stdout.splitlines()
-    assert lines[0] == "gender,aggregate,estimate,std_error,lower_bound,upper_bound"
+    assert lines[0] == ",".join(["gender", "aggregate", *ANSWER])
     assert len(lines) == 1 + len(by_sql)
+    shown = kanon("query", query, dsn=published).stdout.splitlines()[0].split()
+    assert shown[:5] == ["gender", "aggregate", "estimate", "likely_low", "likely_high"]
 
 
 def test_suppressed(published: str) -> None:

@@ -459,7 +459,7 @@ class Functions(_Operations):
         ]
 
     def estimate(self, query: str) -> tuple[float, float, int, int]:
-        ((estimate, error, lower, upper),) = fetch(
+        ((estimate, error, lower, upper, _, _),) = fetch(
             self.connection, "SELECT * FROM kanon.estimate_count($1::pg_catalog.text)", query
         )
         return estimate, error, lower, upper
@@ -508,7 +508,8 @@ class Package(_Operations):
         return list(self.kanon.publications()["name"])
 
     def estimate(self, query: str) -> tuple[float, float, int, int]:
-        return astuple(self.kanon.estimate_count(query))
+        found = self.kanon.estimate_count(query)
+        return astuple(found)[:4]
 
     def rewrite(self, query: str) -> str:
         return self.kanon.rewrite_count(query)

@@ -212,7 +212,7 @@ def test_sums_and_averages(parties: Parties, x: str) -> None:
         )[0]
         for function, wanted in (("sum", total), ("avg", total / weight)):
             query = f"SELECT {function}({x}) FROM {{}} WHERE {condition}"
-            ((_, _, estimate, error, lower, upper),) = fetch(
+            ((_, _, estimate, error, lower, upper, *_),) = fetch(
                 parties.analyst, "SELECT * FROM kanon.estimate($1::text)", query.format("general")
             )
             assert estimate == pytest.approx(wanted), query

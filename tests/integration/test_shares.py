@@ -102,7 +102,7 @@ each_kind = pytest.mark.parametrize("name", ["classes", "graph"])
 
 def estimated(parties: Parties, query: str) -> tuple[float, float, float, float]:
     ((_, _, *found),) = fetch(parties.analyst, "SELECT * FROM kanon.estimate($1::text)", query)
-    estimate, error, lower, upper = found
+    estimate, error, lower, upper, *_ = found
     return estimate, error, lower, upper
 
 

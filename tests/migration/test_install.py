@@ -230,7 +230,12 @@ CLASSIFY = "SELECT label, agreement FROM kanon.classify('model', $1::jsonb)"
 def _answered(connection: Connection, question: str) -> object:
     """Estimates, errors and bounds by their groups and aggregates, or the SQLSTATE of a refusal."""
     try:
-        rows = fetch(connection, "SELECT * FROM kanon.estimate($1::text)", question)
+        rows = fetch(
+            connection,
+            "SELECT group_key, aggregate, estimate, std_error, lower_bound, upper_bound"
+            " FROM kanon.estimate($1::text)",
+            question,
+        )
     except psycopg.Error as error:
         return error.sqlstate
     tolerance = 1e-9 * max(1, *(abs(number or 0) for row in rows for number in row[2:]))
@@ -328,6 +333,14 @@ def test_uninstall_keeps_what_is_not_ours(live: Connection, parties: Parties) ->
     assert fetch(live, "SELECT count(*) FROM data.people") == [(60,)]
 
 
+FOUR_COLUMNS = """
+CREATE FUNCTION kanon.estimate_count(query text) RETURNS TABLE(estimate double precision,
+    std_error double precision, lower_bound bigint, upper_bound bigint)
+LANGUAGE sql AS 'SELECT 1.0, 0.0, 1, 1'
+"""
+"""As an earlier package made it."""
+
+
 def test_installed_and_taken_out(dsn: str, admin: Connection, installed_dsn: str) -> None:
     """A failed installation leaves nothing, nor does the end of one; roles of others stay."""
     before = dump(dsn)
@@ -346,12 +359,25 @@ def test_installed_and_taken_out(dsn: str, admin: Connection, installed_dsn: str
     fetch(admin, "CREATE FUNCTION kanon.metrics(name text, old int) RETURNS int LANGUAGE sql"
           " AS 'SELECT 1'")  # fmt: skip
     fetch(admin, "CREATE VIEW public.dependent AS SELECT kanon.metrics('a', 1) AS found")
-    with pytest.raises(InUseError, match="whose parameters have changed"):
+    with pytest.raises(InUseError, match="whose parameters or results have changed"):
         install(dsn)
     fetch(admin, "DROP VIEW public.dependent")
     install(dsn)
     rows = fetch(admin, "SELECT proargnames::text FROM pg_proc WHERE proname = 'metrics'")
     assert rows == [("{name,metric,value}",)]
+    # So does one that returned fewer columns.
+    fetch(admin, "DROP FUNCTION kanon.estimate_count(text)")
+    fetch(admin, FOUR_COLUMNS)
+    fetch(admin, "CREATE VIEW public.dependent AS SELECT * FROM kanon.estimate_count('…')")
+    with pytest.raises(InUseError, match="whose parameters or results have changed") as raised:
+        install(dsn)
+    assert raised.value.detail == "function kanon.estimate_count(text)"
+    fetch(admin, "DROP VIEW public.dependent")
+    install(dsn)
+    result = "SELECT pg_get_function_result('kanon.estimate_count(text)'::regprocedure)"
+    assert value(admin, result).endswith(
+        "likely_low double precision, likely_high double precision)"
+    )
     uninstall(dsn)
     left = dump(dsn)
     assert "kanon" not in left

@@ -321,12 +321,13 @@ def query(
             console.print_fields(
                 {
                     "estimate": round(one["estimate"], 1),
-                    "standard error": round(one["std_error"], 1),
-                    "certain bounds": f"{one['lower_bound']:,} to {one['upper_bound']:,}",
+                    "likely range": console.shown_range(one["likely_low"], one["likely_high"]),
+                    "certain bounds": console.shown_range(one["lower_bound"], one["upper_bound"]),
                 }
             )
         else:
-            console.print_frame(answer)
+            names = [name for name in answer.columns if name not in NUMBERS]
+            console.print_frame(answer[[*names, *_SHOWN_FIRST]])
         if explained is not None:
             console.say("")
             console.print_frame(explained[explained["part"] != "statement"])
@@ -334,8 +335,13 @@ def query(
                 console.say(f"\n{text}")
 
 
-NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound"]
+NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
 """The columns of a count without groups."""
+
+_SHOWN_FIRST: Final = (
+    "estimate", "likely_low", "likely_high", "lower_bound", "upper_bound", "std_error",
+)  # fmt: skip
+"""The same in the order in which people read them."""
 
 
 def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
