@@ -50,8 +50,8 @@ def _show(session: SparkSession, folder: Path) -> None:
         ["check", "bound", "measured", "holds"],
         [[check.check, check.bound, check.measured, check.holds] for check in checks],
     )
-    console.say("\nCounts from the published files, with their errors, beside the truth:\n")
-    columns = ["condition", "estimate", "error", "at least", "at most", "truth"]
+    console.say("\nCounts from the published files, with their likely ranges, beside the truth:\n")
+    columns = ["condition", "estimate", "likely range", "at least", "at most", "truth"]
     console.print_table(columns, _answers(session, source, target))
 
 
@@ -75,7 +75,8 @@ def _answers(session: SparkSession, source: Path, target: Path) -> list[list[obj
         found = spark.estimate_count(session, str(target), question)
         rows.append(
             [
-                condition, round(found.estimate or 0), round(found.std_error or 0),
+                condition, round(found.estimate or 0),
+                console.shown_range(found.likely_low or 0, found.likely_high or 0),
                 found.lower_bound, found.upper_bound, people.where(condition).count(),
             ]
         )  # fmt: skip

@@ -151,6 +151,17 @@ def print_frame(frame: Any) -> None:
     print_table(list(frame.columns), frame.itertuples(index=False))
 
 
+_NUMBERS: Final = (
+    "estimate", "likely_low", "likely_high", "lower_bound", "upper_bound", "std_error",
+)  # fmt: skip
+"""Of an answer, in the order in which people read them: what is likely, then what is certain."""
+
+
+def for_readers(frame: Any) -> Any:
+    """Put the columns of answers in that order."""
+    return frame[[*(name for name in frame.columns if name not in _NUMBERS), *_NUMBERS]]
+
+
 def print_csv(frame: pd.DataFrame) -> None:
     """Print a data frame as comma-separated values, which spreadsheets do not run.
 

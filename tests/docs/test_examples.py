@@ -35,9 +35,13 @@ def _is_run(words: list[str]) -> bool:
 
 
 def test_what_is_shown_is_compared() -> None:
-    assert says("standard error  22.4\n…", "standard error        7\ncertain bounds  1 to 2\n")
-    assert not says("standard error  22.4", "standard error        7\ncertain bounds  1 to 2\n")
-    assert not says("standard error  22.4", "estimate  22.4")
+    assert says(
+        "likely range  923.3 to 1,035\n…", "likely range   6 to 9\ncertain bounds  1 to 2\n"
+    )
+    assert not says(
+        "likely range  923.3 to 1,035", "likely range   6 to 9\ncertain bounds  1 to 2\n"
+    )
+    assert not says("likely range  923.3 to 1,035", "estimate  923.3 to 1,035")
 
 
 def _examples() -> Iterator[str]:

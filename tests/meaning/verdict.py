@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
@@ -66,8 +67,8 @@ def ask(
     try:
         answers = fetch(
             analyst,
-            "SELECT group_key::text, estimate, std_error, lower_bound, upper_bound"
-            " FROM kanon.estimate($1)",
+            "SELECT group_key::text, estimate, std_error, lower_bound, upper_bound, likely_low,"
+            " likely_high FROM kanon.estimate($1)",
             question.replace(FROM, publication),
         )
     except psycopg.Error as error:
@@ -103,7 +104,7 @@ def _key(key: dict[str, Any]) -> str:
 def _of_list(truths: Collection[str], found: dict[str, list[Any]], *, lists_all: bool) -> list[str]:
     """Compare a list of values with how many records have each of them."""
     faults = [f"{key} is missing" for key in truths if lists_all and key not in found]
-    for key, (_, _, low, high) in found.items():
+    for key, (_, _, low, high, *_) in found.items():
         if key in truths and high < 1:
             faults.append(f"{key}: at most {high} records, but there is one")
         if key not in truths and low > 0:
@@ -129,7 +130,7 @@ def _compared(
             if is_count and truth and lists_all:
                 faults.append(f"the group {key} of {truth} is missing")
             continue
-        estimate, error, low, high = found[key]
+        estimate, error, low, high, *_ = found[key]
         if truth is None:
             continue
         slack = _SLACK * max(1.0, abs(truth))
@@ -142,12 +143,17 @@ def _compared(
                 faults.append(f"{key}: no estimate of a count")
             continue
         errors.append((truth, float(estimate), float("nan") if error is None else float(error)))
-    for key, (estimate, error, low, high) in found.items():
+    for key, (estimate, error, low, high, *likely) in found.items():
         if key not in truths and is_count and low > 0:
             faults.append(f"{key}: at least {low}, but there is no such group")
+        if (estimate is None or error is None) != (None in likely):
+            faults.append(f"{key}: a likely range of {likely}")
         if estimate is None:
             continue
         slack = 1e-6 * max(1.0, abs(estimate))
+        ends = [end for end in (low, likely[0], estimate, likely[1], high) if end is not None]
+        if any(one > other + slack for one, other in pairwise(ends)):
+            faults.append(f"{key}: {ends} are not in this order")
         if (low is not None and estimate < low - slack) or (
             high is not None and estimate > high + slack
         ):

@@ -81,6 +81,9 @@ def number(found: Any) -> float:
     return math.nan if found is None else float(found)
 
 
+ANSWER = ("estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high")
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_both_sides_answer_alike(spark: Any, published: Path, kanon: Kanon, question: str) -> None:
     here = on_spark.estimate(spark, str(published), question, on_warning=lambda _: None)
@@ -89,7 +92,7 @@ def test_both_sides_answer_alike(spark: Any, published: Path, kanon: Kanon, ques
     wanted = {(row.group_key, row.aggregate): row for row in there.itertuples()}
     for row in here:
         other = wanted[row.group_key, row.aggregate]
-        for name in ("estimate", "std_error", "lower_bound", "upper_bound"):
+        for name in ANSWER:
             assert number(getattr(row, name)) == pytest.approx(
                 number(getattr(other, name)), rel=1e-9, abs=1e-9, nan_ok=True
             ), name

@@ -210,9 +210,10 @@ def require_alike(both: Both, question: str) -> None:
             ), (question, name, row, other)
         # An error is the root of variances of which some are differences of equal numbers: where
         # these are zero but for rounding (1e-16), their roots are not (1e-8 for each record).
-        assert number(row.std_error) == pytest.approx(
-            number(other.std_error), rel=1e-6, abs=1e-8 * N, nan_ok=True
-        ), (question, row, other)
+        for name in ("std_error", "likely_low", "likely_high"):
+            assert number(getattr(row, name)) == pytest.approx(
+                number(getattr(other, name)), rel=1e-6, abs=1e-8 * N, nan_ok=True
+            ), (question, name, row, other)
 
 
 def test_bounds_hold_in_the_source(both: Both) -> None:
@@ -226,7 +227,8 @@ def test_bounds_hold_in_the_source(both: Both) -> None:
         (found,) = both.here(f"SELECT count(*) FROM people WHERE {question}")
         true = sum(bool(is_met(person)) for person in people)
         assert found.lower_bound <= true <= found.upper_bound, question
-        assert found.lower_bound <= found.estimate <= found.upper_bound, question
+        assert found.lower_bound <= found.likely_low <= found.estimate, question
+        assert found.estimate <= found.likely_high <= found.upper_bound, question
 
 
 REFUSED = [

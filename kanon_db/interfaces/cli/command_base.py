@@ -297,6 +297,10 @@ def _print_rows(_given: Mapping[str, Any], found: Any) -> None:
         console.print_frame(found)
 
 
+def _print_answers(given: Mapping[str, Any], found: Any) -> None:
+    _print_rows(given, found if found.columns.empty else console.for_readers(found))
+
+
 def _print_registered(given: Mapping[str, Any], found: int) -> None:
     console.say(f"Registered {given['source']} as source {found}.")
 
@@ -376,6 +380,7 @@ def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
 
 
 _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
+    "estimate": _print_answers,
     "register": _print_registered,
     "publish": _print_published,
     "refresh": _print_refreshed,

@@ -326,8 +326,7 @@ def query(
                 }
             )
         else:
-            names = [name for name in answer.columns if name not in NUMBERS]
-            console.print_frame(answer[[*names, *_SHOWN_FIRST]])
+            console.print_frame(console.for_readers(answer))
         if explained is not None:
             console.say("")
             console.print_frame(explained[explained["part"] != "statement"])
@@ -337,11 +336,6 @@ def query(
 
 NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
 """The columns of a count without groups."""
-
-_SHOWN_FIRST: Final = (
-    "estimate", "likely_low", "likely_high", "lower_bound", "upper_bound", "std_error",
-)  # fmt: skip
-"""The same in the order in which people read them."""
 
 
 def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:

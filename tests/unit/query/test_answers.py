@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import astuple, fields, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kanon_db.answers.estimates import order_warning
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
 from kanon_db.query.expressions import INTEGER, Column, Order, Query, RelationText
-from kanon_db.query.formulas import NOTHING, Estimated, Group, in_order, within_limit
+from kanon_db.query.formulas import (
+    LIKELY,
+    NOTHING,
+    Estimated,
+    Group,
+    in_order,
+    within_limit,
+)
 from kanon_db.query.parse import parse_query
 
 SCOPE = Scope(
@@ -122,3 +133,40 @@ def test_where_no_error_is_known_overlapping_bounds_are_enough() -> None:
 
 def test_many_places_are_not_all_named() -> None:
     assert "5 and 6, ..." in warning(*(count(9) for _ in range(9)), limit=9)
+
+
+ENDS = st.none() | st.floats(0, 1e9)
+
+
+@given(st.floats(-1e9, 1e9), st.floats(0), ENDS, ENDS)
+def test_the_likely_range_is_between_the_bounds(
+    estimate: float, error: float, below: float | None, above: float | None
+) -> None:
+    low = None if below is None else estimate - below
+    high = None if above is None else estimate + above
+    found = Estimated(estimate, error, low, high)
+    ends = (low, found.likely_low, estimate, found.likely_high, high)
+    known = [end for end in ends if end is not None]
+    assert known == sorted(known)
+    if math.isfinite(LIKELY * error):
+        least, most = estimate - LIKELY * error, estimate + LIKELY * error
+        assert found.likely_low == (least if low is None else max(least, low))
+        assert found.likely_high == (most if high is None else min(most, high))
+    else:
+        assert (found.likely_low, found.likely_high) == (low, high)
+
+
+def test_what_is_exact_or_not_known_has_no_wider_range() -> None:
+    exact = Estimated(7.0, 0.0, 7, 7)
+    assert (exact.likely_low, exact.likely_high) == (7.0, 7.0)
+    for unknown in (NOTHING, Estimated(None, None, 1, 9), Estimated(4.0, None, 1, 9)):
+        assert (unknown.likely_low, unknown.likely_high) == (None, None)
+    # Other bounds move the range with them.
+    wide = Estimated(5.0, 1.0, 0, 20)
+    assert replace(wide, lower_bound=4).likely_low == 4.0
+
+
+def test_the_range_comes_after_what_there_was() -> None:
+    names = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
+    assert [one.name for one in fields(Estimated)] == names
+    assert astuple(Estimated(5.0, 1.0, 4, 20)) == (5.0, 1.0, 4, 20, 4.0, 5.0 + LIKELY)
