@@ -135,15 +135,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     make_console().print(table)
 
 
-def shown_range(low: float, high: float) -> str:
-    """Write what lies between two numbers, for people to read.
+def shown_range(low: float | None, high: float | None) -> str:
+    """Write what lies between two numbers, of which one or both may be missing, for people to read.
 
     Examples
     --------
     >>> shown_range(923.2749, 1035.3251), shown_range(730, 1264)
     ('923.3 to 1,035.3', '730 to 1,264')
+    >>> shown_range(float("nan"), 17.5), shown_range(17.5, None), shown_range(None, None)
+    ('at most 17.5', 'at least 17.5', '')
     """
-    return f"{cell(round(low, 1))} to {cell(round(high, 1))}"
+    least, most = cell(low), cell(high)
+    if least and most:
+        return f"{least} to {most}"
+    return f"at least {least}" if least else f"at most {most}" if most else ""
 
 
 def print_frame(frame: Any) -> None:
@@ -151,15 +156,14 @@ def print_frame(frame: Any) -> None:
     print_table(list(frame.columns), frame.itertuples(index=False))
 
 
-_NUMBERS: Final = (
-    "estimate", "likely_low", "likely_high", "lower_bound", "upper_bound", "std_error",
-)  # fmt: skip
-"""Of an answer, in the order in which people read them: what is likely, then what is certain."""
-
-
-def for_readers(frame: Any) -> Any:
-    """Put the columns of answers in that order."""
-    return frame[[*(name for name in frame.columns if name not in _NUMBERS), *_NUMBERS]]
+def print_answers(frame: Any) -> None:
+    """Print answers, whose last columns are their numbers: what is likely, then what is certain."""
+    rows = []
+    # By place, since a group may be called anything.
+    for row in frame.itertuples(index=False, name=None):
+        *named, estimate, _, lower, upper, low, high = row
+        rows.append([*named, estimate, shown_range(low, high), shown_range(lower, upper)])
+    print_table([*frame.columns[:-5], "likely range", "certain bounds"], rows)
 
 
 def print_csv(frame: pd.DataFrame) -> None:

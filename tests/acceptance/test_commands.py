@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import signal
 import subprocess
 import time
@@ -176,8 +177,12 @@ def test_groups(published: str) -> None:
     lines = kanon("query", query, "--csv", dsn=published).stdout.splitlines()
     assert lines[0] == ",".join(["gender", "aggregate", *ANSWER])
     assert len(lines) == 1 + len(by_sql)
-    shown = kanon("query", query, dsn=published).stdout.splitlines()[0].split()
-    assert shown[:5] == ["gender", "aggregate", "estimate", "likely_low", "likely_high"]
+    shown = kanon("query", query, dsn=published).stdout.splitlines()
+    assert re.split("  +", shown[0].strip()) == [
+        "gender", "aggregate", "estimate", "likely range", "certain bounds",
+    ]  # fmt: skip
+    assert shown_range(*by_sql[0][6:]) in shown[1]
+    assert len(shown) == 1 + len(by_sql)
 
 
 def test_suppressed(published: str) -> None:

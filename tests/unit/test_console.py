@@ -350,3 +350,19 @@ def test_python_gets_no_sql() -> None:
 def test_words(sql: str, shell: str, python: str) -> None:
     assert for_shell(sql) == shell
     assert for_python(sql) == python
+
+
+def test_answers_show_what_is_likely_before_what_is_certain(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also where a group is called like a number."""
+    names = ["lower_bound", "estimate", "std_error", "lower_bound", "upper_bound"]
+    frame = pd.DataFrame(
+        [["a", 5.25, 1.0, 4.0, 20.0, 4.0, 7.75], ["b", None, None, None, 9.0, None, None]],
+        columns=[*names, "likely_low", "likely_high"],
+    )
+    console.print_answers(frame)
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == "lower_bound estimate likely range certain bounds".split()
+    assert first.split() == "a 5.25 4 to 7.75 4 to 20".split()
+    assert second.split() == "b at most 9".split()

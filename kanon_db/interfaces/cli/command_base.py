@@ -298,7 +298,10 @@ def _print_rows(_given: Mapping[str, Any], found: Any) -> None:
 
 
 def _print_answers(given: Mapping[str, Any], found: Any) -> None:
-    _print_rows(given, found if found.columns.empty else console.for_readers(found))
+    if found.columns.empty:
+        _print_rows(given, found)
+    else:
+        console.print_answers(found)
 
 
 def _print_registered(given: Mapping[str, Any], found: int) -> None:

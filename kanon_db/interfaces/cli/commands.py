@@ -326,7 +326,7 @@ def query(
                 }
             )
         else:
-            console.print_frame(console.for_readers(answer))
+            console.print_answers(answer)
         if explained is not None:
             console.say("")
             console.print_frame(explained[explained["part"] != "statement"])
