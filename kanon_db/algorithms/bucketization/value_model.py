@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, pairwise
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numba
 import numpy as np
@@ -32,7 +32,7 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     taken,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, n_cores
 
 MOST_VALUES: Final = 128
 """Of more sensitive values nothing is learned: a model would take too long."""
@@ -52,7 +52,7 @@ _SAMPLE: Final = 240_000
 """Records that are learned from, at most, in whole buckets."""
 
 _BATCH: Final = 60_000
-_ROUNDS, _STEP, _PRIOR_EVERY, _PRIOR_UNTIL = 60, 0.08, 15, 48
+_ROUNDS, _STEP, _PRIOR_EVERY, _PRIOR_UNTIL, _PRIOR_DRAWS = 60, 0.08, 15, 48, 12
 _FIRST_PRECISION: Final = 20.0
 _LEAST_PRECISION, _MOST_PRECISION = 0.3, 1e4
 
@@ -300,7 +300,7 @@ class ValueModel:
             capped(found, own, caps)
             return found
 
-        at_once = 2
+        at_once = n_cores()
         for first in range(0, len(parts), at_once):
             some = range(first, min(first + at_once, len(parts)))
             for number, found in zip(some, in_threads(run, some, at_once, pulse), strict=True):
@@ -350,7 +350,7 @@ def learn(
     fit = _Fit(sample, _features(sample, n_codes), _seed(random))
     for number in range(1, _ROUNDS + 1):
         pulse.beat()
-        fit.step(number)
+        fit.step(number, pulse)
     found = fit.model
     gains = _gains(found, held_out, _seed(random), pulse)
     best = int(np.argmax(gains))
@@ -362,6 +362,15 @@ def learn(
 
 def _seed(random: np.random.Generator) -> np.uint64:
     return np.uint64(random.integers(1, 2**63))
+
+
+class _Slopes(NamedTuple):
+    """What some buckets tell of how the parameters should change."""
+
+    effects: SingleArray
+    prior: SingleArray
+    information: SingleArray  # On each effect; nothing of a single draw
+    n_records: int
 
 
 class _Fit:
@@ -390,31 +399,33 @@ class _Fit:
         effects, prior = self._parameters
         return ValueModel(self._features, effects, prior, 0.0)
 
-    def step(self, number: int) -> None:
+    def step(self, number: int, pulse: Pulse) -> None:
         """Follow the gradient of some buckets."""
         low, high = self._parts[number % len(self._parts)]
-        starts = self._records.starts[low : high + 1]
-        some = slice(int(starts[0]), int(starts[-1]))
-        codes, values, starts = self._codes[some], self._values[some], starts - starts[0]
-        times = self._values.size / values.size
-        scores = np.empty((values.size, self._records.n_values), dtype=np.float32)
-        _score(codes, self._parameters[0], self._parameters[1], scores)
+        middle = (low + high) // 2
+        halves = [one for one in ((low, middle), (middle, high)) if one[0] < one[1]]
         is_prior_due = number % _PRIOR_EVERY == 0 and number <= _PRIOR_UNTIL
-        n_draws = 12 if is_prior_due else 1
-        likely = np.zeros_like(scores)
-        self._seed += np.uint64(1)
-        _swap(scores, starts, values, likely, n_draws, self._seed)
-        likely /= n_draws
-        slopes = [np.zeros_like(one) for one in self._parameters]
-        _residuals(scores, likely)
-        _gather(codes, likely, slopes[0], slopes[1])
-        if is_prior_due:
-            self._find_precisions(codes, likely, starts, times)
+        seed = self._seed
+        self._seed += np.uint64(len(halves))
+
+        def run(half: int, within: Pulse) -> _Slopes:
+            within.beat()
+            return self._slopes(
+                halves[half], seed + np.uint64(half), _PRIOR_DRAWS if is_prior_due else 1
+            )
+
+        found = in_threads(run, range(len(halves)), n_cores(), pulse.of_part())
+        times = np.float32(self._values.size / sum(one.n_records for one in found))
+        slopes, prior, information = (
+            np.sum([getattr(one, name) for one in found], axis=0) * times
+            for name in ("effects", "prior", "information")
+        )
+        if is_prior_due and slopes.size:
+            self._find_precisions(information)
         each = np.repeat(self._precisions, self._lengths)[:, np.newaxis]
-        slopes = [one * np.float32(times) for one in slopes]
-        slopes[0] -= (each * self._parameters[0]).astype(np.float32)
+        slopes -= (each * self._parameters[0]).astype(np.float32)
         rate = _STEP * min(1.0, 2 * (_ROUNDS - number + 1) / _ROUNDS)
-        for place, slope in enumerate(slopes):
+        for place, slope in enumerate((slopes, prior)):
             mean = self._means[place] = (
                 np.float32(0.9) * self._means[place] + np.float32(0.1) * slope
             )
@@ -424,18 +435,30 @@ class _Fit:
             spread = np.sqrt(square / np.float32(1 - 0.99**number)) + np.float32(1e-3)
             self._parameters[place] += np.float32(rate / (1 - 0.9**number)) * mean / spread
 
-    def _find_precisions(
-        self, codes: CodeArray, residuals: SingleArray, starts: IntArray, times: float
-    ) -> None:
-        effects = self._parameters[0]
-        if not effects.size:
-            return
+    def _slopes(self, buckets: tuple[int, int], seed: np.uint64, n_draws: int) -> _Slopes:
+        """Return the gradient of a run of buckets, and with several draws what is known of it."""
+        starts = self._records.starts[buckets[0] : buckets[1] + 1]
+        some = slice(int(starts[0]), int(starts[-1]))
+        codes, values, starts = self._codes[some], self._values[some], starts - starts[0]
+        scores = np.empty((values.size, self._records.n_values), dtype=np.float32)
+        _score(codes, self._parameters[0], self._parameters[1], scores)
+        likely = np.zeros_like(scores)
+        _swap(scores, starts, values, likely, n_draws, seed)
+        likely /= n_draws
+        _residuals(scores, likely)
+        effects, prior = (np.zeros_like(one) for one in self._parameters)
+        _gather(codes, likely, effects, prior)
         information = np.zeros_like(effects)
-        _inform(codes, residuals, starts, information)
-        information *= np.float32(times)
+        if n_draws > 1:
+            _inform(codes, likely, starts, information)
+        return _Slopes(effects, prior, information, values.size)
+
+    def _find_precisions(self, information: SingleArray) -> None:
         each = np.repeat(self._precisions, self._lengths)[:, np.newaxis]
         determined = np.add.reduceat((information / (information + each)).sum(1), self._firsts)
-        squares = np.add.reduceat((effects.astype(np.float64) ** 2).sum(1), self._firsts)
+        squares = np.add.reduceat(
+            (self._parameters[0].astype(np.float64) ** 2).sum(1), self._firsts
+        )
         found = determined / np.maximum(squares, 1e-9)
         self._precisions = np.clip(found, _LEAST_PRECISION, _MOST_PRECISION)
 
