@@ -53,9 +53,11 @@ _SAMPLE: Final = 240_000
 
 _BATCH: Final = 60_000
 _ROUNDS, _STEP, _PRIOR_EVERY, _PRIOR_UNTIL, _PRIOR_DRAWS = 60, 0.08, 15, 48, 12
-_FIRST_PRECISION: Final = 20.0
-_LEAST_PRECISION, _MOST_PRECISION = 0.3, 1e4
+_FIRST_PRECISION: Final = 100.0
+_LEAST_PRECISION, _MOST_PRECISION = 30.0, 1e4
 
+_SWEEPS = 4
+_AVERAGED_FROM = 40
 _HELD_OUT, _MOST_HELD_OUT = 0.2, 10_000
 _SCALES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 _CONVINCING: Final = 3.0
@@ -388,6 +390,8 @@ class _Fit:
         self._parameters = [effects, prior]
         self._means = [np.zeros_like(one) for one in self._parameters]
         self._squares = [np.zeros_like(one) for one in self._parameters]
+        self._sums = [np.zeros_like(one) for one in self._parameters]
+        self._n_averaged = 0
         self._precisions = np.full(len(features), _FIRST_PRECISION)
         self._parts = records.parts(_BATCH)
         self._values = records.values.copy()
@@ -395,8 +399,8 @@ class _Fit:
 
     @property
     def model(self) -> ValueModel:
-        """The model so far."""
-        effects, prior = self._parameters
+        """The mean of the last rounds."""
+        effects, prior = (one / np.float32(self._n_averaged) for one in self._sums)
         return ValueModel(self._features, effects, prior, 0.0)
 
     def step(self, number: int, pulse: Pulse) -> None:
@@ -411,7 +415,7 @@ class _Fit:
         def run(half: int, within: Pulse) -> _Slopes:
             within.beat()
             return self._slopes(
-                halves[half], seed + np.uint64(half), _PRIOR_DRAWS if is_prior_due else 1
+                halves[half], seed + np.uint64(half), _PRIOR_DRAWS if is_prior_due else _SWEEPS
             )
 
         found = in_threads(run, range(len(halves)), n_cores(), pulse.of_part())
@@ -434,6 +438,10 @@ class _Fit:
             )
             spread = np.sqrt(square / np.float32(1 - 0.99**number)) + np.float32(1e-3)
             self._parameters[place] += np.float32(rate / (1 - 0.9**number)) * mean / spread
+        if number > _AVERAGED_FROM:
+            self._n_averaged += 1
+            for total, own in zip(self._sums, self._parameters, strict=True):
+                total += own
 
     def _slopes(self, buckets: tuple[int, int], seed: np.uint64, n_draws: int) -> _Slopes:
         """Return the gradient of a run of buckets, and with several draws what is known of it."""
@@ -449,7 +457,7 @@ class _Fit:
         effects, prior = (np.zeros_like(one) for one in self._parameters)
         _gather(codes, likely, effects, prior)
         information = np.zeros_like(effects)
-        if n_draws > 1:
+        if n_draws == _PRIOR_DRAWS:
             _inform(codes, likely, starts, information)
         return _Slopes(effects, prior, information, values.size)
 

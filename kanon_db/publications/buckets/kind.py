@@ -790,8 +790,8 @@ def _largest_weights(
     request: BucketRequest, parameters: Mapping[str, Any], tables: BucketTables
 ) -> Thresholds | None:
     """Return what bounds the weights that a request asks for; None for none at all."""
-    if request.estimates == "paper":
-        return None
+    if request.estimates == "paper" or request.assignment == "local":
+        return None  # what gathered records have in common is not so inside their buckets
     if request.estimates == "uncapped":
         return lambda _name, labels, _counts: [Fraction(1)] * len(labels)
     return limits_of({"privacy": request.privacy.as_json(), **parameters}, tables)
