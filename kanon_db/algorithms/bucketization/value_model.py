@@ -45,11 +45,19 @@ _FINE: Final = 12
 
 _BINS: Final = (4, 8, 16)
 _PAIRED_BINS: Final = 8
+_PAIRED: Final = 12
+"""Of more attributes, only the first ones make pairs."""
+
 _LEAST_ALIKE: Final = 20
-"""Records that have a pair of values, for it to count as a feature."""
+"""Records that have a pair of values, or one of very many, for it to count as a feature."""
+
+_VERY_MANY: Final = 1000
 
 _SAMPLE: Final = 240_000
 """Records that are learned from, at most, in whole buckets."""
+
+_CODES: Final = 20_000_000
+"""Codes of their features, at most."""
 
 _BATCH: Final = 60_000
 _ROUNDS, _STEP, _PRIOR_EVERY, _PRIOR_UNTIL, _PRIOR_DRAWS = 60, 0.08, 15, 48, 12
@@ -65,7 +73,7 @@ _CONVINCING: Final = 3.0
 
 _WARM_UP, _DRAWS = 10, 40
 _NUMBERS_AT_ONCE: Final = 1 << 21
-"""Weights that are calculated at once."""
+"""Weights, or codes of features, that are calculated at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +187,11 @@ def _codes(features: Sequence[_Feature], records: BucketedRecords) -> CodeArray:
     return codes
 
 
+def _most_features(n_codes: Sequence[int]) -> int:
+    pairs = combinations(n_codes[:_PAIRED], 2)
+    return sum(1 + len(_BINS) * (n > _FINE) for n in n_codes) + sum(1 for _ in pairs)
+
+
 def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature]:
     """List single attributes, ordered ones also in bins, and pairs of attributes."""
     found: list[_Feature] = []
@@ -199,7 +212,7 @@ def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature
     coarse: list[CodeArray] = []
     for attribute, (column, n) in enumerate(zip(records.columns, n_codes, strict=True)):
         whole = np.arange(n, dtype=np.int32)
-        add((attribute,), (whole,), 1)
+        add((attribute,), (whole,), 1 if n <= _VERY_MANY else _LEAST_ALIKE)
         if n <= _FINE:
             coarse.append(whole)
             continue
@@ -213,7 +226,7 @@ def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature
             if bins < n:
                 add((attribute,), (binned[bins],), 1)
         coarse.append(binned[_PAIRED_BINS])
-    for one, other in combinations(range(len(coarse)), 2):
+    for one, other in combinations(range(min(len(coarse), _PAIRED)), 2):
         add((one, other), (coarse[one], coarse[other]), _LEAST_ALIKE)
     return found
 
@@ -234,6 +247,11 @@ class ValueModel:
     _prior: SingleArray  # (n_values,)
     gain: float
 
+    def parts(self, records: BucketedRecords) -> list[tuple[int, int]]:
+        """Divide the buckets into runs whose posteriors are calculated at once."""
+        each = max(self._prior.size, len(self._features))
+        return records.parts(_NUMBERS_AT_ONCE // each)
+
     def _scores(self, records: BucketedRecords) -> SingleArray:
         scores = np.empty((records.n_records, self._prior.size), dtype=np.float32)
         _score(_codes(self._features, records), self._effects, self._prior, scores)
@@ -250,8 +268,8 @@ class ValueModel:
         Returns
         -------
         ndarray of float32, shape (n_records, n_values)
-            Those of a record, and those of a value in a bucket, add up to 1 and to how often the
-            bucket has the value, up to rounding.
+            Those of a record add up to 1, up to rounding, and those of a value in a bucket to how
+            often the bucket has it, up to chance.
 
         Notes
         -----
@@ -291,7 +309,7 @@ class ValueModel:
         ndarray of float32, shape (n, n_values)
             Those of the run; see :func:`capped`.
         """
-        parts = records.parts(_NUMBERS_AT_ONCE // records.n_values)
+        parts = self.parts(records)
         generators = random.spawn(len(parts))
 
         def run(number: int, within: Pulse) -> SingleArray:
@@ -341,7 +359,7 @@ def learn(
     n_codes = [int(column.max()) + 1 for column in records.columns]
     chosen = random.permutation(records.starts.size - 1)
     ends = np.cumsum(np.diff(records.starts)[chosen])
-    n_sampled = min(records.n_records, _SAMPLE)
+    n_sampled = min(records.n_records, _SAMPLE, _CODES // _most_features(n_codes))
     n_held_out = min(int(_HELD_OUT * n_sampled), _MOST_HELD_OUT)
     first, last = np.searchsorted(ends, [n_held_out, n_sampled], side="left").tolist()
     sample, held_out = (
@@ -773,27 +791,32 @@ def _inform(
 ) -> None:
     """Add up the squared scores of buckets for each effect."""
     n_features, n_values = codes.shape[1], residuals.shape[1]
-    total = np.empty(n_values, dtype=np.float32)
+    longest = 0
     for g in range(starts.size - 1):
-        start, end = starts[g], starts[g + 1]
+        longest = max(longest, starts[g + 1] - starts[g])
+    sums = np.empty((longest, n_values), dtype=np.float32)  # by effect of a bucket
+    its_effects = np.empty(longest, dtype=np.int32)
+    places = np.full(information.shape[0], -1, dtype=np.int32)
+    for g in range(starts.size - 1):
         for j in range(n_features):
-            for i in range(start, end):
+            n_effects = 0
+            for i in range(starts[g], starts[g + 1]):
                 code = codes[i, j]
-                is_first = code >= 0
-                for h in range(start, i):
-                    if codes[h, j] == code:
-                        is_first = False
-                        break
-                if not is_first:
+                if code < 0:
                     continue
+                if places[code] < 0:
+                    places[code] = n_effects
+                    its_effects[n_effects] = code
+                    sums[n_effects] = 0
+                    n_effects += 1
+                row = sums[places[code]]
                 for v in range(n_values):
-                    total[v] = residuals[i, v]
-                for h in range(i + 1, end):
-                    if codes[h, j] == code:
-                        for v in range(n_values):
-                            total[v] += residuals[h, v]
+                    row[v] += residuals[i, v]
+            for place in range(n_effects):
+                code = its_effects[place]
+                places[code] = -1
                 for v in range(n_values):
-                    information[code, v] += total[v] * total[v]
+                    information[code, v] += sums[place, v] * sums[place, v]
 
 
 _TINY: Final = np.float32(1e-4)
