@@ -13,6 +13,7 @@ from kanon_db.algorithms.attacks.bucket_beliefs import (
     Guesses,
     candidates_of,
     learned_weights,
+    modelled_weights,
     weights_of_source,
 )
 from kanon_db.algorithms.attacks.minimality_attack import (
@@ -45,6 +46,7 @@ __all__ = [
     "downcode",
     "guess_people",
     "learned_weights",
+    "modelled_weights",
     "name_rarest",
     "score_guesses",
     "sweep_orders",

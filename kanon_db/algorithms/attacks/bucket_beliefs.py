@@ -1,13 +1,17 @@
-"""Computes how likely each value of a bucket is for each record, and plays the deFinetti attack."""
+"""Computes how likely each value of a bucket is for each record, and plays the deFinetti attack.
+
+Two learners play it: naive Bayes, and the model whose weights publications may have beside them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from kanon_db.algorithms.attacks.attack_scores import PairCounts
+from kanon_db.algorithms.bucketization.value_model import BucketedRecords, learn
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
@@ -48,6 +52,14 @@ class BucketValues:
         """The number of records of each bucket."""
         sizes: IntArray = np.add.reduceat(self.count, self.starts)
         return sizes
+
+    def between(self, low: int, high: int) -> Self:
+        """Take the buckets from `low` up to `high`, numbered from 0."""
+        first, last = np.searchsorted(self.bucket, [low, high]).tolist()
+        own = slice(first, last)
+        return replace(
+            self, bucket=self.bucket[own] - low, value=self.value[own], count=self.count[own]
+        )
 
     def last_by(self, score: FloatArray | IntArray) -> IntArray:
         """Return the value of each bucket with the largest score, shape (n_buckets,).
@@ -223,7 +235,30 @@ class Beliefs:
         kept = named > 0
         return Guesses(self.tuples[order[kept]], values[kept], named[kept])
 
+    def surer_than(self, bounds: FloatArray) -> Guesses:
+        """Name the value whose probability exceeds its bound the most, where one does.
 
+        Parameters
+        ----------
+        bounds : ndarray of float64, shape (n_values,)
+
+        Examples
+        --------
+        >>> likely = np.array([0.2, 0.8, 0.5, 0.5])
+        >>> two = np.array([2, 2, 1, 1])
+        >>> beliefs = Beliefs(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), likely, two)
+        >>> surer = beliefs.surer_than(np.array([0.5, 0.6]))
+        >>> surer.tuples.tolist(), surer.values.tolist(), surer.people.tolist()
+        ([0], [1], [2])
+        """
+        excess = self.weights / bounds[self.values]
+        surer = excess > 1 + _ROUNDING
+        return Beliefs(
+            self.tuples[surer], self.values[surer], excess[surer], self.people[surer]
+        ).most_likely
+
+
+_ROUNDING = 1e-6
 ROUNDS = 15
 _LEAST = 1e-12
 
@@ -279,6 +314,47 @@ def learned_weights(
             log_likelihood += np.log((joint + 1) / (prior + n))
         weights = _scaled(candidates, log_likelihood, pulse)
     return weights
+
+
+def modelled_weights(
+    qi_codes: CodeArray,
+    buckets: AnyIntArray,
+    values: BucketValues,
+    n_values: int,
+    random: np.random.Generator,
+    pulse: Pulse = UNLIMITED,
+) -> FloatArray | None:
+    """Play the deFinetti attack with a multinomial model; see :func:`.value_model.learn`.
+
+    Parameters
+    ----------
+    qi_codes : ndarray of int32, shape (n_records, n_qi)
+    buckets : ndarray of int, shape (n_records,)
+        The bucket of each record, ascending.
+    values : BucketValues
+    n_values : int
+    random : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of float64, shape (n_candidates,), or None
+        Of the candidates that :func:`candidates_of` lists; None where nothing is learned.
+    """
+    starts = np.append(0, np.cumsum(values.sizes))
+    its_values = np.repeat(values.value, values.count).astype(np.int32)
+    records = BucketedRecords([*qi_codes.T], its_values, starts, n_values)
+    model = learn(records, random, pulse)
+    if model is None:
+        return None
+    found = []
+    for low, high in model.parts(records):
+        pulse.beat()
+        likely = model.posteriors(records.between(low, high), random)
+        candidates = candidates_of(
+            buckets[starts[low] : starts[high]] - low, values.between(low, high)
+        )
+        found.append(likely[candidates.record, candidates.value].astype(np.float64))
+    return np.concatenate(found)
 
 
 def weights_of_source(

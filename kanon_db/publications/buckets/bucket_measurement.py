@@ -24,6 +24,7 @@ from kanon_db.algorithms.attacks import (
     TrueValues,
     candidates_of,
     learned_weights,
+    modelled_weights,
     name_rarest,
     score_guesses,
     sweep_orders,
@@ -338,22 +339,28 @@ def _play(
             f"the learners attack a random sample of {chosen.size:,} of {buckets.size:,} people"
         )
     codes, tuples = codes[chosen], source.tuples[chosen]
-    candidates = candidates_of(_numbered(buckets[chosen]), its_values)
+    its_buckets = _numbered(buckets[chosen])
+    candidates = candidates_of(its_buckets, its_values)
     holders = np.bincount(its_values.value, its_values.count, bounds.size).astype(np.int64)
+
+    def believed(weights: FloatArray) -> tuple[Beliefs, AttackScore]:
+        found = Beliefs.of(candidates, weights, tuples, bounds.size).among(bounds < 1)
+        return found, scored(found.named(holders))
+
+    learned = [believed(learned_weights(codes, candidates, bounds.size, pulse=pulse))]
+    modelled = modelled_weights(codes, its_buckets, its_values, bounds.size, random, pulse)
+    if modelled is not None:
+        learned.append(believed(modelled))
+    beliefs, score = max(learned, key=lambda one: one[1].rate or 0)
+    yield "deFinetti", score
+    yield "surer than the bound: deFinetti", scored(beliefs.surer_than(bounds))
     known = source.values >= 0
     own = source.truth.share(tuples[candidates.record], candidates.value)
-    for name, weights in (
-        ("deFinetti", learned_weights(codes, candidates, bounds.size, pulse=pulse)),
-        (
-            "correlations of the source",
-            weights_of_source(
-                codes, candidates, source.codes[known], source.values[known], bounds.size,
-                own=np.nan_to_num(own), pulse=pulse,
-            ),
-        ),
-    ):  # fmt: skip
-        beliefs = Beliefs.of(candidates, weights, tuples, bounds.size)
-        yield name, scored(beliefs.among(bounds < 1).named(holders))
+    weights = weights_of_source(
+        codes, candidates, source.codes[known], source.values[known], bounds.size,
+        own=np.nan_to_num(own), pulse=pulse,
+    )  # fmt: skip
+    yield "correlations of the source", believed(weights)[1]
 
     counts = np.bincount(values.value, values.count, bounds.size)
     certain = int(values.count[values.count == values.sizes[values.bucket]].sum())
@@ -387,14 +394,15 @@ def _most_frequent(published: AttackedBuckets, tuples: IntArray, pulse: Pulse) -
 def _sample(
     buckets: IntArray, values: BucketValues, random: np.random.Generator
 ) -> tuple[IntArray, BucketValues]:
-    """Draw buckets with as many candidates as there may be; return their records and values."""
+    """Draw buckets with as many candidates as there may be; return their records by bucket, too."""
     n_candidates = values.sizes * np.diff(values.starts, append=values.bucket.size)
     order = random.permutation(n_candidates.size)
     n_drawn = np.searchsorted(np.cumsum(n_candidates[order]), MOST_CANDIDATES, side="right")
     drawn = np.zeros(n_candidates.size, dtype=np.bool_)
     drawn[order[: max(1, n_drawn)]] = True
     kept = drawn[values.bucket]
-    return np.flatnonzero(drawn[buckets]), BucketValues(
+    records = np.flatnonzero(drawn[buckets])
+    return records[order_of(buckets[records], stable=True)], BucketValues(
         _numbered(values.bucket[kept]), values.value[kept], values.count[kept]
     )
 
