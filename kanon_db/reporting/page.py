@@ -142,6 +142,7 @@ ATTACKS: Final[Mapping[str, str]] = {
     "unusual people: most frequent value": "the same, only for people who are easy to find",
     "minimality": "knows that buckets may be closed as soon as they are allowed to be",
     "deFinetti": "learns from the publication which values go with which people",
+    "surer than the bound: deFinetti": "the same, only for people of whom it is surer than allowed",
     "correlations of the source": "knows that already, from other people's true values",
     "homogeneity": "waits for people whose value is certain",
     "knows the value": "and guesses another sensitive value of the same person",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kanon_db.errors import VerificationError
@@ -152,6 +153,31 @@ def test_correlations_of_the_source_tell_values(parties: Parties) -> None:
     found = attacked(parties)
     assert found["most frequent value"]["rate"] == pytest.approx(0.25, abs=0.1)
     assert found["correlations of the source"]["rate"] > 0.95
+
+
+def test_a_learner_is_surer_than_the_bound(parties: Parties) -> None:
+    """Values that go with ages are learned from the publication alone; others are not.
+
+    So many people's values are believed to be likelier than the threshold, and rightly so.
+    """
+    rates = {}
+    for name in ("correlated", "independent"):
+        random = np.random.default_rng(7)
+        ages = random.integers(0, 40, 3000)
+        told = ages // 10 if name == "correlated" else random.integers(0, 4, 3000)
+        values = np.where(random.random(3000) < 0.9, told, random.integers(0, 8, 3000))
+        rows = [(20 + int(age), f"d{one}") for age, one in zip(ages, values, strict=True)]
+        columns = "age int, sick text"
+        kanon = create_source(parties.publisher, f"data.{name}_l", columns, rows, ["age"], "sick")
+        kanon.publish(f"data.{name}_l", "p", privacy='{"l": 3}', assignment="random")
+        found = attacked(parties)
+        kanon.drop("p")
+        surer, learned = found["surer than the bound: deFinetti"], found["deFinetti"]
+        assert surer["bound"] == learned["bound"] == pytest.approx(1 / 3)
+        assert 0 < surer["people"] <= learned["people"] == 3000
+        rates[name] = (learned["rate"], surer["rate"], surer["people"])
+    assert min(rates["correlated"]) > 0.6
+    assert max(rates["independent"][:2]) < 0.4
 
 
 def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:

@@ -170,7 +170,7 @@ def test_the_command_prints_everything(parties: Parties) -> None:
     assert done.returncode == 0, done.stderr
     for text in (
         "What identifies people in data.people", "age, job", "Protection wanted, basic",
-        "count error",
+        "count error", "   deFinetti: right for ",
         "promises: nobody's sick is inferred with a probability above 50%",
         "kanon publish buckets data.people people_b --privacy",
     ):  # fmt: skip

@@ -367,7 +367,10 @@ def learn(
     )
     if held_out.n_records == 0 or sample.n_records == 0:
         return None
-    fit = _Fit(sample, _features(sample, n_codes), _seed(random))
+    features = _features(sample, n_codes)
+    if not features:
+        return None
+    fit = _Fit(sample, features, _seed(random))
     for number in range(1, _ROUNDS + 1):
         pulse.beat()
         fit.step(number, pulse)
@@ -458,8 +461,9 @@ class _Fit:
             self._parameters[place] += np.float32(rate / (1 - 0.9**number)) * mean / spread
         if number > _AVERAGED_FROM:
             self._n_averaged += 1
-            for total, own in zip(self._sums, self._parameters, strict=True):
-                total += own
+            self._sums = [
+                total + own for total, own in zip(self._sums, self._parameters, strict=True)
+            ]
 
     def _slopes(self, buckets: tuple[int, int], seed: np.uint64, n_draws: int) -> _Slopes:
         """Return the gradient of a run of buckets, and with several draws what is known of it."""

@@ -31,7 +31,7 @@ from kanon_db.interfaces.cli.command_base import (
 )
 from kanon_db.interfaces.cli.spark_commands import spark
 from kanon_db.operations import operations
-from kanon_db.publications.results import waits_in_words
+from kanon_db.publications.results import is_attack, waits_in_words
 from kanon_db.session.progress import Progress
 from kanon_db.wording import for_shell
 
@@ -441,6 +441,7 @@ certain people: those whose sensitive value follows from what is published.
 count error:    half of 300 random counts are off by no more than this share of the true count.
 loss:           from 0% (every row shows a column's value) to 100% (no row shows anything), the mean
                 of the quasi-identifiers. Buckets show them all, and hide whose a value is.
+deFinetti:      learns from what is published alone which values go with which people.
 best attack:    for how many people the known attack that gains most is right; in brackets, for how
                 many the same guesses would be right without the publication.
 records:        how many counts were answered about; rows are searched and attacked on at most some
@@ -570,6 +571,13 @@ def _print_candidate(row: Mapping[str, Any]) -> None:
     console.say(f"{_place(row)}  {row['candidate']}")
     if row["objection"] is not None:
         console.say(f"   NOT RECOMMENDED: {row['objection']}.")
+    for found in row["attacks"] or ():
+        if is_attack(found["attack"], "deFinetti") and found["rate"] is not None:
+            allowed = "no bound" if found["bound"] is None else f"bound {_percent(found['bound'])}"
+            console.say(
+                f"   {found['attack']}: right for {_percent(found['rate'])} ({allowed}, without the"
+                f" publication {_percent(found['base_rate'])})"
+            )
     console.say(f"   promises: {row['guarantee']}.")
     lost = {column: loss for column, loss in (row["loss_by_column"] or {}).items() if loss}
     if lost:
