@@ -5,23 +5,15 @@ The table is looked for in ``data/`` of the folder named by KANON_SHARED, or of 
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import psycopg
 
 import kanon_db
 from benchmarks.harness import REST, peak_memory, private_server, seconds, table
+from benchmarks.local_assignment import DATA, TABLES
 from benchmarks.publication import make_census
 
-ADULT = Path(
-    os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared"),
-    "data",
-    "adult_30162.csv.gz",
-)
-QUASI_IDENTIFIERS = (
-    "age", "workclass", "education", "marital-status", "race", "sex", "native-country",
-)  # fmt: skip
+ADULT = DATA / "adult_30162.csv.gz"
+QUASI_IDENTIFIERS = tuple(TABLES["Adult, occupation"][1])
 _BUCKETS = """publish_buckets(%s, %s, privacy => '{"theta": 8, "base": 0.02}'"""
 _ACCEPTED = """accept => '{"uninformed_reader": "measured"}'"""
 PUBLICATIONS = {
@@ -42,10 +34,15 @@ COSTLY = {
 }
 
 
+LEARNED_AT = (
+    '{"theta": 8, "base": 0.02}', '{"theta": 8, "base": 0.02, "cap": 0.5}', '{"l": 3}',
+)  # fmt: skip
+
+
 def main() -> str:
     """Return the results as Markdown."""
     with private_server() as dsn:
-        return _cost(dsn) + REST + _achieved(dsn)
+        return _cost(dsn) + REST + _achieved(dsn) + "\n" + _learned(dsn)
 
 
 def _achieved(dsn: str) -> str:
@@ -69,6 +66,45 @@ def _achieved(dsn: str) -> str:
         " min(1, 8 f + 0.02):\n\n"
         + table(["publication", "attack", "bound", "base rate", "rate", "people"], rows)
     )
+
+
+def _learned(dsn: str) -> str:
+    rows = []
+    for number, title in enumerate(list(TABLES)[:3]):
+        file, quasi_identifiers, sensitive = TABLES[title]
+        with kanon_db.connect(dsn) as kanon:
+            kanon.load(DATA / file, f"learned_{number}")
+            kanon.register_source(
+                f"public.learned_{number}", quasi_identifiers=quasi_identifiers, sensitive=sensitive
+            )
+        for privacy in LEARNED_AT:
+            for assignment in ("random", "cells"):
+                with psycopg.connect(dsn, autocommit=True) as connection:
+                    connection.execute(
+                        "SELECT kanon.publish_buckets(%s, 'attacked', privacy => %s,"
+                        " assignment => %s)",
+                        [f"public.learned_{number}", privacy, assignment],
+                    )
+                    found = {
+                        attack: shares
+                        for attack, *shares in connection.execute(
+                            "SELECT attack, bound, base_rate, rate, people"
+                            " FROM kanon.attack('attacked')"
+                        )
+                    }
+                    connection.execute("SELECT kanon.drop_publication('attacked')")
+                bound, base_rate, rate, people = found["deFinetti"]
+                at_least, _, surely, surer = found["surer than the bound: deFinetti"]
+                shares = (base_rate, found["most frequent value"][2], rate, bound)
+                rows.append(
+                    [title, f"`{privacy}`", assignment, *(f"{share:.2f}" for share in shares),
+                     f"{surer / people:.0%}", f"{_number(surely)} (bound {_number(at_least)})"]
+                )  # fmt: skip
+    heading = [
+        "table", "privacy", "assignment", "base rate", "most frequent value", "deFinetti", "bound",
+        "surer than the bound", "these are right",
+    ]  # fmt: skip
+    return "What learners achieve:\n\n" + table(heading, rows)
 
 
 def _cost(dsn: str) -> str:

@@ -117,8 +117,8 @@ def error_table() -> str:
         f"Mean relative error of {N_QUERIES:,} queries, s = {SELECTIVITY}, of one publication"
         " each with a fixed seed; others differ by some 5 %. *Tightened* are the records of cells"
         " in which a cut was declined. The last columns are of multi_size in cells; *named by a"
-        " learner* is the share of all people whose value is guessed right from the publication"
-        " alone (naive Bayes, 15 rounds).\n\n" + table(heading, rows)
+        " learner* is the share of all records whose value is guessed right from the publication"
+        " alone (the better of naive Bayes and the model).\n\n" + table(heading, rows)
     )
 
 
