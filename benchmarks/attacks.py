@@ -38,6 +38,10 @@ LEARNED_AT = (
     '{"theta": 8, "base": 0.02}', '{"theta": 8, "base": 0.02, "cap": 0.5}', '{"l": 3}',
 )  # fmt: skip
 
+FURTHER = (
+    '{"l": 2}', '{"l": 4}', '{"l": 6}', '{"theta": 8, "base": 0.02, "cap": 0.2}',
+)  # fmt: skip
+
 
 def main() -> str:
     """Return the results as Markdown."""
@@ -77,7 +81,7 @@ def _learned(dsn: str) -> str:
             kanon.register_source(
                 f"public.learned_{number}", quasi_identifiers=quasi_identifiers, sensitive=sensitive
             )
-        for privacy in LEARNED_AT:
+        for privacy in (*LEARNED_AT, *(() if number else FURTHER)):
             for assignment in ("random", "cells"):
                 with psycopg.connect(dsn, autocommit=True) as connection:
                     connection.execute(

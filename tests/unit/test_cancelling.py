@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms import bucketization, freeform, generalization, suppression
+from kanon_db.algorithms.attacks import BucketValues, modelled_weights
 from kanon_db.algorithms.bucketization.bucket_assignment import transport
 from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.freeform.improvement import ring
@@ -29,6 +30,7 @@ HARD_COUNTS = [40, 53, 99, 101, 135, 202, 233, 477]
 ROWS = np.random.default_rng(11).integers(0, 4, size=(60, 5))
 CODES = np.random.default_rng(1).integers(0, 12, size=(20_000, 3)).astype(np.int32)
 VALUES = CODES[:, 0] // 3
+SAT = BucketValues.of(np.arange(20_000) // 5, VALUES, 4)
 TABLE = random_table(np.random.default_rng(7), 70, "n0cn", 6)
 MANY = random_table(np.random.default_rng(7), 20_000, "n0cn", 60)
 FEW = random_table(np.random.default_rng(2), 9, "n0c", 4)
@@ -43,6 +45,9 @@ SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "local buckets": lambda pulse: assign_locally(
         CODES, VALUES, bucketization.FPrimePrivacy((Fraction(1, 2),) * 4), 10, SecureRandom(),
         pulse=pulse,
+    ),
+    "learners": lambda pulse: modelled_weights(
+        CODES, np.arange(20_000) // 5, SAT, 4, np.random.default_rng(0), pulse
     ),
     "split and carry": lambda pulse: generalization.split_carry(TABLE, 3, pulse=pulse),
     "patterns": lambda pulse: suppression.greedy(ROWS, suppression.all_patterns(5), 4, pulse=pulse),
