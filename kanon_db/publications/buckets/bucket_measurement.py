@@ -37,6 +37,7 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     FloatArray,
     IntArray,
+    order_of,
     sort_keys,
 )
 from kanon_db.algorithms.ground.computation import Pulse
