@@ -38,7 +38,7 @@ from kanon_db.algorithms.recoding.microdata import is_first_of_equal
 _COLD_SHARE = 0.05  # of the proposals come last, without any heat
 _PROPOSALS_PER_CALL = 2**13  # some milliseconds
 
-PROPOSALS_PER_SECOND = 500_000
+PROPOSALS_PER_SECOND = 1_000_000
 """Proposals that a second of a time limit stands for, per worker; most machines make more."""
 
 _OVERDUE = 4.0  # times its seconds, after which annealing ends all the same
@@ -52,7 +52,7 @@ class Schedule:
     # Temperatures as shares of the mean loss; with 0 as ``hottest`` there is no heat at all. The
     # default is for equivalence classes.
     hottest: float = 0.4
-    coldest: float = 0.045
+    coldest: float = 0.06
 
     def steps(
         self, mean_loss: float, pulse: Pulse, workers: int = 1, width: int = 1
@@ -206,7 +206,10 @@ def _keep(nearest: CodeArray, losses: CodeArray, other: Integer, loss: Integer) 
 
 
 _DISPERSED_SHARE = 0.015  # of the classes are given up first
-_TRIES = 5  # members of the other class that a record may change places with, at each proposal
+# Members of the other class that are looked at, and with whom an exchange is weighed
+_MEMBERS = 64
+_TRIES = 12
+_STILL = np.uint64(7)  # of 8 exchanges that change no loss, which cost most where k is large
 _RECORDS_PER_THREAD = 5_000  # with fewer, neighbours are too often in the part of another thread
 _PROPOSALS_PER_PART = 2  # for each record, before the parts are others
 
@@ -234,6 +237,7 @@ def annealed_classes(
     if constraint is None:
         class_of_record = _dispersed(typed, class_of_record, k, random)
     classes = ClassSummaries.of(typed.records, class_of_record, room=k)
+    spared = _spared(typed.records, classes)
     rules = NO_RULES if constraint is None else constraint.rules
     workers = max(1, min(workers, class_of_record.size // _RECORDS_PER_THREAD))
     states = [random_state(random) for _ in range(workers)]
@@ -247,7 +251,7 @@ def annealed_classes(
                 parts, n_left = _parts(classes, workers, random), n_until
             n_left -= n_proposals
             given = [
-                (typed, classes, part, k, rules, n_proposals // workers, temperature, state)
+                (typed, classes, spared, part, k, rules, n_proposals // workers, temperature, state)
                 for part, state in zip(parts, states, strict=True)
             ]
             others = [threads.start(_anneal, *one) for one in given[1:]]
@@ -348,6 +352,7 @@ def _best_other_class(
 def _anneal(
     typed: TypedRecords,
     classes: ClassSummaries,
+    spared: CodeArray,
     part: _ThreadPart,
     k: Integer,
     rules: ConstraintRules,
@@ -383,35 +388,45 @@ def _anneal(
         if classes.losses[g] + classes.losses[h] == 0:
             continue
         size_g, size_h = classes.sizes[g], classes.sizes[h]
-        has_room = classes.starts[h] + size_h < classes.starts[h + 1]
-        if size_g > k and has_room:
-            less = departure(records, classes, g, record)
-            more = entry(records, classes, h, record)
+        threshold = threshold_of(temperature, state)
+        more = entry(records, classes, h, record)
+        if size_g > k and classes.starts[h] + size_h < classes.starts[h + 1]:
             difference = (
-                less * (size_g - 1) - classes.losses[g] + more * (size_h + 1) + classes.losses[h]
-            )
-            if difference <= threshold_of(temperature, state) and (
+                classes.losses[h] - classes.losses[g]
+                + more * (size_h + 1) - spared[record] * (size_g - 1)
+            )  # fmt: skip
+            if difference <= threshold and (
                 not is_constrained
                 or (
                     holds_after(rules, classes, g, record, NONE, counts)
                     and holds_after(rules, classes, h, NONE, record, counts)
                 )
             ):
+                less = -spared[record]
                 move(classes, record, h)
-                _update(records, classes, g, less, h, more)
+                _update(records, classes, spared, g, less, h, more)
                 continue
+        least = more * size_h - spared[record] * size_g
         place: Integer = np.int64(scaled(draw & low_bits, np.uint64(size_h)))
-        for _ in range(min(size_h, _TRIES)):
+        n_tries = 0
+        for _ in range(min(size_h, _MEMBERS)):
             place = place + 1 if place + 1 < size_h else 0
             other = np.int64(classes.members[classes.starts[h] + place])
-            if type_of_record[other] == type_of_record[record]:
+            # Losses are submodular: an exchange saves no more than a departure without an entry.
+            bound = least - spared[other] * size_h
+            if bound > threshold or type_of_record[other] == type_of_record[record]:
                 continue
+            n_tries += 1
+            if n_tries > _TRIES:
+                break
             threshold = threshold_of(temperature, state)
+            if bound + entry(records, classes, g, other) * size_g > threshold:
+                continue
             change_h = exchange(records, classes, h, other, record)
-            if change_h * size_h - classes.losses[g] * size_g > threshold:
-                continue  # whatever the other class saves
             change_g = exchange(records, classes, g, record, other)
             if change_h * size_h + change_g * size_g > threshold:
+                continue
+            if change_h == 0 and change_g == 0 and draw & _STILL:
                 continue
             if (
                 is_constrained
@@ -425,7 +440,7 @@ def _anneal(
             move(classes, record, NONE)
             move(classes, other, g)
             move(classes, record, h)
-            _update(records, classes, g, change_g, h, change_h)
+            _update(records, classes, spared, g, change_g, h, change_h)
             break
 
 
@@ -433,6 +448,7 @@ def _anneal(
 def _update(
     records: PackedRecords,
     classes: ClassSummaries,
+    spared: CodeArray,
     g: Integer,
     change_g: Integer,
     h: Integer,
@@ -440,5 +456,30 @@ def _update(
 ) -> None:
     classes.losses[g] += change_g
     classes.losses[h] += change_h
+    _summarize(records, classes, spared, g)
+    _summarize(records, classes, spared, h)
+
+
+@numba.njit(cache=True, nogil=True)
+def _summarize(
+    records: PackedRecords, classes: ClassSummaries, spared: CodeArray, g: Integer
+) -> None:
     summarize(records, classes, g)
-    summarize(records, classes, h)
+    _spare(records, classes, spared, g)
+
+
+@numba.njit(cache=True, nogil=True)
+def _spare(records: PackedRecords, classes: ClassSummaries, spared: CodeArray, g: Integer) -> None:
+    """Find what each record of a class would lose less, in units, without each of them."""
+    for record in members_of(classes, g):
+        spared[record] = 0
+        if classes.sizes[g] > 1:
+            spared[record] = -departure(records, classes, g, np.int64(record))
+
+
+@numba.njit(cache=True, nogil=True)
+def _spared(records: PackedRecords, classes: ClassSummaries) -> CodeArray:
+    spared = np.zeros(classes.class_of_record.size, dtype=np.int32)
+    for g in range(classes.sizes.size):
+        _spare(records, classes, spared, g)
+    return spared

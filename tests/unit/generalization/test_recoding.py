@@ -17,7 +17,14 @@ from kanon_db.algorithms.recoding.annealing import (
     TypedRecords,
     annealed_classes,
 )
-from kanon_db.algorithms.recoding.changing_classes import Constraint
+from kanon_db.algorithms.recoding.changing_classes import (
+    ClassSummaries,
+    Constraint,
+    PackedRecords,
+    departure,
+    entry,
+    exchange,
+)
 from kanon_db.algorithms.recoding.loss import ExactLoss, Ncp, simplest_fraction
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, attribute_order, sort_order
 from kanon_db.publications.rows.distinct_cells import NumberedRows, packed_rows, packing
@@ -140,6 +147,21 @@ def test_threads_keep_what_one_keeps(
     if is_constrained:
         pairs = np.unique(np.column_stack([after, values]), axis=0)
         assert np.bincount(pairs[:, 0]).min() >= 3
+
+
+def test_an_exchange_saves_no_more_than_a_departure_without_an_entry() -> None:
+    """Losses of classes are submodular, NULLs included: annealing weighs few exchanges exactly."""
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        ncp = Ncp.of(random_table(random, 60, "n0cn", 4))
+        records = PackedRecords.of(ncp)
+        classes = ClassSummaries.of(records, classes_of_k(60, 4))
+        for record in range(60):
+            g = classes.class_of_record[record]
+            saved = departure(records, classes, g, record)
+            for other in np.flatnonzero(classes.class_of_record != g):
+                least = entry(records, classes, g, other) + saved
+                assert exchange(records, classes, g, record, other) >= least
 
 
 BASES = ([7, 5, 9, 4], [2**16, 2**16, 2**16, 2**16], [2**40, 2**10, 2**20, 2**60])
