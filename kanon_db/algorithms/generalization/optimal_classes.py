@@ -13,7 +13,8 @@ import numba
 import numpy as np
 
 from kanon_db.algorithms.generalization._class_search import DistinctRecords
-from kanon_db.algorithms.generalization.greedy_classes import classes_of_k, greedy_search
+from kanon_db.algorithms.generalization.greedy_classes import classes_of_k, greedy_search, split
+from kanon_db.algorithms.generalization.postprocessing import refine
 from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, Integer
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
@@ -385,6 +386,8 @@ class _Chain:
 Formulation = Literal["set_partition", "paper"]
 
 _SHARE_OF_START = 1 / 6  # of the time, each of two steps
+_N_ANNEALED = 4
+_EFFORT = 2_000  # proposals for each record
 _TOLERANCE = 1e-6  # of the solver's bound, relative
 
 
@@ -452,8 +455,8 @@ def optimal(
     :func:`~kanon_db.algorithms.generalization.set_partition.set_partition` and
     :func:`~kanon_db.algorithms.programs.class_program`.
 
-    The search starts from Split & Carry or Greedy Search, whichever loses less, improved by the
-    best partition of neighboring classes.
+    The search starts from Split & Carry or Greedy Search, whichever loses less, improved by
+    annealing and by the best partition of neighboring classes.
     With ``set_partition``, losses and bounds are whole units throughout, so that optimality depends
     on no tolerance; if losses are rounded, so are objective and bound (``ExactLoss.is_exact``).
 
@@ -480,7 +483,10 @@ def optimal(
     if exact.units_of(greedy) < exact.units_of(classes):
         classes = greedy
     if k > 1 and n_records and formulation == "set_partition":
-        classes = improve_neighborhoods(exact, order, classes, k, pulse=pulse.within(seconds))
+        half = seconds / 2
+        if loss == "ncp":
+            classes = _annealed(microdata, exact, classes, k, pulse.within(half))
+        classes = improve_neighborhoods(exact, order, classes, k, pulse=pulse.within(half))
         records = DistinctRecords.of(exact, order)
         found = set_partition(records, k, exact.units_of(classes), pulse=pulse)
         bound, n_classes = int(found.proof.lower_bound), found.n_classes
@@ -495,6 +501,20 @@ def optimal(
             classes = better
     proof = Proof.of(exact.units_of(classes), bound, exact.unit)
     return OptimalGeneralization(classes, proof, n_classes)
+
+
+def _annealed(
+    microdata: Microdata, exact: ExactLoss, classes: IntArray, k: int, pulse: Pulse
+) -> IntArray:
+    """Anneal classes several times; return the best, without classes of 2k records or more."""
+    best = classes
+    for seed in range(_N_ANNEALED):
+        random, part = np.random.default_rng(seed), pulse.within(pulse.seconds_left / _N_ANNEALED)
+        found = refine(microdata, classes, k, random=random, effort=_EFFORT, pulse=part)
+        other = split(microdata, found.class_of_record, k, pulse=pulse)
+        if exact.units_of(other) < exact.units_of(best):
+            best = other
+    return best
 
 
 def _check(formulation: Formulation, loss: Loss) -> None:

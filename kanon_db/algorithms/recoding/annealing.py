@@ -205,7 +205,7 @@ def _keep(nearest: CodeArray, losses: CodeArray, other: Integer, loss: Integer) 
     nearest[place], losses[place] = other, loss
 
 
-_DISPERSED_SHARE = 0.015  # of the classes are given up first
+_DISPERSED_SHARE = 0.03  # of the classes are given up first
 # Members of the other class that are looked at, and with whom an exchange is weighed
 _MEMBERS = 64
 _TRIES = 12
