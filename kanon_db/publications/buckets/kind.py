@@ -35,7 +35,7 @@ from kanon_db.publications.buckets._derived_tables import (
     write_bitmaps,
     write_derived_tables,
 )
-from kanon_db.publications.buckets.assignment_methods import AssignedRecords
+from kanon_db.publications.buckets.assignment_methods import AssignedRecords, redraw_buckets
 from kanon_db.publications.buckets.bucket_measurement import (
     answer_from_buckets,
     attack_buckets,
@@ -666,8 +666,6 @@ class Buckets(Kind):
         self, job: Job[BucketRequest], old: Publication, signature_of: CodeArray
     ) -> RedrawnBuckets:
         """See :func:`redraw_buckets`."""
-        from kanon_db.publications.buckets._signatures import redraw_buckets  # a compiler
-
         found = redraw_buckets(job, old, signature_of)
         if not found.job.records.n_records:
             return RedrawnBuckets(
