@@ -965,10 +965,14 @@ class _Counter:
             else:
                 if other.bits is None:
                     return None
-                own = [self.weights(part.bits & bits) for _, bits in parts]
-                if not own or any(one is None for one in own):
-                    return None
-                each = np.array([one.sum(other.bits) for one in own if one is not None])
+                each = np.zeros(len(parts))
+                for at, (_, bits) in enumerate(parts):
+                    if not part.bits & bits:
+                        continue
+                    own = self.weights(part.bits & bits)
+                    if own is None:
+                        return None
+                    each[at] = own.sum(other.bits)
             total = float(each @ x_of)
             if not is_average:
                 return total

@@ -1,0 +1,477 @@
+"""Answers by the weights of sensitive values, against sums of them by numpy; and their cap."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import astuple
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanon_db.answers import estimates
+from kanon_db.answers.estimates import BY_BITMAPS
+from kanon_db.answers.scope import open_query
+from kanon_db.query.formulas import trust
+from kanon_db.session.psycopg_session import PsycopgSession
+from tests.expected_counts import Weighted
+from tests.integration.bucket_ways import as_in_the_paper, keep_bitmaps
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_source,
+    failed_checks,
+    fetch,
+    sqlstate_of,
+    value,
+)
+
+N_RECORDS = 2_400
+NAME = "drawn"
+UNCAPPED = json.dumps({"uncapped_estimates": "it is a test"})
+
+
+def people(n: int, seed: int = 16, related: float = 0.75) -> list[tuple[Any, ...]]:
+    """Ages that decide on the illness in part; NULLs on both sides."""
+    draw = random.Random(seed)  # noqa: S311  # made-up data
+    rows: list[tuple[Any, ...]] = []
+    for _ in range(n):
+        age = draw.randrange(20, 60)
+        illness = age // 10 if draw.random() < related else draw.randrange(8)
+        rows.append(
+            (None if draw.random() < 0.05 else age, draw.choice("mf"),
+             None if illness == 7 else illness)
+        )  # fmt: skip
+    return rows
+
+
+COLUMNS = "age int, sex text, ill int"
+PRIVACY = '{"default": 0.7, "values": {"4": 0.3}}'
+"""One strict value, so that buckets are large, and others have room."""
+
+
+def weighted(parties: Parties, name: str) -> list[str]:
+    found: list[str] = value(
+        parties.admin, "SELECT layout -> 'weighted' FROM kanon.publications WHERE name = $1", name
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def source(parties: Parties) -> Functions:
+    return create_source(parties.publisher, f"data.{NAME}", COLUMNS, people(N_RECORDS))
+
+
+@pytest.fixture(scope="module")
+def published(parties: Parties, source: Functions) -> Weighted:
+    source.publish(f"data.{NAME}", NAME, privacy=PRIVACY, assignment="random")
+    assert weighted(parties, NAME) == ["ill"]
+    return Weighted.read(parties.analyst, NAME, "ill")
+
+
+def test_the_weights_are_of_the_published_records(parties: Parties, published: Weighted) -> None:
+    """Bitmaps and QIT are the same records; each value of a bucket has its number exactly."""
+    rows = fetch(parties.analyst, f"SELECT age, sex, bucket_id - 1 FROM published.{NAME}_qit")
+    own = zip(*published.columns.values(), published.bucket.tolist(), strict=True)
+    assert sorted(map(str, own)) == sorted(map(str, rows))
+    of_buckets = np.zeros_like(published.counts)
+    np.add.at(of_buckets, published.bucket, published.levels)
+    assert (of_buckets == published.counts * published.parts).all()
+
+
+QUESTIONS = {
+    "age < 35 AND ill IN (2, 3)":
+        lambda p: (p.where("age", lambda a: a < 35), p.which(lambda v: v in (2, 3))),
+    "sex = 'f' AND ill IS NULL":
+        lambda p: (p.where("sex", lambda s: s == "f"), p.which(lambda v: v is None)),
+    "sex = 'f' AND age > 30 AND ill = 5":
+        lambda p: (p.where("sex", lambda s: s == "f") & p.where("age", lambda a: a > 30),
+                   p.which(lambda v: v == 5)),
+    "age IS NULL AND ill <> 4":
+        lambda p: (np.array([a is None for a in p.columns["age"]]),
+                   p.which(lambda v: v not in (None, 4))),
+    "age < 30 AND ill <> 2":
+        lambda p: (p.where("age", lambda a: a < 30), p.which(lambda v: v not in (None, 2))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_counts(parties: Parties, published: Weighted, question: str) -> None:
+    query = f"SELECT COUNT(*) FROM {NAME} WHERE {question}"
+    expected = published.answer(*QUESTIONS[question](published))
+    kanon = Functions(parties.analyst)
+    assert kanon.estimate(query) == pytest.approx(expected), question
+    truth = value(parties.publisher, query.replace(f" {NAME} ", f" data.{NAME} "))
+    assert expected[2] <= truth <= expected[3]
+    with as_in_the_paper(parties.analyst):
+        by_paper = published.answer(*QUESTIONS[question](published), is_paper=True)
+        assert kanon.estimate(query) == pytest.approx(by_paper)
+    weight = f"SELECT coalesce(sum(weight), 0) FROM published.{NAME} WHERE {question}"
+    assert value(parties.analyst, weight) == pytest.approx(by_paper[0])
+
+
+def test_either_side(parties: Parties, published: Weighted) -> None:
+    """OR: everybody but those who meet neither condition."""
+    query = f"SELECT COUNT(*) FROM {NAME} WHERE age < 30 OR ill = 3"
+    records = ~published.where("age", lambda a: a < 30)
+    estimate, error, low, high = published.answer(records, published.which(lambda v: v != 3))
+    expected = (N_RECORDS - estimate, error, N_RECORDS - high, N_RECORDS - low)
+    assert Functions(parties.analyst).estimate(query) == pytest.approx(expected)
+
+
+GROUPED = ["ill", "sex", "sex, ill", "age, ill"]
+
+
+@pytest.mark.parametrize("keys", GROUPED)
+def test_groups(parties: Parties, published: Weighted, keys: str) -> None:
+    """On either side, and on both."""
+    names = keys.split(", ")
+    where = "age < 50" if "ill" in names else "ill IN (2, 4)"
+    rows = fetch(
+        parties.analyst,
+        "SELECT group_key, estimate, std_error, lower_bound, upper_bound"
+        " FROM kanon.estimate_counts($1::text)",
+        f"SELECT {keys}, COUNT(*) FROM {NAME} WHERE {where} GROUP BY {keys}",
+    )
+    assert rows
+    for key, *answer in rows:
+        key = key if isinstance(key, dict) else json.loads(key)
+        records = np.ones(published.bucket.size, dtype=bool)
+        values = published.which(lambda v: v in (2, 4))
+        if "ill" in names:
+            records = published.where("age", lambda a: a < 50)
+            values = published.which(lambda v: v == key["ill"])  # noqa: B023
+        for name in {"age", "sex"} & set(names):
+            records &= np.array([cell == key[name] for cell in published.columns[name]])
+        assert answer == pytest.approx(published.answer(records, values)), key
+
+
+def ages(published: Weighted) -> np.ndarray:
+    return np.array([math.nan if a is None else a for a in published.columns["age"]], dtype=float)
+
+
+def illnesses(published: Weighted) -> np.ndarray:
+    return np.array([math.nan if v is None else v for v in published.values], dtype=float)
+
+
+def test_sums_and_averages(parties: Parties, published: Weighted) -> None:
+    """Of x on either side: the weights times x, and those divided by the weights."""
+    age, ill, weights = ages(published), illnesses(published), published.weights
+    known, valued = ~np.isnan(age), ~np.isnan(ill)
+
+    def both(records: np.ndarray, values: np.ndarray, x: np.ndarray) -> tuple[float, float]:
+        own = weights[records][:, values]
+        total = float((own * x).sum())
+        return total, total / float(own.sum())
+
+    of_age = both(known, published.which(lambda v: v in (2, 5)), age[known][:, None])
+    of_ill = both(published.where("age", lambda a: a > 40), valued, ill[valued])
+    few = published.which(lambda v: v in (2, 3))
+    of_few = both(published.where("age", lambda a: a > 40), few, ill[few])
+    for (total, mean), x, where in (
+        (of_age, "age", "ill IN (2, 5)"), (of_ill, "ill", "age > 40"),
+        (of_few, "ill", "age > 40 AND ill IN (2, 3)"),
+    ):  # fmt: skip
+        for function, expected in (("SUM", total), ("AVG", mean)):
+            query = f"SELECT {function}({x}) FROM {NAME} WHERE {where}"
+            ((found, error, low, high),) = fetch(
+                parties.analyst,
+                "SELECT estimate, std_error, lower_bound, upper_bound FROM kanon.estimate($1)",
+                query,
+            )
+            truth = value(parties.publisher, query.replace(f" {NAME} ", f" data.{NAME} "))
+            assert low <= truth <= high, query
+            assert found == pytest.approx(min(max(expected, low), high)), query
+            assert 0 < error <= (high - low) / 2
+
+
+def test_sums_of_groups(parties: Parties, published: Weighted) -> None:
+    age, weights = ages(published), published.weights
+    women = published.where("sex", lambda s: s == "f") & ~np.isnan(age)
+    rows = fetch(
+        parties.analyst,
+        "SELECT group_key, estimate FROM kanon.estimate($1::text)",
+        f"SELECT ill, SUM(age) FROM {NAME} WHERE sex = 'f' GROUP BY ill",
+    )
+    assert len(rows) == len(published.values)
+    for key, found in rows:
+        key = key if isinstance(key, dict) else json.loads(key)
+        own = weights[women][:, published.which(lambda v: v == key["ill"])][:, 0]  # noqa: B023
+        assert found == pytest.approx(float(own @ age[women])), key
+
+
+def test_what_a_statement_counts_has_the_papers_estimate(
+    parties: Parties, published: Weighted
+) -> None:
+    """Where quasi-identifiers have no bitmaps, weights cannot be added up."""
+    session = PsycopgSession(parties.analyst)
+    query = f"SELECT COUNT(*) FROM {NAME} WHERE age < 35 AND ill IN (2, 3)"
+    with session.transaction(), pytest.MonkeyPatch.context() as patch:
+        keep_bitmaps(patch, of_sensitive=True)
+        opened = open_query(session, query)
+        answered, method = estimates.answered(opened)
+        (found,) = estimates.QueryAnswer(opened.query, answered).rows
+    assert method == BY_BITMAPS
+    records, values = QUESTIONS["age < 35 AND ill IN (2, 3)"](published)
+    by_paper = published.answer(records, values, is_paper=True)
+    own = astuple(found)[2:]
+    assert (own[0], *own[2:]) == pytest.approx((by_paper[0], *by_paper[2:]))
+
+
+def test_groups_add_up(parties: Parties, published: Weighted) -> None:
+    """All values of a question on people: their number, but for how levels are rounded.
+
+    The levels of a record may add up to a little more or less than 1: half a level of each value
+    and record, with chance's sign.
+    """
+    records = published.where("age", lambda a: 30 <= a <= 39)
+    groups = fetch(
+        parties.analyst,
+        "SELECT estimate, lower_bound, upper_bound FROM kanon.estimate_counts($1::text)",
+        f"SELECT ill, COUNT(*) FROM {NAME} WHERE age BETWEEN 30 AND 39 GROUP BY ill",
+    )
+    rounded = math.sqrt(records.sum() * (1 / 4 / published.parts**2).sum())
+    assert abs(sum(n for n, *_ in groups) - records.sum()) < 5 * rounded + 0.01 * records.sum()
+    assert all(low <= n <= high for n, low, high in groups)
+    everybody = fetch(
+        parties.analyst,
+        "SELECT estimate FROM kanon.estimate_counts($1::text)",
+        f"SELECT ill, COUNT(*) FROM {NAME} GROUP BY ill",
+    )
+    assert sum(n for (n,) in everybody) == N_RECORDS
+
+
+def test_weights_are_nearer_and_the_papers_error_says_what_it_misses(
+    parties: Parties, published: Weighted
+) -> None:
+    where = "age BETWEEN 30 AND 39 AND ill = 3"
+    kanon = Functions(parties.analyst)
+    query = f"SELECT COUNT(*) FROM {NAME} WHERE {where}"
+    own = kanon.estimate(query)
+    with as_in_the_paper(parties.analyst):
+        by_paper = kanon.estimate(query)
+    truth = value(parties.publisher, f"SELECT count(*) FROM data.{NAME} WHERE {where}")
+    assert by_paper[2:] == own[2:]
+    assert abs(own[0] - truth) < abs(by_paper[0] - truth) / 2
+    half = (own[3] - own[2]) / 2
+    missed = trust("random", is_weighted=True, is_paper=True).missed * abs(own[0] - by_paper[0])
+    assert by_paper[1] >= min(missed, half) - 1e-9
+
+
+def test_changed_weights_are_noticed(parties: Parties, published: Weighted) -> None:
+    table = f"published.{NAME}_est"
+    flipped = "set_bit(weights, 0, 1 - get_bit(weights, 0))"
+    zeros = "decode(repeat('00', length(weights)), 'hex')"
+    assert failed_checks(parties.admin, NAME) == []
+    for change in (
+        f"UPDATE {table} SET weights = {flipped} WHERE ill = 3",
+        f"UPDATE {table} SET weights = {zeros} WHERE ill IS NULL",
+        f"UPDATE {table} SET weights = ''", f"UPDATE {table} SET weights = NULL",
+        f"UPDATE {table} SET parts = parts + 1 WHERE ill = 2", f"UPDATE {table} SET parts = 0",
+        f"UPDATE {table} SET parts = NULL", f"DELETE FROM {table} WHERE ill = 4",
+        f"DELETE FROM {table}",
+    ):  # fmt: skip
+        with parties.admin.transaction(force_rollback=True):
+            fetch(parties.admin, change)
+            failed = failed_checks(parties.admin, NAME)
+        assert failed == [
+            "weights of values add up to their numbers in each bucket, none above its threshold"
+        ], change
+
+
+# -- The cap: no single person's weight exceeds the threshold of the value ------------------------
+
+SPECIFICATIONS = {
+    "all alike": '{"default": 0.4}',
+    "one strict": '{"default": 0.7, "values": {"3": "0.3"}}',
+    "relative": '{"theta": 3}',
+    "l": '{"l": 2}',
+}
+
+
+def thresholds(parties: Parties, name: str) -> dict[str | None, Fraction]:
+    """The thresholds that docs/understand/methods.md defines, from the counts of values."""
+    spec = json.loads(SPECIFICATIONS[name])
+    counts = fetch(
+        parties.analyst, f'SELECT ill, sum(count)::int FROM published."{name}_sat" GROUP BY ill'
+    )
+    total = sum(n for _, n in counts)
+    found = {}
+    for ill, n in counts:
+        if "l" in spec:
+            found[ill] = Fraction(1, spec["l"])
+        elif "theta" in spec:
+            found[ill] = min(Fraction(1), spec["theta"] * Fraction(n, total))
+        else:
+            chosen = spec.get("values", {}).get(str(ill), spec["default"])
+            found[ill] = Fraction(str(chosen))
+    return found
+
+
+@pytest.fixture(scope="module")
+def few(parties: Parties) -> None:
+    """300 people whom their numbers tell apart."""
+    rows = [(number, *row) for number, row in enumerate(people(300, seed=3, related=0.95))]
+    kanon = create_source(parties.publisher, "data.few", f"id int, {COLUMNS}", rows)
+    for name, privacy in SPECIFICATIONS.items():
+        kanon.publish(
+            "data.few", name, privacy=privacy, assignment="random", max_bucket_size=100
+        )
+
+
+def singled_out(parties: Parties, name: str, values: Sequence[Any]) -> dict[Any, list[float]]:
+    """By how much one person more raises the answer, for each value and person."""
+    table, found = f'"{name}"', {}
+    count = "SELECT estimate FROM kanon.estimate_counts($1::text)"
+    for ill in values:
+        asked = "ill IS NULL" if ill is None else f"ill = {ill}"
+        up_to = [
+            Functions(parties.analyst).estimate(
+                f"SELECT COUNT(*) FROM {table} WHERE id < {number} AND {asked}"
+            )[0]
+            for number in range(0, 301, 4)
+        ]
+        found[ill] = [
+            (after - before) / 4 for before, after in zip(up_to, up_to[1:], strict=False)
+        ]
+        grouped = f"SELECT id, COUNT(*) FROM {table} WHERE {asked} GROUP BY id"
+        found[ill] += [n for (n,) in fetch(parties.analyst, count, grouped)]
+    return found
+
+
+@pytest.mark.parametrize("name", SPECIFICATIONS)
+def test_nobody_weighs_more_than_the_threshold(parties: Parties, few: None, name: str) -> None:
+    """A theorem, exactly; and what questions tell of one person is the weight."""
+    limits = thresholds(parties, name)
+    if weighted(parties, name):
+        own = Weighted.read(parties.analyst, name, "ill")
+        assert own.most.keys() == limits.keys()
+        assert all(own.most[ill] <= limits[ill] for ill in limits)
+    told = singled_out(parties, name, list(limits))
+    for ill, limit in limits.items():
+        assert max(told[ill]) <= limit + Fraction(1, 10**9), ill
+    assert failed_checks(parties.admin, name) == []
+
+
+def test_differences_of_one_person(parties: Parties, few: None) -> None:
+    """Of all pairs of questions that one person more, or less, tells apart."""
+    name = "all alike"
+    assert weighted(parties, name) == ["ill"]
+    kanon, limits = Functions(parties.analyst), thresholds(parties, name)
+    draw = random.Random(5)  # noqa: S311
+    for _ in range(60):
+        person, ill = draw.randrange(300), draw.choice([2, 3, 4, 5])
+        low, high = sorted(draw.sample(range(300), 2))
+        others = draw.choice(
+            [f"id BETWEEN {low} AND {high}", f"age < {draw.randrange(20, 60)}", "sex = 'f'",
+             f"id IN ({', '.join(map(str, draw.sample(range(300), 20)))})"]
+        )  # fmt: skip
+        for joined in (
+            ("({}) AND ill = {}", f"({others}) AND id <> {person}", f"{others} OR id = {person}"),
+            ("({}) OR ill = {}", f"({others}) AND id <> {person}", f"{others} OR id = {person}"),
+        ):
+            asked, without, with_them = joined
+            before, after = (
+                kanon.estimate(f'SELECT COUNT(*) FROM "{name}" WHERE {asked.format(part, ill)}')[0]
+                for part in (without, with_them)
+            )
+            told = after - before
+            if asked.startswith("({}) OR"):
+                told = 1 - told  # the share of the person that has the value
+            assert -1e-9 <= told <= limits[ill] + Fraction(1, 10**9), (person, ill, others)
+
+
+# -- What is learned, and from what ---------------------------------------------------------------
+
+
+def test_nothing_is_learned_where_nothing_is_related(parties: Parties) -> None:
+    """Answers are the paper's then."""
+    rows = people(1_500, seed=8, related=0.0)
+    kanon = create_source(parties.publisher, "data.unrelated", COLUMNS, rows)
+    kanon.publish("data.unrelated", "unrelated", privacy=PRIVACY, assignment="random")
+    assert weighted(parties, "unrelated") == []
+    assert failed_checks(parties.admin, "unrelated") == []
+    query = "SELECT COUNT(*) FROM unrelated WHERE age < 40 AND ill = 3"
+    weight = "SELECT sum(weight) FROM published.unrelated WHERE age < 40 AND ill = 3"
+    found = Functions(parties.analyst).estimate(query)
+    assert found[0] == pytest.approx(value(parties.analyst, weight))
+    with as_in_the_paper(parties.analyst):
+        assert Functions(parties.analyst).estimate(query) == found
+
+
+def test_uncapped(parties: Parties, source: Functions) -> None:
+    """A risk, which is refused, accepted with a reason, shown, and kept by a replacement."""
+    name = "uncapped"
+    given = {"privacy": '{"default": 0.3}', "assignment": "random", "estimates": "uncapped"}
+    refused = lambda: source.publish(f"data.{NAME}", name, **given)
+    assert sqlstate_of(refused) == "KN005"
+    source.publish(f"data.{NAME}", name, accept=UNCAPPED, **given)
+    own = Weighted.read(parties.analyst, name, "ill")
+    assert max(own.most.values()) > Fraction(3, 10)
+    checks = Functions(parties.admin).verify(name)
+    assert all(holds for *_, holds in checks)
+    assert "weights of values add up to their numbers in each bucket" in {c for c, *_ in checks}
+    shown = fetch(parties.publisher, "SELECT * FROM kanon.publications WHERE name = $1", name)
+    assert "uncapped_estimates" in str(shown)
+    again = lambda: source.publish(f"data.{NAME}", name, replace=True, **given)
+    assert sqlstate_of(again) == "KN005"
+
+
+def test_without_weights(parties: Parties, source: Functions) -> None:
+    source.publish(
+        f"data.{NAME}", "by_paper", privacy=PRIVACY, assignment="random", estimates="paper"
+    )
+    assert weighted(parties, "by_paper") == []
+    assert value(parties.admin, "SELECT count(*) FROM published.by_paper_est") == 0
+    assert failed_checks(parties.admin, "by_paper") == []
+    query = "SELECT COUNT(*) FROM by_paper WHERE age < 40 AND ill = 3"
+    weight = "SELECT sum(weight) FROM published.by_paper WHERE age < 40 AND ill = 3"
+    assert Functions(parties.analyst).estimate(query)[0] == pytest.approx(
+        value(parties.analyst, weight)
+    )
+
+
+def test_no_share_may_differ_under_l(parties: Parties, source: Functions) -> None:
+    """Of buckets with l values, each once, all shares are at the bound: nothing can be learned."""
+    rows = [(*row[:2], row[2] or 0) for row in people(600, seed=4, related=0.5)]
+    kanon = create_source(parties.publisher, "data.signed", COLUMNS, rows)
+    kanon.publish("data.signed", "signed", privacy='{"l": 3}', assignment="m_invariant")
+    sizes = value(parties.admin, "SELECT layout -> 'sizes' FROM kanon.publications"
+                  " WHERE name = 'signed'")  # fmt: skip
+    if sizes == [3]:
+        assert weighted(parties, "signed") == []
+    elif weighted(parties, "signed"):
+        own = Weighted.read(parties.analyst, "signed", "ill")
+        assert max(own.most.values()) <= Fraction(1, 3)
+    assert failed_checks(parties.admin, "signed") == []
+
+
+def test_batches_are_learned_together(parties: Parties) -> None:
+    """A refresh learns of old and new buckets, below the thresholds that hold for both."""
+    rows = [(number, *row) for number, row in enumerate(people(1_600, seed=9))]
+    kanon = create_source(
+        parties.publisher, "data.grown", f"id int, {COLUMNS}", rows[:1_000], ["age", "sex"], "ill",
+        entity="id",
+    )  # fmt: skip
+    kanon.publish("data.grown", "grown", privacy='{"default": 0.4}', assignment="random")
+    before = Weighted.read(parties.analyst, "grown", "ill")
+    for row in rows[1_000:]:
+        fetch(
+            parties.publisher,
+            "INSERT INTO data.grown VALUES ($1::int, $2::int, $3::text, $4::int)",
+            *row,
+        )
+    assert kanon.call("refresh", "grown")["added"] > 500
+    own = Weighted.read(parties.analyst, "grown", "ill")
+    assert own.bucket.size > before.bucket.size
+    assert max(own.most.values()) <= Fraction(2, 5)
+    assert failed_checks(parties.admin, "grown") == []
+    records, asked = own.where("age", lambda a: a < 35), own.which(lambda v: v in (2, 3))
+    found = Functions(parties.analyst).estimate(
+        "SELECT COUNT(*) FROM grown WHERE age < 35 AND ill IN (2, 3)"
+    )
+    assert found == pytest.approx(own.answer(records, asked))
