@@ -112,8 +112,10 @@ class Weighted:
             np.bincount(of_bucket[_bits(bits, n_records)], minlength=sizes.size)
             for bits in of_bits.values()
         ]
-        which = "" if len([layout["sensitive"], *layout.get("also_sensitive", ())]) == 1 else (
-            f" WHERE attribute = '{attribute}'"
+        which = (
+            ""
+            if len([layout["sensitive"], *layout.get("also_sensitive", ())]) == 1
+            else (f" WHERE attribute = '{attribute}'")
         )
         found = {
             one: (weights, parts)

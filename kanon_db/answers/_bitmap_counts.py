@@ -14,6 +14,7 @@ from operator import or_
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from kanon_db.answers._bitmap_sums import (
+    MOST_PLANES,
     Classes,
     Divided,
     Matching,
@@ -958,6 +959,7 @@ class _Counter:
             """Return the sum, or the average, of the weights times x."""
             import numpy as np
 
+            each: AnyArray
             if side == 0:
                 if other.weights is None:
                     return None
@@ -1051,8 +1053,10 @@ class _Counter:
         n_records, found = self._tables.n_records, []
         listed = f"'{{{', '.join(map(str, chosen))}}}'::int4[]"
         for row in self._rows_of_values("b.weights, b.parts", f"b.place = ANY ({listed})"):
-            value = WeightedValue.of(row["weights"], n_records, row["parts"])
-            if len(value.planes) > self._reader.room:
+            value = WeightedValue.of(row["weights"] or b"", n_records, row["parts"] or 0)
+            # Rows that no publisher wrote, in what was restored from somewhere, are not used.
+            is_sound = 1 <= len(value.planes) <= MOST_PLANES and value.parts > 0
+            if not is_sound or len(value.planes) > self._reader.room:
                 return None
             self._reader.keep(len(value.planes))
             found.append(value)
@@ -1071,7 +1075,7 @@ class _Counter:
             max(1, self._reader.limits.batch // (5 * self._reader.bitmap_bytes)),
             f"SELECT {columns} FROM (SELECT b.{tables.bits} AS bits, w.{tables.weights} AS weights,"
             f" w.{tables.parts} AS parts, row_number() OVER (ORDER BY w.ctid) - 1 AS place"
-            f" FROM {tables.bit} AS b JOIN {tables.learned} AS w ON {equal}"
+            f" FROM {tables.bit} AS b LEFT JOIN {tables.learned} AS w ON {equal}"
             f" WHERE b.{tables.attribute} = $1::text) AS b WHERE {condition} ORDER BY b.place",
             attribute,
         )

@@ -228,8 +228,15 @@ def can_meet(records: Counts, values: Counts) -> bool:
     return any(bool(((q > 0) & (s > 0)).any()) for q, s in zip(records, values, strict=True))
 
 
+MOST_PLANES: Final = 8
+"""Binary digits of a level."""
+
+
 class WeightedValue(NamedTuple):
-    """The weights of one sensitive value for all records; see `learned_weights`."""
+    """The weights of one sensitive value for all records.
+
+    See `kanon_db.publications.buckets.bucket_relations`.
+    """
 
     planes: tuple[int, ...]  # Bitmaps of the levels' binary digits, the lowest first
     parts: int  # A level a is the weight ``a / parts``

@@ -70,7 +70,7 @@ class BucketTables:
     The bitmaps repeat QIT and SAT for the estimator: a row for each distinct value of an
     attribute, with one bit for each record (see `kanon_db.answers._bitmap_sums`). Attributes with
     too many values have none. Beside them are the weights of sensitive values that were learned
-    (`kanon_db.publications.buckets.value_weights`).
+    (`kanon_db.publications.buckets.bucket_relations`).
     """
 
     view: str

@@ -651,6 +651,7 @@ COLUMNS = {
     "_qit": "NULL::int AS age, NULL::int AS bucket_id",
     "_sat": "NULL::int AS bucket_id, NULL::text AS sick, NULL::int AS count",
     "_bit": "''::text AS attribute, NULL::int AS age, NULL::text AS sick, ''::bytea AS bits",
+    "_est": "NULL::text AS sick, ''::bytea AS weights, 0 AS parts",
 }
 SPY, SPIED = "(SELECT public.raise())", "XX123"
 LAYOUTS: dict[str, dict[str, object]] = {
@@ -659,9 +660,9 @@ LAYOUTS: dict[str, dict[str, object]] = {
     "first numbers": {"sizes": [3, 4], "first_bucket_ids": [1, SPY]},
     "number of buckets": {"n_buckets": SPY},
     "attributes with bitmaps": {"with_bitmaps": [SPY]},
-    "eigenvalues": {"spectrum": {"eigenvalues": [SPY], "expected": [1]}},
-    "huge eigenvalues": {"spectrum": {"eigenvalues": [10**400], "expected": [1]}},
-    "directions": {"spectrum": {"eigenvalues": [1], "expected": [1]}, "directions": SPY},
+    "attributes with weights": {"weighted": [SPY]},
+    "weights": {"weighted": ["sick"], "weights": SPY},
+    "parts of weights": {"weighted": ["sick"], "parts": SPY},
     "column": {"bucket_id": SPY, "count": SPY, "sensitive": SPY},
     "columns": {"quasi_identifiers": [SPY]},
     "bitmaps": {"attribute": SPY, "bits": SPY},

@@ -105,7 +105,7 @@ def _publish(
     for side, attributes in ((0, list(COLUMNS)), (1, [sensitive])):
         order = list(range(len(rows)))
         draw.shuffle(order)
-        places = bit_positions(
+        places, _ = bit_positions(
             np.array(buckets), np.array(order) if side == 0 else np.arange(len(rows)), SETTING
         )
         for attribute in attributes:

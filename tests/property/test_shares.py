@@ -1,4 +1,4 @@
-"""What publications imply: shares of values in cells, and how the values of buckets go together."""
+"""What publications imply: shares of values in cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization.buckets import composition
 from kanon_db.algorithms.recoding.generalized_cells import (
     Sets,
     distribution_of_ranges,
@@ -100,36 +99,3 @@ def test_wide_axes_have_small_parts() -> None:
     assert axis.shares.size <= 4_000
     assert axis.shares.max() < 0.02
     assert np.allclose(axis.edges % 1, 0.5)
-
-
-@st.composite
-def bucketizations(draw: Any) -> tuple[np.ndarray, np.ndarray, int]:
-    n_values = draw(st.integers(2, 6))
-    buckets = draw(
-        st.lists(
-            st.lists(st.integers(0, n_values - 1), min_size=1, max_size=5), min_size=2, max_size=12
-        )
-    )
-    values = np.array([value for bucket in buckets for value in bucket], dtype=np.int32)
-    numbers = np.repeat(np.arange(len(buckets), dtype=np.int32), [len(b) for b in buckets])
-    return values, numbers, n_values
-
-
-@given(bucketizations())
-def test_compositions_are_those_of_the_definition(case: tuple[np.ndarray, np.ndarray, int]) -> None:
-    """C and H as docs/understand/estimation.md defines them, bucket by bucket."""
-    values, buckets, n_values = case
-    found = composition(values, np.bincount(buckets), n_values)
-    totals = np.bincount(values, minlength=n_values).astype(float)
-    together = np.zeros((n_values, n_values))
-    for bucket in range(int(buckets.max()) + 1):
-        counts = np.bincount(values[buckets == bucket], minlength=n_values).astype(float)
-        together += np.outer(counts, counts) / counts.sum()
-    differ = together - np.outer(totals, totals) / values.size
-    ev, directions = found.eigenvalues, found.directions
-    assert np.allclose(directions @ np.diag(ev) @ directions.T, differ, atol=1e-6)
-    assert np.allclose(found.hidden, (np.diag(totals) - together) @ directions, atol=1e-6)
-    assert np.allclose(found.expected, directions.T @ totals / values.size)
-    assert (ev > 0).all()
-    # What is added to one value is taken from the others.
-    assert np.allclose(found.hidden.sum(axis=0), 0, atol=1e-6)

@@ -81,8 +81,11 @@ def test_the_slots_of_a_bucket_lie_one_run_apart(pairs, random):
     shuffled = np.array(random.sample(range(numbers.size), numbers.size))
     numbers = numbers[shuffled]
     order = np.array(random.sample(range(numbers.size), numbers.size))
-    positions = bit_positions(numbers, order, setting)
+    positions, by_bucket = bit_positions(numbers, order, setting)
     assert sorted(positions.tolist()) == list(range(numbers.size))
+    assert by_bucket.tolist() == [
+        r for one in range(1, len(sizes) + 1) for r in order.tolist() if numbers[r] == one
+    ]
     base, number = 0, 1
     for size, n in setting.pairs:
         for bucket in range(n):
@@ -123,7 +126,8 @@ def test_as_the_records_have_them(pairs: dict[int, int], n_values: int, random: 
     ]
     # At the bits, as if the records took their slots in the order of their values.
     at_bits = np.empty_like(codes)
-    at_bits[bit_positions(numbers, np.argsort(codes, kind="stable"), setting)] = codes
+    positions, _ = bit_positions(numbers, np.argsort(codes, kind="stable"), setting)
+    at_bits[positions] = codes
     assert found.in_slots.tolist() == at_bits.tolist()
 
 

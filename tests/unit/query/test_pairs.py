@@ -41,11 +41,11 @@ from kanon_db.query.expressions import (
 from kanon_db.query.formulas import (
     ValueTotals,
     Weighed,
-    corrected,
     count_buckets,
+    judged,
     sum_buckets,
     summed,
-    trust,
+    trust_of_counts,
 )
 from tests.expected_counts import of_buckets
 
@@ -317,7 +317,7 @@ def test_sums_equal_those_of_the_buckets_one_by_one(case):
         sum(slots) for _, slots, _ in buckets
     ]
     found, doubt = count_buckets(in_records, in_values, sizes)
-    counted = corrected(found, (0.0, doubt), trust("random", is_paper=False))
+    counted = judged(found, trust_of_counts("random"), doubt=doubt)
     expected = of_buckets([(size, sum(records), sum(values)) for size, records, values in buckets])
     assert counted.estimate == pytest.approx(expected[0], rel=1e-12)
     assert counted.std_error == pytest.approx(expected[1], rel=1e-9)
