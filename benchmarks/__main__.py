@@ -24,6 +24,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 SPEED = {
     "local_assignment": "Local assignment",
     "cells": "Assignment in cells",
+    "weights": "Counts by learned weights",
     "several": "Several sensitive attributes",
     "attacks": "Attacks",
     "releases": "Several releases of the same people",
