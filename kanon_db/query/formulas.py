@@ -295,8 +295,8 @@ class Trust(NamedTuple):
 
 
 _WEIGHTED: Final[Mapping[Assignment, Trust]] = {
-    "random": Trust(1.0, missed=0.5), "cells": Trust(1.0, missed=0.5),
-    "local": Trust(0.9, missed=0.5),
+    "random": Trust(1.5, missed=0.7), "cells": Trust(1.5, missed=0.5),
+    "local": Trust(0.9, missed=1.0),
 }  # fmt: skip
 _BESIDE_WEIGHTS: Final[Mapping[Assignment, Trust]] = {
     "random": Trust(1.15, missed=1.15), "cells": Trust(1.15, missed=1.15),

@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kanon_db
+from kanon_db.algorithms.bucketization.value_model import BucketedRecords, learn_levels
 from kanon_db.answers import estimates
 from kanon_db.answers.estimates import BY_BITMAPS
 from kanon_db.answers.scope import open_query
+from kanon_db.publications.buckets import bucket_relations
 from kanon_db.query.formulas import trust
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.expected_counts import Weighted
@@ -140,7 +143,7 @@ def test_groups(parties: Parties, published: Weighted, keys: str) -> None:
     )
     assert rows
     for group, *answer in rows:
-        key = json.loads(group)
+        key = group if isinstance(group, dict) else json.loads(group)
         records = np.ones(published.bucket.size, dtype=bool)
         values = published.which(lambda v: v in (2, 4))
         if "ill" in names:
@@ -200,7 +203,7 @@ def test_sums_of_groups(parties: Parties, published: Weighted) -> None:
     )
     assert len(rows) == len(published.values)
     for group, found in rows:
-        key = json.loads(group)
+        key = group if isinstance(group, dict) else json.loads(group)
         own = weights[women][:, published.which(lambda v: v == key["ill"])][:, 0]
         assert found == pytest.approx(float(own @ age[women])), key
 
@@ -488,3 +491,40 @@ def test_batches_are_learned_together(parties: Parties) -> None:
         "SELECT COUNT(*) FROM grown WHERE age < 35 AND ill IN (2, 3)"
     )
     assert found == pytest.approx(own.answer(records, asked))
+
+
+def test_what_is_learned_from_when_publishing(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QIT and SAT: the records of a bucket in an order that has nothing to do with their values."""
+    rows = [(age, "mf"[age % 2], age // 10) for age, _, _ in people(1_500, seed=2) if age]
+    create_source(parties.admin, "data.certain", COLUMNS, rows)
+    given: list[BucketedRecords] = []
+
+    def learn(records: BucketedRecords, *others: Any) -> Any:
+        given.append(records)
+        return learn_levels(records, *others)
+
+    monkeypatch.setattr(bucket_relations, "learn_levels", learn)
+    with kanon_db.connect(parties.dsn) as kanon:
+        kanon.publish_buckets("data.certain", "certain", privacy=PRIVACY, assignment="random")
+    (records,) = given
+    size = np.diff(records.starts)
+    bucket = np.repeat(np.arange(size.size), size)
+    sat = fetch(parties.admin, "SELECT bucket_id - 1, ill - 2, count FROM published.certain_sat")
+    expected = sorted((g, v) for g, v, n in sat for _ in range(n))
+    own = [*zip(bucket.tolist(), records.values.tolist(), strict=True)]
+    assert own == expected  # in the order of the values
+    qit = fetch(
+        parties.admin, "SELECT bucket_id - 1, age - 20, sex = 'm' FROM published.certain_qit"
+    )
+    coded = zip(bucket.tolist(), *(column.tolist() for column in records.columns), strict=True)
+    assert sorted(coded) == sorted((g, age, int(sex)) for g, age, sex in qit)
+    # How many records stand beside their own value is as chance has it.
+    true = records.columns[0] // 10
+    beside = int((true == records.values).sum())
+    counts = np.zeros((size.size, 4))
+    np.add.at(counts, (bucket, records.values), 1)
+    mean = float((counts**2 / size[:, None]).sum())
+    assert abs(beside - mean) < 6 * math.sqrt(mean)
+    assert beside < 0.7 * records.n_records

@@ -143,6 +143,7 @@ def write_bitmaps(
         _insert(session, tables, name, column.values, code_at)
         written.append(name)
     learned_from = [column for name, column in columns.items() if name in written]
+    tables = replace(tables, with_bitmaps=tuple(written))
     weighted = write_weights(
         staging, tables, layout, learned_from, found, contents, by_bucket, thresholds, random
     )

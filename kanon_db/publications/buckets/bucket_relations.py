@@ -308,6 +308,8 @@ def write_weights(
         n_values = len(values.labels)
         if thresholds is None or n_values * by_bucket.size > _MOST_WEIGHTS:
             continue
+        if name not in tables.with_bitmaps:  # nothing could be counted by them
+            continue
         own = taken(codes, contents.codes).astype(np.int32)
         records = BucketedRecords(gathered, own, starts, n_values)
         counts = np.bincount(own, minlength=n_values).astype(np.int64)
