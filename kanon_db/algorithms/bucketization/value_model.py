@@ -71,6 +71,9 @@ _SCALES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 _CONVINCING: Final = 3.0
 """By how much the log-likelihood of buckets that were not learned from must grow."""
 
+_SIGNIFICANT: Final = 2.0
+"""Standard errors by which small effects must make these buckets likelier; see `_first_order`."""
+
 _WARM_UP, _DRAWS = 10, 40
 _NUMBERS_AT_ONCE: Final = 1 << 21
 """Weights, or codes of features, that are calculated at once."""
@@ -377,7 +380,7 @@ def learn(
     found = fit.model
     gains = _gains(found, held_out, _seed(random), pulse)
     best = int(np.argmax(gains))
-    if gains[best] < _CONVINCING:
+    if gains[best] < _CONVINCING or _first_order(found, held_out) < _SIGNIFICANT:
         return None
     scaled = (np.float32(_SCALES[best]) * found._effects).astype(np.float32)
     return replace(found, _effects=scaled, gain=float(gains[best]) / held_out.n_records)
@@ -491,6 +494,20 @@ class _Fit:
         )
         found = determined / np.maximum(squares, 1e-9)
         self._precisions = np.clip(found, _LEAST_PRECISION, _MOST_PRECISION)
+
+
+def _first_order(model: ValueModel, records: BucketedRecords) -> float:
+    """Return how much likelier buckets become by small effects, in standard errors of the sum.
+
+    Where values that go with each other's records are swapped, as in a wrong local maximum of the
+    likelihood, buckets with more of a value do not have more of the records that it goes with.
+    """
+    scores = model._scores(records) - model._prior
+    usual = np.exp(model._prior - model._prior.max())
+    more = ((records.shares - usual / usual.sum()) * scores).sum(axis=1, dtype=np.float64)
+    of_buckets = np.add.reduceat(more, records.starts[:-1])
+    spread = float(np.sqrt((of_buckets**2).sum()))
+    return float(of_buckets.sum()) / spread if spread > 0 else 0.0
 
 
 def _gains(
