@@ -30,6 +30,9 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
     "local buckets, until the risk is accepted": (
         "attacks/test_posterior.py::test_local_buckets_do_not_bind_someone_who_knows_the_method",
     ),
+    "weights above the thresholds, until the risk is accepted": (
+        "integration/test_weights.py::test_uncapped",
+    ),
     "publishing left-over records, until the risk is accepted": (
         "attacks/test_left_over_records.py",
     ),

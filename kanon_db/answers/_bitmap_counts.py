@@ -862,8 +862,8 @@ _PAIR_BYTES: Final = 32
 class _Other:
     """A part of the other side, which the parts of one side meet."""
 
-    def __init__(self, counter: _Counter, part: Slice | CountedSlice) -> None:
-        self._counter, self._part = counter, part
+    def __init__(self, counter: _Counter, part: Slice | CountedSlice, *, by_others: bool) -> None:
+        self._counter, self._part, self._by_others = counter, part, by_others
         self.values, self.counts = part.values, counter.everywhere(part)
 
     @cached_property
@@ -874,7 +874,9 @@ class _Other:
     @cached_property
     def weights(self) -> Weights | None:
         """The weights of the sensitive values of the part, if they have any."""
-        return None if self.bits is None else self._counter.weights(self.bits)
+        if self.bits is None:
+            return None
+        return self._counter.weights(self.bits, by_others=self._by_others)
 
     @cached_property
     def totals(self) -> ValueTotals:
@@ -893,13 +895,19 @@ class _Counter:
 
     def all_but(self, records: Slices, values: Slices) -> list[Group] | None:
         """Count what meets the condition of either side: all records except those of neither."""
-        neither = self.met(records, values, None)
+        # By the weights of the values that are asked for: no person adds less than 1 minus those.
+        neither = self.met(records, values, None, by_others=True)
         if neither is None:
             return None
         return [Group("{}", (), (all_but(self._tables.n_records, neither[0].estimates[0]),))]
 
     def met(
-        self, records: Slices, values: Slices, weighed: Expression | None
+        self,
+        records: Slices,
+        values: Slices,
+        weighed: Expression | None,
+        *,
+        by_others: bool = False,
     ) -> list[Group] | None:
         """Count, or sum, for each pair of parts, one from each side, with a bucket in common."""
         reader, layout = self._reader, self._layout
@@ -911,7 +919,7 @@ class _Counter:
                 return None
         if not reader.are_few(own, others):
             return None
-        kept = [_Other(self, part) for part in others]
+        kept = [_Other(self, part, by_others=by_others) for part in others]
         find_in = self._counted if weighed is None else self._summed(weighed, side, own)
         groups: list[Group] = []
         for part in own:
@@ -1041,12 +1049,12 @@ class _Counter:
             self._reader.keep(len(found))
         return found
 
-    def weights(self, bits: int) -> Weights | None:
-        """Read the weights of the sensitive values in a bitmap."""
+    def weights(self, bits: int, *, by_others: bool = False) -> Weights | None:
+        """Read the weights of the sensitive values in a bitmap, or those of all others."""
         chosen = [place for place, own in enumerate(self._bits_of_values) if own & bits]
         if not chosen:
             return None
-        are_others = 2 * len(chosen) > len(self._bits_of_values)
+        are_others = by_others or 2 * len(chosen) > len(self._bits_of_values)
         if are_others:
             others = set(range(len(self._bits_of_values))) - set(chosen)
             chosen = sorted(others)

@@ -359,6 +359,7 @@ def singled_out(parties: Parties, name: str, values: Sequence[Any]) -> dict[Any,
     return found
 
 
+@pytest.mark.pitfall(12)
 @pytest.mark.parametrize("name", SPECIFICATIONS)
 def test_nobody_weighs_more_than_the_threshold(parties: Parties, few: None, name: str) -> None:
     """A theorem, exactly; and what questions tell of one person is the weight."""
@@ -373,6 +374,7 @@ def test_nobody_weighs_more_than_the_threshold(parties: Parties, few: None, name
     assert failed_checks(parties.admin, name) == []
 
 
+@pytest.mark.pitfall(12)
 def test_differences_of_one_person(parties: Parties, few: None) -> None:
     """Of all pairs of questions that one person more, or less, tells apart."""
     name = "all alike"
@@ -399,6 +401,31 @@ def test_differences_of_one_person(parties: Parties, few: None) -> None:
             if asked.startswith("({}) OR"):
                 told = 1 - told  # the share of the person that has the value
             assert -1e-9 <= told <= limits[ill] + Fraction(1, 10**9), (person, ill, others)
+
+
+@pytest.mark.pitfall(12)
+def test_differences_of_one_person_where_either_side_is_asked(parties: Parties) -> None:
+    """Of two values: levels of one say nothing of the other that its own would not."""
+    rows = [(number, age, int(age >= 40 or not number % 9))
+            for number, (age, *_) in enumerate(people(300, seed=6)) if age]  # fmt: skip
+    kanon = create_source(parties.publisher, "data.sure", "id int, age int, ill int", rows)
+    kanon.publish("data.sure", "sure", privacy='{"default": 0.7}', assignment="random")
+    assert weighted(parties, "sure") == ["ill"]
+    own = Weighted.read(parties.analyst, "sure", "ill")
+    assert (own.levels.sum(axis=1) != own.parts[0]).any()  # rounding is to be seen
+    told = {}
+    for ill in (0, 1):
+        found = [
+            Functions(parties.analyst).estimate(
+                f"SELECT COUNT(*) FROM sure WHERE id < {number} OR ill = {ill}"
+            )[0]
+            for number in range(301)
+        ]
+        told[ill] = [1 - (after - before) for before, after in pairwise(found)]
+    n_published = {number for number, *_ in rows}
+    for ill, shares in told.items():
+        its = [share for number, share in enumerate(shares) if number in n_published]
+        assert max(its) <= 0.7 + 1e-9, ill
 
 
 # -- What is learned, and from what ---------------------------------------------------------------
@@ -435,6 +462,69 @@ def test_uncapped(parties: Parties, source: Functions) -> None:
     assert "uncapped_estimates" in str(shown)
     again = lambda: source.publish(f"data.{NAME}", name, replace=True, **given)
     assert sqlstate_of(again) == "KN005"
+
+
+def test_uncapped_stays_uncapped(parties: Parties) -> None:
+    """In a refresh; what was accepted is shown."""
+    rows = [(number, *row) for number, row in enumerate(people(1_600, seed=10))]
+    kanon = create_source(
+        parties.publisher, "data.free", f"id int, {COLUMNS}", rows[:1_000], ["age", "sex"], "ill",
+        entity="id",
+    )  # fmt: skip
+    kanon.publish(
+        "data.free", "free", privacy='{"default": 0.3}', assignment="random", accept=UNCAPPED,
+        estimates="uncapped",
+    )  # fmt: skip
+    with parties.publisher.cursor() as cursor, cursor.copy("COPY data.free FROM STDIN") as copy:
+        for row in rows[1_000:]:
+            copy.write_row(row)
+    kanon.call("refresh", "free")
+    own = Weighted.read(parties.analyst, "free", "ill")
+    assert own.bucket.size > 1_300
+    assert max(own.most.values()) > Fraction(3, 10)
+    assert failed_checks(parties.admin, "free") == []
+    assert "uncapped_estimates" in str(Functions(parties.publisher).verify("free"))
+
+
+def test_several_sensitive_attributes(parties: Parties) -> None:
+    """Each has weights; a question about one has them, and one about both the paper's estimate."""
+    draw = random.Random(12)  # noqa: S311
+    rows = [
+        (
+            age,
+            sex,
+            "none" if ill is None else f"ill {ill}",
+            str((age or 30) // 20 + draw.randrange(3)),
+        )
+        for age, sex, ill in people(2_000, seed=11)
+    ]
+    kanon = create_source(
+        parties.publisher, "data.two", "age int, sex text, ill text, cost text", rows,
+        ["age", "sex"], "ill", also_sensitive=["cost"],
+    )  # fmt: skip
+    ill = {"default": 0.6, "values": {"ill 4": 0.3}}
+    privacy = json.dumps({"attributes": {"ill": ill, "cost": {"default": 0.7}}})
+    kanon.publish("data.two", "two", privacy=privacy, assignment="random")
+    assert weighted(parties, "two") == ["ill", "cost"]
+    assert failed_checks(parties.admin, "two") == []
+    analyst = Functions(parties.analyst)
+    for attribute, asked in (("ill", "ill 3"), ("cost", "2")):
+        own = Weighted.read(parties.analyst, "two", attribute)
+        records = own.where("age", lambda a: a < 35)
+        expected = own.answer(records, own.which(lambda v: v == asked))
+        query = f"SELECT COUNT(*) FROM two WHERE age < 35 AND {attribute} = '{asked}'"
+        assert analyst.estimate(query) == pytest.approx(expected)
+    both = "age < 35 AND ill = 'ill 3' AND cost = '2'"
+    weight = value(parties.analyst, f"SELECT sum(weight) FROM published.two WHERE {both}")
+    found = analyst.estimate(f"SELECT COUNT(*) FROM two WHERE {both}")
+    assert found[0] == pytest.approx(weight)
+    with parties.admin.transaction(force_rollback=True):
+        fetch(
+            parties.admin, "DELETE FROM published.two_est WHERE attribute = 'cost' AND cost = '2'"
+        )
+        assert failed_checks(parties.admin, "two") == [
+            "weights of values add up to their numbers in each bucket, none above its threshold"
+        ]
 
 
 def test_without_weights(parties: Parties, source: Functions) -> None:
@@ -493,6 +583,7 @@ def test_batches_are_learned_together(parties: Parties) -> None:
     assert found == pytest.approx(own.answer(records, asked))
 
 
+@pytest.mark.pitfall(12)
 def test_what_is_learned_from_when_publishing(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
