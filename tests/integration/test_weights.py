@@ -280,6 +280,8 @@ CHANGES = [
     "UPDATE {0} SET parts = NULL",
     "DELETE FROM {0} WHERE ill = 4",
     "DELETE FROM {0}",
+    "INSERT INTO {0} SELECT * FROM {0} WHERE ill = 3",
+    "INSERT INTO {0} SELECT * FROM {0}",
 ]
 
 

@@ -391,6 +391,7 @@ def check_weights(session: Session, tables: BucketTables, thresholds: Thresholds
                 labels.append(row["value"])
                 counts.append(int(bits.sum()))
                 highest.append(most)
+            differing += tables.n_buckets * (len(labels) - len(set(labels)))  # rows that are twice
         if thresholds is not None:
             limits = thresholds(name, labels, np.array(counts, dtype=np.int64))
             above += sum(most > limit for most, limit in zip(highest, limits, strict=True))
