@@ -65,6 +65,7 @@ _FIRST_PRECISION: Final = 100.0
 _LEAST_PRECISION, _MOST_PRECISION = 30.0, 1e4
 
 _SWEEPS = 4
+_RELABELED: Final = (5, 15, 25, 35)
 _AVERAGED_FROM = 40
 _HELD_OUT, _MOST_HELD_OUT = 0.2, 10_000
 _SCALES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -390,6 +391,26 @@ def _seed(random: np.random.Generator) -> np.uint64:
     return np.uint64(random.integers(1, 2**63))
 
 
+def _matched(together: FloatArray) -> IntArray:
+    """Return which column each row takes, so that no exchange of two makes their sum larger.
+
+    Examples
+    --------
+    >>> _matched(np.array([[1.0, 5.0, 0.0], [4.0, 1.0, 0.0], [0.0, 0.0, 2.0]])).tolist()
+    [1, 0, 2]
+    """
+    order = np.arange(len(together))
+    for _ in range(len(order) ** 2):
+        taken_by = together[:, order]
+        own = np.diagonal(taken_by)
+        more = taken_by + taken_by.T - own - own[:, np.newaxis]
+        one, other = np.unravel_index(int(more.argmax()), more.shape)
+        if more[one, other] <= 1e-9 * max(float(np.abs(together).max()), 1e-300):
+            break
+        order[[one, other]] = order[[other, one]]
+    return order
+
+
 class _Slopes(NamedTuple):
     """What some buckets tell of how the parameters should change."""
 
@@ -462,11 +483,33 @@ class _Fit:
             )
             spread = np.sqrt(square / np.float32(1 - 0.99**number)) + np.float32(1e-3)
             self._parameters[place] += np.float32(rate / (1 - 0.9**number)) * mean / spread
+        if number in _RELABELED:
+            self._relabel(low, high)
         if number > _AVERAGED_FROM:
             self._n_averaged += 1
             self._sums = [
                 total + own for total, own in zip(self._sums, self._parameters, strict=True)
             ]
+
+    def _relabel(self, low: int, high: int) -> None:
+        """Exchange the effects of values, where small effects then make buckets likelier.
+
+        Values that most buckets have equally often can change places with hardly any difference to
+        the likelihood, and chance decides which one takes whose. Those buckets that have more of
+        one tell.
+        """
+        own = self._records.between(low, high)
+        start = int(self._records.starts[low])
+        effects, prior = self._parameters
+        scores = np.empty((own.n_records, prior.size), dtype=np.float32)
+        codes = self._codes[start : start + own.n_records]
+        _score(codes, effects, np.zeros_like(prior), scores)
+        shares = own.shares
+        together = ((shares - shares.mean(axis=0)).T @ scores).astype(np.float64)
+        order = _matched(together)
+        for place, one in enumerate((effects, self._means[0], self._squares[0])):
+            held = (self._parameters, self._means, self._squares)[place]
+            held[0] = np.ascontiguousarray(one[:, order])
 
     def _slopes(self, buckets: tuple[int, int], seed: np.uint64, n_draws: int) -> _Slopes:
         """Return the gradient of a run of buckets, and with several draws what is known of it."""
@@ -518,6 +561,7 @@ def _gains(
     shares = np.exp(model._prior - model._prior.max())
     shares /= shares.sum()
     values = records.values.copy()
+    counts = np.bincount(values, minlength=shares.size)
     slopes, norms = [], []
     for number, scale in enumerate(_SCALES):
         pulse.beat()
@@ -528,7 +572,11 @@ def _gains(
         likely[:] = 0
         _swap(scaled, records.starts, values, likely, _DRAWS, own + np.uint64(1))
         slopes.append(float((likely * scores).sum(dtype=np.float64)) / _DRAWS)
-        norms.append(float(np.log((shares * np.exp(scale * scores)).sum(axis=1)).sum()))
+        # A bucket's values are given, its records are drawn: P(x | v) = P(v | x) P(x) / P(v).
+        each = shares * np.exp(scale * scores)
+        totals = each.sum(axis=1, keepdims=True)
+        usual = (each / totals).mean(axis=0, dtype=np.float64)
+        norms.append(float(np.log(totals).sum() + counts @ np.log(usual / shares)))
     slope, steps = np.array(slopes), np.diff(_SCALES)
     likelihood = np.append(0.0, np.cumsum((slope[1:] + slope[:-1]) / 2 * steps))
     found: FloatArray = likelihood - np.array(norms)
