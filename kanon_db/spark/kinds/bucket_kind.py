@@ -15,9 +15,7 @@ from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets
-from kanon_db.publications.buckets.bucket_relations import (
-    bucket_layout,
-)
+from kanon_db.publications.buckets.bucket_relations import bucket_layout
 from kanon_db.publications.buckets.kind import BucketFindings, CountedBuckets
 from kanon_db.publications.buckets.methods import SensitiveValues, ValueProtection
 from kanon_db.publications.buckets.request import BucketRequest
@@ -261,12 +259,19 @@ class SparkBuckets(SparkKind):
     shows_values = True
 
     def refuse(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
-        """Refuse assignments that stay on one machine."""
+        """Refuse assignments that stay on one machine, and weights that are not learned."""
         if not hasattr(_bucket_dealing, request.assignment):
             raise InvalidParameterError(
                 f"the assignment {request.assignment} is not made on Spark",
                 detail=_REFUSED.get(request.assignment, ""),
                 hint="give assignment => 'random', or publish in PostgreSQL",
+            )
+        if request.estimates == "uncapped":
+            raise InvalidParameterError(
+                "uncapped weights of values are not learned on Spark",
+                detail="questions to files are answered by the paper's estimator, and loading into"
+                " PostgreSQL learns weights that keep the thresholds",
+                hint="leave out estimates, or publish in PostgreSQL",
             )
 
     def make(self, job: SparkJob) -> SparkResult:
