@@ -27,7 +27,7 @@ from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom
 from kanon_db.spark._tables import keyed_hashes
-from kanon_db.spark.kinds import _bucket_dealing, bucket_kind
+from kanon_db.spark.kinds import _bucket_dealing
 from kanon_db.spark.kinds._bucket_dealing import Slices, locating_function
 from tests.spark import data
 
@@ -298,28 +298,3 @@ def test_membership_is_drawn_as_on_one_machine(monkeypatch: pytest.MonkeyPatch) 
     for one, other in (found, there):
         statistic, degrees = chi_square(one, other)
         assert statistic < 2 * degrees
-
-
-def test_products_of_the_counts_of_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What workers add up, of parts of the buckets, is what the definition says."""
-    import pyarrow as pa
-
-    monkeypatch.setattr(bucket_kind, "_BUCKETS_AT_ONCE", 3)
-    random, m = np.random.default_rng(3), 5
-    counts = random.integers(0, 3, (40, m))
-    size = np.where(np.arange(40) < 25, 4, 5)
-    ids, codes = np.nonzero(counts)
-    shuffled = random.permutation(ids.size)
-    ids, codes = ids[shuffled], codes[shuffled]
-    found = dict.fromkeys(np.unique(size).tolist(), np.zeros((m, m)))
-    for part in range(3):
-        of = ids % 3 == part
-        whole = {"id": ids[of], "size": size[ids[of]], "code": codes[of]}
-        whole["n"] = counts[ids[of], codes[of]]
-        for batch in bucket_kind.multiplying(m)(batches(whole, size=7)):
-            for one, pair, n in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
-                found[one] = found[one] + n * (np.arange(m * m) == pair).reshape(m, m)
-    for one, total in found.items():
-        assert (total == counts[size == one].T @ counts[size == one]).all()
-    empty = pa.table({name: np.zeros(0, int) for name in ("id", "size", "code", "n")})
-    assert not list(bucket_kind.multiplying(m)(iter(empty.to_batches())))

@@ -1,4 +1,7 @@
-"""One publication on both sides: made on Spark, loaded into PostgreSQL; answers are the same."""
+"""One publication on both sides: made on Spark, loaded into PostgreSQL; answers are the same.
+
+It is published without weights, which are learned in PostgreSQL only; `test_loading.py` has them.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,9 @@ REFUSED = [
 def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A publication that tests only read."""
     target = tmp_path_factory.mktemp("published") / "people_b"
-    on_spark.publish_buckets(spark, people, str(target), source_name="people", **data.ASKED)
+    on_spark.publish_buckets(
+        spark, people, str(target), source_name="people", estimates="paper", **data.ASKED
+    )
     return target
 
 
@@ -105,8 +110,7 @@ def test_verification_and_metrics_are_the_same(spark: Any, published: Path, kano
         if check.check in there.index:
             assert there.loc[check.check, "holds"]
             assert there.loc[check.check, "measured"] == check.measured
-    composed = "the composition of buckets has all its directions"
-    assert composed in {check.check for check in on_spark.verify(spark, str(published))}
+    assert not any(name.startswith("weights of values") for name in there.index)
     measured = kanon.metrics("people_b").set_index("metric")["value"]
     for metric in on_spark.metrics(spark, str(published)):
         assert measured[metric.metric] == pytest.approx(metric.value)
