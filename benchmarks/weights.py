@@ -22,9 +22,10 @@ from benchmarks.cells import SEARCHES, in_cells
 from benchmarks.harness import table
 from benchmarks.local_assignment import MAX_BUCKET_SIZE, TABLES, Microdata, read
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.bucketization.two_size import two_size
-from kanon_db.algorithms.bucketization.value_model import BucketedRecords, learn_levels
+from kanon_db.algorithms.bucketization.value_model import learn_levels
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.metrics.count_queries import CountQuery, exact_counts
 

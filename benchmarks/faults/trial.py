@@ -177,7 +177,7 @@ class Bench:
         n = described["rows"]
         if n not in scene.records:
             findings.append(f"{n} records were published, not one of {sorted(scene.records)}")
-        if count != (n, 0, n, n):
+        if count[:4] != (n, 0, n, n):
             findings.append(f"of {n} records, the estimate is {count}")
         return findings
 

@@ -45,19 +45,19 @@ class Question:
 def _exactly(answer: Rows, truth: Rows) -> bool:
     """Tell whether estimate and bounds are the true number, without an error."""
     ((n,),) = truth
-    return [tuple(row) for row in answer] == [(n, 0, n, n)]
+    return [tuple(row[:4]) for row in answer] == [(n, 0, n, n)]
 
 
 def _within(answer: Rows, truth: Rows) -> bool:
     """Tell whether the bounds contain the truth, and the estimate is between them."""
     ((n,),) = truth
-    ((estimate, _, lower, upper),) = answer
+    ((estimate, _, lower, upper, *_),) = answer
     return bool(lower <= n <= upper and lower <= estimate <= upper)
 
 
 def _groups_exactly(answer: Rows, truth: Rows) -> bool:
     """Tell whether each group is exact, and there is no other."""
-    found = {next(iter(key.values())): row for key, *row in answer}
+    found = {next(iter(key.values())): row[:4] for key, *row in answer}
     return found == {key: [n, 0, n, n] for key, n in truth}
 
 
@@ -66,7 +66,7 @@ def _groups_within(answer: Rows, truth: Rows) -> bool:
     true = dict(map(tuple, truth))
     found = {next(iter(key.values())): row for key, *row in answer}
     return true.keys() <= found.keys() and all(
-        lower <= true.get(key, 0) <= upper for key, (_, _, lower, upper) in found.items()
+        lower <= true.get(key, 0) <= upper for key, (_, _, lower, upper, *_) in found.items()
     )
 
 
@@ -81,7 +81,7 @@ def _aggregates_within(answer: Rows, truth: Rows) -> bool:
     """Tell whether the bounds of each aggregate contain the truth."""
     (numbers,) = truth
     return len(answer) == len(numbers) and all(
-        row[-2] is not None and row[-2] <= number <= row[-1] * (1 + _TOLERANCE)
+        row[4] is not None and row[4] <= number <= row[5] * (1 + _TOLERANCE)
         for row, number in zip(answer, numbers, strict=True)
     )
 

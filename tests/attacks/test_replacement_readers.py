@@ -72,7 +72,7 @@ WITH_VIEWS = {f"{kind} with views": kind for kind in KINDS}
 
 QUERY = "SELECT COUNT(*) FROM p WHERE sick <> 'nothing'"
 READ: dict[str, Callable[[Connection], object]] = {
-    "estimate_count": lambda c: Functions(c).estimate(QUERY)[2:],
+    "estimate_count": lambda c: Functions(c).estimate(QUERY)[2:4],
     "estimate_counts": lambda c: fetch(
         c, "SELECT lower_bound, upper_bound FROM kanon.estimate_counts($1::text)", QUERY
     )[0],

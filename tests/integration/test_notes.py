@@ -92,7 +92,8 @@ def test_every_relation_says_how_to_use_it(parties: Parties, kind: str) -> None:
             assert use.startswith("How to use: ")
             assert None not in columns.values()
     (query,) = re.findall(r"SELECT \* FROM kanon\.estimate_count\(.*\)", found[""][0])
-    assert fetch(parties.analyst, query.replace("...", "true")) == [(120, 0, 120, 120)]
+    ((*counted, _, _),) = fetch(parties.analyst, query.replace("...", "true"))
+    assert counted == [120, 0, 120, 120]
 
 
 def test_the_weight_in_the_comment_counts(parties: Parties) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.algorithms.bucketization.buckets import BucketContents, BucketSetting
-from kanon_db.algorithms.bucketization.value_model import BucketedRecords, learn_levels
+from kanon_db.algorithms.bucketization.buckets import BucketContents, BucketedRecords, BucketSetting
+from kanon_db.algorithms.bucketization.value_model import learn_levels
 
 
 def shuffled_within(buckets: np.ndarray, values: np.ndarray, seed: int) -> np.ndarray:

@@ -11,7 +11,8 @@ from typing import Self
 import numpy as np
 
 from kanon_db.algorithms.attacks.attack_scores import PairCounts
-from kanon_db.algorithms.bucketization.value_model import BucketedRecords, learn
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords
+from kanon_db.algorithms.bucketization.value_model import learn
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,

@@ -16,21 +16,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Final, NamedTuple, Self
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,
     FloatArray,
     IntArray,
     SingleArray,
-    order_of,
-    taken,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, n_cores
 
@@ -78,95 +77,6 @@ _SIGNIFICANT: Final = 2.0
 _WARM_UP, _DRAWS = 10, 40
 _NUMBERS_AT_ONCE: Final = 1 << 21
 """Weights, or codes of features, that are calculated at once."""
-
-
-@dataclass(frozen=True, eq=False)
-class BucketedRecords:
-    """QIT and SAT as arrays, bucket by bucket.
-
-    Parameters
-    ----------
-    columns : sequence of ndarray of int, each of shape (n_records,)
-        The quasi-identifiers, coded in the order of their values.
-    values : ndarray of int32, shape (n_records,)
-        The sensitive values of each bucket in any order that does not depend on the records.
-    starts : ndarray of int64, shape (n_buckets + 1,)
-        Where each bucket begins, and where the last one ends.
-    n_values : int
-        How many sensitive values there are.
-    """
-
-    columns: Sequence[AnyIntArray]
-    values: CodeArray
-    starts: IntArray
-    n_values: int
-
-    @classmethod
-    def of(
-        cls,
-        columns: Sequence[AnyIntArray],
-        buckets: AnyIntArray,
-        values: AnyIntArray,
-        n_values: int,
-    ) -> tuple[Self, IntArray]:
-        """Gather records by their buckets, numbered from 0, of which none is empty.
-
-        Parameters
-        ----------
-        columns : sequence of ndarray of int
-        buckets : ndarray of int, shape (n_records,)
-            The bucket of each record.
-        values : ndarray of int, shape (n_records,)
-            The sensitive values, by bucket.
-        n_values : int
-
-        Returns
-        -------
-        records : BucketedRecords
-        order : ndarray of int64, shape (n_records,)
-            The place that each of these records had.
-        """
-        order = order_of(buckets, stable=True)
-        starts = np.append(0, np.cumsum(np.bincount(buckets)))
-        gathered = [taken(column, order) for column in columns]
-        return cls(gathered, values.astype(np.int32), starts, n_values), order
-
-    @property
-    def n_records(self) -> int:
-        """The number of records in all buckets."""
-        return self.values.size
-
-    def of_buckets(self, chosen: AnyIntArray) -> Self:
-        """Take some buckets, in the given order."""
-        sizes = np.diff(self.starts)[chosen]
-        starts = np.append(0, np.cumsum(sizes))
-        places = np.repeat(self.starts[chosen] - starts[:-1], sizes) + np.arange(starts[-1])
-        columns = [column[places] for column in self.columns]
-        return replace(self, columns=columns, values=self.values[places], starts=starts)
-
-    def between(self, low: int, high: int) -> Self:
-        """Take the buckets from `low` up to `high`."""
-        own = slice(int(self.starts[low]), int(self.starts[high]))
-        columns = [column[own] for column in self.columns]
-        starts = self.starts[low : high + 1] - self.starts[low]
-        return replace(self, columns=columns, values=self.values[own], starts=starts)
-
-    def parts(self, most: int) -> list[tuple[int, int]]:
-        """Divide the buckets into runs of about `most` records, or of one bucket."""
-        n_parts = max(1, round(self.n_records / max(most, 1)))
-        wanted = np.linspace(0, self.n_records, n_parts + 1)
-        cuts = np.unique(np.searchsorted(self.starts, wanted)).tolist()
-        return list(pairwise(cuts))
-
-    @property
-    def shares(self) -> SingleArray:
-        """The share of each value in each record's bucket, shape (n_records, n_values)."""
-        sizes = np.diff(self.starts)
-        keys = np.repeat(np.arange(sizes.size), sizes) * self.n_values + self.values
-        counts = np.bincount(keys, minlength=sizes.size * self.n_values)
-        of_buckets = counts.reshape(sizes.size, self.n_values) / np.maximum(sizes, 1)[:, np.newaxis]
-        found: SingleArray = np.repeat(of_buckets.astype(np.float32), sizes, axis=0)
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -715,7 +625,7 @@ def learn_levels(
     units : WeightUnits
         What they stand for. Or None: nothing is learned, or no weight may differ from its share.
     """
-    least, most = _extreme_shares(records)
+    least, most = records.extreme_shares
     units = WeightUnits.of(thresholds, most)
     if units is None or not records.n_records:
         return None
@@ -732,21 +642,6 @@ def learn_levels(
         levels[start : start + own.n_records] = units.levels(weights, own, random)
         pulse.beat()
     return levels, units
-
-
-def _extreme_shares(records: BucketedRecords) -> tuple[list[Fraction], list[Fraction]]:
-    """Return the least and the largest share of each value in the buckets that have it."""
-    sizes = np.diff(records.starts)
-    keys = np.repeat(np.arange(sizes.size), sizes) * records.n_values + records.values
-    firsts = np.flatnonzero(np.diff(keys, prepend=-1))
-    counts = np.diff(firsts, append=keys.size)
-    buckets, values = np.divmod(keys[firsts], records.n_values)
-    distinct = np.unique(np.column_stack([values, counts, sizes[buckets]]), axis=0)
-    least, most = [Fraction(1)] * records.n_values, [Fraction(0)] * records.n_values
-    for value, count, size in distinct.tolist():
-        share = Fraction(count, size)
-        least[value], most[value] = min(least[value], share), max(most[value], share)
-    return least, most
 
 
 def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, int] | None:

@@ -13,12 +13,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.buckets import BucketContents, BucketSetting, in_slots
-from kanon_db.algorithms.bucketization.value_model import (
+from kanon_db.algorithms.bucketization.buckets import (
+    BucketContents,
     BucketedRecords,
-    WeightUnits,
-    learn_levels,
+    BucketSetting,
+    in_slots,
 )
+from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn_levels
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, taken
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source, published_schema

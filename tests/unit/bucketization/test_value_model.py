@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms.bucketization import value_model
-from kanon_db.algorithms.bucketization.value_model import BucketedRecords, ValueModel, learn
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords
+from kanon_db.algorithms.bucketization.value_model import ValueModel, learn
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray
 from kanon_db.algorithms.ground.computation import Pulse
 
@@ -171,7 +172,8 @@ def test_runs_of_buckets_are_whole(random: np.random.Generator) -> None:
     assert parts[-1][1] == records.starts.size - 1
     caps = np.ones(N_VALUES, dtype=np.float32)
     found = list(model.weights(records, caps, random))
-    assert sum(len(weights) for _, weights in found) == records.n_records
+    assert sum(len(weights) for *_, weights in found) == records.n_records
     is_of_bucket: BoolArray = records.shares > 0
-    for first, weights in found:
-        assert (weights[~is_of_bucket[first : first + len(weights)]] == 0).all()
+    for low, high, weights in found:
+        own = is_of_bucket[records.starts[low] : records.starts[high]]
+        assert (weights[~own] == 0).all()
