@@ -52,13 +52,13 @@ _LEAST_ALIKE: Final = 20
 
 _VERY_MANY: Final = 1000
 
-_SAMPLE: Final = 240_000
+_SAMPLE: Final = 120_000
 """Records that are learned from, at most, in whole buckets."""
 
 _CODES: Final = 20_000_000
 """Codes of their features, at most."""
 
-_BATCH: Final = 60_000
+_BATCH: Final = 40_000
 _ROUNDS, _STEP, _PRIOR_EVERY, _PRIOR_UNTIL, _PRIOR_DRAWS = 60, 0.08, 15, 48, 12
 _FIRST_PRECISION: Final = 100.0
 _LEAST_PRECISION, _MOST_PRECISION = 30.0, 1e4
