@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LIKELY: Final = 2.5
 """How many standard errors the likely range reaches to either side of an estimate.
 
-It is chosen so that at least 95 % of answers, measured on tables that nothing was chosen on, lie
+It is chosen so that about 95 % of answers, measured on tables that nothing was chosen on, lie
 inside; ``python -m benchmarks calibration`` prints how many do.
 """
 
