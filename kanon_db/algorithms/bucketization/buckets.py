@@ -2,8 +2,7 @@
 
 A :class:`BucketSetting` says how many buckets there are of which size ([GB] Section 3.4), and
 :class:`BucketContents` which values they hold; :class:`BucketedRecords` has records and values,
-bucket by bucket. :class:`BitmapBalance` checks bitmaps, and shares no
-code with what writes them.
+bucket by bucket. :class:`BitmapBalance` checks bitmaps, and shares no code with what writes them.
 """
 
 from __future__ import annotations

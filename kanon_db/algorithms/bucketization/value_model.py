@@ -264,8 +264,10 @@ def learn(
     is estimated from matchings that are drawn by swaps, and followed by Adam (Kingma and Ba, 2015).
     Each group of effects has a normal prior, whose precision is gamma / (sum of squares), with the
     number gamma of effects that the data determine; the information on an effect is the sum of the
-    squared scores of buckets. All effects are then scaled by what makes the buckets that were held
-    out most likely; the likelihood at each scale follows by thermodynamic integration.
+    squared scores of buckets. In some rounds, values exchange their effects where small effects
+    then make buckets likelier; a maximum in which some values have each other's effects may be
+    found all the same. All effects are then scaled by what makes the buckets that were held out
+    most likely; the likelihood at each scale follows by thermodynamic integration.
     """
     n_values = records.n_values
     if not 2 <= n_values <= MOST_VALUES or records.starts.size < 4 or not records.columns:

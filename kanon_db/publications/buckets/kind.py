@@ -643,7 +643,7 @@ class Buckets(Kind):
         parameters: dict[str, Any] = {} if l is None else {"l": l}
         layout |= write_bitmaps(
             staging, tables, layout, assignment.columns, sensitive, contents, bucket_ids, order,
-            _largest_weights(job.request, parameters, tables), random,
+            _largest_weights(_asked_for(job.request, parameters), tables), random,
         )  # fmt: skip
         sensitive.drop()
         for column in assignment.columns.values():
@@ -707,7 +707,11 @@ class Buckets(Kind):
         """See :meth:`Kind.extend`: buckets of one size follow each other, the old ones first."""
         tables = BucketTables.of(job.session, job.schema, job.staging.name, batch.layout)
         return write_batch(
-            job, old, batch, whole, _largest_weights(job.request, batch.parameters, tables)
+            job,
+            old,
+            batch,
+            whole,
+            _largest_weights(_asked_for(job.request, batch.parameters), tables),
         )
 
     def complete(
@@ -722,7 +726,7 @@ class Buckets(Kind):
             types.update(column_types(staging.session, oid))
         return write_derived_tables(
             staging.session, staging, publication.layout, types, room, SecureRandom(),
-            limits_of(publication.parameters, tables),
+            _largest_weights(publication.parameters, tables),
         )  # fmt: skip
 
     def examine(
@@ -784,15 +788,23 @@ class Buckets(Kind):
 KIND: Final = Buckets()
 
 
-def _largest_weights(
-    request: BucketRequest, parameters: Mapping[str, Any], tables: BucketTables
-) -> Thresholds | None:
-    """Return what bounds the weights that a request asks for; None for none at all."""
-    if request.estimates == "paper" or request.assignment == "local":
+def _asked_for(request: BucketRequest, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides about weights, of a request, as the catalog will keep it."""
+    return {
+        "privacy": request.privacy.as_json(),
+        "assignment": request.assignment,
+        "estimates": request.estimates,
+        **parameters,
+    }
+
+
+def _largest_weights(parameters: Mapping[str, Any], tables: BucketTables) -> Thresholds | None:
+    """Return what bounds the weights that are to be learned; None for none at all."""
+    if parameters.get("estimates") == "paper" or parameters.get("assignment") == "local":
         return None  # what gathered records have in common is not so inside their buckets
-    if request.estimates == "uncapped":
+    if parameters.get("estimates") == "uncapped":
         return lambda _name, labels, _counts: [Fraction(1)] * len(labels)
-    return limits_of({"privacy": request.privacy.as_json(), **parameters}, tables)
+    return limits_of(parameters, tables)
 
 
 def limits_of(parameters: Mapping[str, Any], tables: BucketTables) -> Thresholds | None:
