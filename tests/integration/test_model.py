@@ -100,7 +100,7 @@ def test_images(parties: Parties) -> None:
     Functions(parties.publisher).call(
         "publish_model", "data.images", "m",
         **{**GIVEN, "label": "letter", "labels": None, "features": features, "method": "all",
-           "members": 2, "options": '{"steps": 40}'},
+           "members": 3, "options": '{"steps": 100}'},
     )  # fmt: skip
     for _, pixels, letter in rows[:6]:
         row = {"pixels": json.loads(pixels.replace("{", "[").replace("}", "]"))}
