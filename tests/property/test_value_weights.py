@@ -11,12 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.bucketization import value_model
-from kanon_db.algorithms.bucketization.value_model import (
-    BucketedRecords,
-    ValueModel,
-    WeightUnits,
-    capped,
-)
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords, capped
+from kanon_db.algorithms.bucketization.value_model import ValueModel, WeightUnits
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, SingleArray
 from tests.profiles import examples
 

@@ -337,18 +337,129 @@ class BucketedRecords:
 
     @property
     def extreme_shares(self) -> tuple[list[Fraction], list[Fraction]]:
-        """The least and the largest share of each value in the buckets that have it."""
+        """The least and the largest share of each value; see :func:`extreme_shares`."""
         sizes = np.diff(self.starts)
         keys = np.repeat(np.arange(sizes.size), sizes) * self.n_values + self.values
         firsts = np.flatnonzero(np.diff(keys, prepend=-1))
         counts = np.diff(firsts, append=keys.size)
         buckets, values = np.divmod(keys[firsts], self.n_values)
-        distinct = np.unique(np.column_stack([values, counts, sizes[buckets]]), axis=0)
-        least, most = [Fraction(1)] * self.n_values, [Fraction(0)] * self.n_values
-        for value, count, size in distinct.tolist():
-            share = Fraction(count, size)
-            least[value], most[value] = min(least[value], share), max(most[value], share)
-        return least, most
+        return extreme_shares(values, counts, sizes[buckets], self.n_values)
+
+
+def extreme_shares(
+    values: AnyIntArray, counts: AnyIntArray, sizes: AnyIntArray, n_values: int
+) -> tuple[list[Fraction], list[Fraction]]:
+    """Return the least and the largest share of each value in the buckets that have it.
+
+    Parameters
+    ----------
+    values, counts, sizes : ndarray of int, each of shape (n,)
+        Codes of values, how often a bucket has each, and how many records that bucket has.
+    n_values : int
+
+    Examples
+    --------
+    >>> least, most = extreme_shares(np.array([0, 0]), np.array([1, 2]), np.array([4, 5]), 1)
+    >>> str(least[0]), str(most[0])
+    ('1/4', '2/5')
+    """
+    distinct = np.unique(np.column_stack([values, counts, sizes]), axis=0)
+    least, most = [Fraction(1)] * n_values, [Fraction(0)] * n_values
+    for value, count, size in distinct.tolist():
+        share = Fraction(count, size)
+        least[value], most[value] = min(least[value], share), max(most[value], share)
+    return least, most
+
+
+# Weights of a bucket's values for its records that no bound forbids.
+
+
+_FITTED: Final = 30
+"""How often rows and columns are scaled in turn."""
+
+
+def capped(weights: SingleArray, records: BucketedRecords, caps: SingleArray) -> None:
+    """Put weights below caps, in place.
+
+    Parameters
+    ----------
+    weights : ndarray of float32, shape (n_records, n_values)
+    records : BucketedRecords
+    caps : ndarray of float32, shape (n_values,)
+        At least the largest share of the value in a bucket.
+
+    Notes
+    -----
+    Rows and columns are scaled in turn and cut: the weights go towards those that are nearest, by
+    relative entropy, of all that add up to 1 for a record and to the numbers of a bucket's values
+    (L. Bregman 1967). In the end each value has its number exactly, up to rounding, and a record's
+    weights may be a little off 1.
+    """
+    _fit_margins(weights, records.starts, records.values, caps, _FITTED)
+
+
+_TINY: Final = np.float32(1e-4)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fit_margins(
+    weights: SingleArray, starts: IntArray, values: CodeArray, caps: SingleArray, rounds: int
+) -> None:
+    n_values = weights.shape[1]
+    counts = np.empty(n_values, dtype=np.float32)
+    columns = np.empty(n_values, dtype=np.float32)
+    for g in range(starts.size - 1):
+        start, end = starts[g], starts[g + 1]
+        counts[:] = 0
+        for i in range(start, end):
+            counts[values[i]] += np.float32(1)
+        for i in range(start, end):
+            for v in range(n_values):
+                weights[i, v] = max(weights[i, v], _TINY) if counts[v] > 0 else np.float32(0)
+        for _ in range(rounds):
+            off = np.float32(0)
+            columns[:] = 0
+            for i in range(start, end):
+                total = np.float32(0)
+                for v in range(n_values):
+                    total += weights[i, v]
+                off = max(off, abs(total - np.float32(1)))
+                share = np.float32(1) / total
+                for v in range(n_values):
+                    weights[i, v] = min(weights[i, v] * share, caps[v])
+                    columns[v] += weights[i, v]
+            for v in range(n_values):
+                if counts[v] > 0:
+                    columns[v] = counts[v] / columns[v]
+                    off = max(off, abs(columns[v] - np.float32(1)))
+            for i in range(start, end):
+                for v in range(n_values):
+                    weights[i, v] = min(weights[i, v] * columns[v], caps[v])
+            if off < np.float32(1e-3):
+                break
+        _fill_columns(weights, start, end, counts, caps)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_columns(
+    weights: SingleArray, start: int, end: int, counts: SingleArray, caps: SingleArray
+) -> None:
+    """Give each value of a bucket its number of records."""
+    for v in range(counts.size):
+        if counts[v] == 0:
+            continue
+        total = 0.0
+        for i in range(start, end):
+            total += weights[i, v]
+        if total > counts[v]:
+            less = np.float32(counts[v] / total)
+            for i in range(start, end):
+                weights[i, v] *= less
+        else:
+            room = (end - start) * np.float64(caps[v]) - total
+            more = np.float32(min(1.0, (counts[v] - total) / room)) if room > 0 else np.float32(0)
+            for i in range(start, end):
+                weights[i, v] += more * (caps[v] - weights[i, v])
 
 
 class BitmapBalance:

@@ -23,7 +23,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.buckets import BucketedRecords
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords, capped
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,
@@ -241,8 +241,23 @@ class ValueModel:
                 yield *parts[number], found
 
 
+def sample_size(n_records: int, n_codes: Sequence[int]) -> int:
+    """Return how many of so many records :func:`learn` learns from, in whole buckets.
+
+    Parameters
+    ----------
+    n_records : int
+    n_codes : sequence of int
+        How many codes each column has.
+    """
+    return min(n_records, _SAMPLE, _CODES // _most_features(n_codes))
+
+
 def learn(
-    records: BucketedRecords, random: np.random.Generator, pulse: Pulse = UNLIMITED
+    records: BucketedRecords,
+    random: np.random.Generator,
+    pulse: Pulse = UNLIMITED,
+    n_codes: Sequence[int] | None = None,
 ) -> ValueModel | None:
     """Fit a model of the sensitive value to buckets.
 
@@ -252,6 +267,9 @@ def learn(
     random : numpy.random.Generator
         Chooses the buckets that are learned from, and draws matchings.
     pulse : Pulse
+    n_codes : sequence of int, optional
+        How many codes each column has, where the records are a random sample of whole buckets:
+        the model is then one of all codes, and learned from :func:`sample_size` of these records.
 
     Returns
     -------
@@ -272,10 +290,10 @@ def learn(
     n_values = records.n_values
     if not 2 <= n_values <= MOST_VALUES or records.starts.size < 4 or not records.columns:
         return None
-    n_codes = [int(column.max()) + 1 for column in records.columns]
+    n_codes = n_codes or [int(column.max()) + 1 for column in records.columns]
     chosen = random.permutation(records.starts.size - 1)
     ends = np.cumsum(np.diff(records.starts)[chosen])
-    n_sampled = min(records.n_records, _SAMPLE, _CODES // _most_features(n_codes))
+    n_sampled = sample_size(records.n_records, n_codes)
     n_held_out = min(int(_HELD_OUT * n_sampled), _MOST_HELD_OUT)
     first, last = np.searchsorted(ends, [n_held_out, n_sampled], side="left").tolist()
     sample, held_out = (
@@ -498,30 +516,6 @@ def _gains(
 # Weights that no bound forbids.
 
 
-_FITTED: Final = 30
-"""How often rows and columns are scaled in turn."""
-
-
-def capped(weights: SingleArray, records: BucketedRecords, caps: SingleArray) -> None:
-    """Put weights below caps, in place.
-
-    Parameters
-    ----------
-    weights : ndarray of float32, shape (n_records, n_values)
-    records : BucketedRecords
-    caps : ndarray of float32, shape (n_values,)
-        At least the largest share of the value in a bucket.
-
-    Notes
-    -----
-    Rows and columns are scaled in turn and cut: the weights go towards those that are nearest, by
-    relative entropy, of all that add up to 1 for a record and to the numbers of a bucket's values
-    (L. Bregman 1967). In the end each value has its number exactly, up to rounding, and a record's
-    weights may be a little off 1.
-    """
-    _fit_margins(weights, records.starts, records.values, caps, _FITTED)
-
-
 @dataclass(frozen=True, eq=False)
 class WeightUnits:
     """What a level of weights stands for: the weight of level a for value v is ``a / parts[v]``.
@@ -568,6 +562,28 @@ class WeightUnits:
                 return None
             found.append(best)
         return cls(*np.array(found, dtype=np.int64).reshape(-1, 2).T)
+
+    @classmethod
+    def between(
+        cls,
+        thresholds: Sequence[Fraction],
+        least: Sequence[Fraction],
+        most: Sequence[Fraction],
+    ) -> Self | None:
+        """Choose units; None also where no weight could differ from the share of its value.
+
+        Parameters
+        ----------
+        thresholds : sequence of Fraction
+        least, most : sequence of Fraction
+            The least and the largest share of each value in the buckets that have it.
+        """
+        units = cls.of(thresholds, most)
+        if units is None:
+            return None
+        largest = map(Fraction, units.most.tolist(), units.parts.tolist())
+        is_fixed = all(share == limit for share, limit in zip(least, largest, strict=True))
+        return None if is_fixed else units
 
     @property
     def caps(self) -> SingleArray:
@@ -627,23 +643,46 @@ def learn_levels(
     units : WeightUnits
         What they stand for. Or None: nothing is learned, or no weight may differ from its share.
     """
-    least, most = records.extreme_shares
-    units = WeightUnits.of(thresholds, most)
-    if units is None or not records.n_records:
-        return None
-    largest = map(Fraction, units.most.tolist(), units.parts.tolist())
-    if all(share == limit for share, limit in zip(least, largest, strict=True)):
+    units = WeightUnits.between(thresholds, *records.extreme_shares)
+    if units is None:
         return None
     model = learn(records, random, pulse)
     if model is None:
         return None
+    return levels_of(model, units, records, random, pulse), units
+
+
+def levels_of(
+    model: ValueModel,
+    units: WeightUnits,
+    records: BucketedRecords,
+    random: np.random.Generator,
+    pulse: Pulse = UNLIMITED,
+) -> npt.NDArray[np.uint8]:
+    """Write the weights that a model gives the records of some buckets as levels.
+
+    Parameters
+    ----------
+    model : ValueModel
+        Of all buckets.
+    units : WeightUnits
+    records : BucketedRecords
+        Of whole buckets; see :func:`learn_levels`.
+    random : numpy.random.Generator
+    pulse : Pulse
+
+    Returns
+    -------
+    ndarray of uint8, shape (n_records, n_values)
+        Those of a value in a bucket add up to its number, times its parts.
+    """
     levels = np.empty((records.n_records, records.n_values), dtype=np.uint8)
     for first, number, weights in model.weights(records, units.caps, random, pulse):
         own = records.between(first, number)
         start = int(records.starts[first])
         levels[start : start + own.n_records] = units.levels(weights, own, random)
         pulse.beat()
-    return levels, units
+    return levels
 
 
 def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, int] | None:
@@ -783,70 +822,6 @@ def _inform(
                 places[code] = -1
                 for v in range(n_values):
                     information[code, v] += sums[place, v] * sums[place, v]
-
-
-_TINY: Final = np.float32(1e-4)
-
-
-@numba.njit(cache=True, nogil=True)
-def _fit_margins(
-    weights: SingleArray, starts: IntArray, values: CodeArray, caps: SingleArray, rounds: int
-) -> None:
-    n_values = weights.shape[1]
-    counts = np.empty(n_values, dtype=np.float32)
-    columns = np.empty(n_values, dtype=np.float32)
-    for g in range(starts.size - 1):
-        start, end = starts[g], starts[g + 1]
-        counts[:] = 0
-        for i in range(start, end):
-            counts[values[i]] += np.float32(1)
-        for i in range(start, end):
-            for v in range(n_values):
-                weights[i, v] = max(weights[i, v], _TINY) if counts[v] > 0 else np.float32(0)
-        for _ in range(rounds):
-            off = np.float32(0)
-            columns[:] = 0
-            for i in range(start, end):
-                total = np.float32(0)
-                for v in range(n_values):
-                    total += weights[i, v]
-                off = max(off, abs(total - np.float32(1)))
-                share = np.float32(1) / total
-                for v in range(n_values):
-                    weights[i, v] = min(weights[i, v] * share, caps[v])
-                    columns[v] += weights[i, v]
-            for v in range(n_values):
-                if counts[v] > 0:
-                    columns[v] = counts[v] / columns[v]
-                    off = max(off, abs(columns[v] - np.float32(1)))
-            for i in range(start, end):
-                for v in range(n_values):
-                    weights[i, v] = min(weights[i, v] * columns[v], caps[v])
-            if off < np.float32(1e-3):
-                break
-        _fill_columns(weights, start, end, counts, caps)
-
-
-@numba.njit(cache=True, nogil=True)
-def _fill_columns(
-    weights: SingleArray, start: int, end: int, counts: SingleArray, caps: SingleArray
-) -> None:
-    """Give each value of a bucket its number of records."""
-    for v in range(counts.size):
-        if counts[v] == 0:
-            continue
-        total = 0.0
-        for i in range(start, end):
-            total += weights[i, v]
-        if total > counts[v]:
-            less = np.float32(counts[v] / total)
-            for i in range(start, end):
-                weights[i, v] *= less
-        else:
-            room = (end - start) * np.float64(caps[v]) - total
-            more = np.float32(min(1.0, (counts[v] - total) / room)) if room > 0 else np.float32(0)
-            for i in range(start, end):
-                weights[i, v] += more * (caps[v] - weights[i, v])
 
 
 _FINEST: Final = 1 << 24

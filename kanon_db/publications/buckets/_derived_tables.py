@@ -27,7 +27,9 @@ from kanon_db.catalog.names import free_column_name
 from kanon_db.errors import VerificationError
 from kanon_db.publications.buckets.bucket_relations import (
     Thresholds,
+    attributes_with_bitmaps,
     first_bucket_ids,
+    most_values,
     write_weights,
 )
 from kanon_db.publications.guarantees import joint_guarantee
@@ -51,15 +53,8 @@ from kanon_db.transfer.values import (
 
 # The format of the bitmaps is described in `kanon_db.answers._bitmap_sums`.
 
-_MOST_BITS_PER_RECORD: Final = 512
-"""For all bitmaps together: 64 bytes for each record, about the size of a row of the QIT."""
-
-_MOST_BITMAP_BYTES: Final = 1 << 30
 _BATCH_BYTES: Final = 1 << 25
 """Size of what is written at once, so that memory does not grow with the number of values."""
-
-_MOST_OPERATIONS: Final = 100_000
-"""Operations of one count query, which needs (S + 1)**2 for each bucket size S."""
 
 _AUDITED_BUCKETS: Final = 10_000
 _AUDITED_BYTES: Final = 1 << 28
@@ -67,11 +62,6 @@ _AUDITED_BYTES: Final = 1 << 28
 
 _MOST_GROUPED: Final = 31
 """The number of columns that PostgreSQL's GROUPING() can take."""
-
-
-def most_values(n_records: int) -> int:
-    """Return how many values an attribute with bitmaps can have in a table of so many records."""
-    return min(_MOST_BITS_PER_RECORD, 8 * _MOST_BITMAP_BYTES // n_records)
 
 
 def write_bitmaps(
@@ -120,28 +110,24 @@ def write_bitmaps(
         f" ''::bytea AS {tables.bits} FROM {tables.qit} AS q, {tables.sat} AS s",
         uncompressed=[layout["bits"]],
     )
-    if sum((size + 1) ** 2 for size in tables.sizes) > _MOST_OPERATIONS:
-        budget = 0  # a question would take too long
-    else:
-        budget = most_values(order.size)
-    written = []
+    n_values = {name: len(column.values.labels) for name, column in columns.items()}
+    of_sensitive = {
+        name: len(values.labels)
+        for name, values in zip(tables.sensitive, found.columns, strict=True)
+    }
+    written = attributes_with_bitmaps(of_sensitive, n_values, tables.sizes, order.size)
     in_slots = contents.in_slots
     for name, values, codes in zip(tables.sensitive, found.columns, found.values.T, strict=True):
-        n_values = len(values.labels)
-        if n_values <= budget:
-            budget -= n_values
-            narrow = taken(codes.astype(np.min_scalar_type(n_values)), in_slots)
+        if name in written:
+            narrow = taken(codes.astype(np.min_scalar_type(of_sensitive[name])), in_slots)
             _insert(session, tables, name, values, narrow)
-            written.append(name)
     positions, by_bucket = bit_positions(bucket_ids, order, contents.setting)
-    for name, column in sorted(columns.items(), key=lambda one: len(one[1].values.labels)):
-        if len(column.values.labels) > budget:
-            break
-        budget -= len(column.values.labels)
-        code_at = np.empty_like(column.codes)
-        code_at[positions] = column.codes
-        _insert(session, tables, name, column.values, code_at)
-        written.append(name)
+    for name in written:
+        if name in columns:
+            column = columns[name]
+            code_at = np.empty_like(column.codes)
+            code_at[positions] = column.codes
+            _insert(session, tables, name, column.values, code_at)
     learned_from = [column for name, column in columns.items() if name in written]
     tables = replace(tables, with_bitmaps=tuple(written))
     weighted = write_weights(

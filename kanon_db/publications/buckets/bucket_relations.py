@@ -248,6 +248,55 @@ def _insert_pairs(
     )
 
 
+# The attributes that have bitmaps, whose values are learned.
+
+
+_MOST_BITS_PER_RECORD: Final = 512
+"""For all bitmaps together: 64 bytes for each record, about the size of a row of the QIT."""
+
+_MOST_BITMAP_BYTES: Final = 1 << 30
+_MOST_OPERATIONS: Final = 100_000
+"""Operations of one count query, which needs (S + 1)**2 for each bucket size S."""
+
+
+def most_values(n_records: int) -> int:
+    """Return how many values attributes with bitmaps can have in a table of so many records."""
+    return min(_MOST_BITS_PER_RECORD, 8 * _MOST_BITMAP_BYTES // n_records)
+
+
+def attributes_with_bitmaps(
+    sensitive: Mapping[str, int], others: Mapping[str, int], sizes: Sequence[int], n_records: int
+) -> list[str]:
+    """Choose the attributes that have bitmaps, and whose values are learned.
+
+    Parameters
+    ----------
+    sensitive, others : mapping of str to int
+        How many values each sensitive attribute, and each quasi-identifier, has.
+    sizes : sequence of int
+        Those of buckets.
+    n_records : int
+
+    Returns
+    -------
+    list of str
+        The sensitive attributes first, then quasi-identifiers, those with few values first.
+    """
+    if sum((size + 1) ** 2 for size in sizes) > _MOST_OPERATIONS:
+        return []  # a question would take too long
+    budget, found = most_values(n_records), []
+    for name, n_values in sensitive.items():
+        if n_values <= budget:
+            budget -= n_values
+            found.append(name)
+    for name, n_values in sorted(others.items(), key=lambda one: one[1]):
+        if n_values > budget:
+            break
+        budget -= n_values
+        found.append(name)
+    return found
+
+
 Thresholds: TypeAlias = Callable[[str, Sequence[str | None], IntArray], Sequence[Fraction]]
 """Returns the largest weight that each value may have, from the name of a sensitive attribute, and
 the texts and numbers of its values."""
@@ -396,12 +445,18 @@ def check_weights(session: Session, tables: BucketTables, thresholds: Thresholds
         if thresholds is not None:
             limits = thresholds(name, labels, np.array(counts, dtype=np.int64))
             above += sum(most > limit for most, limit in zip(highest, limits, strict=True))
+    return weights_check(differing, None if thresholds is None else above)
+
+
+def weights_check(differing: int, above: int | None) -> Check:
+    """Say how many values of a bucket do not add up, and how many values exceed a threshold."""
+    is_bounded = above is not None
     return Check(
         "weights of values add up to their numbers in each bucket"
-        + ("" if thresholds is None else ", none above its threshold"),
-        "0 values of a bucket differ" + ("" if thresholds is None else ", 0 values exceed it"),
-        f"{differing} differ" + ("" if thresholds is None else f", {above} exceed it"),
-        holds=differing == above == 0,
+        + (", none above its threshold" if is_bounded else ""),
+        "0 values of a bucket differ" + (", 0 values exceed it" if is_bounded else ""),
+        f"{differing} differ" + (f", {above} exceed it" if is_bounded else ""),
+        holds=differing == 0 and not above,
     )
 
 

@@ -30,7 +30,6 @@ from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.buckets import assignment_methods
 from kanon_db.publications.buckets._derived_tables import (
     count_bitmap_differences,
-    most_values,
     write_batch,
     write_bitmaps,
     write_derived_tables,
@@ -47,6 +46,7 @@ from kanon_db.publications.buckets.bucket_relations import (
     bucket_layout,
     bucket_notes,
     check_weights,
+    most_values,
     number_buckets,
     tables_of,
     write_coded_qit,
@@ -643,7 +643,7 @@ class Buckets(Kind):
         parameters: dict[str, Any] = {} if l is None else {"l": l}
         layout |= write_bitmaps(
             staging, tables, layout, assignment.columns, sensitive, contents, bucket_ids, order,
-            _largest_weights(_asked_for(job.request, parameters), tables), random,
+            largest_weights(asked_for(job.request, parameters), tables), random,
         )  # fmt: skip
         sensitive.drop()
         for column in assignment.columns.values():
@@ -711,7 +711,7 @@ class Buckets(Kind):
             old,
             batch,
             whole,
-            _largest_weights(_asked_for(job.request, batch.parameters), tables),
+            largest_weights(asked_for(job.request, batch.parameters), tables),
         )
 
     def complete(
@@ -726,7 +726,7 @@ class Buckets(Kind):
             types.update(column_types(staging.session, oid))
         return write_derived_tables(
             staging.session, staging, publication.layout, types, room, SecureRandom(),
-            _largest_weights(publication.parameters, tables),
+            largest_weights(publication.parameters, tables),
         )  # fmt: skip
 
     def examine(
@@ -788,7 +788,7 @@ class Buckets(Kind):
 KIND: Final = Buckets()
 
 
-def _asked_for(request: BucketRequest, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def asked_for(request: BucketRequest, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return what decides about weights, of a request, as the catalog will keep it."""
     return {
         "privacy": request.privacy.as_json(),
@@ -798,7 +798,7 @@ def _asked_for(request: BucketRequest, parameters: Mapping[str, Any]) -> dict[st
     }
 
 
-def _largest_weights(parameters: Mapping[str, Any], tables: BucketTables) -> Thresholds | None:
+def largest_weights(parameters: Mapping[str, Any], tables: BucketTables) -> Thresholds | None:
     """Return what bounds the weights that are to be learned; None for none at all."""
     if parameters.get("estimates") == "paper" or parameters.get("assignment") == "local":
         return None  # what gathered records have in common is not so inside their buckets
