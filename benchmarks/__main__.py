@@ -55,6 +55,7 @@ MODELS = {
 }
 SPARK = {
     "spark": "Publishing on Spark",
+    "spark_weights": "Weights that are learned on Spark",
     "spark_fragments": "Mondrian on Spark, beside fragments",
 }
 RELIABILITY = {

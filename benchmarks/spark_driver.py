@@ -1,6 +1,7 @@
 """The driver of the benchmarks of Spark: runs a case, and says what it took as a line of JSON.
 
-A case is an assignment of buckets, ``mondrian``, or one of :data:`benchmarks.spark_fragments.CUTS`.
+A case is an assignment of buckets, with ``/paper`` without weights, ``mondrian``, or one of
+:data:`benchmarks.spark_fragments.CUTS`.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ def run(session: Any, source: Any, target: str, case: str, steps: list[tuple[str
             session, source, target, k=K, method="mondrian", refine=False, **common
         ).metrics
         return {"gcp": float(found["gcp"]), "parts": found["parts"]}
+    case, _, estimates = case.partition("/")
     found = spark.publish_buckets(
-        session, source, target, privacy=PRIVACY, assignment=case,
+        session, source, target, privacy=PRIVACY, assignment=case, estimates=estimates or "capped",
         accept={"uninformed_reader": "a benchmark"} if case == "local" else {}, **common
     ).metrics  # fmt: skip
     return {"msbs": float(found["msbs"]), "parts": found.get("cells")}

@@ -105,19 +105,20 @@ def _errors(
         codes = data.qi_codes[shuffled]
         records, order = BucketedRecords.of([*codes.T], buckets[shuffled], values, data.counts.size)
         shares = records.shares.astype(np.float64)
-        errors.append(_error(codes[order], shares, queries, actual))
+        errors.append(error(codes[order], shares, queries, actual))
         for thresholds in (privacy.thresholds, [Fraction(1)] * data.counts.size):
             started = process_time()
             learned = learn_levels(records, thresholds, random)
             seconds.append(process_time() - started)
             weights = shares if learned is None else learned[0] / learned[1].parts
-            errors.append(_error(codes[order], weights, queries, actual))
+            errors.append(error(codes[order], weights, queries, actual))
     return errors, max(seconds)
 
 
-def _error(
+def error(
     codes: CodeArray, weights: FloatArray, queries: Sequence[CountQuery], actual: IntArray
 ) -> float:
+    """Return the mean relative error of counts that add up weights, where there are records."""
     found = np.empty(len(queries))
     for at, query in enumerate(queries):
         matching = np.ones(len(codes), dtype=np.bool_)

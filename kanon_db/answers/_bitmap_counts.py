@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from kanon_db.answers._bitmap_sums import (
     MOST_PLANES,
+    ChosenValues,
     Classes,
     Divided,
     Matching,
     Pairs,
+    RecordWeights,
     TruthBitmaps,
     WeightedValue,
     Weights,
+    added_up,
     by_sides,
     can_meet,
     count_exactly,
@@ -37,6 +40,7 @@ from kanon_db.answers._bitmap_sums import (
     numbered,
     sum_joined,
     sum_pairs,
+    sum_weighted,
     unpacked,
     weigh,
 )
@@ -85,9 +89,12 @@ from kanon_db.query.layout import (
     factors,
     parts_of,
     side_of,
+    weight_field,
 )
 from kanon_db.query.sql import (
     Constants,
+    Nested,
+    Select,
     Statement,
     counted_in_buckets,
     joined_relations,
@@ -95,10 +102,13 @@ from kanon_db.query.sql import (
     speller,
     write,
 )
+from kanon_db.query.sql import (
+    numbered as grouped_columns,
+)
 from kanon_db.session.protocol import Row
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+    from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
     from kanon_db.answers._bitmap_sums import AnyArray
     from kanon_db.query.formulas import Counts
 
@@ -157,6 +167,7 @@ class CountedSlice:
     places: list[IntArray]  # where these buckets stand among those of each size
     counts: Counts  # how much of the part each of them has
     weighed: list[Weighed]  # what is summed of it; empty if nothing is
+    known: RecordWeights | ChosenValues | None = None  # what weights tell of it, where QIT has them
 
     @classmethod
     def of(cls, values: GroupValues, numbers: AnyArray, tables: BucketTables) -> Self:
@@ -190,6 +201,80 @@ class CountedSlice:
 
 
 _WEIGHED: Final = ("n_x", *weights("", ""))
+
+
+# Weights that QIT has for each record, as in files: Spark adds them up for the records of a group.
+
+
+def _chosen_values(
+    reader: BitmapReader,
+    keys: Sequence[int],
+    condition: Expression | None,
+    weighed: Expression | None,
+    n_values: int,
+) -> dict[GroupValues, ChosenValues]:
+    """Find the sensitive values of each group, and what is summed of each."""
+    import numpy as np
+
+    tables, spell, constants = reader.tables, speller("s"), Constants()
+    columns = {f"k{n}": write(reader.keys[n].expression, spell, constants) for n in keys}
+    columns["place"] = f"s.{tables.weights}"
+    if weighed is not None:
+        x = f"({write(weighed, spell, constants)})::float8"
+        columns |= {"has": f"(({x}) IS NOT NULL)::int4", "x": x}
+    numbers = {"place": "int4"} | ({} if weighed is None else {"has": "int4", "x": "float8"})
+    where = [write(part, spell, constants) for part in parts_of(condition)]
+    select = Select(columns, [f"{tables.learned} AS s"], where)
+    found = {}
+    for values, rows in reader.opened.packed(
+        Statement(select.write(), constants.bound), keys, numbers
+    ):
+        are_chosen, x_of = np.zeros(n_values, dtype=np.bool_), np.full(n_values, np.nan)
+        are_chosen[rows["place"]] = True
+        if weighed is not None:
+            x_of[rows["place"]] = np.where(rows["has"] > 0, rows["x"], np.nan)
+        found[values] = ChosenValues(are_chosen, x_of)
+    return found
+
+
+def _record_weights(
+    reader: BitmapReader,
+    keys: Sequence[int],
+    condition: Expression | None,
+    weighed: Expression | None,
+    parts: Sequence[int],
+    needed: BoolArray,
+) -> dict[GroupValues, RecordWeights]:
+    """Add up the weights of the records of each group, and those times what is summed.
+
+    Only those of the values that are needed; of others, 0.
+    """
+    import numpy as np
+
+    tables, spell, constants = reader.tables, speller("q"), Constants()
+    names = {f"k{n}": write(reader.keys[n].expression, spell, constants) for n in keys}
+    inner = {**names, "w": f"q.{tables.weights}"}
+    levels = {i: f'r.w."{weight_field(i)}"' for i in np.flatnonzero(needed).tolist()}
+    summed = {"n": "count(*)", **{f"w{i}": f"sum({one})" for i, one in levels.items()}}
+    if weighed is not None:
+        inner["x"] = f"({write(weighed, spell, constants)})::float8"
+        has = "CASE WHEN r.x IS NOT NULL THEN {} END"
+        summed = {"n": "count(r.x)", "sx": "sum(r.x)"}
+        summed |= {f"w{i}": f"sum({has.format(one)})" for i, one in levels.items()}
+        summed |= {f"x{i}": f"sum(r.x * {one})" for i, one in levels.items()}
+    where = [write(part, spell, constants) for part in parts_of(condition)]
+    records = Nested([Select(inner, [f"{tables.qit} AS q"], where)], "r")
+    columns = {**{name: f"r.{name}" for name in names}, **summed}
+    select = Select(columns, [records], group=grouped_columns(len(names)))
+    statement = Statement(select.write(), constants.bound)
+    each, found = np.array(parts, dtype=np.float64), {}
+    for values, rows in reader.opened.packed(statement, keys, dict.fromkeys(summed, "float8")):
+        row = {name: float(rows[name].sum()) for name in summed}
+        own, times = (
+            np.array([row.get(f"{of}{i}", 0.0) for i in range(len(parts))]) / each for of in "wx"
+        )
+        found[values] = RecordWeights(row["n"], own, row.get("sx", 0.0), times)
+    return found
 
 
 Slices: TypeAlias = GroupSlices | list[CountedSlice]
@@ -305,6 +390,44 @@ class BitmapReader:
                 raise NoRoomError
             parts.append(CountedSlice.of(values, numbers, self.tables))
         return parts
+
+    def with_weights(
+        self,
+        records: list[CountedSlice],
+        values: list[CountedSlice],
+        split: Sides,
+        weighed: Expression | None,
+        *,
+        by_others: bool = False,
+    ) -> tuple[list[CountedSlice], list[CountedSlice]]:
+        """Add what the weights in QIT tell of each part of records, for the parts of values."""
+        import numpy as np
+
+        tables, layout = self.tables, self.layout
+        found = self.opened.fetch(
+            f"SELECT w.{tables.weights} AS place, w.{tables.parts} AS parts FROM {tables.learned}"
+            " AS w"
+        )
+        parts = [row["parts"] for row in sorted(found, key=lambda row: row["place"])]
+        side = None if weighed is None else side_of(weighed, layout)
+        keys: tuple[list[int], list[int]] = ([], [])
+        for number, key in enumerate(self.keys):
+            keys[side_of(key.expression, layout) or 0].append(number)
+        chosen = _chosen_values(self, keys[1], split[1], weighed if side == 1 else None, len(parts))
+        needed = np.ones(len(parts), dtype=np.bool_)
+        if len(chosen) == 1 and side != 1:  # no more than what the values add up, see `added_up`
+            ((asked, _),) = chosen.values()
+            needed = ~asked if by_others or 2 * asked.sum() > asked.size else asked
+        own = _record_weights(
+            self, keys[0], split[0], weighed if side == 0 else None, parts, needed
+        )
+        self._room -= 8 * len(parts) * (2 * len(own) + 2 * len(chosen))
+        if self._room < 0:
+            raise NoRoomError
+        return (
+            [replace(part, known=own.get(part.values)) for part in records],
+            [replace(part, known=chosen.get(part.values)) for part in values],
+        )
 
     def exact(
         self, side: Side, condition: Expression | None, weighed: Expression | None
@@ -770,19 +893,23 @@ def _from_counts(
         sides = disjoint_sides(query, query.measures[0].aggregate, layout)
         if sides is None:
             return None
-        records, values = _neither(sides)
-        return _Counter(reader).all_but(
-            reader.counted(0, records, None), _values(reader, values, None)
-        )
+        of_neither = _neither(sides)
+        records = reader.counted(0, of_neither[0], None)
+        values = _values(reader, of_neither[1], None)
+        if layout.in_fields and isinstance(values, list):
+            records, values = reader.with_weights(
+                records, values, (of_neither[0], of_neither[1]), None, by_others=True
+            )
+        return _Counter(reader).all_but(records, values)
     mentioned = _mentioned(reader, split, weighed)
     if len(mentioned) < 2:
         return reader.exact(1 if 1 in mentioned else 0, condition, weighed)
     side = None if weighed is None else side_of(weighed, layout)
-    return _Counter(reader).met(
-        reader.counted(0, split[0], weighed if side == 0 else None),
-        _values(reader, split[1], weighed if side == 1 else None),
-        weighed,
-    )
+    records = reader.counted(0, split[0], weighed if side == 0 else None)
+    values = _values(reader, split[1], weighed if side == 1 else None)
+    if layout.in_fields and isinstance(values, list):
+        records, values = reader.with_weights(records, values, split, weighed)
+    return _Counter(reader).met(records, values, weighed)
 
 
 def _values(
@@ -863,8 +990,9 @@ class _Other:
     """A part of the other side, which the parts of one side meet."""
 
     def __init__(self, counter: _Counter, part: Slice | CountedSlice, *, by_others: bool) -> None:
-        self._counter, self._part, self._by_others = counter, part, by_others
+        self._counter, self._part, self.by_others = counter, part, by_others
         self.values, self.counts = part.values, counter.everywhere(part)
+        self.known = part.known if isinstance(part, CountedSlice) else None
 
     @cached_property
     def bits(self) -> int | None:
@@ -876,7 +1004,7 @@ class _Other:
         """The weights of the sensitive values of the part, if they have any."""
         if self.bits is None:
             return None
-        return self._counter.weights(self.bits, by_others=self._by_others)
+        return self._counter.weights(self.bits, by_others=self.by_others)
 
     @cached_property
     def totals(self) -> ValueTotals:
@@ -944,7 +1072,14 @@ class _Counter:
 
         def find(in_values: Counts, other: _Other) -> Estimated:
             by_weights = None
-            if isinstance(part, Slice) and other.weights is not None:
+            if isinstance(part, CountedSlice):
+                match part.known, other.known:
+                    case RecordWeights() as records, ChosenValues() as values:
+                        by_weights = added_up(
+                            records.n, records.of_values, values.are_chosen,
+                            by_others=other.by_others,
+                        )  # fmt: skip
+            elif other.weights is not None:
                 by_weights = other.weights.sum(part.bits)
             totals = None if places is None else other.totals
             found, doubt = count_buckets(in_records, in_values, self.sizes, totals)
@@ -1006,6 +1141,10 @@ class _Counter:
                 estimate = None
                 if isinstance(part, Slice) and chosen is not None:
                     estimate = by_weights(part, chosen, other)
+                elif isinstance(part, CountedSlice):
+                    match (part.known, other.known)[:: -1 if side else 1]:
+                        case RecordWeights() as records, ChosenValues() as values:
+                            estimate = sum_weighted(records, values, side, is_average=is_average)
                 if estimate is None:
                     return judged(found, trust(self._layout.assignment))
                 return self._weighed(found, estimate)

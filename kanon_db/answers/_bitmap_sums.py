@@ -280,6 +280,57 @@ class Weights:
         return 1 - found if self.are_others else found
 
 
+class RecordWeights(NamedTuple):
+    """What some records weigh together, where QIT has their weights, as in files."""
+
+    n: float  # Their number; of those that have an x, where one is summed
+    of_values: FloatArray  # (n_values,): the sum of the weights of each value
+    x: float  # The sum of x, and of x times the weights of each value; 0 without
+    x_of_values: FloatArray
+
+
+class ChosenValues(NamedTuple):
+    """Some sensitive values, by their places among all."""
+
+    are_chosen: BoolArray  # (n_values,)
+    x: FloatArray  # (n_values,): what is summed of each; NaN for nothing
+
+
+def added_up(
+    total: float, of_values: FloatArray, are_chosen: BoolArray, *, by_others: bool = False
+) -> float | None:
+    """Add up what values weigh together; of most values, what the others leave of a total.
+
+    None where no value is chosen.
+    """
+    n_chosen = int(are_chosen.sum())
+    if not n_chosen:
+        return None
+    if by_others or 2 * n_chosen > are_chosen.size:
+        return total - float(of_values[~are_chosen].sum())
+    return float(of_values[are_chosen].sum())
+
+
+def sum_weighted(
+    records: RecordWeights, values: ChosenValues, side: Side, *, is_average: bool
+) -> float | None:
+    """Sum, or average, what x is of records (side 0), or of values, by their weights."""
+    import numpy as np
+
+    if side == 0:
+        total = added_up(records.x, records.x_of_values, values.are_chosen)
+        number = added_up(records.n, records.of_values, values.are_chosen)
+    else:
+        total = number = 0.0
+        for x in np.unique(values.x[values.are_chosen & ~np.isnan(values.x)]):
+            its = values.are_chosen & (values.x == x)
+            own = added_up(records.n, records.of_values, its) or 0.0
+            total, number = total + own * float(x), number + own
+    if total is None or number is None or not is_average:
+        return total
+    return total / number if number > 0 else None
+
+
 # Dividing records and values into classes, where a condition needs both sides of a bucketization.
 #
 # Records are divided into classes by what the condition asks of records alone, and values likewise.

@@ -150,6 +150,11 @@ class BucketTables:
         return f"(ARRAY[{sizes}])[width_bucket({bucket_id}, ARRAY[{firsts}])]"
 
 
+def weight_field(place: int) -> str:
+    """Name the field of QIT's weights that has the levels of a sensitive value, in files."""
+    return f"v{place}"
+
+
 class BucketLayout(NamedTuple):
     """A bucketization with the types of its columns."""
 
@@ -158,6 +163,8 @@ class BucketLayout(NamedTuple):
     sensitive: Mapping[str, Column]
     assignment: Assignment = "random"
     is_paper: bool = False  # Whether the paper's estimator is asked for
+    # Whether weights are in QIT, as in files: in a column of fields, one for each value
+    in_fields: bool = False
 
     @property
     def columns(self) -> dict[str, Column]:

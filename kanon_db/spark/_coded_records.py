@@ -85,7 +85,29 @@ def number_of_value(value: Column, column: ColumnType) -> Column | None:
 
 
 def read_values(job: SparkJob, name: str) -> ValueList:
-    """Count the distinct values of a column."""
+    """Count the distinct values of a column, once."""
+    if name not in job.counted:
+        job.counted[name] = _read_values(job, name)
+    found: ValueList = job.counted[name]
+    return found
+
+
+def read_few_values(job: SparkJob, names: Sequence[str], most: int) -> dict[str, ValueList]:
+    """Count the distinct values of those columns that have few."""
+    from pyspark.sql import functions as f
+
+    left = [name for name in names if name not in job.counted]
+    few = set(job.counted)
+    if left:
+        sketched = [f.approx_count_distinct(job.snapshot.column(name)) for name in left]
+        with failures_as_errors("values could not be counted"):
+            (row,) = job.snapshot.frame.agg(*sketched).collect()
+        few.update(name for name, n in zip(left, row, strict=True) if n <= 2 * most)
+    found = {name: read_values(job, name) for name in names if name in few}
+    return {name: values for name, values in found.items() if len(values.labels) <= most}
+
+
+def _read_values(job: SparkJob, name: str) -> ValueList:
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import functions as f
@@ -145,10 +167,7 @@ def coding(known: Any, names: list[str]) -> Any:
         for batch in batches:
             found = []
             for name, values in columns:
-                column = batch.column(name)
-                if pa.types.is_floating(column.type):
-                    column = pc.add(column, pa.scalar(0, column.type))  # -0 is 0
-                codes = pc.index_in(column, value_set=values)
+                codes = pc.index_in(as_counted(batch.column(name)), value_set=values)
                 if codes.null_count:
                     raise ServerError("the records have changed while they were numbered")
                 found.append(codes)
@@ -157,6 +176,16 @@ def coding(known: Any, names: list[str]) -> Any:
             )
 
     return code
+
+
+def as_counted(column: Any) -> Any:
+    """Write what is equal in one way, as values are counted: -0 is 0."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.add(column, pa.scalar(0, column.type))
 
 
 # Quasi-identifiers as codes: what algorithms know of their domains, and records in codes.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from math import inf
@@ -71,6 +71,7 @@ class SparkJob:
     types: Mapping[str, ColumnType]
     staging: StagingFolder
     snapshot: SparkSnapshot
+    counted: dict[str, Any] = field(default_factory=dict)  # Values of columns that were counted
 
     def pulse(self, seconds: float = inf) -> Pulse:
         """Return a heartbeat, with a time limit that starts now."""

@@ -489,9 +489,9 @@ def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
 
 # Answering queries from files: read, checked and written as in PostgreSQL, run by Spark.
 #
-# What is asked of QIT and SAT is the very statement that PostgreSQL runs, translated; what follows
-# from its numbers is calculated by the same code. Only the sensitive attribute has bitmaps, made
-# for each question. Rows are counted by their cells; see `row_query`.
+# What is asked of QIT and SAT is the very statement that PostgreSQL runs where it has no bitmaps,
+# translated; one more adds up the weights in QIT. What follows from these numbers is calculated by
+# the same code. Rows are counted by their cells; see `row_query`.
 
 
 _MEMORY: Final = 200 << 20
@@ -587,6 +587,7 @@ def _bucket_layout(
         field.name: types.column(column_type(field.name, field.dataType))
         for suffix in (QIT, SAT)
         for field in reading.tables.frames[publication.name + suffix].schema.fields
+        if field.name != described.get("weights")
     }
     columns = {name: without_order(column) for name, column in columns.items()}
     return BucketLayout(
@@ -595,6 +596,7 @@ def _bucket_layout(
         {name: columns[name] for name in tables.sensitive},
         ASSIGNMENTS.get(described.get("assignment"), "random"),
         is_paper,
+        in_fields=bool(tables.weighted),
     )
 
 

@@ -36,7 +36,7 @@ from kanon_db.publications.registry import DeclaredKind
 from kanon_db.publications.releases.release_check import RISK as COMBINED
 from kanon_db.publications.results import Examination, Published
 from kanon_db.query.expressions import type_in_range
-from kanon_db.query.layout import ROWS
+from kanon_db.query.layout import QIT, ROWS
 from kanon_db.session.progress import Watcher
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 from kanon_db.spark._publication_folder import (
@@ -334,6 +334,8 @@ class _FileSink:
         found = {}
         for suffix in self.kind.suffixes:
             folder = self.staging.tables / folder_of(suffix)
+            if not folder.exists():  # where nothing was learned
+                continue
             schema = self.session.read.parquet(folder.path).schema.json()
             found[suffix] = TableFiles(schema, tuple(folder.files()))
         return found
@@ -393,6 +395,8 @@ def load(
     known = {_SUFFIXES.get(suffix, suffix): suffix for suffix in manifest.tables}
     for suffix in map(known.__getitem__, require_loaded_tables(described.kind, known)):
         frame = read_table(own, release / folder_of(suffix), manifest.tables[suffix])
+        if suffix == QIT and described.layout.get("weighted"):
+            frame = frame.drop(str(described.layout["weights"]))  # learned there
         tables[_SUFFIXES.get(suffix, suffix)] = _loaded_table(frame, ranges)
     elsewhere = ForeignPublication(described, tables, _columns(described.layout))
     with _opened(connection, on_progress, on_warning) as opened, opened.transaction():

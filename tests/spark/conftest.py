@@ -10,6 +10,8 @@
     The path of Parquet files with some thousand records.
 ``published`` (session)
     A publication of them that tests only read.
+``related``, ``weighted`` (session)
+    The same of people of whom an age decides on the disease, for most: weights are learned.
 ``target`` (test)
     A folder that does not exist yet, in one of its own.
 """
@@ -36,6 +38,7 @@ SHORT = (
     "test_publishing.py",
     "test_staging.py",
     "test_attacks.py",
+    "test_levels.py",
     "test_buckets.py::test_buckets_are_those_of_one_machine[5-anatomy-cells]",
 )
 """What ``make test`` runs, besides tests that are marked with an attack."""
@@ -78,6 +81,19 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> str:
 def published(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("published") / "people_b"
     publish_buckets(spark, people, str(target), source_name="people", **data.ASKED)
+    return target
+
+
+@pytest.fixture(scope="session")
+def related(tmp_path_factory: pytest.TempPathFactory) -> str:
+    pytest.importorskip("pyarrow")
+    return data.write(tmp_path_factory.mktemp("related"), 4_000, files=3, make=data.related)
+
+
+@pytest.fixture(scope="session")
+def weighted(spark: Any, related: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("published") / "people_w"
+    publish_buckets(spark, related, str(target), source_name="related", **data.ASKED)
     return target
 
 

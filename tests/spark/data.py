@@ -47,11 +47,27 @@ def table(n: int, seed: int = 7) -> Any:
     )
 
 
-def write(folder: Path, n: int, *, files: int = 1, seed: int = 7) -> str:
+def related(n: int, seed: int = 7) -> Any:
+    """Return a table of whose people an age decides on the disease, for most."""
+    import pyarrow as pa
+
+    whole = table(n, seed)
+    diseases = [
+        own if number % 4 == 0 else f"disease {age // 15}"
+        for number, age, own in zip(
+            *(whole[name].to_pylist() for name in ("id", "age", "disease")), strict=True
+        )
+    ]
+    return whole.set_column(4, "disease", pa.array(diseases))
+
+
+def write(
+    folder: Path, n: int, *, files: int = 1, seed: int = 7, make: Callable[..., Any] = table
+) -> str:
     """Write a table to Parquet files in a folder, and return its path."""
     import pyarrow.parquet as pq
 
-    whole = table(n, seed)
+    whole = make(n, seed)
     size = -(-n // files) or 1
     for i in range(files):
         pq.write_table(whole.slice(i * size, size), folder / f"{i}.parquet")

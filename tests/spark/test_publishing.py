@@ -117,7 +117,7 @@ def test_a_dry_run_leaves_nothing(spark: Any, people: str, target: Path) -> None
         ({"readers": ["x"]}, InvalidParameterError, "readers"),
         ({"privcy": {"l": 2}}, InvalidParameterError, "privcy"),
         ({"assignment": "m_invariant", "privacy": {"l": 2}}, InvalidParameterError, "on Spark"),
-        ({"estimates": "uncapped"}, InvalidParameterError, "not learned on Spark"),
+        ({"estimates": "uncapped"}, RiskError, "uncapped_estimates"),
         ({"entity": "id", "identifiers": ["id"]}, InvalidParameterError, "only one role"),
         ({"options": {"time_limit": 3}}, InvalidParameterError, "time_limit"),
     ],

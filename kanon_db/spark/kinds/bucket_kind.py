@@ -1,35 +1,70 @@
 """Publishes bucketizations of records on many machines: writes, verifies and attacks QIT and SAT.
 
-Nothing is learned here: questions are answered by the paper's estimator, until a publication is
-loaded into PostgreSQL.
+The weights of values are learned on the driver, from a sample of whole buckets, and the workers
+apply the model to all of them. The QIT has a column with the levels of each record.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from kanon_db.algorithms.bucketization.buckets import (
+    BucketedRecords,
+    BucketSetting,
+    extreme_shares,
+)
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
+from kanon_db.algorithms.bucketization.value_model import (
+    MOST_VALUES,
+    ValueModel,
+    WeightUnits,
+    learn,
+    levels_of,
+    sample_size,
+)
+from kanon_db.algorithms.ground.arrays import CodeArray
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.errors import InfeasibleError, InvalidParameterError
+from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
 from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets
-from kanon_db.publications.buckets.bucket_relations import bucket_layout
-from kanon_db.publications.buckets.kind import BucketFindings, CountedBuckets
+from kanon_db.publications.buckets.bucket_relations import (
+    Thresholds,
+    attributes_with_bitmaps,
+    bucket_layout,
+    most_values,
+    weights_check,
+)
+from kanon_db.publications.buckets.kind import (
+    BucketFindings,
+    CountedBuckets,
+    asked_for,
+    largest_weights,
+    limits_of,
+)
 from kanon_db.publications.buckets.methods import SensitiveValues, ValueProtection
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import exposure_statement
 from kanon_db.publications.kind import MethodResult, Workload, Written
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
-from kanon_db.query.layout import QIT, SAT, BucketTables
+from kanon_db.query.layout import QIT, SAT, SHARES, BucketTables, weight_field
+from kanon_db.randomness import SecureRandom
 from kanon_db.spark._coded_records import (
     BEFORE,
     CODE,
     RECORDS,
     VALUE,
     ValueList,
+    as_counted,
+    code_column,
+    read_few_values,
     read_values,
+    with_codes,
 )
 from kanon_db.spark._publication_folder import Folder, Manifest
 from kanon_db.spark._spark_kind import SparkJob, SparkKind, SparkResult, SparkTarget
@@ -43,12 +78,18 @@ from kanon_db.spark._tables import (
     text_of_column,
     write_table,
 )
-from kanon_db.spark.environment import failures_as_errors, own_session
+from kanon_db.spark.environment import (
+    failures_as_errors,
+    own_session,
+    quoted_column,
+    through_arrow,
+)
 from kanon_db.spark.kinds import _bucket_dealing
 from kanon_db.spark.kinds._bucket_dealing import BUCKET, DealtRecords, n_parts, part_of
 from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
@@ -94,20 +135,26 @@ def weighted_view(session: SparkSession, target: str) -> DataFrame:
 # key alone, and so do the sizes of files and what their statistics say.
 
 
-def write_qit(job: SparkJob, assigned: DataFrame, layout: Mapping[str, Any]) -> None:
-    """Write the quasi-identifiers with their bucket, in a new random order."""
+def write_qit(
+    job: SparkJob, assigned: DataFrame, layout: Mapping[str, Any], n_weights: int = 0
+) -> None:
+    """Write the quasi-identifiers with their bucket, and so many levels, in a new random order."""
     from pyspark.sql import functions as f
 
     parts = n_parts(job.snapshot.n_records)
     published = [
         f.col(job.snapshot.column(name)).alias(name) for name in layout["quasi_identifiers"]
     ]
+    published.append(f.col(BUCKET).alias(layout["bucket_id"]))
     with failures_as_errors("the quasi-identifier table could not be written"):
         ordered = assigned.repartitionById(parts, part_of(ORDER_KEY, parts)).sortWithinPartitions(
             ORDER_KEY
         )
-        rows = ordered.select(*published, f.col(BUCKET).alias(layout["bucket_id"]))
-        write_table(rows, job.staging.tables / folder_of(QIT))
+        if n_weights:
+            fields = [weight_field(place) for place in range(n_weights)]
+            ordered = through_arrow(ordered, in_fields(fields), _with_levels(ordered, fields))
+            published.append(f.col(LEVELS).alias(layout["weights"]))
+        write_table(ordered.select(*published), job.staging.tables / folder_of(QIT))
 
 
 def write_sat(
@@ -148,6 +195,258 @@ def _type_of_values(job: SparkJob) -> DataType:
     return job.snapshot.frame.schema[column].dataType
 
 
+# The weights of sensitive values: as in PostgreSQL, learned from QIT and SAT alone.
+#
+# A model is fitted on the driver to a random sample of whole buckets. Workers get the model, and
+# whole buckets: the records of each in the order of their random keys, in which they are published,
+# and its values in ascending order, so that nothing says whose value is whose. What they draw
+# follows from a seed of the driver and from the bucket that a run begins with. It goes to files
+# before anything depends on it, since machines may round differently.
+
+
+LEVELS: Final = "levels"
+
+_RECORDS_OF_RUN: Final = 2**15
+"""Of whole buckets, to which the model is applied at once."""
+
+_RECORDS_OF_TASK: Final = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedWeights:
+    """A model of the sensitive value, and what its weights are written in."""
+
+    model: ValueModel
+    units: WeightUnits
+    columns: Mapping[str, ValueList]  # By what the snapshot calls them: it was learned from these
+    n_values: int
+
+    @classmethod
+    def of(
+        cls,
+        job: SparkJob,
+        assigned: DataFrame,
+        sat: PublishedTables,
+        values: ValueList,
+        setting: BucketSetting,
+        layout: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+    ) -> LearnedWeights | None:
+        """Learn from a sample; None where weights are not asked for, or nothing is learned."""
+        source, n_records, n_values = job.source, job.snapshot.n_records, values.counts.size
+        sensitive = str(source.sensitive)
+        names = BucketTables.of(sat, SCHEMA, job.request.publication, layout)
+        thresholds = largest_weights(asked_for(job.request, parameters), names)
+        if thresholds is None or not n_records or n_values > MOST_VALUES:
+            return None
+        job.voice.step("learning how likely values are")
+        # Bitmaps of huge tables have fewer values; there are none here.
+        n_alike = min(n_records, _MOST_ALIKE)
+        few = read_few_values(job, source.quasi_identifiers, most_values(n_alike))
+        n_of_each = {name: len(own.labels) for name, own in few.items()}
+        known = attributes_with_bitmaps({sensitive: n_values}, n_of_each, names.sizes, n_alike)
+        columns = {job.snapshot.column(name): own for name, own in few.items() if name in known}
+        if sensitive not in known or not columns:
+            return None
+        limits = thresholds(sensitive, values.labels, values.counts)
+        units = WeightUnits.between(limits, *_extreme_shares(sat, names, values))
+        if units is None:
+            return None
+        random = SecureRandom().generator()
+        n_codes = [len(own.labels) for own in columns.values()]
+        chosen = drawn_buckets(setting, sample_size(n_records, n_codes), random)
+        sample = _records_of(job, assigned, chosen, columns)
+        records = bucketed(sample, [code_column(i) for i in range(len(columns))], n_values)
+        model = learn(records, random, job.pulse(), n_codes)
+        return None if model is None else cls(model, units, columns, n_values)
+
+    def applied(self, job: SparkJob, assigned: DataFrame) -> DataFrame:
+        """Add the levels of each record, and leave out the code of its own value."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import BinaryType, StructType
+
+        job.voice.step("weighing values for each record")
+        # Numbers ascend with sizes, which each part has some of.
+        parts = max(1, -(-job.snapshot.n_records // _RECORDS_OF_TASK))
+        whole = assigned.repartitionById(parts, f.col(BUCKET) % f.lit(parts)).sortWithinPartitions(
+            BUCKET, ORDER_KEY
+        )
+        fields = [field for field in whole.schema.fields if field.name != CODE]
+        schema = StructType([*fields]).add(LEVELS, BinaryType(), nullable=False)
+        values = {name: own.array for name, own in self.columns.items()}
+        seed = int.from_bytes(SecureRandom().bytes(16))
+        context: Any = job.session.sparkContext
+        known = context.broadcast((self.model, self.units, values, self.n_values, seed))
+        folder = job.staging.scratch("weighed")
+        with failures_as_errors("values could not be weighed"):
+            through_arrow(whole, weighing_function(known, schema.names), schema).write.parquet(
+                folder.path
+            )
+            return job.session.read.parquet(folder.path)
+
+    def write(self, job: SparkJob, values: ValueList, layout: Mapping[str, Any]) -> None:
+        """Write which field of the levels each value has, and what a level stands for."""
+        from pyspark.sql import functions as f
+
+        known = values.frame(job.session, _type_of_values(job))
+        parts = f.array(*(f.lit(one).cast("int") for one in self.units.parts.tolist()))
+        rows = known.coalesce(1).sortWithinPartitions(CODE).select(
+            f.col(VALUE).alias(layout["sensitive"]), f.col(CODE).alias(layout["weights"]),
+            parts[f.col(CODE)].alias(layout["parts"]),
+        )  # fmt: skip
+        with failures_as_errors("the table of weights could not be written"):
+            write_table(rows, job.staging.tables / folder_of(SHARES))
+
+
+_MOST_ALIKE: Final = 2**24
+"""Records up to which attributes of as many values have bitmaps in PostgreSQL."""
+
+
+def _extreme_shares(
+    sat: PublishedTables, names: BucketTables, values: ValueList
+) -> tuple[list[Fraction], list[Fraction]]:
+    """Find the least and the largest share of each value in the buckets that have it."""
+    import pyarrow.compute as pc
+
+    (value,) = names.sensitive.values()
+    size = names.size(f"s.{names.bucket_id}")
+    statement = (
+        f"SELECT DISTINCT s.{value} AS value, s.{names.count} AS n, {size} AS size"
+        f" FROM {names.sat} AS s"
+    )
+    with failures_as_errors("shares of values could not be counted"):
+        found = sat.select(statement).toArrow()
+    codes = pc.index_in(found.column("value"), value_set=values.array).to_numpy()
+    counts, sizes = (found.column(name).to_numpy() for name in ("n", "size"))
+    return extreme_shares(codes, counts, sizes, values.counts.size)
+
+
+def drawn_buckets(setting: BucketSetting, n_records: int, random: np.random.Generator) -> CodeArray:
+    """Draw buckets that have so many records together, or a few more; return their numbers.
+
+    Examples
+    --------
+    >>> setting = BucketSetting.of([2, 5], [3, 1])
+    >>> drawn_buckets(setting, 11, np.random.default_rng(0)).tolist()
+    [1, 2, 3, 4]
+    """
+    n_buckets, ends = setting.n_buckets, np.cumsum(setting.counts)
+    n = min(n_buckets, 100 + 2 * n_records * n_buckets // setting.n_records)
+    drawn = random.choice(n_buckets, n, replace=False)
+    sizes = setting.sizes[np.searchsorted(ends, drawn, side="right")]
+    last = int(np.searchsorted(np.cumsum(sizes), n_records, side="left"))
+    return np.sort(drawn[: last + 1] + 1).astype(np.int32)
+
+
+def _records_of(
+    job: SparkJob, assigned: DataFrame, chosen: CodeArray, columns: Mapping[str, ValueList]
+) -> pa.Table:
+    """Read the records of some buckets, as codes."""
+    import pyarrow as pa
+    from pyspark.sql import functions as f
+
+    own = job.session.createDataFrame(pa.table({BUCKET: chosen}))
+    codes = [(name, of, code_column(i)) for i, (name, of) in enumerate(columns.items())]
+    with failures_as_errors("a sample of buckets could not be read"):
+        kept = assigned.join(f.broadcast(own), BUCKET, "left_semi")
+        found = with_codes(kept, codes, [BUCKET, CODE, ORDER_KEY]).toArrow()
+    return found.sort_by([(BUCKET, "ascending"), (ORDER_KEY, "ascending")])
+
+
+def bucketed(records: pa.Table, columns: Sequence[str], n_values: int) -> BucketedRecords:
+    """Return the records of whole buckets, which follow each other, apart from their values."""
+    buckets, codes = (records.column(name).to_numpy() for name in (BUCKET, CODE))
+    starts = np.flatnonzero(np.diff(buckets, prepend=-1, append=-1))
+    values = codes[np.lexsort((codes, buckets))].astype(np.int32)
+    own = [records.column(name).to_numpy() for name in columns]
+    return BucketedRecords(own, values, starts, n_values)
+
+
+def weighing_function(
+    known: Any, names: Sequence[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that adds levels to the records of sorted buckets."""
+
+    def weigh(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        model, units, values, n_values, seed = known.value
+        for run in whole_buckets(batches, _RECORDS_OF_RUN):
+            coded = {
+                name: pc.index_in(as_counted(run.column(name)), value_set=of)
+                for name, of in values.items()
+            }
+            if any(codes.null_count for codes in coded.values()):
+                raise ServerError("the records have changed while they were weighed")
+            own = pa.table({BUCKET: run.column(BUCKET), CODE: run.column(CODE), **coded})
+            records = bucketed(own, list(coded), n_values)
+            random = np.random.default_rng([seed, run.column(BUCKET)[0].as_py()])
+            levels = levels_of(model, units, records, random)
+            ends = np.arange(run.num_rows + 1, dtype=np.int32) * n_values
+            buffers = [None, pa.py_buffer(ends), pa.py_buffer(levels)]
+            added = pa.Array.from_buffers(pa.binary(), run.num_rows, buffers)
+            kept = run.append_column(LEVELS, added).select(names).combine_chunks()
+            yield from kept.to_batches()
+
+    return weigh
+
+
+def whole_buckets(batches: Iterator[pa.RecordBatch], n_records: int) -> Iterator[pa.Table]:
+    """Divide sorted records into runs of whole buckets, of so many records or a few more."""
+    # Where runs end does not depend on how records come in batches.
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    n_waiting = 0
+    for batch in batches:
+        waiting.append(batch)
+        n_waiting += batch.num_rows
+        while n_waiting > n_records:
+            table = pa.Table.from_batches(waiting)
+            numbers = table.column(BUCKET).to_numpy()
+            end = int(np.searchsorted(numbers, numbers[n_records - 1], side="right"))
+            if end == n_waiting:  # the last bucket may go on
+                break
+            yield table.slice(0, end)
+            waiting, n_waiting = table.slice(end).to_batches(), n_waiting - end
+    if n_waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def in_fields(
+    fields: Sequence[str],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that writes the levels of records as numbers with names."""
+
+    def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            text = b"".join(batch.column(LEVELS).to_pylist())
+            levels = np.frombuffer(text, dtype=np.uint8).reshape(-1, len(fields))
+            each = [pa.array(column.astype(np.int16)) for column in levels.T]
+            at = batch.schema.get_field_index(LEVELS)
+            columns = [*batch.columns]
+            columns[at] = pa.StructArray.from_arrays(each, list(fields))
+            yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+    return divide
+
+
+def _with_levels(frame: DataFrame, fields: Sequence[str]) -> Any:
+    """Return the schema of records whose levels are numbers with names."""
+    from pyspark.sql.types import ShortType, StructField, StructType
+
+    levels = StructType([StructField(name, ShortType(), nullable=False) for name in fields])
+    return StructType(
+        [
+            StructField(LEVELS, levels, nullable=False) if one.name == LEVELS else one
+            for one in frame.schema.fields
+        ]
+    )
+
+
 # Verifying and measuring a bucketization in files.
 #
 # The statements are written for PostgreSQL, and translated; that on thresholds is the one which
@@ -175,7 +474,71 @@ def examine_spark_buckets(
         qit, sat, repeated, count_certain(tables, names),
         {str(layout["sensitive"]): _exposure(tables, publication, names)},
     )  # fmt: skip
-    return findings.judged(names.n_buckets, parameters, publication.records, whole)
+    further = []
+    if names.weighted:
+        further.append(check_levels(tables, publication, limits_of(parameters, names)))
+    return findings.judged(names.n_buckets, parameters, publication.records, whole, further)
+
+
+def check_levels(
+    tables: PublishedTables, publication: Publication, thresholds: Thresholds | None
+) -> Check:
+    """Check that weights add up to the numbers of values in each bucket, below the thresholds."""
+    from pyspark.sql import functions as f
+
+    layout, own = publication.layout, publication.layout["sensitive"]
+    value, bucket, count, weights, parts = (
+        quoted_column(str(layout[name]))
+        for name in ("sensitive", "bucket_id", "count", "weights", "parts")
+    )
+    qit, sat, known = (tables.frames[publication.name + suffix] for suffix in (QIT, SAT, SHARES))
+    levels_type: Any = qit.schema[str(layout["weights"])].dataType
+    n_fields = len(levels_type.fieldNames())
+    column = ColumnType(own, str(layout["types"][own]["type"]), "", None, True)
+    known = known.select(f.col(value).alias("value"), f.col(weights).alias("place"),
+                         f.col(parts).cast("long").alias("parts"))  # fmt: skip
+    levels = [f.col(f"{weights}.{weight_field(place)}") for place in range(n_fields)]
+    # The number of each value in each bucket, less what the weights say it is.
+    in_sat = sat.join(f.broadcast(known), f.col(value).eqNullSafe(f.col("value")), "left").select(
+        f.col(bucket).alias("bucket"),
+        f.coalesce("place", f.lit(-1)).alias("place"),
+        f.coalesce(-f.col("parts") * f.col(count), f.lit(-1)).alias("n"),
+    )
+    sums = qit.groupBy(f.col(bucket).alias("bucket")).agg(
+        f.array(*map(f.sum, levels)).alias("sums")
+    )
+    in_qit = sums.select("bucket", f.posexplode("sums").alias("place", "n")).where("n <> 0")
+    differing = in_sat.unionByName(in_qit).groupBy("bucket", "place").agg(f.sum("n").alias("n"))
+    of_levels = [part for one in levels for part in (f.min(one), f.max(one), f.count(one))]
+    with failures_as_errors("weights could not be added up"):
+        told = [
+            row.asDict()
+            for row in known.join(
+                sat.groupBy(f.col(value).alias("of")).agg(f.sum(count).alias("records")),
+                f.col("value").eqNullSafe(f.col("of")), "left",
+            ).select("place", "parts", "records", text_of_column(f.col("value"), column)
+                     .alias("label")).collect()
+        ]  # fmt: skip
+        found = differing.where("n <> 0").count()
+        (extremes,) = qit.agg(*of_levels).collect()
+    least, most, n_levels = (extremes[at::3] for at in range(3))
+    are_known = (
+        sorted(row["place"] for row in told) == list(range(n_fields))
+        and len({row["label"] for row in told}) == n_fields
+        and all(row["parts"] >= 1 and row["records"] for row in told)
+    )
+    if not are_known or None in least or min(least) < 0:
+        return weights_check(int(layout["n_buckets"]), None if thresholds is None else 0)
+    found += sum(n != publication.records for n in n_levels)
+    above = None
+    if thresholds is not None:
+        counts = np.array([row["records"] for row in told], dtype=np.int64)
+        limits = thresholds(own, [row["label"] for row in told], counts)
+        above = sum(
+            Fraction(most[row["place"]], row["parts"]) > limit
+            for row, limit in zip(told, limits, strict=True)
+        )
+    return weights_check(found, above)
 
 
 def count_certain(tables: PublishedTables, names: BucketTables) -> int:
@@ -255,23 +618,16 @@ _REFUSED: Final = {
 class SparkBuckets(SparkKind):
     """The kind ``buckets``."""
 
-    suffixes = (QIT, SAT)
+    suffixes = (QIT, SAT, SHARES)
     shows_values = True
 
     def refuse(self, request: BucketRequest, source: Source) -> None:  # noqa: ARG002
-        """Refuse assignments that stay on one machine, and weights that are not learned."""
+        """Refuse assignments that stay on one machine."""
         if not hasattr(_bucket_dealing, request.assignment):
             raise InvalidParameterError(
                 f"the assignment {request.assignment} is not made on Spark",
                 detail=_REFUSED.get(request.assignment, ""),
                 hint="give assignment => 'random', or publish in PostgreSQL",
-            )
-        if request.estimates == "uncapped":
-            raise InvalidParameterError(
-                "uncapped weights of values are not learned on Spark",
-                detail="questions to files are answered by the paper's estimator, and loading into"
-                " PostgreSQL learns weights that keep the thresholds",
-                hint="leave out estimates, or publish in PostgreSQL",
             )
 
     def make(self, job: SparkJob) -> SparkResult:
@@ -303,22 +659,27 @@ class SparkBuckets(SparkKind):
             assigned.frame.write.parquet(folder.path)
             frame = job.session.read.parquet(folder.path)
         layout = bucket_layout(job.source, setting)
-        job.voice.step("writing the quasi-identifier table")
-        write_qit(job, frame, layout)
         job.voice.step("writing the sensitive table")
         sat = write_sat(job, frame, values, layout, setting.n_buckets)
+        name, l = job.request.publication, protection.l
+        parameters = {} if l is None else {"l": l}
+        tables = PublishedTables(job.session, {name + SAT: sat})
+        learned = LearnedWeights.of(job, frame, tables, values, setting, layout, parameters)
+        if learned is not None:
+            frame = learned.applied(job, frame)
+            learned.write(job, values, layout)
+            layout["weighted"] = [job.source.sensitive]
+        job.voice.step("writing the quasi-identifier table")
+        write_qit(job, frame, layout, 0 if learned is None else learned.n_values)
         is_random = job.request.assignment == "random" or assigned.cells == 1
         layout["assignment"] = "random" if is_random else job.request.assignment
-        name = job.request.publication
-        tables = PublishedTables(job.session, {name + SAT: sat})
         names = BucketTables.of(tables, SCHEMA, name, layout)
         certain = count_certain(tables, names)
         tables.drop()
-        l = protection.l
         return Written(
             protection.guarantee(job.request, certain, job.voice),
             layout=layout,
-            parameters={} if l is None else {"l": l},
+            parameters=parameters,
             metrics={} if assigned.cells is None else {"cells": assigned.cells},
         )
 
