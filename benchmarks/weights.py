@@ -91,28 +91,53 @@ def _errors(
     seed: int,
 ) -> tuple[list[float], float]:
     """Return the errors of the paper's, capped and uncapped estimates, at random and in cells."""
-    setting = two_size(data.counts, privacy, MAX_BUCKET_SIZE)
-    limits = privacy.occurrence_limits(setting.sizes)
     random = np.random.default_rng(seed)
-    drawn = assign_randomly(data.sa_codes, data.counts, limits, setting, random)
+    drawn = _drawn(data, privacy, random)
     gathered = in_cells(data, privacy, SEARCHES["multi_size"], seed).bucket_of_record
     errors, seconds = [], []
     for assigned in (drawn, gathered):
-        buckets = np.unique(assigned, return_inverse=True)[1].astype(np.int32)
-        by_value = np.argsort(data.sa_codes, kind="stable")
-        values = data.sa_codes[by_value][np.argsort(buckets[by_value], kind="stable")]
-        shuffled = random.permutation(buckets.size)
-        codes = data.qi_codes[shuffled]
-        records, order = BucketedRecords.of([*codes.T], buckets[shuffled], values, data.counts.size)
+        records, codes = _bucketed(data, assigned, random)
         shares = records.shares.astype(np.float64)
-        errors.append(error(codes[order], shares, queries, actual))
+        errors.append(error(codes, shares, queries, actual))
         for thresholds in (privacy.thresholds, [Fraction(1)] * data.counts.size):
             started = process_time()
             learned = learn_levels(records, thresholds, random)
             seconds.append(process_time() - started)
             weights = shares if learned is None else learned[0] / learned[1].parts
-            errors.append(error(codes[order], weights, queries, actual))
+            errors.append(error(codes, weights, queries, actual))
     return errors, max(seconds)
+
+
+def drawn_error(
+    data: Microdata,
+    privacy: FPrimePrivacy,
+    queries: Sequence[CountQuery],
+    actual: IntArray,
+    seed: int,
+) -> float:
+    """Return the error of the paper's estimates from random buckets of two_size."""
+    random = np.random.default_rng(seed)
+    records, codes = _bucketed(data, _drawn(data, privacy, random), random)
+    return error(codes, records.shares.astype(np.float64), queries, actual)
+
+
+def _drawn(data: Microdata, privacy: FPrimePrivacy, random: np.random.Generator) -> CodeArray:
+    setting = two_size(data.counts, privacy, MAX_BUCKET_SIZE)
+    limits = privacy.occurrence_limits(setting.sizes)
+    return assign_randomly(data.sa_codes, data.counts, limits, setting, random)
+
+
+def _bucketed(
+    data: Microdata, assigned: CodeArray, random: np.random.Generator
+) -> tuple[BucketedRecords, CodeArray]:
+    """Gather records by their buckets, with the codes of their quasi-identifiers."""
+    buckets = np.unique(assigned, return_inverse=True)[1].astype(np.int32)
+    by_value = np.argsort(data.sa_codes, kind="stable")
+    values = data.sa_codes[by_value][np.argsort(buckets[by_value], kind="stable")]
+    shuffled = random.permutation(buckets.size)
+    codes = data.qi_codes[shuffled]
+    records, order = BucketedRecords.of([*codes.T], buckets[shuffled], values, data.counts.size)
+    return records, codes[order]
 
 
 def error(

@@ -421,9 +421,10 @@ class BitmapReader:
         own = _record_weights(
             self, keys[0], split[0], weighed if side == 0 else None, parts, needed
         )
-        self._room -= 8 * len(parts) * (2 * len(own) + 2 * len(chosen))
-        if self._room < 0:
-            raise NoRoomError
+        room = 16 * len(parts) * (len(own) + len(chosen))
+        if room > self._room:
+            return records, values  # by the paper's estimator, as where bitmaps have no room
+        self._room -= room
         return (
             [replace(part, known=own.get(part.values)) for part in records],
             [replace(part, known=chosen.get(part.values)) for part in values],

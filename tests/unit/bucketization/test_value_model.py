@@ -9,7 +9,7 @@ import pytest
 
 from kanon_db.algorithms.bucketization import value_model
 from kanon_db.algorithms.bucketization.buckets import BucketedRecords
-from kanon_db.algorithms.bucketization.value_model import ValueModel, learn
+from kanon_db.algorithms.bucketization.value_model import ValueModel, learn, sample_size
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray
 from kanon_db.algorithms.ground.computation import Pulse
 
@@ -110,6 +110,23 @@ def test_large_tables_are_sampled(
     assert peaks[1] < peaks[0] + 4 * 8 * 100_000
 
 
+def test_a_sample_of_buckets_tells_of_all(
+    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of codes that only other buckets have; as Spark learns."""
+    records, values = with_truth(random, 20_000)
+    monkeypatch.setattr(value_model, "_SAMPLE", 4_000)
+    last = np.add.reduceat(records.columns[1] == 29, records.starts[:-1])
+    chosen = np.flatnonzero(last == 0)[: sample_size(20_000, [4, 30]) // SIZE]
+    sample = records.of_buckets(chosen)
+    assert sample.n_records == 4_000
+    assert sample.columns[1].max() < 29
+    model = learn(sample, np.random.default_rng(1), n_codes=[4, 30])
+    assert model is not None
+    likely = model.posteriors(records, random)
+    assert (likely.argmax(axis=1) == values).mean() > 0.8
+
+
 @pytest.mark.parametrize(("n_columns", "n_codes"), [(300, 40), (3, 60_000)])
 def test_many_columns_and_many_values_take_bounded_memory(n_columns: int, n_codes: int) -> None:
     """Of 300 columns there are 44,850 pairs; 60,000 codes alone would be 60,000 effects."""
@@ -119,7 +136,7 @@ def test_many_columns_and_many_values_take_bounded_memory(n_columns: int, n_code
     values = random.integers(0, N_VALUES, n).astype(np.int32)
     records, _ = dealt(columns, values)
     n_codes_of = [n_codes] * n_columns
-    n_sampled = min(n, value_model._CODES // value_model._most_features(n_codes_of))
+    n_sampled = sample_size(n, n_codes_of)
     sample = records.between(0, n_sampled // SIZE)
     features = value_model._features(sample, n_codes_of)
     assert len(features) <= value_model._most_features(n_codes_of) <= 4 * n_columns + 66
