@@ -1,8 +1,8 @@
 """Publishing on Spark: time and shuffled bytes a row, memory, one worker beside two.
 
 ``python -m benchmarks --write spark``. ``KANON_SPARK_RUNS`` has the runs, each a case, a number of
-rows, and with how many workers, such as ``random:10000000:1,2 mondrian:50000000:2``. Cases are the
-assignments of buckets, and ``mondrian``.
+rows, and with how many workers, such as ``random/paper:10000000:1,2 mondrian:50000000:2``. Cases
+are the assignments of buckets, with ``/paper`` without weights, and ``mondrian``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kanon_db.randomness import SecureRandom
 from kanon_db.spark.kinds._bucket_dealing import RECORDS_OF_LOCAL_PART
 
 RUNS: Final = os.environ.get(
-    "KANON_SPARK_RUNS", "random:1000000:1,2 cells:1000000:1,2 mondrian:1000000:1,2"
+    "KANON_SPARK_RUNS", "random/paper:1000000:1,2 cells/paper:1000000:1,2 mondrian:1000000:1,2"
 )
 LOCAL_ROWS: Final = (1_000_000,)
 _LEAST_SHARE: Final = 0.01
@@ -82,18 +82,18 @@ def main() -> str:
         "Rows of seven quasi-identifiers and a sensitive attribute with 50 values, as Parquet, on a"
         f" standalone cluster here. Each worker has one core to itself and {WORKER_MEMORY}; the"
         " driver shares these. `random` and `cells` are buckets by `two_size` (theta 4, base 0.02),"
-        f" `mondrian` generalized rows (k = {K}, not refined). A small table is published first, so"
-        " that programs are loaded. *Copying* sends the same rows through one shuffle to files, in"
-        " the same session: the floor. *Speed-up* is the time of one worker over that of these;"
-        " that of copying is what the machine allows."
-        " Memory is the most that the driver's two processes, and all processes of all workers, had"
-        " at once. The loss of buckets is that of the setting, a row; of generalized rows, the GCP."
+        f" with `/paper` without weights, `mondrian` generalized rows (k = {K}, not refined). A"
+        " small table is published first, so that programs are loaded. *Copying* sends the same"
+        " rows through one shuffle to files, in the same session: the floor. *Speed-up* is the time"
+        " of one worker over that of these; that of copying is what the machine allows."
+        " Memory is the most that all processes of all workers had at once."
+        " The loss of buckets is that of the setting, a row; of generalized rows, the GCP."
         + "".join(f" This failed: {what}." for what in failed)
         + "\n\n"
         + table(
             ["rows", "case", "workers", "seconds", "microseconds a row", "over copying",
-             "speed-up", "of copying", "shuffled bytes a row", "of copying", "driver",
-             "workers' memory", "cells or parts", "loss"],
+             "speed-up", "of copying", "shuffled bytes a row", "workers' memory", "cells or parts",
+             "loss"],
             [
                 line(run, workers, one, of_workers.get(1))
                 for run, of_workers in found.items() for workers, one in of_workers.items()
@@ -130,8 +130,6 @@ def line(run: Run, workers: int, found: Any, of_one: Any) -> list[str]:
         "" if of_one is None else f"{of_one['seconds'] / seconds:.2f}",
         "" if of_one is None else f"{of_one['copying'] / found['copying']:.2f}",
         f"{found['shuffled'] / n:.0f}",
-        f"{found['shuffled_by_copying'] / n:.0f}",
-        f"{found['driver'] / 2**30:.1f} GB",
         f"{found['workers'] / 2**30:.1f} GB",
         "" if found["parts"] is None else f"{found['parts']:,.0f}",
         f"{found['gcp']:.4f}" if "gcp" in found else f"{found['msbs']:.3f}",

@@ -1,6 +1,6 @@
 """One publication on both sides: made on Spark, loaded into PostgreSQL; answers are the same.
 
-It is published without weights, which are learned in PostgreSQL only; `test_loading.py` has them.
+It is published without weights, which each side draws anew; `test_levels.py` has them.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ def run(
     return int(said.removeprefix("again "))
 
 
-def is_whole(target: Path) -> None:
+def is_whole(target: Path, source: Any = None) -> None:
     """Each record is there once, with its own quasi-identifiers, in the bucket with its value."""
-    source = data.table(N)
+    source = data.table(N) if source is None else source
     names = faulty.ASKED["quasi_identifiers"]
     qit, sat = data.read(target, "qit"), data.read(target, "sat")
     assert sorted(map(str, qit.select(names).to_pylist())) == sorted(
@@ -97,6 +97,26 @@ def test_workers_are_killed(cluster: StandaloneCluster, people: str, target: Pat
     run(cluster, people, target, at=kill)
     assert left == []
     is_whole(target)
+
+
+def test_a_worker_is_killed_while_values_are_weighed(
+    cluster: StandaloneCluster, spark: Any, related: str, target: Path
+) -> None:
+    """Levels add up in each bucket all the same."""
+    left = ["learning how likely values are", "weighing values for each record"]
+
+    def kill(step: str) -> None:
+        if left and step == left[0]:
+            left.pop(0)
+            os.killpg(cluster.workers[-2].pid, signal.SIGKILL)
+            cluster.add_worker()
+
+    run(cluster, related, target, at=kill)
+    assert left == []
+    is_whole(target, data.related(N))
+    checks = on_spark.verify(spark, str(target))
+    assert any("weights of values" in check.check for check in checks)
+    assert all(check.holds for check in checks)
 
 
 def test_shuffle_files_are_deleted(

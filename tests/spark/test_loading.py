@@ -75,29 +75,32 @@ ASKED = (
 )
 
 
-def test_weights_are_learned_there(
-    spark: Any, people: str, parties: Parties, tmp_path: Path
-) -> None:
-    """Files are asked by the paper's estimator, which loaded publications have, too."""
-    target = tmp_path / "related"
-    own = "CASE WHEN id % 4 = 0 THEN disease ELSE concat('disease ', age DIV 15) END AS disease"
-    related = spark.read.parquet(people).selectExpr("age", "sex", "zip", own)
-    on_spark.publish_buckets(spark, related, str(target), source_name="related", **data.ASKED)
-    assert {path.name for path in target.glob("release-*/*")} == {"qit", "sat"}
-    on_spark.load(spark, str(target), parties.publisher)
+def test_weights_are_learned_there(spark: Any, weighted: Path, parties: Parties) -> None:
+    """Anew, from the same buckets: both sides have the paper's estimates, and weights of theirs."""
+    on_spark.load(spark, str(weighted), parties.publisher)
+    columns = "SELECT * FROM published.people_w_qit LIMIT 0"
+    with parties.publisher.cursor() as cursor:
+        described = cursor.execute(columns).description or []
+    assert [column.name for column in described] == ["age", "sex", "zip", "bucket_id"]
     for asked in ASKED:
-        question = asked.replace("people_b", "related")
-        (here,) = on_spark.estimate(spark, str(target), question, on_warning=lambda _: None)
+        question = asked.replace("people_b", "people_w")
+        (here,), (plain,) = (
+            on_spark.estimate(
+                spark, str(weighted), question, estimator=estimator, on_warning=lambda _: None
+            )
+            for estimator in ("published", "paper")
+        )
         statement = "SELECT estimate, lower_bound, upper_bound FROM kanon.estimate($1)"
         (there,) = fetch(parties.publisher, statement, question)
         with parties.publisher.transaction():
             fetch(parties.publisher, "SET LOCAL kanon.estimator = 'paper'")
             (paper,) = fetch(parties.publisher, statement, question)
-        assert paper == pytest.approx((here.estimate, here.lower_bound, here.upper_bound))
+        assert paper == pytest.approx((plain.estimate, plain.lower_bound, plain.upper_bound))
         assert there[1:] == pytest.approx(paper[1:])
-        assert there[0] != pytest.approx(paper[0])
+        for by_weights in (there[0], here.estimate):
+            assert by_weights != pytest.approx(paper[0])
     with kanon_db.connect(f"{parties.dsn} user={parties.publisher.info.user}") as connected:
-        checks = connected.verify("related")
+        checks = connected.verify("people_w")
     assert checks["holds"].all()
     assert any("weights of values" in name for name in checks["check"])
 

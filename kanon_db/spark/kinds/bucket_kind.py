@@ -239,7 +239,6 @@ class LearnedWeights:
         thresholds = largest_weights(asked_for(job.request, parameters), names)
         if thresholds is None or not n_records or n_values > MOST_VALUES:
             return None
-        job.voice.step("learning how likely values are")
         # Bitmaps of huge tables have fewer values; there are none here.
         n_alike = min(n_records, _MOST_ALIKE)
         few = read_few_values(job, source.quasi_identifiers, most_values(n_alike))
@@ -252,6 +251,7 @@ class LearnedWeights:
         units = WeightUnits.between(limits, *_extreme_shares(sat, names, values))
         if units is None:
             return None
+        job.voice.step("learning how likely values are")
         random = SecureRandom().generator()
         n_codes = [len(own.labels) for own in columns.values()]
         chosen = drawn_buckets(setting, sample_size(n_records, n_codes), random)
@@ -423,8 +423,11 @@ def in_fields(
         import pyarrow as pa
 
         for batch in batches:
-            text = b"".join(batch.column(LEVELS).to_pylist())
-            levels = np.frombuffer(text, dtype=np.uint8).reshape(-1, len(fields))
+            packed = batch.column(LEVELS)
+            ends = np.frombuffer(packed.buffers()[1], dtype=np.int32)[packed.offset :]
+            own = slice(int(ends[0]), int(ends[batch.num_rows]))
+            levels = np.frombuffer(packed.buffers()[2], dtype=np.uint8)[own]
+            levels = levels.reshape(-1, len(fields))
             each = [pa.array(column.astype(np.int16)) for column in levels.T]
             at = batch.schema.get_field_index(LEVELS)
             columns = [*batch.columns]
@@ -486,50 +489,56 @@ def check_levels(
     """Check that weights add up to the numbers of values in each bucket, below the thresholds."""
     from pyspark.sql import functions as f
 
-    layout, own = publication.layout, publication.layout["sensitive"]
+    layout, own, name = publication.layout, publication.layout["sensitive"], publication.name
+    amiss = weights_check(int(layout["n_buckets"]), None if thresholds is None else 0)
     value, bucket, count, weights, parts = (
         quoted_column(str(layout[name]))
         for name in ("sensitive", "bucket_id", "count", "weights", "parts")
     )
-    qit, sat, known = (tables.frames[publication.name + suffix] for suffix in (QIT, SAT, SHARES))
+    qit = tables.frames[name + QIT]
+    if name + SHARES not in tables.frames or str(layout["weights"]) not in qit.columns:
+        return amiss
+    known = tables.frames[name + SHARES].select(
+        f.col(value).alias("value"), f.col(weights).alias("place"),
+        f.col(parts).cast("long").alias("parts"),
+    )  # fmt: skip
+    sat = tables.frames[name + SAT].select(
+        f.col(value).alias("of"), f.col(bucket).alias("bucket"), f.col(count).alias("times")
+    )
     levels_type: Any = qit.schema[str(layout["weights"])].dataType
     n_fields = len(levels_type.fieldNames())
-    column = ColumnType(own, str(layout["types"][own]["type"]), "", None, True)
-    known = known.select(f.col(value).alias("value"), f.col(weights).alias("place"),
-                         f.col(parts).cast("long").alias("parts"))  # fmt: skip
     levels = [f.col(f"{weights}.{weight_field(place)}") for place in range(n_fields)]
     # The number of each value in each bucket, less what the weights say it is.
-    in_sat = sat.join(f.broadcast(known), f.col(value).eqNullSafe(f.col("value")), "left").select(
-        f.col(bucket).alias("bucket"),
+    is_same = f.col("of").eqNullSafe(f.col("value"))
+    in_sat = sat.join(f.broadcast(known), is_same, "left").select(
+        "bucket",
         f.coalesce("place", f.lit(-1)).alias("place"),
-        f.coalesce(-f.col("parts") * f.col(count), f.lit(-1)).alias("n"),
+        f.coalesce(-f.col("parts") * f.col("times"), f.lit(-1)).alias("n"),
     )
     sums = qit.groupBy(f.col(bucket).alias("bucket")).agg(
         f.array(*map(f.sum, levels)).alias("sums")
     )
     in_qit = sums.select("bucket", f.posexplode("sums").alias("place", "n")).where("n <> 0")
     differing = in_sat.unionByName(in_qit).groupBy("bucket", "place").agg(f.sum("n").alias("n"))
-    of_levels = [part for one in levels for part in (f.min(one), f.max(one), f.count(one))]
-    with failures_as_errors("weights could not be added up"):
-        told = [
-            row.asDict()
-            for row in known.join(
-                sat.groupBy(f.col(value).alias("of")).agg(f.sum(count).alias("records")),
-                f.col("value").eqNullSafe(f.col("of")), "left",
-            ).select("place", "parts", "records", text_of_column(f.col("value"), column)
-                     .alias("label")).collect()
-        ]  # fmt: skip
-        found = differing.where("n <> 0").count()
-        (extremes,) = qit.agg(*of_levels).collect()
-    least, most, n_levels = (extremes[at::3] for at in range(3))
-    are_known = (
-        sorted(row["place"] for row in told) == list(range(n_fields))
-        and len({row["label"] for row in told}) == n_fields
-        and all(row["parts"] >= 1 and row["records"] for row in told)
+    is_amiss = f.exists(f.array(*levels), lambda level: level.isNull() | (level < 0))
+    column = ColumnType(own, str(layout["types"][own]["type"]), "", None, True)
+    of_values = sat.groupBy("of").agg(f.sum("times").alias("records"))
+    labelled = known.join(of_values, is_same, "left").select(
+        "place", "parts", "records", text_of_column(f.col("value"), column).alias("label")
     )
-    if not are_known or None in least or min(least) < 0:
-        return weights_check(int(layout["n_buckets"]), None if thresholds is None else 0)
-    found += sum(n != publication.records for n in n_levels)
+    with failures_as_errors("weights could not be added up"):
+        told = [row.asDict() for row in labelled.collect()]
+        found = differing.where("n <> 0").count()
+        (row,) = qit.agg(f.sum(is_amiss.cast("int")), *map(f.max, levels)).collect()
+    n_amiss, *most = row
+    if (
+        n_amiss != 0
+        or len(told) != n_fields
+        or {row["place"] for row in told} != set(range(n_fields))
+        or len({row["label"] for row in told}) != n_fields
+        or not all((row["parts"] or 0) >= 1 and row["records"] for row in told)
+    ):
+        return amiss
     above = None
     if thresholds is not None:
         counts = np.array([row["records"] for row in told], dtype=np.int64)
