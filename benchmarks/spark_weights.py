@@ -2,7 +2,7 @@
 
 ``python -m benchmarks spark_weights``. The tables are looked for as in
 :mod:`benchmarks.local_assignment`. ``KANON_SPARK_WEIGHTS`` has the runs that are timed, such as
-``cells:1000000:2``: an assignment, a number of rows, and with how many workers.
+``cells:1000000``: an assignment, and a number of rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ASKED: Final[Mapping[str, Any]] = {
     "max_bucket_size": MAX_BUCKET_SIZE,
 }  # fmt: skip
 N_PUBLICATIONS: Final = 3
-RUNS: Final = os.environ.get("KANON_SPARK_WEIGHTS", "random:1000000:2 cells:1000000:2")
+RUNS: Final = os.environ.get("KANON_SPARK_WEIGHTS", "random:1000000 cells:1000000")
 
 
 def main() -> str:
@@ -98,23 +98,16 @@ def errors_table() -> str:
     for where, errors in (("on Spark", here), ("in PostgreSQL", [there])):
         by_weights, paper = np.array(errors).T
         ratios = by_weights / paper
-        medians = [np.median(one) for one in (paper, by_weights)]
         rows.append(
-            [where, *(f"{one:.4f}" for one in medians), f"{np.median(ratios):.3f}",
-             f"{medians[1] / np.median(drawn):.3f}"]
+            [where, f"{np.median(by_weights):.4f}", f"{np.median(ratios):.3f}",
+             f"{np.median(by_weights) / np.median(drawn):.3f}"]
         )  # fmt: skip
     return (
-        f"Adult, occupation, `{json.dumps(PRIVACY)}`, multi_size, cells: mean relative errors of"
-        f" {len(queries):,} counts (s = 5 %), on Spark medians of {N_PUBLICATIONS} publications; in"
-        " PostgreSQL, the same request is the same draw.\n\n"
+        "Adult, occupation, theta 8, base 0.02, multi_size, cells: mean relative errors of"
+        f" {len(queries):,} counts by weights, on Spark medians of {N_PUBLICATIONS} publications."
+        "\n\n"
         + table(
-            [
-                "published",
-                "the paper's estimates",
-                "by weights",
-                "of the paper's",
-                "of the paper's from random buckets of two_size",
-            ],
+            ["", "error", "over the paper's", "over the paper's from random buckets of two_size"],
             rows,
         )
     )
@@ -158,10 +151,10 @@ def times_table() -> str:
     with tempfile.TemporaryDirectory(prefix="kanon-bench-spark-") as name:
         folder = Path(name)
         for text in RUNS.split():
-            case, n, workers = text.split(":")
+            case, n = text.split(":")
             with source_of(folder, int(n)) as source:
                 with_weights, without = (
-                    measured(int(workers), folder / "run", source, f"{case}{estimates}")
+                    measured(2, folder / "run", source, f"{case}{estimates}")
                     for estimates in ("", "/paper")
                 )
             steps = dict(with_weights["steps"])
@@ -171,13 +164,8 @@ def times_table() -> str:
             }
             more = with_weights["seconds"] - without["seconds"]
             seconds = [without["seconds"], with_weights["seconds"], more, *own.values()]
-            memory = [with_weights[who] / 2**30 for who in ("workers", "driver")]
-            rows.append(
-                [f"{int(n):,}", case, workers, *(f"{one:.1f}" for one in seconds),
-                 *(f"{one:.1f} GB" for one in memory)]
-            )  # fmt: skip
-    return "Seconds, by `estimates`:\n\n" + table(
-        ["rows", "case", "workers", "paper", "capped", "more", "learning", "weighing",
-         "workers' memory", "driver"],
-        rows,
-    )  # fmt: skip
+            memory = f"{with_weights['workers'] / 2**30:.1f} GB"
+            rows.append([f"{int(n):,}", case, *(f"{one:.1f}" for one in seconds), memory])
+    return "Seconds, by `estimates`, of two workers:\n\n" + table(
+        ["rows", "case", "paper", "capped", "more", "learning", "weighing", "memory"], rows
+    )

@@ -121,7 +121,7 @@ class SparkKind(ABC):
     """The steps that are particular to a kind."""
 
     suffixes: Sequence[str]
-    """Of the tables that are published; each is written to its folder in the staged tables."""
+    """Of the tables that are published; each that there is has a folder in the staged tables."""
 
     shows_values: bool = False
     """Whether quasi-identifiers are published as they are."""
