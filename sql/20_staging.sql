@@ -83,7 +83,7 @@ SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
     _schema CONSTANT text := (SELECT value FROM kanon.setting WHERE setting.name = 'published_schema');
-    _view   CONSTANT text := format('%I.%I', _schema, given ->> 'prefix');
+    _view   CONSTANT text := format('%I.%I', _schema, concat(given ->> 'prefix', given ->> 'suffix'));
     _tables CONSTANT text[] := ARRAY(
         SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix',
             ARRAY(SELECT jsonb_array_elements_text(given -> 'tables'))) AS s);
@@ -95,8 +95,9 @@ BEGIN
             ERRCODE = '42501';
     END IF;
     IF given ? 'layout' THEN
-        EXECUTE format('CREATE VIEW %s AS %s', _view,
-                       kanon.weighted_join(given -> 'layout', _tables[1], _tables[2]));
+        EXECUTE format('CREATE VIEW %s AS %s', _view, CASE cardinality(_tables)
+            WHEN 2 THEN kanon.weighted_join(given -> 'layout', _tables[1], _tables[2])
+            ELSE kanon.learned_join(given -> 'layout', _tables[1], _tables[2], _tables[3]) END);
     ELSE
         _query := format('SELECT * FROM %s', _tables[1]);
         IF given ? 'number' THEN
@@ -123,7 +124,7 @@ BEGIN
     RETURN to_jsonb(_view);
 END
 $function$;
-COMMENT ON FUNCTION kanon.owner_create_view IS 'creates the view of a publication';
+COMMENT ON FUNCTION kanon.owner_create_view IS 'creates a view of a publication';
 
 CREATE OR REPLACE FUNCTION kanon.require_visible(has_rows boolean) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -170,6 +171,78 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.weighted_join IS
     'a query that joins QIT and SAT, weighting each possible value by its share of the bucket';
+
+CREATE OR REPLACE FUNCTION kanon.learned_join(layout jsonb, qit text, sat text, learned text)
+RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _bucket  CONSTANT text := quote_ident(layout ->> 'bucket_id');
+    _value   CONSTANT text := quote_ident(layout ->> 'sensitive');
+    _planes  CONSTANT text := quote_ident(layout ->> 'weights');
+    _columns CONSTANT text[] := ARRAY(SELECT jsonb_array_elements_text(layout -> 'quasi_identifiers'));
+    _digits  CONSTANT integer[] := ARRAY(SELECT generate_series(0, (layout ->> 'planes')::integer - 1));
+    _bytes   CONSTANT integer := 240;  -- of a piece
+    _zeros   CONSTANT text := format('decode(repeat(''00'', %s), ''hex'')', _bytes);
+    _length  bigint;  -- bytes of a bitmap
+    _lows    bigint[];
+    _steps   bigint[];
+    _firsts  bigint[];
+    _class   text;
+BEGIN
+    -- The record of a bucket that comes as the i-th has the bit low + bucket + i * step, and the
+    -- buckets of a size have the same low and step; see answers/_bitmap_sums.py.
+    SELECT (sum(c.size * c.step)::bigint + 7) / 8,
+           array_agg(c.before - c.step - c.first ORDER BY c.first),
+           array_agg(c.step ORDER BY c.first), array_agg(c.first ORDER BY c.first)
+    INTO _length, _lows, _steps, _firsts
+    FROM (SELECT r.*, sum(r.size * r.step) OVER (ORDER BY r.first) - r.size * r.step AS before
+          FROM (SELECT s.value::bigint AS size, f.value::bigint AS first,
+                       lead(f.value::bigint, 1, (layout ->> 'n_buckets')::bigint + 1)
+                           OVER (ORDER BY f.value::bigint) - f.value::bigint AS step
+                FROM ROWS FROM (jsonb_array_elements_text(layout -> 'sizes')) WITH ORDINALITY AS s (value, i)
+                JOIN ROWS FROM (jsonb_array_elements_text(layout -> 'first_bucket_ids'))
+                     WITH ORDINALITY AS f (value, i) USING (i)) AS r) AS c;
+    _class := format('[width_bucket(q.%s, ARRAY[%s])]', _bucket, array_to_string(_firsts, ', '));
+    -- Bits are looked up in pieces: for each bit, a whole bitmap would be fetched anew.
+    RETURN format(
+        'WITH records (%1$s, bucket, bit) AS ('
+        'SELECT %2$s, q.%3$s, (ARRAY[%4$s])%5$s + q.%3$s'
+        ' + (ARRAY[%6$s])%5$s * row_number() OVER (PARTITION BY q.%3$s ORDER BY %7$s)'
+        ' FROM %8$s AS q WHERE kanon.require_visible(EXISTS (SELECT FROM %8$s))'
+        '), weights AS MATERIALIZED ('
+        'SELECT ARRAY[w.%9$s] AS value, w.%10$s AS parts, w.%11$s AS planes,'
+        ' row_number() OVER () AS number FROM %12$s AS w'
+        '), pieces (number, piece, %13$s) AS MATERIALIZED ('
+        'SELECT w.number, p.piece, %14$s FROM weights AS w, generate_series(0, %15$s) AS p (piece)'
+        ') SELECT %16$s, s.%9$s, (%17$s)::float8 / w.parts AS %18$s'
+        ' FROM records AS r JOIN %19$s AS s ON s.%3$s = r.bucket'
+        ' JOIN weights AS w ON w.value = ARRAY[s.%9$s]'
+        ' JOIN pieces AS p ON p.number = w.number AND p.piece = r.bit / %20$s',
+        (SELECT string_agg(format('c%s', i), ', ' ORDER BY i) FROM generate_subscripts(_columns, 1) AS i),
+        (SELECT string_agg(format('q.%I', c), ', ' ORDER BY i)
+         FROM unnest(_columns) WITH ORDINALITY AS c (c, i)),
+        _bucket, array_to_string(_lows, ', '), _class, array_to_string(_steps, ', '),
+        (SELECT string_agg(format('q.%I', c) || CASE WHEN layout -> 'bytewise' ? c
+                           THEN ' COLLATE pg_catalog."C"' ELSE '' END, ', ' ORDER BY i)
+         FROM jsonb_array_elements_text(layout -> 'placed_by') WITH ORDINALITY AS c (c, i)),
+        qit,
+        _value, quote_ident(layout ->> 'parts'), _planes, learned,
+        (SELECT string_agg(format('d%s', d), ', ' ORDER BY d) FROM unnest(_digits) AS d),
+        (SELECT string_agg(format(
+             'CASE WHEN length(w.planes) > %1$s THEN substr(w.planes, %1$s + 1 + p.piece * %2$s, %2$s)'
+             ' ELSE %3$s END', d * _length, _bytes, _zeros), ', ' ORDER BY d) FROM unnest(_digits) AS d),
+        (_length - 1) / _bytes,
+        (SELECT string_agg(format('r.c%s AS %I', i, c), ', ' ORDER BY i)
+         FROM unnest(_columns) WITH ORDINALITY AS c (c, i)),
+        (SELECT string_agg(format('(get_bit(p.d%1$s, (r.bit %% %2$s)::integer) << %1$s)', d, 8 * _bytes),
+                           ' + ' ORDER BY d) FROM unnest(_digits) AS d),
+        quote_ident(layout ->> 'weight'), sat, 8 * _bytes);
+END
+$function$;
+COMMENT ON FUNCTION kanon.learned_join IS
+    'a query that joins QIT and SAT, weighting each possible value by how likely it was found to be';
 
 CREATE OR REPLACE FUNCTION kanon.owner_drop_staged(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE

@@ -26,7 +26,7 @@ BEGIN
         ('create table', 'columns', '{columns}'),
         ('create table', 'names', '{uncompressed}'),
         ('create view', 'own staged', '{prefix}'),
-        ('create view', 'ending', '{tables}'),
+        ('create view', 'ending', '{tables,suffix}'),
         ('create view', 'names', '{number,columns,layout}'),
         ('analyze', 'own staged', '{prefix}'),
         ('analyze', 'ending', '{suffixes}'),

@@ -50,6 +50,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.ticket(oid, bigint),
     kanon.require_own_description(oid, oid), kanon.require_told(oid, text, jsonb),
     kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text),
+    kanon.learned_join(jsonb, text, text, text),
     kanon.base_names(oid[]), kanon.bases(oid), kanon.earlier_releases(oid[], oid[], bigint),
     kanon.earlier_named(oid[], text[], oid[], bigint), kanon.name_elsewhere(text),
     kanon.source_elsewhere(text),

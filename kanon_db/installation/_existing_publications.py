@@ -179,6 +179,12 @@ def _adopt(session: PsycopgSession, schema: str, found: Any, names: Sequence[str
         raise _ChangedError
     if found["kinds"][0] != "r":
         _check_view(session, names[0], _definitions(session, schema, found))
+    if kind_named(found["kind"]).shape == "buckets":
+        tables = BucketTables.of(session, schema, found["name"], json.loads(found["layout"]))
+        if tables.has_likely:
+            _check_view(session, tables.likely, [_likely_join(session, found["layout"], tables)])
+        elif found["kinds"].count("v") > 1:  # nothing says what the other one reads
+            raise _ChangedError
     if found["publisher"] is None:  # see kanon_db.installation._existing_publications
         return
     closed = kind_named(found["kind"]).load().closed
@@ -225,6 +231,20 @@ def _weighted_join(session: PsycopgSession, layout: str, tables: BucketTables) -
         layout,
         tables.qit,
         tables.sat,
+    )
+    return str(row["value"])
+
+
+def _likely_join(session: PsycopgSession, layout: str, tables: BucketTables) -> str:
+    if not tables.is_likely:
+        return _weighted_join(session, layout, tables)
+    row = fetch_one(
+        session,
+        "SELECT kanon.learned_join($1::text::jsonb, $2::text, $3::text, $4::text) AS value",
+        layout,
+        tables.qit,
+        tables.sat,
+        tables.learned,
     )
     return str(row["value"])
 

@@ -114,9 +114,15 @@ class StagedRelations:
         table = self.session.identifier(self.schema, self.name + suffix)
         self.session.fetch(f"INSERT INTO {table} {select}", *values)
 
-    def create_weighted_view(self, layout: Mapping[str, Any], qit: str, sat: str) -> None:
-        """Join the tables with these suffixes to the view of a bucketization."""
-        self._run("create view", tables=[qit, sat], layout=layout)
+    def create_weighted_view(
+        self, layout: Mapping[str, Any], qit: str, sat: str, learned: str = "", *, suffix: str = ""
+    ) -> None:
+        """Join the tables with these suffixes to a view of a bucketization, with this suffix.
+
+        Where the table of weights is not given, a value weighs its share of the bucket.
+        """
+        tables = [qit, sat, learned] if learned else [qit, sat]
+        self._run("create view", tables=tables, layout=layout, suffix=suffix)
 
     def materialize(self, rows: str) -> None:
         """Create the materialized view of all rows of the table with this suffix."""
@@ -181,6 +187,11 @@ SELECT v.relkind::text IS NOT DISTINCT FROM $3::text AND (
             d.refclassid <> 'pg_class'::regclass OR d.refobjid <> v.oid
             AND d.refobjid NOT IN (SELECT to_regclass(name) FROM unnest($2::text[]) AS name))
             AND d.refobjid <> 'kanon.require_visible'::regproc
+            -- What sorts and compares values of an extension's type belongs to a superuser.
+            AND NOT EXISTS (
+                SELECT FROM pg_operator AS o JOIN pg_roles AS u ON u.oid = o.oprowner AND u.rolsuper
+                WHERE d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid)
+            AND NOT (d.refclassid = 'pg_type'::regclass AND kanon.is_safe_type(d.refobjid))
        ) AS others
 FROM (SELECT) AS one LEFT JOIN pg_class AS v ON v.oid = to_regclass($1::text)
 """

@@ -45,9 +45,10 @@ CLASSED_SUFFIXES: Final = (*ROW_SUFFIXES, CLASSES)
 QIT: Final = "_qit"
 SAT: Final = "_sat"
 BIT: Final = "_bit"
-SUFFIXES: Final = ("", QIT, SAT, BIT, SHARES)
-"""Suffixes of the weighted view, the quasi-identifier table, the sensitive table, the bitmaps, and
-the weights of sensitive values."""
+LIKELY: Final = "_wgt"
+SUFFIXES: Final = ("", LIKELY, QIT, SAT, BIT, SHARES)
+"""Suffixes of the view weighted by shares of buckets, that by learned weights, the quasi-identifier
+table, the sensitive table, the bitmaps, and the weights of sensitive values."""
 
 Assignment = OneOf["random", "cells", "local"]
 """Assignments of records to buckets."""
@@ -74,6 +75,7 @@ class BucketTables:
     """
 
     view: str
+    likely: str
     qit: str
     sat: str
     bit: str
@@ -89,6 +91,9 @@ class BucketTables:
     parts: str
     weighted: tuple[str, ...]  # The sensitive attributes whose values have weights
     with_bitmaps: tuple[str, ...]
+    is_likely: bool  # Whether the second view weighs by what was learned
+    has_likely: bool  # Earlier publications have no second view
+    slot_order: str  # SQL of a row ``q``: in this order, a bucket's records take their slots
     n_buckets: int
     sizes: tuple[int, ...]
     first_bucket_ids: tuple[int, ...]
@@ -96,7 +101,7 @@ class BucketTables:
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, qit, sat, bit, learned = (
+        view, likely, qit, sat, bit, learned = (
             quotes.identifier(schema, name + suffix) for suffix in SUFFIXES
         )
         columns = ("bucket_id", "count", "attribute", "bits", "weight")
@@ -104,6 +109,7 @@ class BucketTables:
         sensitive = (layout["sensitive"], *layout.get("also_sensitive", ()))
         return cls(
             view=view,
+            likely=likely,
             qit=qit,
             sat=sat,
             bit=bit,
@@ -114,6 +120,13 @@ class BucketTables:
             sensitive={name: quotes.identifier(name) for name in sensitive},
             weighted=tuple(map(str, layout.get("weighted", ()))),
             with_bitmaps=tuple(layout["with_bitmaps"]),
+            is_likely=bool(layout.get("weighted")) and len(sensitive) == 1,
+            has_likely="placed_by" in layout,
+            slot_order=", ".join(
+                f"q.{quotes.identifier(name)}"
+                + (' COLLATE pg_catalog."C"' if name in layout["bytewise"] else "")
+                for name in layout.get("placed_by", ())
+            ),
             # These alone reach statements unbound, and int() admits nothing but numbers.
             n_buckets=int(layout["n_buckets"]),
             sizes=tuple(map(int, layout["sizes"])),
@@ -140,6 +153,23 @@ class BucketTables:
     def n_records(self) -> int:
         """The number of records in all buckets."""
         return sum(size * n for size, n in zip(self.sizes, self.buckets_of_sizes, strict=True))
+
+    @property
+    def place(self) -> str:
+        """SQL for the bit of a row ``q`` of QIT, as in ``kanon.learned_join``."""
+        before, lows, steps = 0, [], []
+        for size, first, n in zip(
+            self.sizes, self.first_bucket_ids, self.buckets_of_sizes, strict=True
+        ):
+            lows.append(before - n - first)
+            steps.append(n)
+            before += size * n
+        firsts = ", ".join(map(str, self.first_bucket_ids))
+        its_class = f"[width_bucket(q.{self.bucket_id}, ARRAY[{firsts}])]"
+        return (
+            f"(ARRAY{lows}){its_class} + q.{self.bucket_id} + (ARRAY{steps}){its_class}"
+            f" * row_number() OVER (PARTITION BY q.{self.bucket_id} ORDER BY {self.slot_order})"
+        )
 
     def size(self, bucket_id: str = "bucket_id") -> str:
         """Return SQL for a bucket's size; `bucket_id` is SQL for its number."""

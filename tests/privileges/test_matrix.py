@@ -81,7 +81,7 @@ OWNERS = {
     "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_seed",
     "owner_staged",
     "owner_unknown", "reached", "readers", "relation_kind", "require_readable", "require_visible",
-    "source_elsewhere", "weighted_join",
+    "source_elsewhere", "weighted_join", "learned_join",
     "aside", "owner_close", "owner_drop_or_close", "owner_live_on", "owner_living", "owner_sweep",
     "owner_withdraw", "withdrawn", "withdrawn_mark", "ticket", "closed", "closed_mark",
     "owner_mark", "owner_close_all", "owner_make_way", "owner_take_away",
@@ -288,6 +288,7 @@ def test_functions_are_fixed(parties: Parties) -> None:
             "mark",
             "relation_kind",
             "weighted_join",
+            "learned_join",
             "withdrawn_mark",
             "closed_mark",
         )
@@ -335,4 +336,4 @@ def test_readers(parties: Parties, new_role: Callable[..., str]) -> None:
         fetch(parties.admin, f"{defaults} REVOKE ALL ON TABLES FROM {grantees}")
 
 
-SUFFIXES = ("", "_qit", "_sat", "_bit")
+SUFFIXES = ("", "_wgt", "_qit", "_sat", "_bit")

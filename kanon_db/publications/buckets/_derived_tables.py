@@ -21,7 +21,7 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketSetting,
     bit_positions,
 )
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of, taken
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of, sort_keys, taken
 from kanon_db.catalog.entries import Publication
 from kanon_db.catalog.names import free_column_name
 from kanon_db.errors import VerificationError
@@ -35,12 +35,12 @@ from kanon_db.publications.buckets.bucket_relations import (
 from kanon_db.publications.guarantees import joint_guarantee
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.relations import StagedRelations
-from kanon_db.query.layout import BIT, QIT, SAT, BucketTables
+from kanon_db.query.layout import BIT, LIKELY, QIT, SAT, SHARES, BucketTables
 from kanon_db.randomness import SecureRandom
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.coded_columns import read_few_values
-from kanon_db.transfer.columns import ColumnType, Relation
+from kanon_db.transfer.columns import ColumnType, Relation, inverse_permutation
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import (
     CodedColumn,
@@ -75,8 +75,8 @@ def write_bitmaps(
     order: AnyIntArray,
     thresholds: Thresholds | None,
     random: SecureRandom,
-) -> dict[str, list[str]]:
-    """Create the tables of bitmaps, and of the weights of sensitive values.
+) -> dict[str, Any]:
+    """Create the tables of bitmaps, the weights of sensitive values, and the view of these.
 
     Parameters
     ----------
@@ -89,8 +89,7 @@ def write_bitmaps(
     contents : BucketContents
     bucket_ids : ndarray of int32, shape (n_records,)
     order : ndarray of int, shape (n_records,)
-        A random permutation: records take the slots of their bucket in this order. Sensitive
-        values take theirs in the order of the values, so that a slot does not link the two.
+        A random permutation of the records, in which weights are learned.
     thresholds : callable, optional
     random : SecureRandom
         See :func:`.write_weights`.
@@ -98,8 +97,14 @@ def write_bitmaps(
     Returns
     -------
     dict
-        What the layout says of it: the attributes ``with_bitmaps``, and those that are
-        ``weighted``.
+        What the layout says of it: the attributes ``with_bitmaps``, those that are ``weighted``,
+        and how records take the slots of their bucket: in the order of the columns ``placed_by``,
+        whose texts are compared byte by byte where they are ``bytewise``.
+
+    Notes
+    -----
+    The slots of records follow from QIT, so that SQL finds a record's weights, and those of
+    sensitive values from SAT: a slot links neither.
     """
     session = staging.session
     session.step("writing the bitmaps")
@@ -121,19 +126,73 @@ def write_bitmaps(
         if name in written:
             narrow = taken(codes.astype(np.min_scalar_type(of_sensitive[name])), in_slots)
             _insert(session, tables, name, values, narrow)
-    positions, by_bucket = bit_positions(bucket_ids, order, contents.setting)
-    for name in written:
-        if name in columns:
-            column = columns[name]
-            code_at = np.empty_like(column.codes)
-            code_at[positions] = column.codes
-            _insert(session, tables, name, column.values, code_at)
+    placed = {name: columns[name] for name in written if name in columns}
+    bytewise = [name for name, column in placed.items() if _is_bytewise(session, column.values)]
+    ranks = [
+        taken(_byte_ranks(session, column.values), column.codes)
+        if name in bytewise
+        else column.codes
+        for name, column in placed.items()
+    ]
+    by_rank = order_of(sort_keys(ranks), stable=True) if ranks else np.arange(bucket_ids.size)
+    positions, _ = bit_positions(bucket_ids, by_rank, contents.setting)
+    for name, column in placed.items():
+        code_at = np.empty_like(column.codes)
+        code_at[positions] = column.codes
+        _insert(session, tables, name, column.values, code_at)
     learned_from = [column for name, column in columns.items() if name in written]
     tables = replace(tables, with_bitmaps=tuple(written))
-    weighted = write_weights(
-        staging, tables, layout, learned_from, found, contents, by_bucket, thresholds, random
+    weighted, planes = write_weights(
+        staging,
+        tables,
+        layout,
+        learned_from,
+        found,
+        contents,
+        positions,
+        taken(order, order_of(taken(bucket_ids, order), stable=True)),
+        thresholds,
+        random,
     )
-    return {"with_bitmaps": written, "weighted": weighted}
+    others = [name for name in layout["quasi_identifiers"] if name not in placed]
+    added = {
+        "with_bitmaps": written,
+        "weighted": weighted,
+        "placed_by": [*placed, *others],
+        "bytewise": bytewise,
+        "planes": planes,
+    }
+    # A combination of several attributes has no weight of its own.
+    is_likely = bool(weighted) and len(tables.sensitive) == 1
+    staging.create_weighted_view(
+        {**layout, **added}, QIT, SAT, SHARES if is_likely else "", suffix=LIKELY
+    )
+    return added
+
+
+def _is_bytewise(session: Session, values: DistinctValues) -> bool:
+    """Tell whether a column has texts of which no two that differ are equal.
+
+    Their order byte by byte is the same on every server, unlike that of other collations.
+    """
+    return values.column.type_name in _TEXTS and not session.fetch(
+        "SELECT 1 FROM pg_attribute AS a JOIN pg_collation AS c ON c.oid = a.attcollation"
+        " WHERE a.attrelid = to_regclass($1::text) AND a.attname = 'value'"
+        " AND NOT c.collisdeterministic",
+        values.table,
+    )
+
+
+_TEXTS: Final = ("text", "character varying", "character", "bpchar")
+
+
+def _byte_ranks(session: Session, values: DistinctValues) -> CodeArray:
+    """Return the place of each value in the order of bytes, by its code; NULL comes last."""
+    rows = session.fetch(
+        'SELECT code FROM (SELECT code, value COLLATE pg_catalog."C" AS value'
+        f" FROM {values.table}) AS v ORDER BY v.value, v.code"
+    )
+    return inverse_permutation(np.array([row["code"] for row in rows], dtype=np.int32))
 
 
 def _insert(
@@ -245,6 +304,50 @@ def _differences(session: Session, tables: BucketTables, low: float, high: float
 
 
 _VALUES_AT_ONCE: Final = 16
+
+
+def count_misplaced(session: Session, tables: BucketTables, *, whole: bool) -> int:
+    """Count the bits of quasi-identifiers that are not where the view of weights looks for them.
+
+    Otherwise the view would give a record the weights of another one of its bucket. Not of the
+    `whole` table, the first 10,000 buckets of each size are looked at, whose numbers are random.
+    """
+    columns = {name: session.identifier(name) for name in tables.with_bitmaps}
+    columns = {name: one for name, one in columns.items() if name not in tables.sensitive}
+    numbers = ", ".join(f"c{i}" for i in range(len(columns)))
+    chosen = "true"
+    if not whole:
+        chosen = " OR ".join(
+            f"q.{tables.bucket_id} BETWEEN {first} AND {first + _AUDITED_BUCKETS - 1}"
+            for first in tables.first_bucket_ids
+        )
+    differing = 0
+    names = list(columns)
+    for start in range(0, len(names), _MOST_GROUPED):
+        some = range(start, min(start + _MOST_GROUPED, len(names)))
+        everything = (1 << len(some)) - 1
+        attribute = " ".join(
+            f"WHEN {everything ^ (1 << len(some) - 1 - i)} THEN {session.literal(names[start + i])}"
+            for i in range(len(some))
+        )
+        own = ", ".join(f"c{i}" for i in some)
+        equal = " AND ".join(f"b.{columns[names[i]]} IS NOT DISTINCT FROM g.c{i}" for i in some)
+        selected = ", ".join(f"q.{one}" for one in columns.values())
+        rows = session.stream(
+            _VALUES_AT_ONCE,
+            f"WITH records (bit, {numbers}) AS MATERIALIZED (SELECT {tables.place}, {selected}"
+            f" FROM {tables.qit} AS q WHERE {chosen}), g AS (SELECT {own}, CASE grouping({own})"
+            f" {attribute} END AS attribute, string_agg(int4send(bit::int4), ''::bytea) AS places"
+            f" FROM records GROUP BY GROUPING SETS ({', '.join(f'(c{i})' for i in some)}))"
+            f" SELECT g.places, b.{tables.bits} AS bits FROM g LEFT JOIN {tables.bit} AS b"
+            f" ON b.{tables.attribute} = g.attribute AND {equal}",
+        )
+        for row in rows:
+            places = np.frombuffer(row["places"], dtype=">i4")
+            bits = np.frombuffer(row["bits"] or b"", dtype=np.uint8)
+            inside = places[(places >= 0) & (places < 8 * bits.size)]
+            differing += places.size - int((bits[inside >> 3] >> (inside & 7) & 1).sum())
+    return differing
 
 
 def _lies_in(bucket_id: str, ranges: Sequence[tuple[int, int]]) -> str:

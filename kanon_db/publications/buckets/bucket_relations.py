@@ -17,7 +17,6 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketedRecords,
     BucketSetting,
-    in_slots,
 )
 from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn_levels
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, taken
@@ -33,7 +32,7 @@ from kanon_db.publications.relations import (
     number_of_row,
 )
 from kanon_db.publications.results import Check
-from kanon_db.query.layout import BIT, QIT, SAT, SHARES, BucketTables, Quotes
+from kanon_db.query.layout import BIT, LIKELY, QIT, SAT, SHARES, BucketTables, Quotes
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.session.protocol import Value
@@ -312,10 +311,11 @@ def write_weights(
     columns: Sequence[CodedColumn],
     found: DistinctCombinations,
     contents: BucketContents,
+    positions: AnyIntArray,
     by_bucket: AnyIntArray,
     thresholds: Thresholds | None,
     random: SecureRandom,
-) -> list[str]:
+) -> tuple[list[str], int]:
     """Learn how likely each value of a bucket is for each record, and write it as weights.
 
     The table has a row for each sensitive value, with the weight of every record: a level is
@@ -331,6 +331,8 @@ def write_weights(
         The quasi-identifiers to learn from.
     found : DistinctCombinations
     contents : BucketContents
+    positions : ndarray of int, shape (n_records,)
+        The bit of each record.
     by_bucket : ndarray of int, shape (n_records,)
         The records of each bucket, in a random order.
     thresholds : callable, optional
@@ -339,8 +341,10 @@ def write_weights(
 
     Returns
     -------
-    list of str
+    weighted : list of str
         The sensitive attributes whose values have weights.
+    planes : int
+        The largest number of binary digits that levels have.
     """
     session = staging.session
     pulse = Pulse(heartbeat=session.heartbeat, on_done=session.done)
@@ -351,9 +355,10 @@ def write_weights(
         f" 0 AS {tables.parts} FROM {tables.sat} AS s",
         uncompressed=[layout["weights"]],
     )
-    written = []
+    written, planes = [], 0
     gathered = [taken(column.codes, by_bucket) for column in columns]
     starts = np.append(0, np.cumsum(contents.sizes))
+    bits = taken(positions, by_bucket)
     for name, values, codes in zip(tables.sensitive, found.columns, found.values.T, strict=True):
         n_values = len(values.labels)
         if thresholds is None or n_values * by_bucket.size > _MOST_WEIGHTS:
@@ -370,9 +375,10 @@ def write_weights(
         if learned is None:
             continue
         session.step("writing the weights of values")
-        _insert_weights(session, tables, name, values, learned, contents.setting)
+        _insert_weights(session, tables, name, values, learned, bits)
         written.append(name)
-    return written
+        planes = max(planes, int(learned[1].most.max()).bit_length())
+    return written, planes
 
 
 def _insert_weights(
@@ -381,9 +387,11 @@ def _insert_weights(
     attribute: str,
     values: DistinctValues,
     learned: tuple[npt.NDArray[np.uint8], WeightUnits],
-    setting: BucketSetting,
+    bits: AnyIntArray,
 ) -> None:
+    """Write the weights of an attribute; `bits` has the bit of each row of levels."""
     levels, units = learned
+    own = np.empty(bits.size, dtype=np.uint8)
     names, bound = [session.identifier(attribute)], ["v.value"]
     if len(tables.sensitive) > 1:
         names.append(tables.attribute)
@@ -392,7 +400,7 @@ def _insert_weights(
         zip(units.most.tolist(), units.parts.tolist(), strict=True)
     ):
         session.done(code, len(values.labels))
-        own = in_slots(np.ascontiguousarray(levels[:, code]), setting)
+        own[bits] = levels[:, code]
         planes = [
             np.packbits(own >> digit & 1, bitorder="little").tobytes()
             for digit in range(int(most).bit_length())
@@ -549,6 +557,23 @@ def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]
                 ),
                 layout["count"]: "how many records of the bucket have this value: sum it instead of"
                 " counting rows",
+            },
+        ),
+        LIKELY: Note(
+            f"How to use: count with sum({weight}), as in {view}. A weight is how likely the record"
+            " has the value by what publishing learned from the other relations, where it learned"
+            " anything; else the share of the bucket's records that have it. A record's weights add"
+            f" up to about 1, and those of a value in a bucket to its {count}."
+            f" {counting_note(view)}",
+            {
+                **dict.fromkeys(layout["quasi_identifiers"], "quasi-identifier, as in the source"),
+                **dict.fromkeys(
+                    attributes,
+                    "sensitive attribute: each value of the record's bucket, of which one is its"
+                    " own",
+                ),
+                layout["weight"]: "how likely the record has this value: sum it instead of counting"
+                " rows",
             },
         ),
         BIT: Note(FOR_THE_ESTIMATOR),

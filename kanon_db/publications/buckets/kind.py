@@ -30,6 +30,7 @@ from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.buckets import assignment_methods
 from kanon_db.publications.buckets._derived_tables import (
     count_bitmap_differences,
+    count_misplaced,
     write_batch,
     write_bitmaps,
     write_derived_tables,
@@ -275,6 +276,14 @@ def examine_buckets(
     )
     if not relations.holds:
         return Examination([relations], {})
+    further = []
+    if tables.has_likely:
+        likely = check_relations(
+            session, "the view of weights reads nothing else", tables.likely, others
+        )
+        if not likely.holds:
+            return Examination([relations, likely], {})
+        further.append(likely)
     session.step("checking the sizes of buckets")
     qit = _count_qit(session, tables)
     sat, profiles = _count_sat(session, tables)
@@ -297,7 +306,6 @@ def examine_buckets(
     n_certain = int(sat.sizes_of(certain).sum())
     session.step("checking the bitmaps")
     differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
-    further = []
     if tables.with_bitmaps:
         further.append(
             Check(
@@ -310,6 +318,17 @@ def examine_buckets(
     if tables.weighted:
         session.step("checking the weights of values")
         further.append(check_weights(session, tables, limits_of(parameters, tables)))
+    if tables.is_likely and tables.has_likely:
+        misplaced = count_misplaced(session, tables, whole=all_bitmaps)
+        further.append(
+            Check(
+                "records have their bits in the order of their quasi-identifiers"
+                f" ({'all' if all_bitmaps else 'sampled'} buckets)",
+                "0 bits differ",
+                f"{misplaced} differ",
+                holds=misplaced == 0,
+            )
+        )
     found = BucketFindings(qit.counted, sat.counted, sat.repeated, n_certain, exposures)
     return found.judged(tables.n_buckets, parameters, records, relations, further)
 
