@@ -620,7 +620,8 @@ ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
 }  # fmt: skip
 
 
-def _cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:
+def cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:
+    """Describe published rows, and the values that their cells may stand for."""
     view = RowView.of(session, schema, publication.name, publication.layout)
     types = _published_types(session, publication, view.view)
     described: dict[str, Any] = dict(publication.layout)
@@ -660,7 +661,7 @@ def _class_table(session: Session, schema: str, publication: Publication) -> Cla
 
 _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {
     "buckets": _bucket_layout,
-    "rows": _cell_layout,
+    "rows": cell_layout,
 }
 """The function that reads a publication's layout, by the shape of its kind."""
 

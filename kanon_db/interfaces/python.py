@@ -176,6 +176,9 @@ class Kanon(Methods):
             rows = operation.perform(session, replace(request, **found))
         if not operation.is_many:
             return rows
+        if name == "draw":
+            drawn = [json.loads(row.record) for row in rows]
+            return ResultFrame.of(pd.DataFrame(drawn), guarantee=estimates.DRAWS)
         names = [column.name for column in operation.result]
         frame = pd.DataFrame([operation.row(row) for row in rows], columns=names)
         return ResultFrame.of(frame, units=_units(operation))

@@ -52,10 +52,11 @@ SIGNATURES = {
     "estimate": "query",
     "explain_count": "query",
     "rewrite_count": "query",
+    "draw": "name seed",
 }
 FOR_EVERYBODY = {
     "version", "verify", "metrics", "estimate_count", "estimate_counts", "estimate",
-    "explain_count", "rewrite_count", "classify", "classify_all",
+    "explain_count", "rewrite_count", "classify", "classify_all", "draw",
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
     CodeArray,
+    FloatArray,
     IntArray,
     order_of,
     taken,
@@ -433,3 +435,249 @@ def numbers_by_size(sizes: IntArray) -> CodeArray:
     numbers = np.empty(sizes.size, dtype=np.int32)
     numbers[np.argsort(sizes, kind="stable")] = np.arange(sizes.size, dtype=np.int32)
     return numbers
+
+
+# Drawing one value for each record of a published bucket.
+
+_WHOLE: Final = 1 << 24
+"""What the chances of a record add up to, and of a value in a bucket to this times its number."""
+
+
+def draw_matchings(
+    weights: FloatArray,
+    starts: IntArray,
+    firsts: IntArray,
+    counts: IntArray,
+    caps: FloatArray,
+    random: np.random.Generator,
+    pulse: Pulse = UNLIMITED,
+) -> IntArray:
+    """Draw a value for each record, so that each bucket uses its values as often as it has them.
+
+    Parameters
+    ----------
+    weights : ndarray of float64
+        Bucket by bucket, a row for each record with a weight for each value of the bucket.
+    starts : ndarray of int64, shape (n_buckets + 1,)
+        Where the records of each bucket begin, and where the last ones end.
+    firsts : ndarray of int64, shape (n_buckets + 1,)
+        Likewise of the values in `counts`, `caps` and columns of `weights`.
+    counts : ndarray of int64, shape (n_pairs,)
+        How often each bucket has each of its values.
+    caps : ndarray of float64, shape (n_pairs,)
+        The most that a weight of the value may be; at least its share of the bucket.
+    random : numpy.random.Generator
+    pulse : Pulse
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        The place of each record's value in `counts`.
+
+    Notes
+    -----
+    Weights become chances by fitting them to their margins, in whole numbers: those of a record add
+    up to 1, those of a value to its number, and none is above the cap by as much as 2**-24. Where
+    fitting leaves a gap, it is closed by shortest augmenting paths. One matching is then drawn that
+    has each value of each record with exactly its chance.
+
+    **Source:** R. Gandhi, S. Khuller, S. Parthasarathy, A. Srinivasan, *Dependent rounding and its
+    applications to approximation algorithms*, JACM 2006; deviation: along cycles only, as all
+    margins are whole.
+
+    Examples
+    --------
+    One bucket of two records, of which the first one has the first value more often:
+
+    >>> one = np.array([0, 2])
+    >>> args = np.array([0.75, 0.25, 0.25, 0.75]), one, one, np.array([1, 1]), np.ones(2)
+    >>> drawn = [draw_matchings(*args, np.random.default_rng(i)).tolist() for i in range(400)]
+    >>> sorted(map(tuple, set(map(tuple, drawn)))), drawn.count([0, 1]) > drawn.count([1, 0])
+    ([(0, 1), (1, 0)], True)
+    """
+    found = np.empty(int(starts[-1]), dtype=np.int64)
+    sizes, n_values = np.diff(starts), np.diff(firsts)
+    offsets = np.append(0, np.cumsum(sizes * n_values))
+    seeds = random.integers(1, 2**63, starts.size - 1, dtype=np.uint64)
+    for low in range(0, starts.size - 1, _BUCKETS_AT_ONCE):
+        pulse.beat()
+        high = min(low + _BUCKETS_AT_ONCE, starts.size - 1)
+        _draw_matchings(weights, offsets, starts, firsts, counts, caps, seeds, low, high, found)
+    return found
+
+
+_BUCKETS_AT_ONCE: Final = 10_000
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw_matchings(
+    weights: FloatArray,
+    offsets: IntArray,
+    starts: IntArray,
+    firsts: IntArray,
+    counts: IntArray,
+    caps: FloatArray,
+    seeds: npt.NDArray[np.uint64],
+    low: int,
+    high: int,
+    found: IntArray,
+) -> None:
+    for g in range(low, high):
+        n, m = starts[g + 1] - starts[g], firsts[g + 1] - firsts[g]
+        own = weights[offsets[g] : offsets[g + 1]].reshape(n, m)
+        its_counts, its_caps = counts[firsts[g] : firsts[g + 1]], caps[firsts[g] : firsts[g + 1]]
+        chances = _fitted(own, its_counts, its_caps)
+        _round_along_cycles(chances, seeds[g])
+        for i in range(n):
+            for k in range(m):
+                if chances[i, k] == _WHOLE:
+                    found[starts[g] + i] = firsts[g] + k
+
+
+@numba.njit(cache=True, nogil=True)
+def _fitted(weights: FloatArray, counts: IntArray, caps: FloatArray) -> IntArray:
+    """Return chances in parts of `_WHOLE` that have exact margins and are next to the weights."""
+    n, m = weights.shape
+    fitted = np.maximum(weights, 1e-12)
+    for _ in range(200):
+        off = 0.0
+        for i in range(n):
+            share = fitted[i].sum()
+            off = max(off, abs(share - 1))
+            for k in range(m):
+                fitted[i, k] = min(fitted[i, k] / share, caps[k])
+        for k in range(m):
+            share = fitted[:, k].sum() / counts[k]
+            off = max(off, abs(share - 1))
+            for i in range(n):
+                fitted[i, k] = min(fitted[i, k] / share, caps[k])
+        if off < 1e-7:
+            break
+    chances = np.empty((n, m), dtype=np.int64)
+    limits = np.empty(m, dtype=np.int64)
+    of_values = counts * _WHOLE
+    of_records = np.full(n, _WHOLE, dtype=np.int64)
+    for k in range(m):
+        least = -(-counts[k] * _WHOLE // n)
+        limits[k] = min(max(np.int64(np.ceil(caps[k] * _WHOLE)), least), _WHOLE)
+        for i in range(n):
+            wanted = min(np.int64(fitted[i, k] * _WHOLE), limits[k])
+            chances[i, k] = min(wanted, of_records[i], of_values[k])
+            of_records[i] -= chances[i, k]
+            of_values[k] -= chances[i, k]
+    for i in range(n):
+        for k in range(m):
+            more = min(of_records[i], of_values[k], limits[k] - chances[i, k])
+            chances[i, k] += more
+            of_records[i] -= more
+            of_values[k] -= more
+    for i in range(n):
+        while of_records[i] > 0:
+            _augment(chances, limits, of_records, of_values, i)
+    return chances
+
+
+@numba.njit(cache=True, nogil=True)
+def _augment(
+    chances: IntArray, limits: IntArray, of_records: IntArray, of_values: IntArray, first: int
+) -> None:
+    """Give a record more, along a shortest path on which others exchange; there is always one.
+
+    The shares of the bucket fit all margins and limits, so by Gale's theorem whole numbers do, too.
+    """
+    n, m = chances.shape
+    before_value = np.full(m, -1, dtype=np.int64)  # the record that a value was reached from
+    before_record = np.full(n, -1, dtype=np.int64)
+    queue = np.empty(n, dtype=np.int64)
+    queue[0], head, tail, last = first, 0, 1, -1
+    before_record[first] = m
+    while head < tail and last < 0:
+        i = queue[head]
+        head += 1
+        for k in range(m):
+            if before_value[k] >= 0 or chances[i, k] >= limits[k]:
+                continue
+            before_value[k] = i
+            if of_values[k] > 0:
+                last = k
+                break
+            for j in range(n):
+                if before_record[j] < 0 and chances[j, k] > 0:
+                    before_record[j] = k
+                    queue[tail] = j
+                    tail += 1
+    amount = min(of_records[first], of_values[last])
+    k = last
+    while True:
+        i = before_value[k]
+        amount = min(amount, limits[k] - chances[i, k])
+        if i == first:
+            break
+        k = before_record[i]
+        amount = min(amount, chances[i, k])
+    of_records[first] -= amount
+    of_values[last] -= amount
+    k = last
+    while True:
+        i = before_value[k]
+        chances[i, k] += amount
+        if i == first:
+            break
+        k = before_record[i]
+        chances[i, k] -= amount
+
+
+@numba.njit(cache=True, nogil=True)
+def _round_along_cycles(chances: IntArray, seed: np.uint64) -> None:
+    """Make each chance 0 or whole, with its own probability; margins stay as they are."""
+    n, m = chances.shape
+    state = seed
+    rows, columns = np.empty(n + m, dtype=np.int64), np.empty(n + m, dtype=np.int64)
+    seen = np.empty(n, dtype=np.int64)  # the step at which a record was met
+    start = 0
+    while start < n:
+        first = -1
+        for k in range(m):
+            if 0 < chances[start, k] < _WHOLE:
+                first = k
+                break
+        if first < 0:
+            start += 1
+            continue
+        # From record to record, leaving each by another value than the one that led to it: with
+        # whole margins, who has one fraction has two.
+        seen[:] = -1
+        i, via, n_steps = start, -1, 0
+        while seen[i] < 0:
+            seen[i] = n_steps
+            for k in range(m):
+                if k != via and 0 < chances[i, k] < _WHOLE:
+                    rows[n_steps], columns[n_steps] = i, k
+                    break
+            via = columns[n_steps]
+            n_steps += 1
+            for j in range(n):
+                if j != i and 0 < chances[j, via] < _WHOLE:
+                    i = j
+                    break
+        begin = seen[i]
+        if columns[begin] == via:  # the others have it as well, and make a cycle without this one
+            begin += 1
+        # The cycle: record r has value c of its own step, and the value of the step before.
+        up = down = np.int64(_WHOLE)
+        for step in range(begin, n_steps):
+            r, c = rows[step], columns[step]
+            before = columns[step - 1] if step > begin else columns[n_steps - 1]
+            up = min(up, _WHOLE - chances[r, c], chances[r, before])
+            down = min(down, chances[r, c], _WHOLE - chances[r, before])
+        # xorshift64 (Marsaglia 2003)
+        state ^= state << np.uint64(13)
+        state ^= state >> np.uint64(7)
+        state ^= state << np.uint64(17)
+        is_up = np.float64(state >> np.uint64(11)) * 2.0**-53 * (up + down) < down
+        more = up if is_up else -down
+        for step in range(begin, n_steps):
+            r, c = rows[step], columns[step]
+            before = columns[step - 1] if step > begin else columns[n_steps - 1]
+            chances[r, c] += more
+            chances[r, before] -= more

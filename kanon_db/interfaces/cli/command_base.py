@@ -282,6 +282,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "classify": lambda _given, found: found,
     "grant": lambda given, _found: {"granted": given["name"]},
     "drop": lambda given, _found: {"dropped": given["name"]},
+    "draw": lambda _given, found: {"draws": found},
 }
 """Functions that make the JSON for programs, from the parameters and the result."""
 
@@ -390,5 +391,6 @@ _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "classify": _print_classified,
     "grant": _print_granted,
     "drop": _print_dropped,
+    "draw": lambda _given, found: console.print_csv(found),
 }
 """Functions that print for people what is not a table of rows."""
