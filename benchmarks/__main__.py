@@ -25,6 +25,7 @@ SPEED = {
     "local_assignment": "Local assignment",
     "cells": "Assignment in cells",
     "weights": "Counts by learned weights",
+    "draws": "Drawn records beside the true ones",
     "several": "Several sensitive attributes",
     "attacks": "Attacks",
     "releases": "Several releases of the same people",

@@ -281,4 +281,9 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "An error that leaves out what coding hides",
         "The average of a column that is coded at its top, whose error does not reach the truth.",
     ),
+    50: Pitfall(
+        "Draws that tell more than the publication",
+        "Records are drawn with the help of the source, or past the values of a bucket, so that"
+        " many draws tell who has which value.",
+    ),
 }
