@@ -110,8 +110,6 @@ TABLES: Final = (
 ACCEPT: Final = """accept => '{{"uninformed_reader": "a benchmark"}}'"""
 PUBLISHED: Final = {
     "buckets, two_size, random": "publish_buckets|privacy => '{privacy}', assignment => 'random'",
-    "buckets, optimal, random": "publish_buckets|privacy => '{privacy}', assignment => 'random',"
-    " method => 'optimal'",
     "buckets, cells": "publish_buckets|privacy => '{privacy}'",
     "buckets, local": "publish_buckets|privacy => '{privacy}', assignment => 'local', " + ACCEPT,
     "generalized, k = 5": "publish_generalized|k => 5, method => 'mondrian', refine => false",

@@ -75,8 +75,8 @@ def main() -> str:
         f" `{PRIVACY}`; medians of {N_SEEDS} seeds. Distances are total variation, with numbers in"
         " ten bins of as many true records each: the mean over the columns, over all pairs of"
         f" columns, and over the pairs with the sensitive one ({SENSITIVE}). The accuracy is that"
-        " of logistic regression of the sensitive column on the others, trained on the draws and"
-        " tested on true records that were held out; the most frequent value alone has"
+        " of logistic regression of the sensitive column, trained on the draws and tested on the"
+        " true records held out; the most frequent value alone has"
         f" {frequent:.3f}.\n\n"
         + table(
             ["records", "columns", "pairs", "pairs with the sensitive one", "accuracy", "drawing"],
