@@ -63,7 +63,11 @@ CROSS JOIN LATERAL (
                                  kanon.mark(p.publication_id))
 ) AS o
 LEFT JOIN kanon.release AS w ON w.publication_id = p.publication_id
-    AND (o.is_publisher OR pg_catalog.pg_has_role('kanon_owner', 'USAGE'))
-WHERE o.is_publisher OR o.is_readable OR pg_catalog.pg_has_role('kanon_owner', 'USAGE')
+    AND (o.is_publisher OR (pg_catalog.pg_has_role('kanon_owner', 'USAGE')
+       OR kanon.is_administrator((SELECT a.oid FROM pg_catalog.pg_roles AS a
+                                  WHERE a.rolname = current_user))))
+WHERE o.is_publisher OR o.is_readable OR (pg_catalog.pg_has_role('kanon_owner', 'USAGE')
+       OR kanon.is_administrator((SELECT a.oid FROM pg_catalog.pg_roles AS a
+                                  WHERE a.rolname = current_user)))
    OR pg_catalog.pg_has_role('pg_read_all_data', 'USAGE');
 COMMENT ON VIEW kanon.publications IS 'live publications that the current role may read';

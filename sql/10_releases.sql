@@ -40,6 +40,8 @@ CROSS JOIN LATERAL (
     FROM kanon.budget AS b WHERE b.release_id = r.release_id
 ) AS b
 WHERE r.publisher = (SELECT u.oid FROM pg_catalog.pg_roles AS u WHERE u.rolname = current_user)
-   OR pg_catalog.pg_has_role('kanon_owner', 'USAGE');
+   OR (pg_catalog.pg_has_role('kanon_owner', 'USAGE')
+       OR kanon.is_administrator((SELECT a.oid FROM pg_catalog.pg_roles AS a
+                                  WHERE a.rolname = current_user)));
 COMMENT ON VIEW kanon.releases IS
     'every release that was ever made, dropped and replaced ones too, with who could read it when';

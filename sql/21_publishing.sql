@@ -25,7 +25,7 @@ LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
-    RETURN EXISTS (SELECT FROM pg_roles WHERE oid = role AND rolsuper) OR EXISTS (
+    RETURN kanon.is_administrator(role) OR EXISTS (
         SELECT FROM kanon.owned(publication) AS o JOIN pg_class AS c ON c.oid = o.relation
         CROSS JOIN aclexplode(c.relacl) AS a
         WHERE a.grantee = role AND a.grantor = c.relowner AND a.is_grantable)

@@ -50,14 +50,17 @@ BEGIN
     SELECT l.oid, l.rolname::text FROM pg_roles AS l
     -- Whoever could log in once may do so again.
     WHERE (l.rolcanlogin OR EXISTS (SELECT FROM kanon.release_reader AS d WHERE d.role = l.oid))
-      AND NOT l.rolsuper
+      AND NOT kanon.is_administrator(l.oid)
+      -- A worker's login for a role is that role, which counts.
+      AND NOT EXISTS (SELECT FROM pg_auth_members AS m
+                      WHERE m.member = l.oid AND l.rolname = 'kanon_as_' || m.roleid)
       AND EXISTS (SELECT FROM unnest(grantees) AS g
                   WHERE g = 0 OR pg_has_role(l.oid, g, 'MEMBER'))
       AND NOT EXISTS (SELECT FROM unnest(publishers) AS p WHERE pg_has_role(l.oid, p, 'MEMBER'));
 END
 $function$;
 COMMENT ON FUNCTION kanon.login_readers IS
-    'who could log in and read what was granted to roles, through any membership; no superusers';
+    'who could log in and read what was granted to roles, through any membership; no administrators';
 
 CREATE OR REPLACE FUNCTION kanon.granted(publication kanon.publication)
 RETURNS TABLE (grantee oid, is_publisher boolean)

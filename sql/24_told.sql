@@ -209,7 +209,7 @@ AS $function$
 BEGIN
     -- Nobody can tell who may read a source elsewhere: its label is whose who first published it.
     -- Of roles that are gone, anybody may take it over.
-    RETURN EXISTS (SELECT FROM pg_roles AS u WHERE u.oid = role AND u.rolsuper) OR coalesce((
+    RETURN kanon.is_administrator(role) OR coalesce((
         SELECT pg_has_role(role, r.publisher, 'USAGE')
         FROM kanon.release AS r JOIN pg_roles AS u ON u.oid = r.publisher
         WHERE r.base_names = ARRAY[kanon.name_elsewhere(label)]

@@ -256,20 +256,6 @@ $function$;
 COMMENT ON FUNCTION kanon.owner_members IS
     'how many members a model has, their digest, and what each reader role has asked';
 
-CREATE OR REPLACE FUNCTION kanon.python_vote(given jsonb, inputs bytea) RETURNS jsonb
-LANGUAGE plpython3u VOLATILE
-SET search_path = pg_catalog, pg_temp
-SET datestyle = 'ISO, YMD'
-SET extra_float_digits = '1'
-SET quote_all_identifiers = off
-SET row_security = on
-AS $python$
-# environment
-from kanon_db.interfaces.plpython import vote
-return vote(plpy, given, inputs)
-$python$;
-COMMENT ON FUNCTION kanon.python_vote IS 'called by kanon.owner_classify, with the rights of kanon_owner';
-
 CREATE OR REPLACE FUNCTION kanon.answer_question() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER  -- as kanon_owner, see above

@@ -17,6 +17,7 @@ GRANT SELECT, INSERT, DELETE ON kanon.release_key, kanon.release_entity, kanon.r
     TO kanon_owner;
 GRANT SELECT ON kanon.draw_key, kanon.record_key TO kanon_owner;
 GRANT SELECT, INSERT, UPDATE ON kanon.budget TO kanon_owner;
+GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.job, kanon.job_end TO kanon_owner;
 GRANT SELECT ON kanon.releases TO kanon_publisher;
 GRANT SELECT ON kanon.source TO kanon_publisher;
 -- Which names are taken, and what was made of which source; all else is in the view.
@@ -30,7 +31,7 @@ GRANT INSERT (task, given, inputs), SELECT (answer) ON kanon.question
     TO kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION
     kanon.is_safe_collation(oid), kanon.is_safe_schema(oid), kanon.is_safe_type(oid),
-    kanon.mark(bigint), kanon.reached(oid)
+    kanon.is_administrator(oid), kanon.mark(bigint), kanon.reached(oid)
 TO kanon_owner, kanon_publisher, kanon_analyst;
 GRANT EXECUTE ON FUNCTION kanon.fingerprint(oid) TO kanon_owner, kanon_publisher;
 -- The views of buckets call it with the rights of readers, who may be members of no role of ours.

@@ -60,9 +60,9 @@ from kanon_db.session.protocol import (
     Session,
     Value,
     fetch_one,
+    frugal,
     withheld,
 )
-from kanon_db.session.settings import frugal
 from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting
 from kanon_db.transfer.columns import ColumnType, Relation, column_types
 

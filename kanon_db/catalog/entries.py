@@ -428,7 +428,8 @@ def require_publisher(
     row = fetch_one(
         session,
         "SELECT published_by AS publisher, published_by = current_user AS is_own,"
-        " (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS is_superuser"
+        " (SELECT kanon.is_administrator(oid) FROM pg_roles WHERE rolname = current_user)"
+        " AS is_superuser"
         " FROM kanon.publications WHERE name = $1::text",
         name,
     )

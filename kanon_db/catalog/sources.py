@@ -17,8 +17,13 @@ from kanon_db.errors import (
     PermissionDeniedError,
     SchemaMismatchError,
 )
-from kanon_db.session.protocol import LOCK_NOT_AVAILABLE, UNDEFINED_FUNCTION, Session, fetch_one
-from kanon_db.session.settings import patient
+from kanon_db.session.protocol import (
+    LOCK_NOT_AVAILABLE,
+    UNDEFINED_FUNCTION,
+    Session,
+    fetch_one,
+    patient,
+)
 from kanon_db.transfer.columns import (
     ColumnType,
     Relation,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,12 +13,9 @@ from kanon_db.cluster.cluster_folder import ENVIRONMENT
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
 from kanon_db.installation.install import dependents, migration_script, require_trusted_schema
-from kanon_db.installation.interpreter import (
-    can_import,
-    import_paths,
-    resource_directory,
-    server_interpreter,
-)
+from kanon_db.installation.interpreter import can_import, import_paths, server_interpreter
+from kanon_db.installation.service import WORKER, is_service, is_superuser, logins
+from kanon_db.installation.sql_objects import function_names
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
@@ -48,13 +44,19 @@ def examine(dsn: str) -> list[Diagnosis]:
         session = PsycopgSession(connection)
         with session.transaction():
             findings = [*_examine_server(session), *_examine_installation(session)]
-            if session.fetch(f"SELECT 1 FROM {_AVAILABLE}"):
+            # Who is no superuser installs without PL/Python.
+            if session.fetch(f"SELECT 1 FROM {_AVAILABLE}") or not _needs_python(session):
                 return findings
             later = {"kanon install": "PL/Python first, then kanon install"}
             return [replace(one, remedy=later.get(one.remedy, one.remedy)) for one in findings]
 
 
 _AVAILABLE: Final = "pg_available_extensions WHERE name = 'plpython3u'"
+
+
+def _needs_python(session: PsycopgSession) -> bool:
+    """Tell whether operations are to run in PL/Python, rather than as jobs of a worker."""
+    return is_superuser(session) and not is_service(session)
 
 
 def _judged(subject: str, value: str, remedy: str = "kanon install", *, is_ok: bool) -> Diagnosis:
@@ -69,20 +71,24 @@ def _examine_server(session: PsycopgSession) -> Iterator[Diagnosis]:
     )
     yield Diagnosis("PostgreSQL", "ok", row["version"])
     yield Diagnosis("database", "ok", row["database"])
-    is_superuser = row["superuser"] == "on"
-    yield Diagnosis("role", "ok", f"{row['role']}{', superuser' if is_superuser else ''}")
+    is_almighty = row["superuser"] == "on"
+    yield Diagnosis("role", "ok", f"{row['role']}{', superuser' if is_almighty else ''}")
+    if is_service(session):
+        yield Diagnosis("PL/Python", "ok", "not needed: operations are jobs of a worker")
+        return
     major = row["version"].split(".")[0]
     if not session.fetch(f"SELECT 1 FROM {_AVAILABLE}"):
         yield Diagnosis(
             "PL/Python", "broken", "not available",
-            f"apt-get install postgresql-plpython3-{major}, on the server",
+            f"apt-get install postgresql-plpython3-{major}, on the server; or kanon install"
+            " --service",
         )  # fmt: skip
         return
     if not session.fetch("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'"):
         yield Diagnosis("PL/Python", "broken", "not created in this database", "kanon install")
         return
     yield Diagnosis("PL/Python", "ok", "created in this database")
-    if not is_superuser:
+    if not is_almighty:
         yield Diagnosis(
             "server's Python", "warning", "only a superuser can examine it",
             "kanon doctor --dsn ... as the server's administrator",
@@ -130,6 +136,8 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
         return
     yield _examine_version(session)
     yield from _examine_catalog(session)
+    if is_service(session):
+        yield from _examine_service(session)
     n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
     yield Diagnosis("publications", "ok", f"{n} readable by this role")
     yield from _examine_publications(session)
@@ -140,7 +148,8 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
         "SELECT p.proname::text AS name,"
         " p.prosecdef AND pg_get_userbyid(p.proowner) <> $1::text"
         # An expression that was parsed when it was installed looks nothing up any more.
-        " OR NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)"
+        " OR NOT coalesce(p.proconfig && ARRAY['search_path=pg_catalog, pg_temp',"
+        " 'search_path=pg_catalog, kanon_queue, pg_temp'], false)"
         " AND p.prosqlbody IS NULL AS open,"
         " EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
         " WHERE a.grantee = 0 AND p.proname <> 'require_visible') AS exposed"  # readers' views do
@@ -148,8 +157,9 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
         " WHERE n.nspname = 'kanon'",
         OWNER,
     )
+    wanted = function_names(is_service=is_service(session))
     wrong = [
-        *(f"{name} is missing" for name in sorted(_functions() - {row["name"] for row in rows})),
+        *(f"{name} is missing" for name in sorted(wanted - {row["name"] for row in rows})),
         *(f"{row['name']} is not safe from look-alike objects" for row in rows if row["open"]),
     ]
     found = "; ".join(wrong) or f"{len(rows)}, as in this package"
@@ -159,11 +169,62 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
     yield _judged("EXECUTE for PUBLIC", found, is_ok=not exposed)
 
 
-def _functions() -> set[str]:
-    """Return the names of the SQL functions in this package."""
-    files = resource_directory("sql").glob("*.sql")
-    created = re.compile(r"^CREATE OR REPLACE FUNCTION kanon\.(\w+)", re.MULTILINE)
-    return {name for file in files for name in created.findall(file.read_text(encoding="utf-8"))}
+_ACTING: Final = """
+SELECT l.rolname::text AS login, r.rolname::text AS role,
+       l.rolcanlogin AND r.rolcanlogin AS is_open,
+       l.rolsuper OR l.rolcreaterole OR l.rolinherit OR (SELECT count(*) FROM pg_auth_members AS m
+           WHERE m.member = l.oid) <> 1 AS is_powerful
+FROM pg_roles AS l
+LEFT JOIN pg_auth_members AS a ON a.member = l.oid AND l.rolname = 'kanon_as_' || a.roleid
+LEFT JOIN pg_roles AS r ON r.oid = a.roleid
+WHERE l.rolname = ANY ($1::text[]) ORDER BY l.rolname
+"""
+
+
+def _examine_service(session: PsycopgSession) -> Iterator[Diagnosis]:
+    """Look whether somebody works, and for whom."""
+    row = fetch_one(
+        session,
+        "SELECT count(*) AS n, (SELECT count(*) FROM kanon.jobs AS j WHERE j.state = 'waiting')"
+        " AS waiting FROM kanon.workers",
+    )
+    waiting = f", {row['waiting']} jobs wait" if row["waiting"] else ""
+    if row["n"]:
+        yield Diagnosis("workers", "ok", f"{row['n']} heard of in the last minute{waiting}")
+    else:
+        yield Diagnosis("workers", "warning", f"none heard of{waiting}", "kanon worker")
+    found = fetch_one(
+        session,
+        "SELECT count(*) AS n, coalesce(bool_or(r.rolsuper OR r.rolcreaterole OR EXISTS (SELECT"
+        " FROM pg_auth_members AS m WHERE m.member = r.oid)), false) AS is_powerful"
+        " FROM pg_roles AS r WHERE r.rolname = $1::text",
+        WORKER,
+    )
+    if not found["n"] or found["is_powerful"]:
+        state = "it can do more than fetch jobs" if found["n"] else "missing"
+        remedy = f"DROP ROLE {WORKER}, then kanon install" if found["n"] else "kanon install"
+        yield Diagnosis(f"role {WORKER}", "broken", state, remedy)
+    acting = session.fetch(_ACTING, logins(session))
+    for login in acting:
+        if login["role"] is None:
+            yield Diagnosis(
+                f"role {login['login']}", "warning", "the role that it acted for is gone",
+                f"DROP ROLE {login['login']}",
+            )  # fmt: skip
+        elif login["is_powerful"]:
+            yield Diagnosis(
+                f"role {login['login']}", "broken", f"it can do more than {login['role']}",
+                f"kanon service forbid {login['role']}, then allow it",
+            )  # fmt: skip
+        elif not login["is_open"]:
+            yield Diagnosis(
+                f"role {login['login']}", "warning", f"{login['role']} may not log in, and it may",
+                f"kanon service forbid {login['role']}",
+            )  # fmt: skip
+    roles = ", ".join(login["role"] for login in acting if login["role"])
+    yield Diagnosis("workers act for", "ok", roles or "no role: kanon service allow ROLE")
+    if not session.fetch("SELECT 1 FROM pg_event_trigger WHERE evtname = 'kanon_watch_grants'"):
+        yield Diagnosis("GRANT", "ok", "watched by workers, every ten seconds, and not at once")
 
 
 def _examine_version(session: PsycopgSession) -> Diagnosis:
@@ -258,8 +319,10 @@ WHERE s.name = 'published_schema' AND to_regnamespace(quote_ident(s.value)) IS N
 
 def _examine_publications(session: PsycopgSession) -> Iterator[Diagnosis]:
     """Look for what a restored dump, or somebody with the rights to, has left amiss."""
-    row = fetch_one(session, "SELECT current_setting('is_superuser') AS superuser")
-    if row["superuser"] != "on":
+    if not fetch_one(
+        session,
+        "SELECT kanon.is_administrator(oid) AS it_is FROM pg_roles WHERE rolname = current_user",
+    )["it_is"]:
         return
     if lost := session.fetch(_LOST_SCHEMA):
         yield Diagnosis(f"schema {lost[0]['schema']}", "broken", "missing", lost[0]["remedy"])
@@ -291,7 +354,10 @@ def _examine_withdrawn(session: PsycopgSession) -> Iterator[Diagnosis]:
 def _examine_role(session: PsycopgSession, role: str) -> Diagnosis:
     rows = session.fetch(
         "SELECT rolsuper OR rolbypassrls AS powerful, rolcanlogin"
-        " OR EXISTS (SELECT FROM pg_auth_members AS m WHERE m.roleid = r.oid) AS open,"
+        " OR EXISTS (SELECT FROM pg_auth_members AS m JOIN pg_roles AS u ON u.oid = m.member"
+        # Who installed it, and is no superuser, keeps the right to grant it.
+        "  WHERE m.roleid = r.oid AND NOT (m.admin_option AND u.oid ="
+        "   (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'kanon'))) AS open,"
         " ARRAY(SELECT name FROM unnest($2::text[])"
         " AS name JOIN pg_namespace AS n ON n.nspname = name"
         " WHERE NOT has_schema_privilege(r.oid, n.oid, 'USAGE')) AS closed"

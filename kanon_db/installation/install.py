@@ -24,10 +24,27 @@ from kanon_db.installation._existing_publications import (
     repair_restored,
 )
 from kanon_db.installation.interpreter import resource_directory, server_paths
+from kanon_db.installation.service import (
+    QUEUE,
+    WORKER,
+    install_queue,
+    is_service,
+    is_superuser,
+    logins,
+    member_of,
+    owning,
+    require_rights,
+)
 from kanon_db.installation.sql_objects import replace_objects, run_script
 from kanon_db.session import fetch_one
 from kanon_db.session.progress import Watcher
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+
+_TRUSTED: Final = """
+    r.rolsuper OR NOT u.rolsuper AND (r.oid = u.oid OR r.rolcreaterole
+        AND r.oid = (SELECT k.nspowner FROM pg_namespace AS k WHERE k.nspname = 'kanon'))
+"""
+"""Whether the current role, `u`, runs what the role `r` owns."""
 
 
 def require_trusted_schema(session: PsycopgSession) -> None:
@@ -36,7 +53,9 @@ def require_trusted_schema(session: PsycopgSession) -> None:
     The owner of an object can change it, even after CREATE OR REPLACE, and somebody else's view or
     function can run with the rights of whoever reads or calls it. So this check comes first.
 
-    One function belongs to the role that owns publications, which nobody can become.
+    One function belongs to the role that owns publications, which nobody can become. Where the
+    installation is no superuser's, everything belongs to the administrator who made it; superusers
+    do not trust that one.
 
     Raises
     ------
@@ -50,7 +69,8 @@ def require_trusted_schema(session: PsycopgSession) -> None:
         " SELECT relowner, relnamespace FROM pg_class UNION ALL"
         " SELECT typowner, typnamespace FROM pg_type) AS o (owner, namespace)"
         " JOIN pg_roles AS r ON r.oid = o.owner"
-        " WHERE o.namespace = to_regnamespace('kanon') AND NOT r.rolsuper"
+        " CROSS JOIN pg_roles AS u WHERE o.namespace = to_regnamespace('kanon')"
+        f" AND u.rolname = current_user AND NOT ({_TRUSTED})"
         " AND r.rolname <> $1::text",
         OWNER,
     )["n"]
@@ -65,10 +85,18 @@ def require_trusted_schema(session: PsycopgSession) -> None:
 def require_trusted_owner(session: PsycopgSession, schema: str) -> None:
     """Make sure that a schema, if it exists, belongs to a superuser."""
     rows = session.fetch(
-        "SELECT r.rolname::text AS owner FROM pg_namespace AS n"
-        " JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.nspname = $1::text AND NOT r.rolsuper",
+        "SELECT r.rolname::text AS owner, r.rolcreaterole AS is_administrator"
+        " FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner CROSS JOIN pg_roles AS u"
+        f" WHERE n.nspname = $1::text AND u.rolname = current_user AND NOT ({_TRUSTED})",
         schema,
     )
+    if rows and rows[0]["is_administrator"]:
+        raise PermissionDeniedError(
+            "kanon_db was installed by a role that is no superuser, whose code a superuser does not"
+            " run",
+            detail=f'schema "{schema}" is owned by role "{rows[0]["owner"]}"',
+            hint=f"connect as {rows[0]['owner']}",
+        )
     if rows:
         raise PermissionDeniedError(
             "a schema of this name belongs to somebody else",
@@ -129,6 +157,7 @@ class InstallReport:
 
     version: str
     actions: list[str]  # What was done, in order, for people to read
+    is_service: bool = False  # Whether operations are jobs of a worker
 
 
 _PHASES: Final = (
@@ -138,7 +167,11 @@ _PHASES: Final = (
 
 
 def install(
-    dsn: str, *, published_schema: str | None = None, on_progress: Watcher | None = None
+    dsn: str,
+    *,
+    published_schema: str | None = None,
+    service: bool = False,
+    on_progress: Watcher | None = None,
 ) -> InstallReport:
     """Install kanon_db into the database, or bring an installation up to date.
 
@@ -148,9 +181,12 @@ def install(
     Parameters
     ----------
     dsn : str
-        Connection string of a superuser: only superusers can create PL/Python functions.
+        Connection string of a superuser, since only superusers can create PL/Python functions; or
+        of a role with CREATEROLE and CREATE on the database, and then it is a service.
     published_schema : str, optional
         Schema for published relations; the first installation decides, by default ``published``.
+    service : bool
+        Whether operations are to be jobs of a worker, rather than run in PL/Python.
     on_progress : callable, optional
         Called with what is being done.
 
@@ -159,7 +195,7 @@ def install(
     ServerError
         When the server lacks PL/Python, or its interpreter cannot import kanon_db.
     PermissionDeniedError
-        When the role is not a superuser, or a schema of ours belongs to somebody else.
+        When the role may not create what is needed, or a schema of ours belongs to somebody else.
     """
     actions: list[str] = []
     with open_connection(dsn) as connection:
@@ -167,12 +203,18 @@ def install(
         with session.transaction():
             session.plan(_PHASES)
             session.phase("looking at the server")
-            _require_superuser(session)
-            session.fetch("LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE")  # one at a time
+            watches = is_superuser(session)
+            queued = service or not watches
+            if not watches:
+                require_rights(session)
+                _require_own_schema(session)
+            _lock(session)
             _require_encoding(session)
-            _create_language(session)
-            paths = server_paths(session)
-            actions.append(f"server imports kanon_db from {', '.join(paths)}")
+            paths = []
+            if not queued:
+                _create_language(session)
+                paths = server_paths(session)
+                actions.append(f"server imports kanon_db from {', '.join(paths)}")
             for role in EVERYBODY:
                 _create_role(session, role)
             _create_owner(session)
@@ -186,28 +228,42 @@ def install(
                 )
             for name in ("kanon", schema):
                 _create_schema(session, name, is_ours=before is not None)
-            session.phase("migrating the catalog")
-            run_script(connection, "migrations", migration_script(before))
-            actions.append(f"catalog at revision {_revision(session)}, was {before or 'absent'}")
-            session.fetch(
-                "INSERT INTO kanon.setting (name, value) VALUES ('published_schema', $1::text)"
-                " ON CONFLICT ON CONSTRAINT setting_pkey DO NOTHING",
-                schema,
-            )
-            session.phase("replacing SQL objects")
-            n_files = replace_objects(session, paths)
-            actions.append(f"{n_files} SQL objects replaced")
-            _grant(session, schema)
-            actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
-            session.phase("looking after publications")
-            note_fingerprints(session)
-            actions += adopt_publications(session, schema)
-            adopt_counters(session, schema)
-            actions += repair_restored(session, schema)
-            actions += enter_releases(session)
-            actions += guard_views(session, schema)
-            session.fetch("SELECT kanon.owner_sweep()")
-    return InstallReport(kanon_db.__version__, actions)
+            with owning(session):
+                session.phase("migrating the catalog")
+                run_script(connection, "migrations", migration_script(before))
+                found = f"catalog at revision {_revision(session)}"
+                actions.append(f"{found}, was {before or 'absent'}")
+                session.fetch(
+                    "INSERT INTO kanon.setting (name, value) VALUES ('published_schema', $1::text)"
+                    " ON CONFLICT ON CONSTRAINT setting_pkey DO NOTHING",
+                    schema,
+                )
+                if queued:
+                    actions.append(install_queue(session))
+                session.phase("replacing SQL objects")
+                n_files = replace_objects(session, paths, is_service=queued, watches=watches)
+                actions.append(f"{n_files} SQL objects replaced")
+                _grant(session, schema)
+                actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
+                session.phase("looking after publications")
+                note_fingerprints(session)
+                actions += adopt_publications(session, schema)
+                adopt_counters(session, schema)
+                actions += repair_restored(session, schema)
+                actions += enter_releases(session)
+                actions += guard_views(session, schema)
+                session.fetch("SELECT kanon.owner_sweep()")
+    if queued:
+        actions.append(
+            "operations are jobs, since the server has no PL/Python or you are no superuser: let"
+            " roles submit them with `kanon service allow ROLE`, and start `kanon worker`"
+        )
+    if not watches:
+        actions.append(
+            "no event trigger watches GRANT, which takes a superuser: workers look for new readers"
+            " every few seconds, and models cannot be asked"
+        )
+    return InstallReport(kanon_db.__version__, actions, queued)
 
 
 def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
@@ -227,7 +283,9 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
         with session.transaction():
-            _require_superuser(session)
+            if not is_superuser(session):
+                require_rights(session)
+                _require_own_schema(session)
             require_trusted_schema(session)
             if not session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
                 raise ServerError(
@@ -258,14 +316,22 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                     hint="move them elsewhere, or pass --drop-publications",
                 )
             _refuse_dependents(session, schema)
+            is_queued = is_service(session)
+            roles = [*EVERYBODY, OWNER, *([WORKER] if is_queued else [])]
             session.fetch("DROP SCHEMA kanon CASCADE")
             session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
-            for role in (*EVERYBODY, OWNER):
-                # DROP OWNED revokes privileges, but would also drop whatever else the role owns.
-                session.fetch(f"REASSIGN OWNED BY {session.identifier(role)} TO CURRENT_USER")
-                session.fetch(f"DROP OWNED BY {session.identifier(role)}")
-        kept = [role for role in (*EVERYBODY, OWNER) if not _drop_unused(session, role)]
-    left = ["the tables and views that were registered as sources", "the extension plpython3u"]
+            if is_queued:
+                session.fetch(f"DROP SCHEMA {QUEUE} CASCADE")
+            with member_of(session, roles):
+                for role in roles:
+                    # DROP OWNED revokes privileges, but would drop whatever else the role owns.
+                    session.fetch(f"REASSIGN OWNED BY {session.identifier(role)} TO CURRENT_USER")
+                    session.fetch(f"DROP OWNED BY {session.identifier(role)}")
+        kept = [role for role in roles if not _drop_unused(session, role)]
+        kept += logins(session)
+    left = ["the tables and views that were registered as sources"]
+    if not is_queued:
+        left.append("the extension plpython3u")
     if kept:
         left.append(f"roles that people or other databases have: {', '.join(kept)}")
     return left
@@ -282,14 +348,27 @@ def _refuse_dependents(session: PsycopgSession, schema: str) -> None:
         )
 
 
-def _require_superuser(session: PsycopgSession) -> None:
-    row = fetch_one(session, "SELECT current_setting('is_superuser') AS value")
-    if row["value"] != "on":
+def _require_own_schema(session: PsycopgSession) -> None:
+    """Make sure that a role that is no superuser goes on with an installation of its own."""
+    rows = session.fetch(
+        "SELECT pg_get_userbyid(nspowner)::text AS owner FROM pg_namespace"
+        " WHERE nspname = 'kanon' AND pg_get_userbyid(nspowner) <> current_user"
+    )
+    if rows:
         raise PermissionDeniedError(
-            "installing needs a superuser",
-            detail="only superusers can create functions in PL/Python",
-            hint="connect as the server's administrator; publishing does not need a superuser",
+            "kanon_db was installed by another role",
+            detail=f'schema "kanon" belongs to role "{rows[0]["owner"]}"',
+            hint=f"connect as {rows[0]['owner']}",
         )
+
+
+def _lock(session: PsycopgSession) -> None:
+    """Let nobody else install or remove kanon_db meanwhile."""
+    if is_superuser(session):
+        session.fetch("LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE")
+    elif session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
+        session.fetch("LOCK TABLE kanon.setting IN SHARE ROW EXCLUSIVE MODE")
+    # Else, of two that create the same schemas and roles, the server refuses one.
 
 
 def _require_encoding(session: PsycopgSession) -> None:
@@ -309,7 +388,8 @@ def _create_language(session: PsycopgSession) -> None:
         raise ServerError(
             "the server has no PL/Python",
             detail=f"PostgreSQL {version}: extension plpython3u is not available",
-            hint=f"apt-get install postgresql-plpython3-{version.split('.')[0]}",
+            hint=f"apt-get install postgresql-plpython3-{version.split('.')[0]}, or"
+            " kanon install --service, where workers run what PL/Python would",
         )
     session.fetch("CREATE EXTENSION IF NOT EXISTS plpython3u WITH SCHEMA pg_catalog")
 
@@ -336,7 +416,11 @@ def _create_owner(session: PsycopgSession) -> None:
     rows = session.fetch(
         "SELECT r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolcreatedb OR r.rolcanlogin"
         " OR r.rolreplication OR EXISTS (SELECT FROM pg_auth_members AS m"
-        " WHERE r.oid IN (m.roleid, m.member)) AS powerful"
+        " JOIN pg_roles AS u ON u.oid = m.member"
+        # Who has created a role, and is no superuser, keeps the right to grant it.
+        " WHERE r.oid IN (m.roleid, m.member)"
+        " AND (u.rolname <> current_user OR NOT m.admin_option))"
+        " AS powerful"
         " FROM pg_roles AS r WHERE r.rolname = $1::text",
         OWNER,
     )
@@ -423,7 +507,13 @@ def _grant(session: PsycopgSession, schema: str) -> None:
     session.fetch(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {session.identifier(OWNER)}")
     session.fetch(f"GRANT USAGE ON SCHEMA {name} TO {', '.join(EVERYBODY)}")
     database = fetch_one(session, "SELECT current_database()::text AS name")["name"]
-    session.fetch(f"GRANT TEMPORARY ON DATABASE {session.identifier(database)} TO kanon_publisher")
+    if not fetch_one(
+        session,
+        "SELECT has_database_privilege('kanon_publisher', current_database(), 'TEMPORARY') AS held",
+    )["held"] or is_superuser(session):
+        session.fetch(
+            f"GRANT TEMPORARY ON DATABASE {session.identifier(database)} TO kanon_publisher"
+        )
 
 
 def _drop_unused(session: PsycopgSession, role: str) -> bool:
@@ -431,8 +521,9 @@ def _drop_unused(session: PsycopgSession, role: str) -> bool:
     with session.transaction():
         in_use = session.fetch(
             "SELECT 1 FROM pg_roles r WHERE r.rolname = $1::text AND (EXISTS (SELECT FROM"
-            " pg_shdepend d WHERE d.refobjid = r.oid) OR EXISTS (SELECT FROM pg_auth_members m"
-            " WHERE r.oid IN (m.roleid, m.member)))",
+            " pg_shdepend d WHERE d.refobjid = r.oid AND d.classid <> 'pg_auth_members'::regclass)"
+            " OR EXISTS (SELECT FROM pg_auth_members m WHERE r.oid IN (m.roleid, m.member)"
+            " AND NOT (m.admin_option AND pg_get_userbyid(m.member) = current_user)))",
             role,
         )
         if not in_use:

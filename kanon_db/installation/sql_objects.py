@@ -7,11 +7,13 @@ raises the error that came back. So a client sees only its message, detail, hint
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
 
+import kanon_db
 from kanon_db.declaration import EVERYBODY, Operation, Parameter, ResultColumn
 from kanon_db.errors import DatabaseError, InUseError, ServerError
 from kanon_db.installation.interpreter import preamble, resource_directory
@@ -39,6 +41,21 @@ return call(plpy, '{name}', arguments)
 $python$;
 COMMENT ON FUNCTION kanon.python_{name} IS 'called by kanon.{name}; not meant to be used directly';
 """
+
+_SUBMITTING: Final = """\
+CREATE OR REPLACE FUNCTION kanon.python_{name}(arguments jsonb) RETURNS jsonb
+LANGUAGE plpgsql {volatility}
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN ({answer});
+END
+$function$;
+COMMENT ON FUNCTION kanon.python_{name} IS 'called by kanon.{name}; not meant to be used directly';
+"""
+
+_VERSION: Final = "version"
+"""The operation that needs no worker."""
 
 _OUTER: Final = """\
 CREATE OR REPLACE FUNCTION kanon.{name}({parameters}) RETURNS {result}
@@ -76,14 +93,27 @@ TO {audience};
 """
 
 
-def function_sql(operation: Operation) -> str:
-    """Write both functions of an operation, and their privileges."""
-    names = {"name": operation.name, "volatility": "STABLE" if operation.is_stable else "VOLATILE"}
-    inner = _INNER.format(
-        **names,
-        environment=ENVIRONMENT_MARK,
-        settings="\n".join(f"SET {name} = {_setting(value)}" for name, value in SETTINGS.items()),
-    )
+def function_sql(operation: Operation, *, is_service: bool = False) -> str:
+    """Write both functions of an operation, and their privileges.
+
+    Where the server has no PL/Python, the inner one submits a job.
+    """
+    is_stable = operation.is_stable and (not is_service or operation.name == _VERSION)
+    names = {"name": operation.name, "volatility": "STABLE" if is_stable else "VOLATILE"}
+    if is_service:
+        known = f"SELECT jsonb_build_object('value', {_quoted(kanon_db.__version__)})"
+        submitted = f"SELECT kanon.submit('{operation.name}', arguments)"
+        inner = _SUBMITTING.format(
+            **names, answer=known if operation.name == _VERSION else submitted
+        )
+    else:
+        inner = _INNER.format(
+            **names,
+            environment=ENVIRONMENT_MARK,
+            settings="\n".join(
+                f"SET {name} = {_setting(value)}" for name, value in SETTINGS.items()
+            ),
+        )
     outer = _OUTER.format(
         **names,
         parameters=_parameters(operation),
@@ -194,13 +224,25 @@ WHERE p.pronamespace = 'kanon'::regnamespace AND (
 """
 
 
-def replace_objects(session: PsycopgSession, paths: list[str]) -> int:
+_WATCHING: Final = "95_watch.sql"
+"""Creates the event trigger, which takes a superuser."""
+_GENERATED: Final = "30_"
+
+
+def replace_objects(
+    session: PsycopgSession, paths: Sequence[str], *, is_service: bool, watches: bool
+) -> int:
     """Replace the SQL objects; return the number of their files.
 
     Parameters
     ----------
-    paths : list of str
+    session : PsycopgSession
+    paths : sequence of str
         Folders from which PL/Python imports kanon_db.
+    is_service : bool
+        Whether operations are jobs of a worker, rather than run in PL/Python.
+    watches : bool
+        Whether to watch GRANT with an event trigger.
 
     Raises
     ------
@@ -211,12 +253,24 @@ def replace_objects(session: PsycopgSession, paths: list[str]) -> int:
         When the server refuses an object.
     """
     _drop_outdated(session)
-    files = sorted(resource_directory("sql").glob("*.sql"))
-    for number, file in enumerate(files):
-        session.done(number, len(files))
-        text = file.read_text(encoding="utf-8")
-        run_script(session.connection, file.name, text.replace(ENVIRONMENT_MARK, preamble(paths)))
-    return len(files)
+    texts = _texts("")
+    if is_service:
+        # What is called the same takes the place of the other.
+        texts |= _texts("service")
+        for operation in operations().values():
+            texts[f"{_GENERATED}{operation.name}.sql"] = function_sql(operation, is_service=True)
+    if not watches:
+        del texts[_WATCHING]
+    for number, (name, text) in enumerate(sorted(texts.items())):
+        session.done(number, len(texts))
+        run_script(session.connection, name, text.replace(ENVIRONMENT_MARK, preamble(paths)))
+    return len(texts)
+
+
+def _texts(folder: str) -> dict[str, str]:
+    """Read the SQL files of a folder, by name."""
+    files = (resource_directory("sql") / folder).glob("*.sql")
+    return {file.name: file.read_text(encoding="utf-8") for file in files}
 
 
 def _drop_outdated(session: PsycopgSession) -> None:
@@ -240,6 +294,13 @@ def _drop_outdated(session: PsycopgSession) -> None:
                 detail=f"function {row['function']}",
                 hint="first drop the views that call it, and create them again afterwards",
             ) from None
+
+
+def function_names(*, is_service: bool) -> set[str]:
+    """Return the names of the SQL functions that this package installs."""
+    texts = _texts("") | (_texts("service") if is_service else {})
+    created = re.compile(r"^CREATE OR REPLACE FUNCTION kanon\.(\w+)", re.MULTILINE)
+    return {name for text in texts.values() for name in created.findall(text)}
 
 
 def run_script(connection: psycopg.Connection, name: str, text: str) -> None:

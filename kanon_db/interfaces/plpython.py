@@ -1,4 +1,4 @@
-"""Performs the calls of the PL/Python functions: one function for all operations.
+"""Performs the calls of the SQL functions, inside the server or for a worker.
 
 Heavier parts are imported by the call that needs them, so that a session's first estimate does not
 have to wait for numpy.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from kanon_db.answers import QUESTIONS
 from kanon_db.declaration import Operation
 from kanon_db.errors import InvalidParameterError, KanonError
 from kanon_db.interfaces.backend import with_stack
+from kanon_db.session import Session
 from kanon_db.session.plpy_session import PlpySession
 
 _QUESTIONS: Final = {operation.name: operation for operation in QUESTIONS}
@@ -55,7 +56,7 @@ def call(plpy: Any, name: str, arguments: str | None) -> str:
     except KanonError as error:
         refused = error
     except Exception as error:  # noqa: BLE001  # the outermost frame: a bug's text may quote data
-        refused = _defect(error)
+        refused = defect(error)
     return _refusal(refused)
 
 
@@ -77,14 +78,18 @@ def vote(plpy: Any, given: str, inputs: bytes | None) -> str:
     except KanonError as error:
         refused = error
     except Exception as error:  # noqa: BLE001  # as above
-        refused = _defect(error)
+        refused = defect(error)
     return _refusal(refused)
 
 
-def _refusal(refused: KanonError) -> str:
+def refusal(refused: KanonError) -> dict[str, str]:
+    """Return an error as the SQL functions read it."""
     fields = {"message": refused.message, "sqlstate": refused.sqlstate}
-    fields |= {key: text for key in ("detail", "hint") if (text := getattr(refused, key))}
-    return json.dumps({"error": fields}, ensure_ascii=False)
+    return fields | {key: text for key in ("detail", "hint") if (text := getattr(refused, key))}
+
+
+def _refusal(refused: KanonError) -> str:
+    return json.dumps({"error": refusal(refused)}, ensure_ascii=False)
 
 
 def _reply(plpy: Any, name: str, arguments: str | None) -> str:
@@ -92,13 +97,34 @@ def _reply(plpy: Any, name: str, arguments: str | None) -> str:
     request = operation.read(_given(arguments))
     # Errors are returned, not raised, so everything that was done before must be undone here.
     with nullcontext() if operation.is_stable else plpy.subtransaction():
-        found = operation.perform(PlpySession(plpy), request)
-        if operation.is_value:
-            return _object({"value": _json(found)})
-        if not operation.result:
-            return _object({})
-        rows = [_row(operation, row) for row in (found if operation.is_many else [found])]
-        return _object({"rows": f"[{', '.join(rows)}]"})
+        return _object(_members(operation, operation.perform(PlpySession(plpy), request)))
+
+
+def reply(session: Session, name: str, arguments: str, said: Sequence[Any]) -> str:
+    """Perform an operation, whose errors are raised, and return what it found as JSON.
+
+    Parameters
+    ----------
+    session : Session
+    name : str
+        The name of the operation.
+    arguments : str
+        Its parameters as a JSON object.
+    said : sequence
+        What the session was told while it ran, which is returned, too.
+    """
+    operation = operation_named(name)
+    found = operation.perform(session, operation.read(_given(arguments)))
+    return _object({**_members(operation, found), "said": _json(said)})
+
+
+def _members(operation: Operation, found: Any) -> dict[str, str]:
+    if operation.is_value:
+        return {"value": _json(found)}
+    if not operation.result:
+        return {}
+    rows = [_row(operation, row) for row in (found if operation.is_many else [found])]
+    return {"rows": f"[{', '.join(rows)}]"}
 
 
 def _given(arguments: str | None) -> dict[str, Any]:
@@ -139,7 +165,8 @@ def _finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _defect(error: Exception) -> KanonError:
+def defect(error: Exception) -> KanonError:
+    """Make the error that a caller may see of a bug: where it is, without its text."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

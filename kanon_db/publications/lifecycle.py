@@ -36,8 +36,13 @@ from kanon_db.publications.releases.ledger import (
 from kanon_db.publications.releases.release_check import RISK, CombinedReleases, require_alone
 from kanon_db.publications.results import Published, require_checks
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.protocol import DUPLICATE_TABLE, INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE
-from kanon_db.session.settings import roomy, settings
+from kanon_db.session.protocol import (
+    DUPLICATE_TABLE,
+    INSUFFICIENT_PRIVILEGE,
+    LOCK_NOT_AVAILABLE,
+    roomy,
+    settings,
+)
 from kanon_db.transfer.allowance import Allowance
 
 if TYPE_CHECKING:  # in the server there is no driver to load
@@ -239,7 +244,8 @@ def refusal_of_owner(name: str) -> Iterator[None]:
 def _require_publisher(session: Session, name: str) -> None:
     rows = session.fetch(
         "SELECT published_by, published_by = current_user"
-        " OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS allowed"
+        " OR (SELECT kanon.is_administrator(oid) FROM pg_roles WHERE rolname = current_user)"
+        " AS allowed"
         " FROM kanon.publications WHERE name = $1::text",
         name,
     )

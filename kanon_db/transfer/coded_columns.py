@@ -16,8 +16,7 @@ from typing import Final, Self
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import IntArray, taken
-from kanon_db.session.protocol import Session, fetch_one
-from kanon_db.session.settings import shared
+from kanon_db.session.protocol import Session, fetch_one, shared
 from kanon_db.transfer._packed_columns import (
     Ends,
     KnownValues,

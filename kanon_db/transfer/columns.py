@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.errors import DatabaseError, NotFoundError, SchemaMismatchError
-from kanon_db.session.protocol import UNDEFINED_FUNCTION, Session
-from kanon_db.session.settings import settings
+from kanon_db.session.protocol import UNDEFINED_FUNCTION, Session, settings
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray

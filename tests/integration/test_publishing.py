@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kanon_db.interfaces.python import Kanon
+from kanon_db.session.protocol import roomy
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.session.settings import roomy
 from tests.integration.bucket_ways import as_in_the_paper
 from tests.integration.parties import (
     Connection,

@@ -52,6 +52,7 @@ RELEASED = {
     "0012": "3fc5322419c19338e9d01b5d0363a6f611c3e7ffed3de49da08916cb16347a9c",
     "0013": "746b6afd6d46ce1c8705160b2239db233772eb9d54ce843fbb170bd6e2925bad",
     "0014": "7069ccf8ddd9a5d22cb38c977dd3f011f1124b5e39effeab85d3a6b5a71440eb",
+    "0015": "ad2832e229636bd9f98c8e6dcd53c0a8dd0b1c5008663bbb32c875c4c1e35651",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 

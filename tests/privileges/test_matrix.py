@@ -40,8 +40,8 @@ RANGES = {
 """The types of cells that are ranges, with those of their values."""
 
 BOTH = {
-    "is_safe_collation(oid)", "is_safe_schema(oid)", "is_safe_type(oid)", "mark(bigint)",
-    "reached(oid)",
+    "is_administrator(oid)", "is_safe_collation(oid)", "is_safe_schema(oid)", "is_safe_type(oid)",
+    "mark(bigint)", "reached(oid)",
 }  # fmt: skip
 """Read the server's catalogs, with the caller's rights."""
 
@@ -71,7 +71,8 @@ OWNERS = {
     "base_names", "bases", "batch", "changes", "earlier_named", "earlier_releases",
     "errand_fields", "errand_rules", "fingerprint", "granted", "is_own_label", "is_own_staged",
     "is_plain", "releases_of", "require_own_description", "require_told",
-    "grants", "is_publisher", "is_safe_collation", "is_safe_schema", "is_safe_type", "kept_grants",
+    "grants", "is_administrator", "is_publisher", "is_safe_collation", "is_safe_schema",
+    "is_safe_type", "kept_grants",
     "key_pads", "login_readers", "mark", "name_elsewhere", "named", "owned", "owner_analyze",
     "owner_batches", "owner_close_type", "owner_create_table", "owner_create_view", "owner_drop",
     "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter",
@@ -93,8 +94,8 @@ DEFINERS = {"answer_question", "run_errand", "watch_grants"}
 watches GRANT."""
 
 RELATIONS = (
-    "alembic_version", "base", "budget", "draw_key", "errand", "label", "progress", "publication",
-    "publications", "question", "record_key", "release",
+    "alembic_version", "base", "budget", "draw_key", "errand", "job", "job_end", "label",
+    "progress", "publication", "publications", "question", "record_key", "release",
     "release_entity", "release_key", "release_reader", "release_record", "releases",
     "setting", "source",
 )  # fmt: skip

@@ -121,6 +121,11 @@ def local_destroy(directory: Path, yes: bool, as_json: bool) -> None:
     help="Schema for published relations: published, unless the first installation names another.",
 )
 @click.option(
+    "--service",
+    is_flag=True,
+    help="Let workers run what PL/Python would; the only way where you are no superuser.",
+)
+@click.option(
     "--compile/--no-compile",
     "compiles",
     default=True,
@@ -128,16 +133,23 @@ def local_destroy(directory: Path, yes: bool, as_json: bool) -> None:
     " minute), rather than in somebody's first call.",
 )
 def install_command(
-    dsn: str | None, directory: Path, published_schema: str | None, compiles: bool, as_json: bool
+    dsn: str | None,
+    directory: Path,
+    published_schema: str | None,
+    service: bool,
+    compiles: bool,
+    as_json: bool,
 ) -> None:
     """Install or upgrade kanon_db in a database."""
     chosen = chosen_dsn(dsn, directory)
     from kanon_db.installation.install import install
 
     with console.progress(quiet=is_quiet()) as show:
-        report = install(chosen, published_schema=published_schema, on_progress=show)
-    if compiles:
-        from kanon_db.installation.compilation import compile_searches
+        report = install(
+            chosen, published_schema=published_schema, service=service, on_progress=show
+        )
+    if compiles and not report.is_service:
+        from kanon_db.installation.interpreter import compile_searches
 
         stopped = "stopped: kanon_db is installed, but the first call of each search takes longer"
         try:
@@ -158,6 +170,101 @@ def install_command(
     for action in report.actions:
         console.say(action)
     console.say(f"kanon_db {report.version} is installed.")
+
+
+# Where operations are jobs: `kanon service`, `worker`.
+
+key_option = click.option(
+    "--key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="KANON_KEY_FILE",
+    help="File with the key that the passwords of workers follow from; without it, the server must"
+    " let them in without one.",
+)
+
+
+@click.group(cls=CommandGroup)
+def service() -> None:
+    """Say for which roles workers act, on servers without PL/Python."""
+
+
+@service.command("allow")
+@click.argument("roles", nargs=-1, metavar="ROLE…")
+@key_option
+@database_options
+def service_allow(
+    roles: tuple[str, ...], key_file: Path | None, dsn: str | None, directory: Path, as_json: bool
+) -> None:
+    """Create the logins with which workers fetch jobs and act for roles, or renew their passwords.
+
+    Creates the key file where there is none.
+    """
+    from kanon_db.installation.service import allow, read_key
+
+    key = None if key_file is None else read_key(key_file, create=True)
+    done = allow(chosen_dsn(dsn, directory), roles, key)
+    console.print_outcome("\n".join(done), {"done": done}, as_json=as_json)
+
+
+@service.command("forbid")
+@click.argument("roles", nargs=-1, required=True, metavar="ROLE…")
+@database_options
+def service_forbid(roles: tuple[str, ...], dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Drop the logins with which workers act for roles."""
+    from kanon_db.installation.service import forbid
+
+    done = forbid(chosen_dsn(dsn, directory), roles)
+    console.print_outcome("\n".join(done), {"done": done}, as_json=as_json)
+
+
+@click.command("worker", cls=Command)
+@key_option
+@click.option("--concurrency", type=click.IntRange(1), default=2, help="Jobs at once.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=60.0,
+    metavar="SECONDS",
+    help="How long running jobs may go on when the worker is stopped, before they go back.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(1),
+    default=21600.0,
+    metavar="SECONDS",
+    help="How long a job may take.",
+)
+@click.option(
+    "--heartbeat", type=click.FloatRange(0.1), default=4.0, metavar="SECONDS", hidden=True
+)
+@database_options
+def worker_command(
+    key_file: Path | None,
+    concurrency: int,
+    grace: float,
+    time_limit: float,
+    heartbeat: float,
+    dsn: str | None,
+    directory: Path,
+    as_json: bool,  # noqa: ARG001  # it prints only its log
+) -> None:
+    """Run jobs that roles have submitted, until SIGTERM or Ctrl-C.
+
+    Needs the extra service (pip install 'kanon_db[service]').
+    """
+    from kanon_db.installation.service import read_key
+
+    try:
+        from kanon_db.interfaces.worker import WorkerOptions, run_worker
+    except ModuleNotFoundError:
+        raise ServerError(
+            "the worker needs procrastinate", hint="pip install 'kanon_db[service]'"
+        ) from None
+    key = None if key_file is None else read_key(key_file)
+    options = WorkerOptions(
+        concurrency=concurrency, grace=grace, time_limit=time_limit, heartbeat=heartbeat
+    )
+    run_worker(chosen_dsn(dsn, directory), key, options)
 
 
 @click.command("uninstall", cls=Command)
@@ -662,6 +769,8 @@ for command in (
     install_command,
     uninstall_command,
     doctor,
+    service,
+    worker_command,
     version,
     load,
     query,

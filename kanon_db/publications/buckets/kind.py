@@ -85,8 +85,7 @@ from kanon_db.publications.results import (
 from kanon_db.query.layout import QIT, SAT, SUFFIXES, BucketTables, Quotes
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
-from kanon_db.session.protocol import Row
-from kanon_db.session.settings import shared
+from kanon_db.session.protocol import Row, shared
 from kanon_db.transfer.allowance import Allowance, Needs
 from kanon_db.transfer.coded_columns import CodedRecords, most_bytes_read, read_few_values
 from kanon_db.transfer.columns import (

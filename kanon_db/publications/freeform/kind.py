@@ -51,7 +51,7 @@ from kanon_db.publications.rows.row_kind import (
 from kanon_db.publications.rows.row_relations import check_digest, digest_rows
 from kanon_db.query.layout import RECODED_SUFFIXES, RowView
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.settings import grouping_by_hash, joining_by_hash
+from kanon_db.session.protocol import grouping_by_hash, joining_by_hash
 from kanon_db.transfer.allowance import Needs
 from kanon_db.transfer.columns import ColumnType, parts_of
 from kanon_db.transfer.snapshot import Size

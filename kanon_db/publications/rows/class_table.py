@@ -51,8 +51,7 @@ from kanon_db.query.cell_conditions import ends_of, is_endless, labels, members_
 from kanon_db.query.layout import CLASSES, SHARES, CellDescription, ClassTable, RowView
 from kanon_db.query.layout import Shares as WhatIsKnown
 from kanon_db.session import Row, Session, fetch_one
-from kanon_db.session.protocol import Value
-from kanon_db.session.settings import grouping_by_hash, helped
+from kanon_db.session.protocol import Value, grouping_by_hash, helped
 from kanon_db.transfer.columns import fixed_labels, int4_bytes, label, parts_of, with_numbers
 
 # Hashing the cells of a million rows takes a third of the time of looking up their numbers. Each

@@ -29,7 +29,7 @@ from kanon_db.query.cell_conditions import ANY_END, BEGINS, holds_anything, is_e
 from kanon_db.query.layout import CELLS, ClassTable, RowView
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.settings import grouping_by_hash, joining_by_hash
+from kanon_db.session.protocol import grouping_by_hash, joining_by_hash
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.coded_columns import CodedRecords, count_in_sample, read_columns
 from kanon_db.transfer.columns import (

@@ -29,8 +29,7 @@ from kanon_db.query.cell_conditions import checked, labels
 from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
 from kanon_db.query.layout import ANYTHING, CellDescription, Quotes, RowView
 from kanon_db.randomness import SecureRandom
-from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, Session, fetch_one
-from kanon_db.session.settings import roomy
+from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, Session, fetch_one, roomy
 from kanon_db.transfer.columns import (
     ColumnType,
     fixed_labels,

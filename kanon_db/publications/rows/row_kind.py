@@ -86,7 +86,7 @@ from kanon_db.query.layout import (
     RowView,
 )
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.settings import roomy
+from kanon_db.session.protocol import roomy
 from kanon_db.transfer.allowance import Allowance, Needs
 from kanon_db.transfer.coded_columns import CodedRecords
 from kanon_db.transfer.columns import ColumnType, Relation, fixed_labels, int4_bytes, with_numbers

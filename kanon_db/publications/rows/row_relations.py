@@ -26,7 +26,7 @@ from kanon_db.publications.rows.distinct_cells import CellTable, ShownRows
 from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
 from kanon_db.query.layout import CELLS, ROWS, CellDescription, RowView
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.settings import grouping_by_hash, helped, roomy
+from kanon_db.session.protocol import grouping_by_hash, helped, roomy
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.coded_columns import CodedRecords
 from kanon_db.transfer.columns import (

@@ -1,0 +1,355 @@
+"""Installs what a server without PL/Python needs: the queue of jobs, and logins for its workers.
+
+A worker has a login for the queue, which reads no data, and one for each role that submits jobs,
+which is a member of that role and of nothing else. So code of a role's that runs in such a session
+can become nobody else, whatever it does (RESET ROLE included).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Final
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from kanon_db.catalog.entries import OWNER
+from kanon_db.errors import NotFoundError, PermissionDeniedError, ServerError
+from kanon_db.session import fetch_one
+from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+
+QUEUE: Final = "kanon_queue"
+"""The schema of the queue; procrastinate's objects name none."""
+WORKER: Final = "kanon_worker"
+"""The login that fetches jobs from the queue."""
+ACTING: Final = "kanon_as_"
+"""How logins that act for a role begin; its number follows, since a role may be renamed."""
+_CONNECTIONS: Final = 8
+"""Of such a login at once: what its role's code opens takes none from others."""
+
+_SET_OPTION: Final = 160000
+"""The server's version from which a membership says whether it is inherited and can be set."""
+
+
+def is_service(session: PsycopgSession) -> bool:
+    """Tell whether operations are jobs of a worker in this database."""
+    rows = session.fetch(
+        "SELECT 1 FROM pg_namespace AS n JOIN pg_class AS c ON c.relnamespace = n.oid"
+        " AND c.relname = 'procrastinate_jobs' WHERE n.nspname = $1::text",
+        QUEUE,
+    )
+    return bool(rows)
+
+
+def require_rights(session: PsycopgSession) -> None:
+    """Make sure that a role that is no superuser may create what an installation consists of."""
+    row = fetch_one(
+        session,
+        "SELECT rolname::text AS role, rolcreaterole AS creates_roles, current_database()::text"
+        " AS database, has_database_privilege(current_database(), 'CREATE') AS creates_schemas"
+        " FROM pg_roles WHERE rolname = current_user",
+    )
+    lacking = [
+        what
+        for what, held in (
+            ("CREATEROLE", row["creates_roles"]),
+            (f"CREATE on database {row['database']}", row["creates_schemas"]),
+        )
+        if not held
+    ]
+    if lacking:
+        raise PermissionDeniedError(
+            "installing needs a superuser, or a role that may create roles and schemas",
+            detail=f"role {row['role']} lacks {' and '.join(lacking)}",
+            hint="connect as the server's administrator; publishing does not need these rights",
+        )
+
+
+@contextmanager
+def owning(session: PsycopgSession) -> Iterator[None]:
+    """Run the block as a member of the owner of publications, as superusers always are.
+
+    Where the role that installs is no superuser, it could not give the owner anything.
+    """
+    if is_superuser(session):
+        yield
+        return
+    with member_of(session, [OWNER]):
+        session.fetch(f"GRANT CREATE ON SCHEMA kanon TO {OWNER}")
+        yield
+        session.fetch(f"REVOKE CREATE ON SCHEMA kanon FROM {OWNER}")
+
+
+@contextmanager
+def member_of(session: PsycopgSession, roles: Sequence[str]) -> Iterator[None]:
+    """Run the block with the rights of roles; after an error, the transaction gives them back."""
+    if is_superuser(session):
+        yield
+        return
+    names = ", ".join(map(session.identifier, roles))
+    session.fetch(f"GRANT {names} TO CURRENT_USER{_options(session, inherited=True)}")
+    yield
+    session.fetch(f"REVOKE {names} FROM CURRENT_USER")
+
+
+def is_superuser(session: PsycopgSession) -> bool:
+    """Tell whether the current role is a superuser."""
+    row = fetch_one(session, "SELECT current_setting('is_superuser') AS value")
+    return bool(row["value"] == "on")
+
+
+def _options(session: PsycopgSession, *, inherited: bool) -> str:
+    """Write what a membership allows; before PostgreSQL 16, the member itself inherits or not."""
+    row = fetch_one(session, "SELECT current_setting('server_version_num')::int4 AS value")
+    if row["value"] < _SET_OPTION:
+        return ""
+    return f" WITH INHERIT {'TRUE' if inherited else 'FALSE'}, SET TRUE"
+
+
+# The queue.
+
+
+def install_queue(session: PsycopgSession) -> str:
+    """Create the queue and the login that fetches from it, or bring the queue up to date.
+
+    Returns
+    -------
+    str
+        What was done, for people to read.
+
+    Raises
+    ------
+    ServerError
+        Where procrastinate is missing, or older than the queue.
+    """
+    try:
+        version = metadata.version("procrastinate")
+        scripts = resources.files("procrastinate") / "sql"
+    except (metadata.PackageNotFoundError, ModuleNotFoundError):
+        raise ServerError(
+            "the queue needs procrastinate",
+            detail="it is not installed here",
+            hint="pip install 'kanon_db[service]'",
+        ) from None
+    if not session.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1::text", WORKER):
+        session.fetch(f"CREATE ROLE {WORKER} LOGIN NOINHERIT")
+    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'queue'")
+    before = str(rows[0]["value"]) if rows else None
+    if before is None:
+        session.fetch(f"CREATE SCHEMA {QUEUE}")
+        wanted = [(scripts / "schema.sql").read_text(encoding="utf-8")]
+    elif _numbers(before) > _numbers(version):
+        raise ServerError(
+            "the queue is newer than this procrastinate",
+            detail=f"queue: {before}, here: {version}",
+            hint="pip install --upgrade 'kanon_db[service]'",
+        )
+    else:
+        # Their names begin with the version that needs them, as 03.04.00.
+        migrations = sorted(
+            (path for path in (scripts / "migrations").iterdir() if path.name.endswith(".sql")),
+            key=lambda path: path.name,
+        )
+        wanted = [
+            path.read_text(encoding="utf-8")
+            for path in migrations
+            if _numbers(before) < _numbers(path.name[:8]) <= _numbers(version)
+        ]
+    with _searching(session, QUEUE):
+        for script in wanted:
+            session.connection.execute(script.encode())
+    session.fetch(
+        "INSERT INTO kanon.setting (name, value) VALUES ('queue', $1::text)"
+        " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
+        version,
+    )
+    return f"queue of procrastinate {version}, was {before or 'absent'}"
+
+
+@contextmanager
+def _searching(session: PsycopgSession, schema: str) -> Iterator[None]:
+    """Run the block with a schema of ours first in the search path, where objects are created."""
+    statement = "SELECT set_config('search_path', $1::text, true)"
+    before = fetch_one(session, "SELECT current_setting('search_path') AS value")["value"]
+    session.fetch(statement, f"{schema}, pg_catalog, pg_temp")
+    yield
+    session.fetch(statement, before)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:3])
+
+
+# Logins. Their passwords follow from one key, a file that only workers and administrators have.
+
+
+def read_key(path: Path, *, create: bool = False) -> bytes:
+    """Read the key of a server's workers; create it the first time, if asked to.
+
+    Raises
+    ------
+    ServerError
+        Where it cannot be read, or others can read it.
+    """
+    try:
+        if create and not path.exists():
+            path.touch(0o600, exist_ok=False)
+            path.write_text(secrets.token_hex(32) + "\n", encoding="ascii")
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServerError(
+            "the key of the workers cannot be read",
+            detail=f"{path}: {getattr(error, 'strerror', None) or 'it is not a key'}",
+            hint="kanon service allow ROLE --key-file FILE creates it",
+        ) from None
+    if mode & 0o077:
+        raise ServerError(
+            "others can read the key of the workers", detail=str(path), hint=f"chmod 600 {path}"
+        )
+    if len(text) < 32:
+        raise ServerError("the key of the workers is too short", detail=str(path))
+    return text.encode()
+
+
+def login_password(key: bytes, login: str) -> str:
+    """Return the password of a worker's login, which nobody can guess from another one's."""
+    digest = hmac.digest(key, f"kanon_db login {login}".encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def login_dsn(dsn: str, key: bytes | None, login: str, **options: str) -> str:
+    """Return the connection string of a worker's login, from that of the server."""
+    given = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value}
+    given |= {"user": login, **options}
+    given.pop("password", None)
+    if key is not None:
+        given["password"] = login_password(key, login)
+    return make_conninfo(**given)
+
+
+def allow(dsn: str, roles: Sequence[str], key: bytes | None) -> list[str]:
+    """Let workers act for roles, and set the passwords of all logins that this takes.
+
+    Parameters
+    ----------
+    dsn : str
+        Connection string of an administrator.
+    roles : sequence of str
+        May be empty: the login for the queue gets its password all the same.
+    key : bytes or None
+        What passwords are made of. None sets none, where the server asks for none.
+
+    Returns
+    -------
+    list of str
+        What was done, for people to read.
+
+    Raises
+    ------
+    NotFoundError, PermissionDeniedError, ServerError
+    """
+    done = []
+    with open_connection(dsn) as connection:
+        session = PsycopgSession(connection)
+        with session.transaction():
+            _require_service(session)
+            _set_password(session, WORKER, key)
+            done.append(f"{WORKER} fetches jobs")
+            for role in roles:
+                login = _login_for(session, role)
+                _set_password(session, login, key)
+                done.append(f"{login} acts for {role}")
+    return done
+
+
+def forbid(dsn: str, roles: Sequence[str]) -> list[str]:
+    """Drop the logins with which workers act for roles; their jobs are refused from then on."""
+    done = []
+    with open_connection(dsn) as connection:
+        session = PsycopgSession(connection)
+        with session.transaction():
+            for role in roles:
+                login = f"{ACTING}{_role(session, role)['oid']}"
+                if session.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1::text", login):
+                    # What code of the role's has created as the login, by RESET ROLE, goes with it.
+                    with member_of(session, [login]):
+                        session.fetch(f"DROP OWNED BY {login} CASCADE")
+                    session.fetch(f"DROP ROLE {login}")
+                done.append(f"no worker acts for {role}")
+    return done
+
+
+def logins(session: PsycopgSession) -> list[str]:
+    """Return the logins that act for roles, also of roles that are gone."""
+    rows = session.fetch(
+        "SELECT rolname::text AS name FROM pg_roles WHERE rolname ~ $1::text ORDER BY rolname",
+        f"^{ACTING}[0-9]+$",
+    )
+    return [str(row["name"]) for row in rows]
+
+
+def _require_service(session: PsycopgSession) -> None:
+    if not is_service(session):
+        raise ServerError(
+            "this database has no queue of jobs",
+            detail="its operations run inside of the server, or kanon_db is not installed",
+            hint="kanon install --service",
+        )
+
+
+def _role(session: PsycopgSession, role: str) -> dict[str, object]:
+    rows = session.fetch(
+        "SELECT oid::text AS oid, rolsuper OR rolcreaterole OR rolreplication AS is_powerful"
+        " FROM pg_roles WHERE rolname = $1::text",
+        role,
+    )
+    if not rows:
+        raise NotFoundError("there is no such role", detail=f'role "{role}"')
+    return dict(rows[0])
+
+
+def _login_for(session: PsycopgSession, role: str) -> str:
+    found = _role(session, role)
+    if found["is_powerful"] or role in (OWNER, WORKER) or role.startswith(ACTING):
+        raise PermissionDeniedError(
+            "no worker acts for a role that can do so much",
+            detail=f'role "{role}" is a superuser, creates roles, replicates, or is our own:'
+            " code attached to what it reads would have its rights",
+            hint="let a role submit jobs that can read its sources, and little else",
+        )
+    login = f"{ACTING}{found['oid']}"
+    # An earlier login may have been given anything: only a new one is known to have nothing.
+    if not session.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1::text", login):
+        session.fetch(f"CREATE ROLE {login} LOGIN NOINHERIT CONNECTION LIMIT {_CONNECTIONS}")
+    options = _options(session, inherited=False)
+    session.fetch(f"GRANT {session.identifier(role)} TO {login}{options}")
+    others = session.fetch(
+        "SELECT pg_get_userbyid(m.roleid)::text AS name FROM pg_auth_members AS m"
+        " WHERE m.member = to_regrole($1::text) AND m.roleid <> $2::text::oid",
+        login,
+        str(found["oid"]),
+    )
+    if others:
+        raise PermissionDeniedError(
+            "a worker's login must be a member of one role only",
+            detail=f"{login} is a member of {', '.join(row['name'] for row in others)}, too",
+            hint=f"DROP ROLE {login}",
+        )
+    return login
+
+
+def _set_password(session: PsycopgSession, login: str, key: bytes | None) -> None:
+    if key is None:
+        return
+    # The server gets a verifier, so that no log has the password.
+    verifier = session.connection.pgconn.encrypt_password(
+        login_password(key, login).encode(), login.encode()
+    ).decode("ascii")
+    session.fetch(f"ALTER ROLE {login} PASSWORD {session.literal(verifier)}")

@@ -1,0 +1,478 @@
+"""Runs jobs: operations that roles submit on servers without PL/Python.
+
+The worker fetches jobs from procrastinate's queue with a login that reads no data. Each is
+performed by a process of its own, whose login is a member of the role that submitted the job, and
+of nothing else. The transaction that performs a job also writes its end, of which there can be only
+one: so it is done once, whichever worker dies when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+import procrastinate
+import psycopg
+from procrastinate import exceptions as queue_errors
+from procrastinate.job_context import AbortReason
+from procrastinate.retry import BaseRetryStrategy, RetryDecision
+from psycopg import sql
+
+import kanon_db.interfaces.backend  # noqa: F401  # before what it prepares for
+from kanon_db.errors import DatabaseError, KanonError, ServerError
+from kanon_db.installation.service import ACTING, QUEUE, WORKER, login_dsn
+from kanon_db.interfaces.plpython import defect, refusal, reply
+from kanon_db.session import fetch_one
+from kanon_db.session.progress import Progress
+from kanon_db.session.psycopg_session import PsycopgSession, open_connection
+
+# A job, in a process of its own.
+
+
+class _Ended(NamedTuple):
+    """How a process ended: its job is done, or why it is not."""
+
+    how: str  # done, failed, lost (its connection) or stopped
+    error: Mapping[str, str] = {}
+
+
+_CARRIED: Final = ("kanon.estimator", "TimeZone", "lock_timeout")
+"""Settings of the session that submitted a job, which hold for the job."""
+
+_GIVEN_UP: Final = ("08", "57P")
+"""How the SQLSTATEs begin of a connection that is gone, or of a server that stops."""
+
+
+def perform_job(pipe: Connection, dsn: str, role: str, role_name: str, number: int) -> None:
+    """Perform a job as its role, and say how it ended; the process ends with its worker.
+
+    Parameters
+    ----------
+    pipe : Connection
+        To the worker: how far the job is, and an :class:`_Ended` at last. A message from there
+        stops the job.
+    dsn : str
+        Connection string of the login that acts for the role.
+    role, role_name : str
+        The role by its number and by its name.
+    number : int
+        The job.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    threading.Thread(target=_heed, args=(pipe,), daemon=True).start()
+    try:
+        pipe.send(_performed(pipe, dsn, role, role_name, number))
+    except KeyboardInterrupt:
+        pipe.send(_Ended("stopped"))
+
+
+def _heed(pipe: Connection) -> None:
+    """Stop the job when the worker says so; at once if there is no worker any more."""
+    try:
+        pipe.recv()
+    except (EOFError, OSError):
+        os._exit(1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _performed(pipe: Connection, dsn: str, role: str, role_name: str, number: int) -> _Ended:
+    connection = None
+    try:
+        connection = open_connection(dsn)
+        _perform_as(connection, pipe, role, role_name, number)
+    except KanonError as error:
+        is_lost = connection is None or connection.broken
+        if isinstance(error, DatabaseError):
+            is_lost = is_lost or error.sqlstate.startswith(_GIVEN_UP)
+        return _Ended("lost" if is_lost else "failed", refusal(error))
+    except Exception as error:  # noqa: BLE001  # the outermost frame: a bug's text may quote data
+        return _Ended("failed", refusal(defect(error)))
+    finally:
+        if connection is not None:
+            connection.close()
+    return _Ended("done")
+
+
+def _perform_as(
+    connection: psycopg.Connection, pipe: Connection, role: str, role_name: str, number: int
+) -> None:
+    # If this process is killed, the server gives its work up, rather than finish a statement first.
+    with contextlib.suppress(psycopg.Error):  # not on every system
+        connection.execute("SET client_connection_check_interval = '2s'")
+    said: list[tuple[str, str]] = []
+    session = PsycopgSession(
+        connection,
+        on_progress=pipe.send,
+        on_warning=lambda text: said.append(("warning", text)),
+        on_notice=lambda text: said.append(("notice", text)),
+    )
+    with session.translated_errors():
+        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role_name)))
+    with session.transaction():
+        found = fetch_one(
+            session, "SELECT oid::text AS role FROM pg_roles WHERE rolname = current_user"
+        )
+        if found["role"] != role:
+            raise ServerError("the role that submitted the job is gone", hint="submit it again")
+        job = _job_task(session, "begin", {"job": number})
+        if job is False:
+            return
+        for name in _CARRIED:
+            if name in job["settings"]:
+                session.fetch(
+                    "SELECT set_config($1::text, $2::text, true)", name, job["settings"][name]
+                )
+        answer = reply(session, job["operation"], json.dumps(job["arguments"]), said)
+        given = f'{{"job": {number}, "answer": {answer}}}'
+        if _job_task(session, "finish", given) is not True:
+            raise ServerError("the job was ended by somebody else", hint="submit it again")
+
+
+def _job_task(session: PsycopgSession, task: str, given: Mapping[str, Any] | str) -> Any:
+    row = fetch_one(
+        session,
+        "INSERT INTO kanon.job_errand (task, given) VALUES ($1::text, $2::jsonb)"
+        " RETURNING answer::text AS answer",
+        task,
+        given if isinstance(given, str) else json.dumps(given),
+    )
+    return json.loads(row["answer"], parse_float=str)
+
+
+# The worker.
+
+_PRELOADED: Final = (
+    "kanon_db.operations",
+    "kanon_db.answers.estimates",
+    *(
+        f"kanon_db.publications.{kind}.kind"
+        for kind in ("buckets", "generalized", "freeform", "suppressed")
+    ),
+)
+"""What most jobs need; what trains models is imported by those that do."""
+
+_log: Final = logging.getLogger("kanon_db.worker")
+
+_MOST_ATTEMPTS: Final = 3
+"""After so many workers that died of a job, it is given up."""
+_STOPPING: Final = 10.0
+"""Seconds that a process gets to undo its job, before it is killed."""
+_KEPT_DAYS: Final = 30
+"""How long ended jobs, with their answers, are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How a worker works.
+
+    Parameters
+    ----------
+    concurrency : int
+        Jobs at once.
+    grace : float
+        Seconds that running jobs get when the worker is to stop; what is left goes back into the
+        queue.
+    time_limit : float
+        Seconds after which a job is canceled.
+    poll : float
+        Seconds between two looks into the queue.
+    heartbeat : float
+        Seconds between two signs of life; without five of them, another worker takes jobs over.
+    """
+
+    concurrency: int = 2
+    grace: float = 60.0
+    time_limit: float = 21_600.0
+    poll: float = 0.5
+    heartbeat: float = 4.0
+
+
+class _LostError(Exception):
+    """The connection is gone: nobody knows yet whether the job was done."""
+
+
+class _AgainIfLost(BaseRetryStrategy):
+    """Try again what was lost with a connection, or stopped with its worker."""
+
+    def get_retry_decision(
+        self,
+        *,
+        exception: BaseException,
+        job: procrastinate.jobs.Job,  # noqa: ARG002
+    ) -> RetryDecision | None:
+        """Decide; see procrastinate."""
+        is_again = isinstance(exception, _LostError | asyncio.CancelledError)
+        return RetryDecision(retry_in={"seconds": 1}) if is_again else None
+
+
+_TAKE: Final = """
+UPDATE kanon.job AS j SET attempts = j.attempts + 1,
+    started_at = coalesce(j.started_at, pg_catalog.clock_timestamp())
+WHERE j.job_id = %(number)s
+  AND NOT EXISTS (SELECT FROM kanon.job_end AS e WHERE e.job_id = j.job_id)
+RETURNING j.role::text AS role, j.role_name, j.operation, j.attempts
+"""
+_GIVE_BACK: Final = "UPDATE kanon.job SET attempts = attempts - 1 WHERE job_id = %(number)s"
+_SHOW: Final = "UPDATE kanon.job SET progress = %(progress)s WHERE job_id = %(number)s"
+_FAIL: Final = """
+INSERT INTO kanon.job_end (job_id, answer) VALUES (%(number)s, %(answer)s) ON CONFLICT DO NOTHING
+"""
+_FORGET: Final = """
+DELETE FROM kanon.job AS j USING kanon.job_end AS e WHERE e.job_id = j.job_id
+  AND e.ended_at < pg_catalog.clock_timestamp() - pg_catalog.make_interval(days => %(days)s)
+"""
+
+
+class Worker:
+    """Fetches jobs, and has each performed by a process that acts for its role.
+
+    Parameters
+    ----------
+    dsn : str
+        Where the server and the database are; its user and password are not used.
+    key : bytes or None
+        What the passwords of the logins follow from; None where the server asks for none.
+    options : WorkerOptions
+    """
+
+    def __init__(self, dsn: str, key: bytes | None, options: WorkerOptions) -> None:
+        self._dsn, self._key, self._options = dsn, key, options
+        self._is_stopping = False
+        # Processes are copies of one that has imported what they need, and has no secrets.
+        self._processes = multiprocessing.get_context("forkserver")
+        self._processes.set_forkserver_preload([__name__, *_PRELOADED])
+        self._app = self._new_app()
+
+    def _new_app(self) -> procrastinate.App:
+        connector = procrastinate.PsycopgConnector(
+            conninfo=login_dsn(
+                self._dsn, self._key, WORKER, options=f"-c search_path={QUEUE},pg_catalog,pg_temp",
+                application_name="kanon worker",
+            ),
+            min_size=1, max_size=4, timeout=10,
+        )  # fmt: skip
+        app = procrastinate.App(connector=connector)
+        app.task(name="kanon.perform", queue="kanon", pass_context=True, retry=_AgainIfLost())(
+            self._perform
+        )
+        return app
+
+    async def run(self) -> None:
+        """Work until SIGTERM or SIGINT; wait for a server that is away."""
+        loop = asyncio.get_running_loop()
+        working: asyncio.Task[None] | None = None
+
+        def stop() -> None:
+            self._is_stopping = True
+            if working is not None:
+                working.cancel()
+
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, stop)
+        while not self._is_stopping:
+            working = asyncio.create_task(self._work())
+            try:
+                await working
+            except asyncio.CancelledError:
+                break
+            except (psycopg.Error, queue_errors.ProcrastinateException, OSError) as error:
+                _log.warning("the server is away (%s)", type(error).__name__)
+            if not self._is_stopping:
+                await asyncio.sleep(1)
+                self._app = self._new_app()
+        _log.info("stopped")
+
+    async def _work(self) -> None:
+        async with self._app.open_async():
+            _log.info("looking for jobs")
+            beside = [
+                asyncio.create_task(self._every(self._options.heartbeat, self._take_over)),
+                asyncio.create_task(self._every(10.0, self._watch)),
+                asyncio.create_task(self._every(3600.0, self._forget)),
+            ]
+            try:
+                # Anybody may NOTIFY, also that a job is to be aborted: so nobody is listened to.
+                await self._app.run_worker_async(
+                    queues=["kanon"],
+                    concurrency=self._options.concurrency,
+                    listen_notify=False,
+                    install_signal_handlers=False,
+                    fetch_job_polling_interval=self._options.poll,
+                    abort_job_polling_interval=self._options.poll,
+                    shutdown_graceful_timeout=self._options.grace,
+                    update_heartbeat_interval=self._options.heartbeat,
+                    stalled_worker_timeout=5 * self._options.heartbeat,
+                )
+            finally:
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+
+    async def _every(self, seconds: float, do: Any) -> None:
+        while True:
+            with contextlib.suppress(psycopg.Error, queue_errors.ProcrastinateException):
+                await do()
+            await asyncio.sleep(seconds)
+
+    async def _take_over(self) -> None:
+        """Put jobs back into the queue whose worker gives no sign of life."""
+        manager = self._app.job_manager
+        for job in await manager.get_stalled_jobs(
+            seconds_since_heartbeat=5 * self._options.heartbeat
+        ):
+            if job.id is not None:
+                _log.warning("a worker is gone: its job is taken over")
+                await manager.retry_job_by_id_async(job.id, retry_at=datetime.now(UTC))
+
+    async def _watch(self) -> None:
+        """Look for readers that publishers have granted themselves."""
+        await self._execute("SELECT kanon.watch_late()")
+
+    async def _forget(self) -> None:
+        await self._execute(_FORGET, days=_KEPT_DAYS)
+        await self._app.job_manager.delete_old_jobs(
+            24 * _KEPT_DAYS, include_failed=True, include_cancelled=True, include_aborted=True
+        )
+
+    async def _execute(self, query: str, **values: Any) -> None:
+        await self._app.connector.execute_query_async(query, **values)
+
+    async def _perform(self, context: procrastinate.JobContext, number: int) -> None:
+        """Have a job performed, unless it has ended."""
+        rows = await self._app.connector.execute_query_all_async(_TAKE, number=number)
+        if not rows:
+            return
+        job = rows[0]
+        if job["attempts"] > _MOST_ATTEMPTS:
+            await self._fail(number, _error(
+                "the worker has died of this job several times",
+                f"{_MOST_ATTEMPTS} attempts", "see the worker's log, and how much memory it has",
+            ))  # fmt: skip
+            return
+        began = monotonic()
+        _log.info("job %s: %s begins", number, job["operation"])
+        process = _Process(self, number, job)
+        try:
+            async with asyncio.timeout(self._options.time_limit):
+                ended = await process.ended()
+        except TimeoutError:
+            ended = await process.stop()
+            if ended.how != "done":
+                ended = _Ended("failed", _error(
+                    "the job has taken longer than the worker allows",
+                    f"{self._options.time_limit:g} seconds", "", sqlstate="57014",
+                ))  # fmt: skip
+        except asyncio.CancelledError:
+            ended = await asyncio.shield(process.stop())
+            if ended.how not in ("done", "failed"):
+                if context.abort_reason() is not AbortReason.USER_REQUEST:
+                    await self._execute(_GIVE_BACK, number=number)
+                    raise
+                ended = _Ended("failed", _error("the job was canceled", "", "", sqlstate="57014"))
+        if ended.how == "failed":
+            await self._fail(number, ended.error)
+        state = ended.error.get("sqlstate", "")
+        _log.info("job %s: %s %s, %.1f s", number, ended.how, state, monotonic() - began)
+        if ended.how in ("lost", "stopped"):
+            raise _LostError
+
+    async def _fail(self, number: int, error: Mapping[str, str]) -> None:
+        await self._execute(_FAIL, number=number, answer=json.dumps({"error": error}))
+
+    def show(self, number: int, progress: Progress) -> asyncio.Task[None]:
+        """Let the role that waits see how far its job is."""
+        told = progress._asdict() | {"remaining": progress.remaining}
+        return asyncio.create_task(
+            self._execute(_SHOW, number=number, progress=json.dumps(told)), name="progress"
+        )
+
+    def start(self, number: int, job: Mapping[str, Any], pipe: Connection) -> Any:
+        """Start the process of a job."""
+        dsn = login_dsn(self._dsn, self._key, f"{ACTING}{job['role']}", application_name="kanon_db")
+        process = self._processes.Process(
+            target=perform_job, args=(pipe, dsn, job["role"], job["role_name"], number), daemon=True
+        )
+        process.start()
+        return process
+
+
+def _error(message: str, detail: str, hint: str, sqlstate: str = ServerError.sqlstate) -> Any:
+    fields = {"message": message, "detail": detail, "hint": hint, "sqlstate": sqlstate}
+    return {name: text for name, text in fields.items() if text}
+
+
+class _Process:
+    """The process of a job, as the worker's loop of events sees it."""
+
+    def __init__(self, worker: Worker, number: int, job: Mapping[str, Any]) -> None:
+        self._worker, self._number = worker, number
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = worker.start(number, job, theirs)
+        theirs.close()
+        loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[_Ended] = loop.create_future()
+        self._shown: asyncio.Task[None] | None = None
+        loop.add_reader(self._pipe.fileno(), self._read)
+
+    def _read(self) -> None:
+        try:
+            message = self._pipe.recv()
+        except (EOFError, OSError):  # it was killed
+            message = _Ended("lost")
+        if isinstance(message, _Ended):
+            asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+            if not self._ended.done():
+                self._ended.set_result(message)
+        elif self._shown is None or self._shown.done():  # what comes meanwhile is soon outdated
+            self._shown = self._worker.show(self._number, message)
+
+    async def ended(self) -> _Ended:
+        """Wait until it has ended."""
+        found = await asyncio.shield(self._ended)
+        await self._close()
+        return found
+
+    async def stop(self) -> _Ended:
+        """Let it undo what it has done, or kill it."""
+        with contextlib.suppress(OSError):
+            self._pipe.send("stop")
+        try:
+            async with asyncio.timeout(_STOPPING):
+                found = await asyncio.shield(self._ended)
+        except TimeoutError:
+            self._process.kill()
+            found = await asyncio.shield(self._ended)
+        await self._close()
+        return found
+
+    async def _close(self) -> None:
+        if self._shown is not None:
+            await asyncio.gather(self._shown, return_exceptions=True)
+        # Its connection is closed before the queue says that the job is over.
+        await asyncio.to_thread(self._process.join)
+        self._pipe.close()
+
+
+def run_worker(dsn: str, key: bytes | None, options: WorkerOptions) -> None:
+    """Run a worker until it is told to stop."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    # What it says of jobs is said here; an error's text might have what somebody has written.
+    logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+    asyncio.run(Worker(dsn, key, options).run())
