@@ -22,6 +22,10 @@ and no test sees what another worker does.
     Function: ``connect_as(dsn, role)`` opens a psycopg connection, in autocommit mode, as a role.
 ``gathering`` (session)
     What gives each module its ``parties`` (`tests/integration/parties.py`).
+``service_cluster_dsn`` (session)
+    Superuser's connection string of a cluster where nobody but the tests is a superuser.
+``service`` (module)
+    A database there that a role without superuser has installed (`tests/service.py`).
 ``shared`` (session)
     The folder with papers and golden results; tests that need it are skipped if it is absent.
 """
@@ -46,6 +50,7 @@ from psycopg.conninfo import make_conninfo
 from kanon_db.cluster import _host
 from kanon_db.cluster.local_cluster import LocalCluster
 from tests import profiles
+from tests.service import Service, served
 
 profiles.load()
 
@@ -179,11 +184,8 @@ def _drop(cluster_dsn: str, dsn: str) -> None:
     )
 
 
-@pytest.fixture(scope="session")
-def cluster_dsn() -> Iterator[str]:
-    if given := os.environ.get("KANON_TEST_DSN"):
-        yield given
-        return
+@contextlib.contextmanager
+def _private_cluster() -> Iterator[str]:
     # Not made by mkdtemp: that folder would be closed to the server's OS user.
     cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))
     try:
@@ -195,6 +197,30 @@ def cluster_dsn() -> Iterator[str]:
         yield dsn
     finally:
         cluster.destroy()
+
+
+@pytest.fixture(scope="session")
+def cluster_dsn() -> Iterator[str]:
+    if given := os.environ.get("KANON_TEST_DSN"):
+        yield given
+        return
+    with _private_cluster() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def service_cluster_dsn() -> Iterator[str]:
+    with _private_cluster() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def service(
+    service_cluster_dsn: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    with served(service_cluster_dsn, f"kanon_{uuid.uuid4().hex[:12]}", folder) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -257,9 +257,9 @@ DECLARE
     _job kanon.job;
     _end kanon.job_end;
 BEGIN
-    -- A worker takes a job by changing its row.
+    -- A worker takes a job by changing its row; whoever ends it refers to it.
     SELECT j.* INTO _job FROM kanon.job AS j WHERE j.job_id = (given ->> 'job')::bigint
-        AND (j.role = caller OR kanon.is_administrator(caller)) FOR UPDATE;
+        AND (j.role = caller OR kanon.is_administrator(caller)) FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = 'the current role has no such job';
     END IF;

@@ -437,18 +437,16 @@ class Functions(_Operations):
             return cursor.fetchall()
 
     def verify(self, name: str) -> list[tuple[str, str, str, bool]]:
-        return fetch(self.connection, "SELECT * FROM kanon.verify($1::pg_catalog.text)", name)
+        return [tuple(row.values()) for row in self.rows("verify", name)]  # type: ignore[misc]
 
     def evaluate(self, name: str, **options: object) -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for row in self.rows("evaluate_counts", name, **options)]
 
     def attack(self, name: str) -> list[tuple[Any, ...]]:
-        return fetch(self.connection, "SELECT * FROM kanon.attack($1::pg_catalog.text)", name)
+        return [tuple(row.values()) for row in self.rows("attack", name)]
 
     def metrics(self, name: str) -> dict[str, float]:
-        return dict(
-            fetch(self.connection, "SELECT * FROM kanon.metrics($1::pg_catalog.text)", name)
-        )
+        return {row["metric"]: row["value"] for row in self.rows("metrics", name)}
 
     def publications(self) -> list[str]:
         return [
@@ -459,16 +457,15 @@ class Functions(_Operations):
         ]
 
     def estimate(self, query: str) -> tuple[float, float, int, int]:
-        ((estimate, error, lower, upper, _, _),) = fetch(
-            self.connection, "SELECT * FROM kanon.estimate_count($1::pg_catalog.text)", query
-        )
+        estimate, error, lower, upper, _, _ = self.call("estimate_count", query).values()
         return estimate, error, lower, upper
 
     def rewrite(self, query: str) -> str:
-        return str(value(self.connection, "SELECT kanon.rewrite_count($1::pg_catalog.text)", query))
+        (found,) = self.call("rewrite_count", query).values()
+        return str(found)
 
     def drop(self, name: str) -> None:
-        fetch(self.connection, "SELECT kanon.drop_publication($1::pg_catalog.text)", name)
+        self.rows("drop_publication", name)
 
 
 class Package(_Operations):

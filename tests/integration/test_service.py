@@ -1,0 +1,525 @@
+"""Operations as jobs of a worker, on a server without PL/Python, by a role that is no superuser."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import kanon_db
+from kanon_db.errors import PermissionDeniedError, ServerError
+from kanon_db.installation.doctor import examine
+from kanon_db.installation.install import install, uninstall
+from kanon_db.installation.service import allow, forbid, login_password, read_key
+from tests.checks import OF_KINDS, Case, cases, check_direct_call_leaves_nothing, check_published
+from tests.integration.parties import (
+    Connection,
+    Parties,
+    fetch,
+    remains,
+    sqlstate_of,
+    value,
+    warn_only,
+)
+from tests.integration.test_battery import COLUMNS, PEOPLE, create_table
+from tests.service import (
+    KANON,
+    Jobs,
+    Service,
+    Worker,
+    give_people,
+    served,
+    state,
+    submit,
+    wait_until,
+)
+
+
+@pytest.fixture(scope="module")
+def worker(service: Service) -> Worker:
+    return service.work()
+
+
+@pytest.fixture(scope="module")
+def admin(service: Service) -> Iterator[Connection]:
+    """The administrator, who is no superuser."""
+    with service.connect(service.administrator) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def alice(service: Service, worker: Worker) -> Iterator[Connection]:
+    with service.submitter("alice", "kanon_publisher") as connection:
+        give_people(service, connection, "hers")
+        # As slow as is wanted.
+        connection.execute(
+            "CREATE TABLE hers.pause AS SELECT 0.0::float8 AS seconds;"
+            "CREATE FUNCTION hers.nap() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN"
+            " PERFORM pg_catalog.pg_sleep(seconds) FROM hers.pause; RETURN true; END$$;"
+            "CREATE VIEW hers.slow AS SELECT * FROM hers.people WHERE hers.nap()"
+        )
+        Jobs(connection).register("hers.slow", ["age", "sex", "town"], "sick", ["name"])
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def bob(service: Service, alice: Connection) -> Iterator[Connection]:
+    """An analyst; the publication is there."""
+    Jobs(alice).publish("hers.people", "people_b", privacy='{"l": 2}')
+    with service.submitter("bob", "kanon_analyst") as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def slowly(connection: Connection, seconds: float) -> Iterator[None]:
+    """Let each record of hers.slow take some time."""
+    fetch(connection, "UPDATE hers.pause SET seconds = $1", seconds)
+    yield
+    fetch(connection, "UPDATE hers.pause SET seconds = 0")
+
+
+SLOW = """publish_buckets('hers.slow', $1, privacy => '{"l": 2}')"""
+
+
+class TestInstallation:
+    def test_what_is_there(self, service: Service, admin: Connection, worker: Worker) -> None:
+        """The same catalog and rights, without PL/Python, a superuser or an event trigger."""
+        assert value(admin, "SELECT current_setting('is_superuser')") == "off"
+        assert fetch(admin, "SELECT lanname FROM pg_language WHERE lanname ~ 'python'") == []
+        assert fetch(admin, "SELECT evtname FROM pg_event_trigger") == []
+        assert value(admin, "SELECT kanon.version()") == kanon_db.__version__
+        assert fetch(
+            admin,
+            "SELECT DISTINCT pg_get_userbyid(relowner)::text FROM pg_class"
+            " WHERE relnamespace IN ('kanon'::regnamespace, 'kanon_queue'::regnamespace)",
+        ) == [(service.administrator,)]
+
+    def test_doctor(self, service: Service, bob: Connection, worker: Worker) -> None:
+        """All is well, and no hint advises what cannot work there."""
+        for role in (service.administrator, "alice", "bob"):
+            findings = examine(service.as_role(role))
+            assert [one for one in findings if one.state != "ok"] == []
+            assert {"PL/Python", "workers", "GRANT"} <= {one.subject for one in findings}
+        (superusers,) = [
+            one for one in examine(service.superuser_dsn) if one.subject == "schema kanon"
+        ]
+        assert superusers.state == "broken"
+        assert superusers.remedy == f"connect as {service.administrator}"
+
+    def test_again(self, service: Service, admin: Connection) -> None:
+        before = fetch(admin, "SELECT * FROM kanon.setting ORDER BY name")
+        assert any("was 3" in action for action in install(service.dsn).actions)
+        assert fetch(admin, "SELECT * FROM kanon.setting ORDER BY name") == before
+
+    def test_by_somebody_else(self, service: Service, admin: Connection) -> None:
+        fetch(admin, "CREATE ROLE another LOGIN CREATEROLE")
+        fetch(admin, "CREATE ROLE low LOGIN")
+        with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+            fetch(superuser, f"GRANT CREATE ON DATABASE {superuser.info.dbname} TO another")
+        for role, why in (("another", "another role"), ("low", "needs a superuser, or a role")):
+            with pytest.raises(PermissionDeniedError, match=why):
+                install(service.as_role(role))
+        with pytest.raises(PermissionDeniedError, match="no superuser"):
+            install(service.superuser_dsn, service=True)
+
+    def test_it_goes_without_a_trace(self, service_cluster_dsn: str, tmp_path: Path) -> None:
+        with served(service_cluster_dsn, "kanon_going", tmp_path) as service:
+            allow(service.dsn, [], None)
+            left = uninstall(service.dsn)
+            assert not any("plpython" in what for what in left)
+            with service.connect(service.administrator) as admin:
+                assert (
+                    fetch(admin, "SELECT nspname FROM pg_namespace WHERE nspname ~ 'kanon'") == []
+                )
+
+    def test_a_key_makes_the_passwords(self, service: Service, tmp_path: Path) -> None:
+        """No log of the server's has them, and others cannot read the file."""
+        key = read_key(tmp_path / "key", create=True)
+        assert read_key(tmp_path / "key") == key
+        assert login_password(key, "kanon_worker") != login_password(key, "kanon_as_1")
+        with service.submitter("keyed", "kanon_analyst"):
+            allow(service.dsn, ["keyed"], key)
+            with psycopg.connect(service.superuser_dsn) as superuser:
+                verifier = value(
+                    superuser, "SELECT rolpassword FROM pg_authid WHERE rolname = 'kanon_worker'"
+                )
+            assert verifier.startswith("SCRAM-SHA-256$")
+        forbid(service.dsn, ["keyed"])
+        (tmp_path / "key").chmod(0o644)
+        with pytest.raises(ServerError, match="others can read"):
+            read_key(tmp_path / "key")
+
+    def test_roles_that_can_do_much_submit_nothing(self, service: Service) -> None:
+        for role in (service.administrator, "postgres", "kanon_owner", "kanon_worker"):
+            with pytest.raises(PermissionDeniedError, match="can do so much"):
+                allow(service.dsn, [role], None)
+        with service.connect("alice") as alice:
+            fetch(alice, "SELECT 1")
+
+
+class TestJobs:
+    def test_an_answer(self, bob: Connection) -> None:
+        """A function that answers submits, and kanon.wait returns the rows, to the last digit."""
+        query = "SELECT COUNT(*) FROM people_b WHERE age > 10 AND sick = 'illness 1'"
+        with kanon_db.connect(bob.info.dsn) as kanon:
+            local = kanon.estimate_count(query)
+        assert Jobs(bob).estimate(query) == (
+            local.estimate, local.std_error, local.lower_bound, local.upper_bound,
+        )  # fmt: skip
+        assert "SUM(weight)" in Jobs(bob).rewrite(query)
+
+    def test_a_setting_of_the_session_holds_for_its_jobs(self, bob: Connection) -> None:
+        fetch(bob, "SET kanon.estimator = 'no such one'")
+        call = lambda: Jobs(bob).estimate("SELECT COUNT(*) FROM people_b")
+        assert sqlstate_of(call) == "22023"
+        fetch(bob, "RESET kanon.estimator")
+        assert sqlstate_of(call) is None
+
+    def test_an_error_is_the_same(self, bob: Connection) -> None:
+        """Message, detail, hint and SQLSTATE are those of the function inside of a server."""
+        with pytest.raises(psycopg.errors.FeatureNotSupported) as caught:
+            Jobs(bob).estimate("SELECT nextval('x') FROM people_b")
+        with (
+            kanon_db.connect(bob.info.dsn) as kanon,
+            pytest.raises(kanon_db.errors.UnsupportedQueryError) as local,
+        ):
+            kanon.estimate_count("SELECT nextval('x') FROM people_b")
+        assert caught.value.diag.message_primary == local.value.message
+        assert caught.value.diag.sqlstate == local.value.sqlstate
+
+    def test_nobody_waits_in_the_transaction_that_submitted(self, bob: Connection) -> None:
+        with bob.transaction():
+            job = submit(bob, "metrics('people_b')")
+            with pytest.raises(psycopg.Error) as caught, bob.transaction():
+                fetch(bob, "SELECT * FROM kanon.wait($1)", job)
+            assert caught.value.diag.sqlstate == "55000"
+            assert caught.value.diag.message_hint == "COMMIT, and wait then"
+        assert fetch(bob, "SELECT * FROM kanon.wait($1)", job)
+        with pytest.raises(psycopg.errors.ActiveSqlTransaction), bob.transaction():
+            fetch(bob, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            fetch(bob, "SELECT * FROM kanon.wait($1)", job)
+
+    def test_what_is_rolled_back_was_never_submitted(self, bob: Connection) -> None:
+        before = value(bob, "SELECT count(*) FROM kanon.jobs")
+        with contextlib.suppress(ZeroDivisionError), bob.transaction():
+            submit(bob, "metrics('people_b')")
+            raise ZeroDivisionError
+        assert value(bob, "SELECT count(*) FROM kanon.jobs") == before
+
+    def test_others_see_no_jobs(
+        self, alice: Connection, bob: Connection, admin: Connection
+    ) -> None:
+        job = submit(bob, "metrics('people_b')")
+        assert fetch(alice, "SELECT 1 FROM kanon.jobs WHERE job_id = $1", job) == []
+        for call in ("kanon.wait($1)", "kanon.cancel($1)"):
+            assert sqlstate_of(lambda: fetch(alice, f"SELECT * FROM {call}", job)) == "42704"
+        assert fetch(admin, "SELECT role FROM kanon.jobs WHERE job_id = $1", job) == [("bob",)]
+        fetch(bob, "SELECT * FROM kanon.wait($1)", job)
+
+    def test_progress_and_cancel(self, alice: Connection) -> None:
+        with slowly(alice, 0.1):
+            job = submit(alice, SLOW, "canceled")
+            behind = submit(alice, SLOW, "behind")
+            steps = "SELECT phase, phases, step FROM kanon.jobs WHERE job_id = $1 AND phases > 0"
+            ((phase, phases, step),) = wait_until(lambda: fetch(alice, steps, job))
+            assert 1 <= phase <= phases
+            assert step
+            assert sqlstate_of(lambda: fetch(alice, "SELECT kanon.wait($1, 0.1)", job)) == "55000"
+            assert value(alice, "SELECT kanon.cancel($1)", behind) == "canceled"
+            assert value(alice, "SELECT kanon.cancel($1)", job) == "stopping"
+            assert sqlstate_of(lambda: fetch(alice, "SELECT kanon.wait($1)", job)) == "57014"
+        assert [state(alice, one) for one in (job, behind)] == ["canceled", "canceled"]
+        assert value(alice, "SELECT kanon.cancel($1)", job) == "canceled"
+        assert fetch(alice, "SELECT name FROM kanon.publications WHERE name = 'canceled'") == []
+
+    def test_questions_do_not_wait_for_what_is_published(self, alice: Connection) -> None:
+        with slowly(alice, 0.05):
+            job = submit(alice, SLOW, "slow")
+            wait_until(lambda: state(alice, job) == "running")
+            assert Jobs(alice).metrics("people_b")
+            assert state(alice, job) == "running"
+            fetch(alice, "SELECT kanon.cancel($1)", job)
+            assert sqlstate_of(lambda: fetch(alice, "SELECT kanon.wait($1)", job)) == "57014"
+
+    def test_too_many(self, service: Service, bob: Connection) -> None:
+        """Nobody fills the queue."""
+        with bob.transaction(force_rollback=True):
+            for _ in range(100):
+                fetch(bob, "SELECT kanon.metrics('people_b')")
+            call = lambda: fetch(bob, "SELECT kanon.metrics('people_b')")
+            assert sqlstate_of(call) == "54000"
+
+    def test_a_role_for_which_no_worker_acts(self, service: Service, admin: Connection) -> None:
+        fetch(admin, "CREATE ROLE nobodys LOGIN IN ROLE kanon_analyst")
+        with service.connect("nobodys") as nobodys, pytest.raises(psycopg.Error) as caught:
+            fetch(nobodys, "SELECT kanon.metrics('people_b')")
+        assert caught.value.diag.message_hint == (
+            "ask an administrator for: kanon service allow nobodys"
+        )
+
+    def test_models_are_not_asked(self, alice: Connection) -> None:
+        """Members vote inside of the server only: that is said, and nothing is spent."""
+        Jobs(alice).call(
+            "publish_model", "hers.people", "net", label="sex", members=3,
+            options='{"steps": 5}', accept='{"model_without_budget": "it is a test"}',
+        )  # fmt: skip
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="cannot ask models"):
+            Jobs(alice).call("classify", "net", '{"age": 3, "town": "town 1", "sick": null}')
+        Jobs(alice).drop("net")
+
+    def test_ends_are_forgotten(self, service: Service, alice: Connection) -> None:
+        job = submit(alice, "metrics('people_b')")
+        fetch(alice, "SELECT * FROM kanon.wait($1)", job)
+        with service.connect("kanon_worker") as worker:
+            from kanon_db.interfaces.worker import _FORGET
+
+            worker.execute(_FORGET, {"days": 30})
+            assert state(alice, job) == "done"
+            worker.execute(_FORGET, {"days": 0})
+        assert fetch(alice, "SELECT 1 FROM kanon.jobs WHERE job_id = $1", job) == []
+
+
+class TestGrants:
+    def test_a_grant_is_found_late(
+        self, service: Service, admin: Connection, alice: Connection, bob: Connection
+    ) -> None:
+        """Without an event trigger, a reader who could combine two releases loses one again."""
+        fetch(admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
+        try:
+            Jobs(alice).publish("hers.people", "second", privacy='{"l": 2}', readers=[])
+            fetch(alice, "GRANT SELECT ON published.second TO bob")
+            readable = "SELECT has_table_privilege('published.second', 'SELECT')"
+            assert value(bob, readable)
+            wait_until(lambda: not value(bob, readable))
+            noted = "SELECT readers FROM kanon.releases WHERE name = 'second'"
+            assert [reader["role"] for reader in value(alice, noted)] == ["bob"]
+            Jobs(alice).drop("second")
+        finally:
+            warn_only(admin)
+
+    def test_a_login_of_a_worker_is_no_reader(self, admin: Connection, bob: Connection) -> None:
+        readers = fetch(
+            admin,
+            "SELECT DISTINCT role_name FROM kanon.release_reader WHERE role_name ~ '^kanon_as'",
+        )
+        assert readers == []
+
+
+KINDS = [case for case in cases() if case.kind != "model"]
+FIRST = [next(case for case in KINDS if case.kind == kind) for kind in {c.kind: 0 for c in KINDS}]
+
+
+class TestBattery:
+    """The battery of kinds, as jobs; all methods in `make test-all`."""
+
+    @pytest.fixture
+    def battery(
+        self, service: Service, alice: Connection, bob: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Parties]:
+        for module in ("tests.checks", "tests.integration.parties"):
+            monkeypatch.setattr(f"{module}.Functions", Jobs)
+        monkeypatch.setattr("tests.checks.WAYS", {"sql": Jobs})
+        with (
+            psycopg.connect(service.superuser_dsn, autocommit=True) as superuser,
+            service.connect("nobodys") as stranger,
+        ):
+            fetch(superuser, "REVOKE kanon_analyst FROM nobodys")
+            if not value(superuser, "SELECT to_regclass('data.people') IS NOT NULL"):
+                fetch(alice, "CREATE SCHEMA data")
+                create_table(alice, "data.people", COLUMNS, PEOPLE)
+                visits = [(*r[:3], f"person {r[0] ** 2 // 40}", *r[4:]) for r in PEOPLE]
+                create_table(alice, "data.visits", COLUMNS, visits)
+                for table in ("people", "visits"):
+                    Jobs(alice).register(
+                        f"data.{table}", ["age", "sex"], "sick", ["name"], insensitive=["number"],
+                        entity="person",
+                    )  # fmt: skip
+            for name in Jobs(alice).publications():
+                Jobs(alice).drop(name)
+            yield Parties(service.dsn, superuser, alice, bob, stranger)
+            for name in Jobs(alice).publications():
+                Jobs(alice).drop(name)
+            assert remains(superuser) == []
+
+    @pytest.mark.parametrize("case", FIRST, ids=str)
+    def test_kinds(self, battery: Parties, case: Case) -> None:
+        check_published(battery, case)
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("case", KINDS, ids=str)
+    def test_methods(self, battery: Parties, case: Case) -> None:
+        check_published(battery, case)
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("case", FIRST, ids=str)
+    @pytest.mark.parametrize(
+        "check",
+        [check for check in OF_KINDS if check is not check_direct_call_leaves_nothing],
+        ids=lambda check: check.__name__,
+    )
+    def test_pipeline(self, battery: Parties, case: Case, check: Any) -> None:
+        check(battery, case)
+
+
+class TestOtherWays:
+    def test_python_and_the_command_line(
+        self, service: Service, alice: Connection, tmp_path: Path
+    ) -> None:
+        """They work where they are called, with the caller's rights, and need no worker."""
+        with kanon_db.connect(service.as_role("alice")) as kanon:
+            kanon.publish_generalized("hers.people", "by_python", k=3)
+            assert all(kanon.verify("by_python")["holds"])
+            assert "by_python" in kanon.report("by_python")
+            kanon.drop_publication("by_python")
+        run = lambda *words: subprocess.run(
+            [KANON, *words],
+            env={**os.environ, "KANON_DSN": service.as_role("alice")}, check=True,
+            capture_output=True, text=True, cwd=tmp_path,
+        ).stdout  # fmt: skip
+        run("publish", "suppressed", "hers.people", "by_cli", "--k", "3")
+        assert json.loads(run("verify", "by_cli", "--json"))
+        run("drop", "by_cli")
+
+    def test_the_rest_as_jobs(self, alice: Connection) -> None:
+        kanon = Jobs(alice)
+        kanon.publish("hers.people", "others", privacy='{"l": 2}', replace=True)
+        assert kanon.rows("recommend", "hers.people", time_limit=5)
+        assert kanon.rows("unicity", "hers.people")
+        assert kanon.rows("check_release", "hers.people", "others") is not None
+        assert kanon.evaluate("others", queries=20)
+        kanon.rows("grant_publication", "others", readers=["bob"])
+        kanon.drop("others")
+
+
+def _ended(connection: Connection, job: int) -> str:
+    with contextlib.suppress(psycopg.Error):
+        fetch(connection, "SELECT * FROM kanon.wait($1, 60)", job)
+    return state(connection, job)
+
+
+class TestFaults:
+    """Each job is done once, or failed with its reason, whoever dies."""
+
+    def published(self, alice: Connection, name: str) -> list[tuple[Any, ...]]:
+        return fetch(
+            alice,
+            "SELECT count(*) FROM kanon.releases WHERE name = $1 HAVING count(*) > 0",
+            name,
+        )
+
+    def test_a_stopped_worker_ends_what_it_does(self, service: Service, alice: Connection) -> None:
+        worker = service.workers[0]
+        with slowly(alice, 0.01):
+            job = submit(alice, SLOW, "graceful")
+            wait_until(lambda: state(alice, job) == "running")
+            assert worker.stop() == 0
+            assert state(alice, job) == "done"
+        service.work()
+        assert self.published(alice, "graceful") == [(1,)]
+        Jobs(alice).drop("graceful")
+
+    def test_a_worker_without_patience_gives_jobs_back(
+        self, service: Service, alice: Connection
+    ) -> None:
+        service.workers[-1].stop()
+        worker = service.work(grace="0")
+        with slowly(alice, 0.05):
+            job = submit(alice, SLOW, "given_back")
+            wait_until(lambda: state(alice, job) == "running")
+            assert worker.stop() == 0
+        assert value(alice, "SELECT attempts FROM kanon.jobs WHERE job_id = $1", job) == 0
+        service.work()
+        assert _ended(alice, job) == "done"
+        assert self.published(alice, "given_back") == [(1,)]
+        Jobs(alice).drop("given_back")
+
+    def test_a_killed_worker_is_replaced(self, service: Service, alice: Connection) -> None:
+        """Another worker takes its job over; what it had begun is undone."""
+        with slowly(alice, 0.05):
+            job = submit(alice, SLOW, "taken_over")
+            wait_until(lambda: state(alice, job) == "running")
+            service.workers[-1].stop(signal.SIGKILL)
+            service.work()
+            fetch(alice, "UPDATE hers.pause SET seconds = 0")
+        assert _ended(alice, job) == "done"
+        assert value(alice, "SELECT attempts FROM kanon.jobs WHERE job_id = $1", job) == 2
+        assert self.published(alice, "taken_over") == [(1,)]
+        Jobs(alice).drop("taken_over")
+
+    def test_two_workers_for_one_job(self, service: Service, alice: Connection) -> None:
+        """A worker that only seems dead, and the one that takes its job over, do it once."""
+        other = service.work()
+        with slowly(alice, 0.02):
+            job = submit(alice, SLOW, "twice")
+            wait_until(lambda: state(alice, job) == "running")
+            # As if its worker had given no sign of life for long.
+            with psycopg.connect(service.dsn, autocommit=True) as admin:
+                fetch(
+                    admin,
+                    "UPDATE kanon_queue.procrastinate_jobs SET worker_id = NULL"
+                    " WHERE status = 'doing'",
+                )
+            attempts = "SELECT attempts FROM kanon.jobs WHERE job_id = $1 AND attempts > 1"
+            wait_until(lambda: fetch(alice, attempts, job))
+            assert _ended(alice, job) == "done"
+        other.stop()
+        assert self.published(alice, "twice") == [(1,)]
+        Jobs(alice).drop("twice")
+
+    def test_a_process_that_dies_of_a_job_again_and_again(
+        self, service: Service, alice: Connection
+    ) -> None:
+        """After three attempts, the job fails with that reason."""
+        acting = "SELECT pid FROM pg_stat_activity WHERE usename ~ '^kanon_as_' AND state <> 'idle'"
+        with slowly(alice, 0.2), psycopg.connect(service.superuser_dsn, autocommit=True) as admin:
+            job = submit(alice, SLOW, "deadly")
+
+            def killed() -> bool:
+                for (pid,) in fetch(admin, acting):
+                    fetch(admin, "SELECT pg_terminate_backend($1)", pid)
+                return state(alice, job) == "failed"
+
+            wait_until(killed, 60)
+        with pytest.raises(psycopg.Error, match="died of this job") as caught:
+            fetch(alice, "SELECT * FROM kanon.wait($1)", job)
+        assert caught.value.sqlstate == "KN004"
+        assert self.published(alice, "deadly") == []
+
+    def test_the_server_is_killed(
+        self, service: Service, alice: Connection, service_cluster_dsn: str
+    ) -> None:
+        """The worker waits for it, and goes on with the job."""
+        with slowly(alice, 0.05):
+            job = submit(alice, SLOW, "restarted")
+            wait_until(lambda: state(alice, job) == "running")
+        with psycopg.connect(service.superuser_dsn, autocommit=True) as admin:
+            (victim,) = [
+                pid
+                for (pid,) in fetch(
+                    admin, "SELECT pid FROM pg_stat_activity WHERE usename ~ '^kanon_as_'"
+                )
+            ][:1]
+        os.kill(victim, signal.SIGKILL)  # of which the whole server restarts
+
+        def back() -> bool:
+            try:
+                with service.connect("alice") as again:
+                    return bool(value(again, "SELECT true"))
+            except psycopg.Error:
+                return False
+
+        time.sleep(0.5)
+        wait_until(back)
+        with service.connect("alice") as again:
+            assert _ended(again, job) == "done"
+            assert self.published(again, "restarted") == [(1,)]
+            Jobs(again).drop("restarted")
