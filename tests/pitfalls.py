@@ -286,4 +286,12 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Records are drawn with the help of the source, or past the values of a bucket, so that"
         " many draws tell who has which value.",
     ),
+    51: Pitfall(
+        "A worker that can become others",
+        "A role whose jobs a worker runs has code attached to its tables, which tries SET ROLE, and"
+        " forges notifications, jobs and answers.",
+        "A role whose login is stopped can log in as its worker's login, where its code has set a"
+        " password: `kanon service forbid` drops that"
+        " ([workers](../howto/operation.md#workers)).",
+    ),
 }

@@ -45,7 +45,7 @@ from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 class _Ended(NamedTuple):
     """How a process ended: its job is done, or why it is not."""
 
-    how: str  # done, failed, lost (its connection) or stopped
+    how: str  # done, failed, lost (its connection), shut out (it got none) or stopped
     error: Mapping[str, str] = {}
 
 
@@ -90,20 +90,24 @@ def _heed(pipe: Connection) -> None:
 
 
 def _performed(pipe: Connection, dsn: str, role: str, role_name: str, number: int) -> _Ended:
-    connection = None
     try:
         connection = open_connection(dsn)
+    except KanonError as error:
+        return _Ended("shut out", _error(
+            "the worker cannot log in for the role that submitted the job", error.detail,
+            f"ask an administrator for: kanon service allow {role_name}",
+        ))  # fmt: skip
+    try:
         _perform_as(connection, pipe, role, role_name, number)
     except KanonError as error:
-        is_lost = connection is None or connection.broken
-        if isinstance(error, DatabaseError):
-            is_lost = is_lost or error.sqlstate.startswith(_GIVEN_UP)
+        is_lost = connection.broken or (
+            isinstance(error, DatabaseError) and error.sqlstate.startswith(_GIVEN_UP)
+        )
         return _Ended("lost" if is_lost else "failed", refusal(error))
     except Exception as error:  # noqa: BLE001  # the outermost frame: a bug's text may quote data
         return _Ended("failed", refusal(defect(error)))
     finally:
-        if connection is not None:
-            connection.close()
+        connection.close()
     return _Ended("done")
 
 
@@ -383,11 +387,13 @@ class Worker:
                     await self._execute(_GIVE_BACK, number=number)
                     raise
                 ended = _Ended("failed", _error("the job was canceled", "", "", sqlstate="57014"))
+        if ended.how == "shut out" and job["attempts"] == _MOST_ATTEMPTS:
+            ended = ended._replace(how="failed")
         if ended.how == "failed":
             await self._fail(number, ended.error)
         state = ended.error.get("sqlstate", "")
         _log.info("job %s: %s %s, %.1f s", number, ended.how, state, monotonic() - began)
-        if ended.how in ("lost", "stopped"):
+        if ended.how not in ("done", "failed"):
             raise _LostError
 
     async def _fail(self, number: int, error: Mapping[str, str]) -> None:

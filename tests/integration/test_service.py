@@ -204,9 +204,10 @@ class TestJobs:
             assert caught.value.diag.sqlstate == "55000"
             assert caught.value.diag.message_hint == "COMMIT, and wait then"
         assert fetch(bob, "SELECT * FROM kanon.wait($1)", job)
+        bob.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with pytest.raises(psycopg.errors.ActiveSqlTransaction), bob.transaction():
-            fetch(bob, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             fetch(bob, "SELECT * FROM kanon.wait($1)", job)
+        bob.isolation_level = None
 
     def test_what_is_rolled_back_was_never_submitted(self, bob: Connection) -> None:
         before = value(bob, "SELECT count(*) FROM kanon.jobs")
