@@ -162,10 +162,21 @@ def _job_task(session: PsycopgSession, task: str, given: Mapping[str, Any] | str
 _PRELOADED: Final = (
     "kanon_db.operations",
     "kanon_db.answers.estimates",
+    "kanon_db.publications.lifecycle",
+    "kanon_db.publications.pipeline",
+    "kanon_db.publications.releases.release_check",
     *(
         f"kanon_db.publications.{kind}.kind"
         for kind in ("buckets", "generalized", "freeform", "suppressed")
     ),
+    # What numba imports when it loads its first kernel, which takes most of a second.
+    "numba.cpython.randomimpl",
+    "numba.experimental.jitclass.base",
+    "numba.np.npyimpl",
+    "numba.np.polynomial.polynomial_core",
+    "numba.np.random.generator_methods",
+    "numba.typed.typeddict",
+    "numba.typed.typedlist",
 )
 """What most jobs need; what trains models is imported by those that do."""
 

@@ -8,10 +8,12 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -86,6 +88,8 @@ def slowly(connection: Connection, seconds: float) -> Iterator[None]:
     yield
     fetch(connection, "UPDATE hers.pause SET seconds = 0")
 
+
+FAULTS = int(os.environ.get("KANON_SERVICE_FAULTS", "200"))
 
 SLOW = """publish_buckets('hers.slow', $1, privacy => '{"l": 2}')"""
 
@@ -524,3 +528,69 @@ class TestFaults:
             assert _ended(again, job) == "done"
             assert self.published(again, "restarted") == [(1,)]
             Jobs(again).drop("restarted")
+
+    @pytest.mark.long
+    def test_200_faults(self, service: Service, alice: Connection) -> None:
+        """Whatever dies at whatever moment: done once, or failed with a reason; nothing is left."""
+        random = np.random.default_rng(42)
+        for worker in service.workers:
+            worker.stop()
+        quick = {"heartbeat": "0.2", "grace": "0"}
+        service.work(**quick)
+        ends: Counter[tuple[str, str]] = Counter()
+        for n in range(FAULTS):
+            fault = ("worker", "backend", "server", "stop", "two workers")[n % 5]
+            name = f"faulty_{n}"
+            with service.connect("alice") as submitter:
+                fetch(submitter, "UPDATE hers.pause SET seconds = 0.002")
+                job = submit(submitter, SLOW, name)
+            time.sleep(random.uniform(0, 2.5))
+            self.inject(service, fault, quick)
+
+            def ended(job: int = job) -> str:
+                with contextlib.suppress(psycopg.OperationalError), service.connect("alice") as one:
+                    found = state(one, job)
+                    return found if found in ("done", "failed") else ""
+                return ""
+
+            found = wait_until(ended, 120)
+            ends[fault, found] += 1
+            with service.connect("alice") as one:
+                ((message,),) = fetch(one, "SELECT message FROM kanon.jobs WHERE job_id = $1", job)
+                assert (message is None) == (found == "done")
+                n_releases = value(one, "SELECT count(*) FROM kanon.releases WHERE name = $1", name)
+                assert n_releases == (found == "done"), (fault, name)
+                if found == "done":
+                    assert all(holds for *_, holds in Jobs(one).verify(name))
+                    Jobs(one).drop(name)
+            with service.connect(service.administrator) as admin:
+                staged = "SELECT relname FROM pg_class WHERE relname ~ '^kanon_[0-9a-f]{32}'"
+                assert wait_until(lambda: fetch(admin, staged) == [], 10)
+        print(sorted(ends.items()))
+        assert sum(ends.values()) == FAULTS
+
+    def inject(self, service: Service, fault: str, options: dict[str, str]) -> None:
+        """Let something die; a worker and the server are there again afterwards."""
+        last = service.workers[-1]
+        if fault in ("worker", "stop"):
+            last.stop(signal.SIGKILL if fault == "worker" else signal.SIGTERM)
+            service.work(wait=False, **options)
+            return
+        with (
+            contextlib.suppress(psycopg.OperationalError),
+            psycopg.connect(service.superuser_dsn, autocommit=True) as admin,
+        ):
+            acting = "SELECT pid FROM pg_stat_activity WHERE usename ~ '^kanon_(as_|worker)'"
+            pids = [pid for (pid,) in fetch(admin, acting)]
+            if fault == "backend":
+                for pid in pids:
+                    fetch(admin, "SELECT pg_terminate_backend($1)", pid)
+            elif fault == "two workers":
+                fetch(
+                    admin,
+                    "UPDATE kanon_queue.procrastinate_jobs SET worker_id = NULL"
+                    " WHERE status = 'doing'",
+                )
+            elif pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pids[0], signal.SIGKILL)
