@@ -29,8 +29,7 @@ from kanon_db.errors import InvalidParameterError, UnsupportedQueryError
 from kanon_db.query.expressions import Column, Expression, Formula, Measure, Query, refusal
 from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
 from kanon_db.query.layout import BucketLayout, BucketTables, CellDescription, parts_of, side_of
-from kanon_db.session.protocol import Session
-from kanon_db.session.settings import settings
+from kanon_db.session.protocol import Session, settings
 
 
 def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
