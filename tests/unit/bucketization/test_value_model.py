@@ -66,6 +66,24 @@ def test_nothing_is_learned_of_what_does_not_go_together() -> None:
     assert sum(model is not None for model in found) <= 2
 
 
+def test_nothing_is_fitted_where_nothing_is_related(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first look, which takes a small part of the time of a fit, ends it."""
+
+    def fitted(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(value_model, "_Fit", fitted)
+    found: list[object] = []
+    for seed in range(12):
+        try:
+            found.append(learned(correlated(np.random.default_rng(seed), strength=0.0), seed))
+        except AssertionError:
+            found.append(seed)
+    assert found.count(None) >= 8
+    with pytest.raises(AssertionError):
+        learned(correlated(np.random.default_rng(1), strength=0.3), 1)
+
+
 @pytest.mark.parametrize(
     "records",
     [
