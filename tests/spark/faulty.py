@@ -19,7 +19,7 @@ from tests.spark import data
 
 ASKED: dict[str, Any] = {
     "quasi_identifiers": ["age", "sex", "zip", "id"], "sensitive": "disease",
-    "privacy": data.THETA, "max_bucket_size": 30,
+    "privacy": data.THETA, "max_bucket_size": 40,
 }  # fmt: skip
 SETTINGS = {
     "spark__driver__memory": "700m",

@@ -280,6 +280,11 @@ def attributes_with_bitmaps(
     -------
     list of str
         The sensitive attributes first, then quasi-identifiers, those with few values first.
+
+    Examples
+    --------
+    >>> attributes_with_bitmaps({"ill": 12}, {"age": 73, "name": 9000, "sex": 2}, [4, 5], 10_000)
+    ['ill', 'sex', 'age']
     """
     if sum((size + 1) ** 2 for size in sizes) > _MOST_OPERATIONS:
         return []  # a question would take too long
