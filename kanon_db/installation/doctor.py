@@ -356,7 +356,7 @@ def _examine_role(session: PsycopgSession, role: str) -> Diagnosis:
         "SELECT rolsuper OR rolbypassrls AS powerful, rolcanlogin"
         " OR EXISTS (SELECT FROM pg_auth_members AS m JOIN pg_roles AS u ON u.oid = m.member"
         # Who installed it, and is no superuser, keeps the right to grant it.
-        "  WHERE m.roleid = r.oid AND NOT (m.admin_option AND u.oid ="
+        "  WHERE m.roleid = r.oid AND NOT (NOT u.rolsuper AND u.oid ="
         "   (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'kanon'))) AS open,"
         " ARRAY(SELECT name FROM unnest($2::text[])"
         " AS name JOIN pg_namespace AS n ON n.nspname = name"

@@ -419,7 +419,7 @@ def _create_owner(session: PsycopgSession) -> None:
         " JOIN pg_roles AS u ON u.oid = m.member"
         # Who has created a role, and is no superuser, keeps the right to grant it.
         " WHERE r.oid IN (m.roleid, m.member)"
-        " AND (u.rolname <> current_user OR NOT m.admin_option))"
+        " AND (u.rolname <> current_user OR u.rolsuper))"
         " AS powerful"
         " FROM pg_roles AS r WHERE r.rolname = $1::text",
         OWNER,
