@@ -337,8 +337,8 @@ def thresholds(parties: Parties, name: str) -> dict[str | None, Fraction]:
 
 @pytest.fixture(scope="module")
 def few(parties: Parties) -> None:
-    """300 people whom their numbers tell apart."""
-    rows = [(number, *row) for number, row in enumerate(people(300, seed=3, related=0.95))]
+    """450 people whom their numbers tell apart."""
+    rows = [(number, *row) for number, row in enumerate(people(450, seed=3, related=1.0))]
     kanon = create_source(parties.publisher, "data.few", f"id int, {COLUMNS}", rows)
     for name, privacy in SPECIFICATIONS.items():
         kanon.publish("data.few", name, privacy=privacy, assignment="random", max_bucket_size=100)
@@ -469,9 +469,9 @@ def test_uncapped(parties: Parties, source: Functions) -> None:
 
 def test_uncapped_stays_uncapped(parties: Parties) -> None:
     """In a refresh; what was accepted is shown."""
-    rows = [(number, *row) for number, row in enumerate(people(1_600, seed=10))]
+    rows = [(number, *row) for number, row in enumerate(people(4_800, seed=10, related=1.0))]
     kanon = create_source(
-        parties.publisher, "data.free", f"id int, {COLUMNS}", rows[:1_000], ["age", "sex"], "ill",
+        parties.publisher, "data.free", f"id int, {COLUMNS}", rows[:3_000], ["age", "sex"], "ill",
         entity="id",
     )  # fmt: skip
     kanon.publish(
@@ -479,11 +479,11 @@ def test_uncapped_stays_uncapped(parties: Parties) -> None:
         estimates="uncapped",
     )  # fmt: skip
     with parties.publisher.cursor() as cursor, cursor.copy("COPY data.free FROM STDIN") as copy:
-        for row in rows[1_000:]:
+        for row in rows[3_000:]:
             copy.write_row(row)
     kanon.call("refresh", "free")
     own = Weighted.read(parties.analyst, "free", "ill")
-    assert own.bucket.size > 1_300
+    assert own.bucket.size > 3_900
     assert max(own.most.values()) > Fraction(3, 10)
     assert failed_checks(parties.admin, "free") == []
     assert "uncapped_estimates" in str(Functions(parties.publisher).verify("free"))
