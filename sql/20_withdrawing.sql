@@ -325,10 +325,10 @@ SET synchronize_seqscans = off  -- rows stay in their order
 AS $function$
 DECLARE
     _schema CONSTANT text := (SELECT value FROM kanon.setting WHERE setting.name = 'published_schema');
-    _view   CONSTANT text := format('%I.%I', _schema, given ->> 'prefix');
-    _query  text;
     _pair   record;
     _pairs  jsonb;
+    _view   record;
+    _views  jsonb;
     _columns text;
 BEGIN
     _pairs := (
@@ -341,8 +341,13 @@ BEGIN
         RETURN;
     END IF;
     -- With the staged names in it, which those that live on are about to get.
-    _query := (SELECT pg_get_viewdef(c.oid) FROM pg_class AS c
-               WHERE c.oid = _view::regclass AND c.relkind = 'v');
+    _views := (
+        SELECT jsonb_agg(jsonb_build_object(
+            'name', format('%I.%I', _schema, (given ->> 'prefix') || s.suffix),
+            'query', pg_get_viewdef(s.relation)))
+        FROM kanon.owner_staged(caller, given ->> 'prefix',
+            ARRAY(SELECT jsonb_array_elements_text(given -> 'suffixes'))) AS s
+        WHERE s.kind = 'v');
     FOR _pair IN
         SELECT p.old, p.new, p.kind, p.name
         FROM jsonb_to_recordset(_pairs) AS p (old regclass, new regclass, kind "char", name text)
@@ -361,9 +366,11 @@ BEGIN
             EXECUTE format('ANALYZE %s (%s)', _pair.old, _columns);
         END IF;
     END LOOP;
-    IF _query IS NOT NULL THEN
-        EXECUTE format('CREATE OR REPLACE VIEW %s AS %s', _view, _query);
-    END IF;
+    FOR _view IN
+        SELECT v.name, v.query FROM jsonb_to_recordset(_views) AS v (name text, query text)
+    LOOP
+        EXECUTE format('CREATE OR REPLACE VIEW %s AS %s', _view.name, _view.query);
+    END LOOP;
     FOR _pair IN
         SELECT p.new, p.kind
         FROM jsonb_to_recordset(_pairs) AS p (new regclass, kind "char")

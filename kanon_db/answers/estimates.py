@@ -7,10 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple, Self
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kanon_db.answers.scope import (
     BY_BITMAPS,
@@ -30,6 +27,10 @@ from kanon_db.query.expressions import Column, Expression, Formula, Measure, Que
 from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
 from kanon_db.query.layout import BucketLayout, BucketTables, CellDescription, parts_of, side_of
 from kanon_db.session.protocol import Session, settings
+
+if TYPE_CHECKING:  # what answers questions imports numpy only where it counts
+    import numpy as np
+    import numpy.typing as npt
 
 
 def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
@@ -451,6 +452,8 @@ def draw(session: Session, name: str, seed: int | None) -> list[DrawnRecord]:
             detail=f"{publication.records:,} records, limit {_MOST_DRAWN:,}",
             hint="publish a part of the source",
         )
+    import numpy as np
+
     session.warn(DRAWS)
     random = np.random.default_rng(seed)
     schema = published_schema(session)
@@ -467,6 +470,8 @@ def draw(session: Session, name: str, seed: int | None) -> list[DrawnRecord]:
 def _drawn_from_buckets(
     session: Session, tables: BucketTables, random: np.random.Generator
 ) -> list[str]:
+    import numpy as np
+
     from kanon_db.algorithms.bucketization.bucket_assignment import draw_matchings
     from kanon_db.algorithms.bucketization.buckets import BucketSetting, in_slots
     from kanon_db.algorithms.ground.computation import Pulse
@@ -529,6 +534,8 @@ def _levels(
     session: Session, tables: BucketTables, numbers: Mapping[str, int]
 ) -> Iterator[tuple[int, npt.NDArray[np.int64], int]]:
     """Read the levels of each value's weights, by bit, and what they are parts of."""
+    import numpy as np
+
     for row in session.stream(
         1,
         f"SELECT (SELECT row_to_json(r)::text FROM (SELECT {tables.values('w')}) AS r) AS value,"

@@ -92,12 +92,14 @@ def test_same_seed_gives_another_order(twice: list[list[tuple[int, int]]]) -> No
 def test_nothing_takes_a_seed(parties: Parties) -> None:
     """Neither parameters nor settings of the functions let a caller choose the randomness.
 
-    The seed of evaluate_counts draws queries; it publishes nothing.
+    The seeds of evaluate_counts and draw choose queries, and draws from what is published; they
+    publish nothing.
     """
     names = value(
         parties.admin,
         "SELECT array_agg(name) FROM pg_catalog.pg_proc AS p, unnest(p.proargnames) AS name"
-        " WHERE p.pronamespace = 'kanon'::regnamespace AND p.proname <> 'evaluate_counts'",
+        " WHERE p.pronamespace = 'kanon'::regnamespace AND p.proname"
+        " NOT IN ('evaluate_counts', 'draw')",
     )
     assert not [name for name in names if "seed" in name or "random" in name]
     settings = fetch(parties.admin, "SELECT name FROM pg_catalog.pg_settings WHERE name ~ 'kanon'")

@@ -74,8 +74,9 @@ _CONVINCING: Final = 10.0
 _SIGNIFICANT: Final = 2.0
 """Standard errors by which small effects must make these buckets likelier; see `_first_order`."""
 
-_RELATED: Final = 1.0
-"""Standard errors by which effects on one half of the buckets must make the other half likelier."""
+_LOOKED_AT, _RELATED = 50_000, 1.0
+"""Of more records, standard errors by which effects on one half of the buckets must make the other
+half likelier; fewer may not show what a fit finds, and are fitted soon."""
 
 _WARM_UP, _DRAWS = 10, 40
 _NUMBERS_AT_ONCE: Final = 1 << 21
@@ -289,7 +290,8 @@ def learn(
     then make buckets likelier; a maximum in which some values have each other's effects may be
     found all the same. All effects are then scaled by what makes the buckets that were held out
     most likely; the likelihood at each scale follows by thermodynamic integration. Before all that,
-    a look at small effects ends it where half of the buckets tell nothing of the other half.
+    in large tables, a look at small effects ends it where half of the buckets tell nothing of the
+    other half.
     """
     n_values = records.n_values
     if not 2 <= n_values <= MOST_VALUES or records.starts.size < 4 or not records.columns:
@@ -306,7 +308,9 @@ def learn(
     if held_out.n_records == 0 or sample.n_records == 0:
         return None
     features = _features(sample, n_codes)
-    if not features or _relation(sample, features) < _RELATED:
+    if not features:
+        return None
+    if sample.n_records > _LOOKED_AT and _relation(sample, features) < _RELATED:
         return None
     fit = _Fit(sample, features, _seed(random))
     for number in range(1, _ROUNDS + 1):
@@ -491,10 +495,7 @@ def _relation(records: BucketedRecords, features: Sequence[_Feature]) -> float:
         alike = np.bincount(codes[codes >= 0], minlength=n_effects).astype(np.float32)
         effects /= alike[:, np.newaxis] * shares + np.float32(_FIRST_PRECISION)
         models.append(ValueModel(features, effects, np.log(shares), 0.0))
-    found = [
-        _first_order(model, half) for model, half in zip(models, reversed(halves), strict=True)
-    ]
-    return sum(found) / 2**0.5
+    return sum(map(_first_order, models, reversed(halves))) / 2**0.5
 
 
 def _first_order(model: ValueModel, records: BucketedRecords) -> float:
