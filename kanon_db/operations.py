@@ -161,6 +161,18 @@ class EvaluateRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DrawRequest:
+    """Parameters of `draw`."""
+
+    name: str = parameter(TEXT, "The publication.", is_positional=True)
+    seed: int | None = parameter(
+        whole(least=0, sql="bigint"),
+        "The same seed draws the same records of a publication; without one, others each time.",
+        default=None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceRequest:
     """A registered source."""
 
@@ -320,6 +332,14 @@ _OTHERS: Final = (
         "drop_publication", "drop a publication: its relations and its entry in the catalog",
         "kanon_db.publications.lifecycle:drop_publication", (),
         request=NameRequest, command=("drop",),
+    ),
+    Operation(
+        "draw", "records drawn from a publication: of buckets, each with one sensitive value",
+        "kanon_db.draws:draw", columns(record="jsonb"),
+        request=DrawRequest, audience=EVERYBODY, is_many=True, is_stable=True, command=("draw",),
+        details="A draw is made of the published relations and of chance alone, so it tells nothing"
+        " that the publication does not tell. In buckets, each value is drawn exactly as often as"
+        " the bucket has it. Prints CSV.",
     ),
     *QUESTIONS,
     Operation(

@@ -25,8 +25,8 @@ ORDER = (
     "errors", "heartbeat", "algorithms.ground", "algorithms.programs", "randomness",
     "algorithms.bucketization", "algorithms.suppression", "algorithms.recoding", "algorithms",
     "metrics", "session",
-    "declaration", "query", "transfer", "catalog", "publications", "models", "answers", "advice",
-    "reporting", "operations", "wording", "spark", "cluster", "installation", "interfaces",
+    "declaration", "query", "transfer", "catalog", "publications", "models", "answers", "draws",
+    "advice", "reporting", "operations", "wording", "spark", "cluster", "installation", "interfaces",
 )  # fmt: skip
 """Rooms from the ground up; a module imports from its own room and from rooms below."""
 

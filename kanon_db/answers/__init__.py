@@ -3,7 +3,6 @@
 `scope` looks up what a query's names mean, and `estimates` answers it: from counts of buckets
 (`_bitmap_counts`), from rows with the codes of their cells (`coded_rows`), or with a statement over
 cells (`statements`).
-`estimates` also draws records.
 `value_counts` and `_distribution` answer MIN, MAX, percentiles and DISTINCT, and `rewrite` writes
 the paper's estimate as one statement.
 
@@ -16,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kanon_db.declaration import EVERYBODY, TEXT, Operation, columns, parameter, value, whole
+from kanon_db.declaration import EVERYBODY, TEXT, Operation, columns, parameter, value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +24,6 @@ class QueryRequest:
 
     query: str = parameter(
         TEXT, "A query, such as SELECT COUNT(*) FROM name WHERE age > 30.", is_positional=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DrawRequest:
-    """Parameters of `draw`."""
-
-    name: str = parameter(TEXT, "The publication.", is_positional=True)
-    seed: int | None = parameter(
-        whole(least=0, sql="bigint"),
-        "The same seed draws the same records of a publication; without one, others each time.",
-        default=None,
     )
 
 
@@ -59,14 +46,6 @@ _ROWS_OF_A_QUERY: Final[dict[str, Any]] = {**_VALUE_OF_A_QUERY, "is_many": True}
 # A table, as in `kanon_db.operations`.
 # fmt: off
 QUESTIONS: Final = (
-    Operation(
-        "draw", "records drawn from a publication: of buckets, each with one sensitive value",
-        "kanon_db.answers.estimates:draw", columns(record="jsonb"),
-        request=DrawRequest, audience=EVERYBODY, is_many=True, is_stable=True, command=("draw",),
-        details="A draw is made of the published relations and of chance alone, so it tells nothing"
-        " that the publication does not tell. In buckets, each value is drawn exactly as often as"
-        " the bucket has it. Prints CSV.",
-    ),
     Operation(
         "estimate_count", "estimate a COUNT query from a publication, with certain bounds",
         "kanon_db.answers.estimates:estimate_count", columns(**_ESTIMATED),

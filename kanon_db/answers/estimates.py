@@ -1,36 +1,23 @@
-"""Answers a query with estimates, standard errors and certain bounds; draws whole records."""
+"""Answers a query with estimates, standard errors and certain bounds, and explains how."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
-from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from kanon_db.answers.scope import (
     BY_BITMAPS,
     OpenQuery,
-    cell_layout,
     describe_estimator,
     open_query,
 )
-from kanon_db.catalog.entries import (
-    Publication,
-    find_publication,
-    published_schema,
-    require_whole,
-)
-from kanon_db.errors import InvalidParameterError, UnsupportedQueryError
+from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.expressions import Column, Expression, Formula, Measure, Query, refusal
 from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
-from kanon_db.query.layout import BucketLayout, BucketTables, CellDescription, parts_of, side_of
-from kanon_db.session.protocol import Session, settings
-
-if TYPE_CHECKING:  # what answers questions imports numpy only where it counts
-    import numpy as np
-    import numpy.typing as npt
+from kanon_db.query.layout import BucketLayout, parts_of, side_of
+from kanon_db.session.protocol import Session
 
 
 def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
@@ -402,213 +389,3 @@ def _plain_name(opened: OpenQuery) -> Callable[[Column], str]:
         return f"{opened.session.identifier(relation.alias or relation.name)}.{column.sql}"
 
     return spell
-
-
-# Drawing whole records, from published relations alone.
-
-
-DRAWS: Final = (
-    "these records are draws, not people: they are made of the publication and of chance alone, and"
-    " tell nothing that it does not tell"
-)
-
-_MOST_DRAWN: Final = 1_000_000
-"""Records of which all are held in memory at once, as texts."""
-
-
-class DrawnRecord(NamedTuple):
-    """A record that was drawn, as a JSON object with its columns in their order."""
-
-    record: str
-
-
-def draw(session: Session, name: str, seed: int | None) -> list[DrawnRecord]:
-    """Draw a record for each published one, in a random order.
-
-    Raises
-    ------
-    InvalidParameterError
-        For a kind whose values cannot be drawn, or more than 1,000,000 records.
-    NotFoundError
-        When there is no such publication, or the role may not read it.
-
-    Notes
-    -----
-    In buckets, each record keeps its quasi-identifiers and gets one value of its bucket: by the
-    published weights, as :func:`.draw_matchings` says, or all matchings alike where there are none.
-    In generalized and freeform rows, each value of a set, or number of a range, is equally likely.
-    """
-    publication = find_publication(session, name)
-    require_whole(publication)
-    if publication.kind not in ("buckets", "generalized", "freeform"):
-        raise InvalidParameterError(
-            "records are drawn from buckets, and from generalized and freeform rows",
-            detail=f'"{name}" is of the kind {publication.kind}',
-            hint="publish buckets, or ask kanon.estimate",
-        )
-    if publication.records > _MOST_DRAWN:
-        raise InvalidParameterError(
-            "the publication is too large to draw all of its records",
-            detail=f"{publication.records:,} records, limit {_MOST_DRAWN:,}",
-            hint="publish a part of the source",
-        )
-    import numpy as np
-
-    session.warn(DRAWS)
-    random = np.random.default_rng(seed)
-    schema = published_schema(session)
-    # Texts of values must not depend on the caller's settings.
-    with settings(session, {"intervalstyle": "iso_8601", "timezone": "UTC"}):
-        if publication.kind == "buckets":
-            tables = BucketTables.of(session, schema, name, publication.layout)
-            texts = _drawn_from_buckets(session, tables, random)
-        else:
-            texts = _drawn_from_cells(session, schema, publication, random)
-    return [DrawnRecord(texts[place]) for place in random.permutation(len(texts)).tolist()]
-
-
-def _drawn_from_buckets(
-    session: Session, tables: BucketTables, random: np.random.Generator
-) -> list[str]:
-    import numpy as np
-
-    from kanon_db.algorithms.bucketization.bucket_assignment import draw_matchings
-    from kanon_db.algorithms.bucketization.buckets import BucketSetting, in_slots
-    from kanon_db.algorithms.ground.computation import Pulse
-
-    session.step("reading the published relations")
-    setting = BucketSetting.of(list(tables.sizes), tables.buckets_of_sizes)
-    known = ", ".join(f"q.{one}" for one in tables.quasi_identifiers)
-    # Without an order of slots, in that of the columns: the same seed must meet the same rows.
-    order = tables.slot_order or known
-    rows = session.stream(
-        10_000,
-        f"SELECT (SELECT row_to_json(r)::text FROM (SELECT {known}) AS r) AS record"
-        f" FROM {tables.qit} AS q ORDER BY q.{tables.bucket_id}, {order}",
-    )
-    records = [row["record"] for row in rows]
-    numbers: dict[str, int] = {}
-    pairs = [
-        (row["bucket"], numbers.setdefault(row["value"], len(numbers)), row["count"])
-        for row in session.stream(
-            10_000,
-            f"SELECT s.{tables.bucket_id} AS bucket, s.{tables.count} AS count,"
-            f" (SELECT row_to_json(r)::text FROM (SELECT {tables.values('s')}) AS r) AS value"
-            f" FROM {tables.sat} AS s ORDER BY 1, 3",
-        )
-    ]
-    buckets, values, counts = np.array(pairs, dtype=np.int64).reshape(-1, 3).T
-    sizes = np.repeat(setting.sizes, setting.counts)
-    starts = np.append(0, np.cumsum(sizes))
-    n_values = np.bincount(buckets - 1, minlength=sizes.size)
-    firsts = np.append(0, np.cumsum(n_values))
-    offsets = np.append(0, np.cumsum(sizes * n_values))
-    of_pair = sizes[buckets - 1]
-    # By pair of a bucket and a value, the cells of its records in the table of weights.
-    at = np.repeat(np.arange(buckets.size), of_pair)
-    within = np.arange(at.size) - np.repeat(np.cumsum(of_pair) - of_pair, of_pair)
-    row_of = starts[buckets - 1][at] + within
-    column = np.arange(buckets.size) - firsts[buckets - 1]
-    cell = offsets[buckets - 1][at] + within * n_values[buckets - 1][at] + column[at]
-    weights = np.empty(int(offsets[-1]))
-    weights[cell] = (counts / of_pair)[at]
-    caps = np.ones(buckets.size)
-    if tables.is_likely and tables.has_likely:
-        bit_of = np.empty(len(records), dtype=np.int64)
-        bit_of[in_slots(np.arange(len(records)), setting)] = np.arange(len(records))
-        for number, levels, parts in _levels(session, tables, numbers):
-            own = values[at] == number
-            weights[cell[own]] = levels[bit_of[row_of[own]]] / parts
-            caps[values == number] = int(levels.max(initial=0)) / parts
-    session.step("drawing values")
-    pulse = Pulse(heartbeat=session.heartbeat)
-    drawn = values[draw_matchings(weights, starts, firsts, counts, caps, random, pulse)]
-    texts = list(numbers)
-    return [
-        f"{record[:-1]},{texts[value][1:]}"
-        for record, value in zip(records, drawn.tolist(), strict=True)
-    ]
-
-
-def _levels(
-    session: Session, tables: BucketTables, numbers: Mapping[str, int]
-) -> Iterator[tuple[int, npt.NDArray[np.int64], int]]:
-    """Read the levels of each value's weights, by bit, and what they are parts of."""
-    import numpy as np
-
-    for row in session.stream(
-        1,
-        f"SELECT (SELECT row_to_json(r)::text FROM (SELECT {tables.values('w')}) AS r) AS value,"
-        f" w.{tables.weights} AS weights, w.{tables.parts} AS parts FROM {tables.learned} AS w",
-    ):
-        length = (tables.n_records + 7) // 8
-        planes = np.frombuffer(row["weights"], dtype=np.uint8).reshape(-1, length)
-        levels = np.zeros(tables.n_records, dtype=np.int64)
-        for digit, plane in enumerate(planes):
-            bits = np.unpackbits(plane, bitorder="little", count=levels.size)
-            levels += bits.astype(np.int64) << digit
-        yield numbers[row["value"]], levels, row["parts"]
-
-
-_WHOLE_TYPES: Final = ("smallint", "integer", "bigint")
-
-
-def _drawn_from_cells(
-    session: Session, schema: str, publication: Publication, random: np.random.Generator
-) -> list[str]:
-    layout = cell_layout(session, schema, publication)
-    types = publication.layout["types"]
-    cells = [layout.cells[name] for name in publication.layout["columns"]]
-    shown = ", ".join(_cell_as_json(cell) for cell in cells)
-    session.step("reading the published rows")
-    rows = session.stream(
-        10_000, f"SELECT json_build_array({shown})::text AS cells FROM {layout.view.view} AS v"
-    )
-    # The order of stored rows may differ after a restore; the same seed must meet the same rows.
-    texts = sorted(row["cells"] for row in rows)
-    session.step("drawing values")
-    names = [cell.column.name for cell in cells]
-    type_names = [str(types[name]["type"]) for name in names]
-    drawn = []
-    for done, text in enumerate(texts):
-        if done % 10_000 == 0:
-            session.heartbeat()
-        found = [
-            _drawn_value(cell, type_name, value, random)
-            for cell, type_name, value in zip(cells, type_names, json.loads(text), strict=True)
-        ]
-        drawn.append(json.dumps(dict(zip(names, found, strict=True)), ensure_ascii=False))
-    return drawn
-
-
-def _cell_as_json(cell: CellDescription) -> str:
-    """Write a cell for JSON: a range by its ends, and whether these belong to it."""
-    name = f"v.{cell.column.sql}"
-    if cell.kind != "range":
-        return name
-    ends = [f"{end}({name})" for end in ("lower", "upper")]
-    return f"json_build_array({', '.join(ends)}, lower_inc({name}), upper_inc({name}))"
-
-
-def _drawn_value(
-    cell: CellDescription, type_name: str, found: Any, random: np.random.Generator
-) -> Any:
-    """Draw one of the values that a cell stands for; each is equally likely."""
-    if found is None or cell.kind == "value" or cell.labels is not None:
-        return found
-    if cell.kind == "set":
-        return found[int(random.integers(len(found)))]
-    low, high, has_low, has_high = found
-    if low is None or high is None:  # beyond one end nothing is known; without both, it is NULL
-        return high if low is None else low
-    if type_name == "date":
-        first, last = (date.fromisoformat(end).toordinal() for end in (low, high))
-        day = first + (not has_low) + int(random.integers(last - first + has_high - (not has_low)))
-        return date.fromordinal(day).isoformat()
-    if type_name.startswith("timestamp"):
-        since, until = (datetime.fromisoformat(end) for end in (low, high))
-        return (since + float(random.random()) * (until - since)).isoformat()
-    if type_name in _WHOLE_TYPES:
-        start, end = int(low) + (not has_low), int(high) + bool(has_high)
-        return start + int(random.integers(end - start))
-    return float(low) + float(random.random()) * (float(high) - float(low))

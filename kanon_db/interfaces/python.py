@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 import pandas as pd
 
+from kanon_db import draws
 from kanon_db.answers import estimates
 from kanon_db.declaration import RELATION, Operation
 from kanon_db.declaration.parameter_types import decoded
@@ -178,7 +179,7 @@ class Kanon(Methods):
             return rows
         if name == "draw":
             drawn = [json.loads(row.record) for row in rows]
-            return ResultFrame.of(pd.DataFrame(drawn), guarantee=estimates.DRAWS)
+            return ResultFrame.of(pd.DataFrame(drawn), guarantee=draws.DRAWS)
         names = [column.name for column in operation.result]
         frame = pd.DataFrame([operation.row(row) for row in rows], columns=names)
         return ResultFrame.of(frame, units=_units(operation))

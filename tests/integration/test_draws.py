@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.answers.estimates import DRAWS
+from kanon_db.draws import DRAWS
 from tests.expected_counts import Weighted
 from tests.integration.parties import (
     Functions,
@@ -234,6 +234,24 @@ def test_cells(parties: Parties) -> None:
         "{" + ",".join(map(str, sorted(ages))) + "}",
     )
     assert inside
+
+
+@pytest.mark.parametrize(
+    ("type_name", "low", "high"),
+    [("date", "0100-01-01 BC", "2000-01-01"), ("timestamp", "0100-01-01 BC", "2000-01-01")],
+)
+def test_ranges_that_cannot_be_drawn_from(
+    parties: Parties, type_name: str, low: str, high: str
+) -> None:
+    name = f"wide_{type_name[:4]}"
+    table = f"data.{name}"
+    rows = [(low if n % 2 else high, "ab"[n % 2]) for n in range(12)]
+    kanon = create_source(parties.publisher, table, f"a {type_name}, b text", rows, ["a"], "b")
+    kanon.call("publish_generalized", table, name, k=12)
+    with pytest.raises(psycopg.Error, match="too wide to draw from") as caught:
+        drawn(parties, name)
+    assert caught.value.sqlstate == "22023"
+    assert low not in str(caught.value)
 
 
 def test_several_sensitive_attributes_and_what_is_refused(parties: Parties) -> None:

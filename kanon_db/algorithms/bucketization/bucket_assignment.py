@@ -16,7 +16,12 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.buckets import BucketSetting, record_counts
+from kanon_db.algorithms.bucketization.buckets import (
+    BucketSetting,
+    fit_margins,
+    next_state,
+    record_counts,
+)
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     BoolArray,
@@ -539,20 +544,7 @@ def _fitted(weights: FloatArray, counts: IntArray, caps: FloatArray) -> IntArray
     """Return chances in parts of `_WHOLE` that have exact margins and are next to the weights."""
     n, m = weights.shape
     fitted = np.maximum(weights, 1e-12)
-    for _ in range(200):
-        off = 0.0
-        for i in range(n):
-            share = fitted[i].sum()
-            off = max(off, abs(share - 1))
-            for k in range(m):
-                fitted[i, k] = min(fitted[i, k] / share, caps[k])
-        for k in range(m):
-            share = fitted[:, k].sum() / counts[k]
-            off = max(off, abs(share - 1))
-            for i in range(n):
-                fitted[i, k] = min(fitted[i, k] / share, caps[k])
-        if off < 1e-7:
-            break
+    fit_margins(fitted, counts.astype(np.float64), caps, 200, 1e-7)
     chances = np.empty((n, m), dtype=np.int64)
     limits = np.empty(m, dtype=np.int64)
     of_values = counts * _WHOLE
@@ -670,10 +662,7 @@ def _round_along_cycles(chances: IntArray, seed: np.uint64) -> None:
             before = columns[step - 1] if step > begin else columns[n_steps - 1]
             up = min(up, _WHOLE - chances[r, c], chances[r, before])
             down = min(down, chances[r, c], _WHOLE - chances[r, before])
-        # xorshift64 (Marsaglia 2003)
-        state ^= state << np.uint64(13)
-        state ^= state >> np.uint64(7)
-        state ^= state << np.uint64(17)
+        state = next_state(state)
         is_up = np.float64(state >> np.uint64(11)) * 2.0**-53 * (up + down) < down
         more = up if is_up else -down
         for step in range(begin, n_steps):

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import (
+    AnyFloatArray,
     AnyIntArray,
     CodeArray,
     IntArray,
@@ -395,19 +396,16 @@ def capped(weights: SingleArray, records: BucketedRecords, caps: SingleArray) ->
     (L. Bregman 1967). In the end each value has its number exactly, up to rounding, and a record's
     weights may be a little off 1.
     """
-    _fit_margins(weights, records.starts, records.values, caps, _FITTED)
+    _cap(weights, records.starts, records.values, caps)
 
 
 _TINY: Final = np.float32(1e-4)
 
 
 @numba.njit(cache=True, nogil=True)
-def _fit_margins(
-    weights: SingleArray, starts: IntArray, values: CodeArray, caps: SingleArray, rounds: int
-) -> None:
+def _cap(weights: SingleArray, starts: IntArray, values: CodeArray, caps: SingleArray) -> None:
     n_values = weights.shape[1]
     counts = np.empty(n_values, dtype=np.float32)
-    columns = np.empty(n_values, dtype=np.float32)
     for g in range(starts.size - 1):
         start, end = starts[g], starts[g + 1]
         counts[:] = 0
@@ -416,28 +414,46 @@ def _fit_margins(
         for i in range(start, end):
             for v in range(n_values):
                 weights[i, v] = max(weights[i, v], _TINY) if counts[v] > 0 else np.float32(0)
-        for _ in range(rounds):
-            off = np.float32(0)
-            columns[:] = 0
-            for i in range(start, end):
-                total = np.float32(0)
-                for v in range(n_values):
-                    total += weights[i, v]
-                off = max(off, abs(total - np.float32(1)))
-                share = np.float32(1) / total
-                for v in range(n_values):
-                    weights[i, v] = min(weights[i, v] * share, caps[v])
-                    columns[v] += weights[i, v]
-            for v in range(n_values):
-                if counts[v] > 0:
-                    columns[v] = counts[v] / columns[v]
-                    off = max(off, abs(columns[v] - np.float32(1)))
-            for i in range(start, end):
-                for v in range(n_values):
-                    weights[i, v] = min(weights[i, v] * columns[v], caps[v])
-            if off < np.float32(1e-3):
-                break
+        fit_margins(weights[start:end], counts, caps, _FITTED, 1e-3)
         _fill_columns(weights, start, end, counts, caps)
+
+
+@numba.njit(cache=True, nogil=True)
+def fit_margins(
+    weights: AnyFloatArray,
+    counts: AnyFloatArray,
+    caps: AnyFloatArray,
+    times: int,
+    enough: float,
+) -> None:
+    """Scale rows to 1 and columns to their numbers in turn, cut at caps; all of one float type.
+
+    Until they are off by less than enough, or so many times.
+    """
+    n, m = weights.shape
+    columns = np.empty_like(counts)
+    one = np.ones_like(counts)[0]
+    for _ in range(times):
+        off = one - one
+        columns[:] = 0
+        for i in range(n):
+            total = one - one
+            for v in range(m):
+                total += weights[i, v]
+            off = max(off, abs(total - one))
+            share = one / total
+            for v in range(m):
+                weights[i, v] = min(weights[i, v] * share, caps[v])
+                columns[v] += weights[i, v]
+        for v in range(m):
+            if counts[v] > 0:
+                columns[v] = counts[v] / columns[v]
+                off = max(off, abs(columns[v] - one))
+        for i in range(n):
+            for v in range(m):
+                weights[i, v] = min(weights[i, v] * columns[v], caps[v])
+        if off < enough:
+            break
 
 
 @numba.njit(cache=True, nogil=True)
@@ -460,6 +476,40 @@ def _fill_columns(
             more = np.float32(min(1.0, (counts[v] - total) / room)) if room > 0 else np.float32(0)
             for i in range(start, end):
                 weights[i, v] += more * (caps[v] - weights[i, v])
+
+
+@numba.njit(cache=True, nogil=True)
+def next_state(state: np.uint64) -> np.uint64:
+    """Return the next state of xorshift64 (Marsaglia 2003)."""
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    state ^= state << np.uint64(17)
+    return state
+
+
+# Bitmaps of the records of buckets.
+
+
+def unpacked_bits(packed: bytes, n_records: int) -> npt.NDArray[np.uint8]:
+    """Return the bits of a bitmap."""
+    bits = np.frombuffer(packed, dtype=np.uint8)
+    return np.unpackbits(bits, bitorder="little", count=n_records)
+
+
+def unpacked_levels(planes: bytes, n_records: int) -> IntArray:
+    """Return the numbers whose binary digits are bitmaps, the lowest first.
+
+    Examples
+    --------
+    >>> unpacked_levels(bytes([0b01, 0b11]), 2).tolist()
+    [3, 2]
+    """
+    length = -(-n_records // 8)
+    levels = np.zeros(n_records, dtype=np.int64)
+    for digit, first in enumerate(range(0, len(planes), length)):
+        plane = unpacked_bits(planes[first : first + length], n_records)
+        levels += plane.astype(np.int64) << digit
+    return levels
 
 
 class BitmapBalance:

@@ -23,7 +23,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.buckets import BucketedRecords, capped
+from kanon_db.algorithms.bucketization.buckets import BucketedRecords, capped, next_state
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
     CodeArray,
@@ -739,15 +739,6 @@ def _score(codes: CodeArray, effects: SingleArray, prior: SingleArray, scores: S
                     row[v] += effect[v]
 
 
-@numba.njit(cache=True, nogil=True)
-def _next(state: np.uint64) -> np.uint64:
-    """Return the next state of xorshift64 (Marsaglia 2003)."""
-    state ^= state << np.uint64(13)
-    state ^= state >> np.uint64(7)
-    state ^= state << np.uint64(17)
-    return state
-
-
 @numba.njit(cache=True, nogil=True, fastmath=True)
 def _swap(
     scores: SingleArray,
@@ -768,7 +759,7 @@ def _swap(
             continue
         for _ in range(times):
             for i in range(start, end):
-                state = _next(state)
+                state = next_state(state)
                 j = start + np.int64(((state >> np.uint64(32)) * others) >> np.uint64(32))
                 if j >= i:
                     j += 1
@@ -891,7 +882,7 @@ def _round(
                 more = min(max(missing, -fine[i]), limit - fine[i])
                 fine[i] += more
                 missing -= more
-            state = _next(state)
+            state = next_state(state)
             upto = np.int64(state & np.uint64(_FINEST - 1))
             for i in range(start, end):
                 before = upto // _FINEST

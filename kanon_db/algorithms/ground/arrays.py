@@ -41,6 +41,9 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 SingleArray: TypeAlias = npt.NDArray[np.float32]
 """Estimates; whatever depends on them is checked with exact numbers first."""
 
+AnyFloatArray: TypeAlias = npt.NDArray[np.floating]
+"""Of either width, in loops that are compiled for both."""
+
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 Integer: TypeAlias = int | np.integer

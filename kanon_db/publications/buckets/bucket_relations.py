@@ -17,6 +17,8 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketedRecords,
     BucketSetting,
+    unpacked_bits,
+    unpacked_levels,
 )
 from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn_levels
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, taken
@@ -448,7 +450,7 @@ def check_weights(session: Session, tables: BucketTables, thresholds: Thresholds
             )
             labels, counts, highest = [], [], []
             for row in rows:
-                bits = _unpacked(row["bits"], tables.n_records)
+                bits = unpacked_bits(row["bits"], tables.n_records)
                 amiss, most = _judged_weights(tables, bits, row["weights"], row["parts"])
                 differing += amiss
                 labels.append(row["value"])
@@ -473,11 +475,6 @@ def weights_check(differing: int, above: int | None) -> Check:
     )
 
 
-def _unpacked(packed: bytes, n_records: int) -> npt.NDArray[np.uint8]:
-    bits = np.frombuffer(packed, dtype=np.uint8)
-    return np.unpackbits(bits, bitorder="little", count=n_records)
-
-
 def _judged_weights(
     tables: BucketTables,
     bits: npt.NDArray[np.uint8],
@@ -488,10 +485,7 @@ def _judged_weights(
     length = (bits.size + 7) // 8
     if not packed or not parts or parts < 1 or len(packed) % length:
         return tables.n_buckets, Fraction(1)
-    levels = np.zeros(bits.size, dtype=np.int64)
-    for digit in range(len(packed) // length):
-        plane = packed[digit * length : (digit + 1) * length]
-        levels += _unpacked(plane, bits.size).astype(np.int64) << digit
+    levels = unpacked_levels(packed, bits.size)
     differing = start = 0
     for size, n_buckets in zip(tables.sizes, tables.buckets_of_sizes, strict=True):
         own = slice(start, start + size * n_buckets)
