@@ -292,6 +292,6 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         " forges notifications, jobs and answers.",
         "A role whose login is stopped can log in as its worker's login, where its code has set a"
         " password: `kanon service forbid` drops that"
-        " ([workers](../howto/operation.md#workers)).",
+        " ([workers](../howto/workers.md)).",
     ),
 }

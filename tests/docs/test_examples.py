@@ -21,9 +21,11 @@ from tests.docs.console import blocks, commands, says
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*/*.md"), key=lambda page: page.name)]
-RUN = [page for page in PAGES if page.name not in ("spark.md", "hospital.md")]
+IN_SQL = [page for page in PAGES if page.name != "workers.md"]
+RUN = [page for page in IN_SQL if page.name not in ("spark.md", "hospital.md")]
 """Those that need no more than a database and the demo's data; the others run in
-``tests/spark/test_page.py`` and ``tests/acceptance/test_hospital.py``."""
+``tests/spark/test_page.py``, ``tests/acceptance/test_hospital.py`` and
+``tests/integration/test_service.py``."""
 
 
 _NOT_RUN = ("local", "install")
@@ -143,7 +145,7 @@ def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None
         check_nobody_is_certain(database)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", IN_SQL, ids=lambda page: page.name)
 def test_sql_examples_run(page: Path, database: str, fair_csv: Path) -> None:
     with kanon_db.connect(database) as kanon:
         kanon.load(fair_csv, "fair")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -23,6 +24,7 @@ from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, uninstall
 from kanon_db.installation.service import allow, forbid, login_password, read_key
 from tests.checks import OF_KINDS, Case, cases, check_direct_call_leaves_nothing, check_published
+from tests.docs.console import PAGES, blocks
 from tests.integration.parties import (
     Connection,
     Parties,
@@ -180,6 +182,20 @@ class TestJobs:
             local.estimate, local.std_error, local.lower_bound, local.upper_bound,
         )  # fmt: skip
         assert "SUM(weight)" in Jobs(bob).rewrite(query)
+
+    def test_the_page(self, bob: Connection) -> None:
+        """What its examples say of job 12 holds for the job that they submit."""
+        (block,) = blocks(PAGES / "howto" / "workers.md", "sql")
+        said: list[str] = []
+        bob.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+        for statement in re.sub(" *--.*", "", block).split(";\n"):
+            if statement.strip():
+                number = said[-1].rpartition(" ")[2] if said else "12"
+                found = bob.execute(statement.replace("12", number).encode()).fetchall()
+                if "jsonb_to_record" in statement:
+                    assert found[0][0] > 0
+        assert found == [("done",)]
+        assert said == [f"submitted as job {number}"]
 
     def test_a_setting_of_the_session_holds_for_its_jobs(self, bob: Connection) -> None:
         fetch(bob, "SET kanon.estimator = 'no such one'")
