@@ -519,16 +519,14 @@ class TestFaults:
         self, service: Service, alice: Connection, service_cluster_dsn: str
     ) -> None:
         """The worker waits for it, and goes on with the job."""
-        with slowly(alice, 0.05):
-            job = submit(alice, SLOW, "restarted")
-            wait_until(lambda: state(alice, job) == "running")
+        fetch(alice, "UPDATE hers.pause SET seconds = 0.05")
+        job = submit(alice, SLOW, "restarted")
         with psycopg.connect(service.superuser_dsn, autocommit=True) as admin:
-            (victim,) = [
-                pid
-                for (pid,) in fetch(
-                    admin, "SELECT pid FROM pg_stat_activity WHERE usename ~ '^kanon_as_'"
+            ((victim,),) = wait_until(
+                lambda: fetch(
+                    admin, "SELECT pid FROM pg_stat_activity WHERE usename ~ '^kanon_as_' LIMIT 1"
                 )
-            ][:1]
+            )
         os.kill(victim, signal.SIGKILL)  # of which the whole server restarts
 
         def back() -> bool:
@@ -541,6 +539,7 @@ class TestFaults:
         time.sleep(0.5)
         wait_until(back)
         with service.connect("alice") as again:
+            fetch(again, "UPDATE hers.pause SET seconds = 0")
             assert _ended(again, job) == "done"
             assert self.published(again, "restarted") == [(1,)]
             Jobs(again).drop("restarted")

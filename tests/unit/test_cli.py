@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 import kanon_db
+from kanon_db import interfaces
 from kanon_db.errors import ServerError, UndoneInterrupt
-from kanon_db.interfaces import cli, start
+from kanon_db.interfaces import cli
 from kanon_db.interfaces.cli import command_base
 from kanon_db.interfaces.cli.command_base import connected
 
@@ -154,7 +155,7 @@ def test_nothing_was_done(
 ) -> None:
     monkeypatch.setitem(sys.modules, "kanon_db.interfaces.cli", Interrupted("cli"))
     with pytest.raises(SystemExit) as ended:
-        start.main()
+        interfaces.main()
     assert ended.value.code == 1
     assert capsys.readouterr().err == "stopped: nothing was published or changed\n"
 
