@@ -290,7 +290,8 @@ def read_numbers(values: DistinctValues) -> FloatArray | None:
     """Return each distinct value of a column as a number, shape (n_values,).
 
     Dates and times are in seconds; NULL, which comes last, is NaN. The result is None for columns
-    of other types, and for columns with an infinite value.
+    of other types, for columns with an infinite value, and for those whose values are so far apart
+    that their distance is infinite as a double-precision number.
     """
     expression = values.column.number("value")
     if expression is None:
@@ -303,4 +304,6 @@ def read_numbers(values: DistinctValues) -> FloatArray | None:
     has_null = None in values.labels
     numbers = np.full(len(values.labels), np.nan)
     numbers[: numbers.size - has_null] = np.frombuffer(row["numbers"] or b"", dtype=">f8")
-    return numbers if np.isfinite(numbers[: numbers.size - has_null]).all() else None
+    known = numbers[: numbers.size - has_null]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return numbers if not known.size or np.isfinite(np.ptp(known)) else None

@@ -453,6 +453,11 @@ def microdata_of(
             columns.append(_binned(values, bins, source, weight))
             continue
         numbers = None if source.is_categorical(name) else read_numbers(values)
+        if numbers is None and values.column.number("value") and not source.is_categorical(name):
+            records.session.warn(
+                f'column "{name}" has values that are infinite, no number, or too far apart for a'
+                " range: its cells are sets"
+            )
         range_type = None
         if numbers is not None and not np.isnan(numbers).all():
             range_type = values.column.range_type(float(np.nanmax(numbers)))
