@@ -255,6 +255,15 @@ class Operation:
         return [column.name for column in self.result] == [""]
 
     @property
+    def is_question(self) -> bool:
+        """Tell whether it only looks at what is published, or at its parameters.
+
+        All else is work: it changes something or reads a source, and as jobs, a role's work is done
+        in the order in which it was submitted, while questions do not wait for it.
+        """
+        return self.audience == EVERYBODY or self.is_stable
+
+    @property
     def sentence(self) -> str:
         """What it does, as a whole sentence."""
         return f"{self.help[0].upper()}{self.help[1:]}."

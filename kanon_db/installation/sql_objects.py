@@ -27,6 +27,8 @@ HEADER: Final = (
 )
 ENVIRONMENT_MARK: Final = "# environment\n"
 """A line of every PL/Python body, which the installation replaces by the path to the package."""
+_QUESTIONS_MARK: Final = "'{questions}'"
+"""An array of SQL, into which the installation puts the names of operations that are questions."""
 
 _RESERVED: Final = {"check", "position"}
 """Names of columns that PostgreSQL wants quoted."""
@@ -261,9 +263,12 @@ def replace_objects(
             texts[f"{_GENERATED}{operation.name}.sql"] = function_sql(operation, is_service=True)
     if not watches:
         del texts[_WATCHING]
+    questions = ",".join(name for name, one in operations().items() if one.is_question)
     for number, (name, text) in enumerate(sorted(texts.items())):
         session.done(number, len(texts))
-        run_script(session.connection, name, text.replace(ENVIRONMENT_MARK, preamble(paths)))
+        filled = text.replace(ENVIRONMENT_MARK, preamble(paths))
+        filled = filled.replace(_QUESTIONS_MARK, f"'{{{questions}}}'")
+        run_script(session.connection, name, filled)
     return len(texts)
 
 

@@ -222,8 +222,9 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    -- Neither may hold up the other: questions do not wait until something is published.
-    _is_question CONSTANT boolean := NOT (given ->> 'operation' ~ '^(publish|refresh|recommend|attack|evaluate)');
+    -- Neither may hold up the other: questions do not wait until something is published, and work
+    -- is done in turn. The installation puts the names of operations here.
+    _questions CONSTANT text[] := '{questions}';
     _role CONSTANT text := pg_get_userbyid(caller);
     _job  bigint;
 BEGIN
@@ -242,7 +243,7 @@ BEGIN
     VALUES (caller, _role, given ->> 'operation', given -> 'arguments', given -> 'settings')
     RETURNING job_id INTO _job;
     UPDATE kanon.job AS j SET queue_id = kanon.owner_queue(_job, 'kanon',
-        CASE WHEN _is_question THEN 'question ' ELSE 'work ' END || caller)
+        CASE WHEN given ->> 'operation' = ANY (_questions) THEN 'question ' ELSE 'work ' END || caller)
     WHERE j.job_id = _job;
     RETURN to_jsonb(_job);
 END

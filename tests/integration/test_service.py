@@ -23,6 +23,7 @@ from kanon_db.errors import PermissionDeniedError, ServerError
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, uninstall
 from kanon_db.installation.service import allow, forbid, login_password, read_key
+from kanon_db.operations import operations
 from tests.checks import OF_KINDS, Case, cases, check_direct_call_leaves_nothing, check_published
 from tests.docs.console import PAGES, blocks
 from tests.integration.parties import (
@@ -270,6 +271,39 @@ class TestJobs:
             assert state(alice, job) == "running"
             fetch(alice, "SELECT kanon.cancel($1)", job)
             assert sqlstate_of(lambda: fetch(alice, "SELECT kanon.wait($1)", job)) == "57014"
+
+    def test_work_is_done_in_turn(self, alice: Connection) -> None:
+        """What is submitted later finds what was submitted earlier, whoever has several workers."""
+        with slowly(alice, 0.005):
+            jobs = [
+                submit(alice, SLOW, "in_turn"),
+                submit(alice, "drop_publication('in_turn')"),
+                submit(alice, SLOW, "in_turn"),
+                submit(alice, "grant_publication('in_turn', '{kanon_analyst}')"),
+                submit(alice, "drop_publication('in_turn')"),
+            ]
+            for job in jobs:
+                fetch(alice, "SELECT * FROM kanon.wait($1)", job)
+        assert [state(alice, job) for job in jobs] == ["done"] * 5
+
+    def test_declarations_say_what_is_work(self, service: Service, bob: Connection) -> None:
+        """Whatever is declared has its place, and what nobody has declared waits as work does."""
+        with psycopg.connect(service.superuser_dsn) as superuser:
+            fetch(superuser, "SET LOCAL SESSION AUTHORIZATION bob")
+            for name in (*operations(), "no such one"):
+                fetch(superuser, "SELECT kanon.submit($1, '{}')", name)
+            fetch(superuser, "RESET SESSION AUTHORIZATION")
+            found = fetch(
+                superuser,
+                "SELECT j.operation, split_part(q.lock, ' ', 1) FROM kanon.job AS j"
+                " JOIN kanon_queue.procrastinate_jobs AS q ON q.id = j.queue_id"
+                " WHERE j.role_name = 'bob' ORDER BY j.job_id DESC LIMIT $1",
+                len(operations()) + 1,
+            )
+            superuser.rollback()
+        assert dict(found) == {
+            name: "question" if one.is_question else "work" for name, one in operations().items()
+        } | {"no such one": "work"}
 
     def test_too_many(self, service: Service, bob: Connection) -> None:
         """Nobody fills the queue."""
