@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from kanon_db.algorithms.attacks.row_attacks import RowClasses
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.releases import BucketRelease, measure_releases
-from kanon_db.algorithms.releases.possible_rows import ShownRelease, possible
 from kanon_db.algorithms.releases.row_releases import (
     ClassContents,
     ClassFits,
     MergedClasses,
+    ShownRelease,
     fits_of,
     merge,
+    possible,
 )
 from tests.profiles import examples
 from tests.property.plain_classes import N_VALUES, Case, Class, Person, cases, fitted

@@ -18,7 +18,6 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray,
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.releases.bucket_releases import BucketRelease, coarsening, holds_the_same
-from kanon_db.algorithms.releases.possible_rows import PossibleRows, ShownRelease, possible
 from kanon_db.algorithms.releases.release_measures import (
     ReleaseCheck,
     measure_differences,
@@ -28,10 +27,13 @@ from kanon_db.algorithms.releases.row_releases import (
     ClassContents,
     ClassFits,
     MergedClasses,
+    PossibleRows,
+    ShownRelease,
     are_within,
     boxes_of,
     fits_of,
     merge,
+    possible,
 )
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError, PermissionDeniedError, SchemaMismatchError
