@@ -22,8 +22,9 @@ and no test sees what another worker does.
     Function: ``connect_as(dsn, role)`` opens a psycopg connection, in autocommit mode, as a role.
 ``gathering`` (session)
     What gives each module its ``parties`` (`tests/integration/parties.py`).
-``service_cluster_dsn`` (session)
-    Superuser's connection string of a cluster where nobody but the tests is a superuser.
+``service_server`` (session), ``service_cluster_dsn`` (session)
+    A server as hosts run it (`tests/service.py`), where nobody but the tests is a superuser; the
+    superuser's connection string.
 ``service`` (module)
     A database there that a role without superuser has installed (`tests/service.py`).
 ``shared`` (session)
@@ -50,7 +51,7 @@ from psycopg.conninfo import make_conninfo
 from kanon_db.cluster import _host
 from kanon_db.cluster.local_cluster import LocalCluster
 from tests import profiles
-from tests.service import Service, served
+from tests.service import Server, Service, served
 
 profiles.load()
 
@@ -209,9 +210,18 @@ def cluster_dsn() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def service_cluster_dsn() -> Iterator[str]:
-    with _private_cluster() as dsn:
-        yield dsn
+def service_server() -> Iterator[Server]:
+    server = Server()
+    try:
+        server.create()
+        yield server
+    finally:
+        server.destroy()
+
+
+@pytest.fixture(scope="session")
+def service_cluster_dsn(service_server: Server) -> str:
+    return service_server.dsn
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +23,9 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from kanon_db.cluster import _host
 from kanon_db.installation.install import install
-from kanon_db.installation.service import allow
+from kanon_db.installation.service import allow, read_key
 from kanon_db.operations import operations
 from tests.integration.parties import Connection, Functions, _cast, fetch, value
 
@@ -28,19 +35,160 @@ SHORT = {"heartbeat": "0.5", "grace": "60"}
 """Options of workers in tests: one that is gone is noticed after 2.5 seconds."""
 
 
+class Server:
+    """A PostgreSQL as hosts run it: by TCP, it asks for passwords; its disk is small.
+
+    ``KANON_SERVICE_BIN`` names the folder of its programs, which need no PL/Python; without it,
+    they are those of the private cluster.
+    """
+
+    SETTINGS = """
+listen_addresses = '127.0.0.1'
+password_encryption = 'scram-sha-256'
+fsync = off
+autovacuum = off
+max_wal_size = '64MB'
+min_wal_size = '32MB'
+"""
+
+    def __init__(self) -> None:
+        given = os.environ.get("KANON_SERVICE_BIN")
+        self._programs = Path(given) if given else _host.find_programs().directory
+        self._account = _host.server_account()
+        # Not made by mkdtemp: that folder would be closed to the server's OS user.
+        self.folder = Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}")
+        self.is_small = False
+
+    def create(self) -> None:
+        """Make its data directory, on a small file system where that can be, and start it."""
+        self.folder.mkdir()
+        self.is_small = bool(shutil.which("mount")) and os.geteuid() == 0 and subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=400m", "none", self.folder], capture_output=True
+        ).returncode == 0  # fmt: skip
+        if os.geteuid() == 0:
+            os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self._run("initdb", "--username=postgres", "--auth-local=trust", "--encoding=UTF8",
+                  "--auth-host=scram-sha-256", "--locale=C.UTF-8", "--no-sync")  # fmt: skip
+        with (self.folder / "data" / "postgresql.conf").open("a") as settings:
+            settings.write(self.SETTINGS)
+            settings.write(f"port = {self.port}\nunix_socket_directories = '{self.folder}'\n")
+        self.start()
+
+    @property
+    def dsn(self) -> str:
+        """Connection string of its superuser."""
+        return f"host={self.folder} port={self.port} user=postgres dbname=postgres"
+
+    def start(self) -> None:
+        self._run("pg_ctl", "start", "--wait", "--silent", f"--log={self.folder / 'log'}")
+
+    def is_up(self) -> bool:
+        try:
+            psycopg.connect(self.dsn).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def full(self) -> Iterator[None]:
+        """Leave no room on its disk for a while; start it again if that has ended it."""
+        filler = self.folder / "filler"
+        try:
+            with filler.open("wb") as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(65536))
+                    file.flush()
+            yield
+        finally:
+            filler.unlink()
+        wait_until(lambda: self.is_up() or self._restarted())
+
+    def _restarted(self) -> bool:
+        if not (self.folder / "data" / "postmaster.pid").exists():
+            self.start()
+        return False
+
+    def destroy(self) -> None:
+        with contextlib.suppress(Exception):
+            self._run("pg_ctl", "stop", "--mode=immediate", "--silent")
+        if self.is_small:
+            subprocess.run(["umount", "--lazy", self.folder], check=True)
+        shutil.rmtree(self.folder)
+
+    def _run(self, program: str, *words: str) -> None:
+        data = str(self.folder / "data")
+        _host.run([str(self._programs / program), f"--pgdata={data}", *words],
+                  account=self._account, cwd=self.folder)  # fmt: skip
+
+
+class Line:
+    """A way to a server by TCP, which can be cut."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._ends: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                ours, _ = self._server.accept()
+            except OSError:  # closed
+                return
+            try:
+                theirs = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                ours.close()
+                continue
+            self._ends += [ours, theirs]
+            for one, other in ((ours, theirs), (theirs, ours)):
+                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _carry(one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """Reset all connections, as a firewall does that has forgotten them."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def close(self) -> None:
+        self._server.close()
+        self.cut()
+
+
 @dataclass
 class Worker:
     """A running ``kanon worker``."""
 
     process: subprocess.Popen[bytes]
     log: Path
+    options: dict[str, str]
+
+    def lives(self) -> bool:
+        return self.process.poll() is None
 
     def said(self) -> str:
         return self.log.read_text()
 
     def stop(self, how: int = signal.SIGTERM) -> int:
         """End it, and return its exit code."""
-        if self.process.poll() is None:
+        if self.lives():
             self.process.send_signal(how)
         return self.process.wait(90)
 
@@ -52,13 +200,20 @@ class Service:
     superuser_dsn: str
     administrator: str
     folder: Path
-    key: bytes | None = None
     workers: list[Worker] = field(default_factory=list)
 
     @property
     def dsn(self) -> str:
         """Connection string of its administrator."""
         return self.as_role(self.administrator)
+
+    @property
+    def key_file(self) -> Path:
+        return self.folder / "key"
+
+    @property
+    def key(self) -> bytes:
+        return read_key(self.key_file, create=True)
 
     def as_role(self, role: str) -> str:
         return make_conninfo(self.superuser_dsn, user=role)
@@ -75,22 +230,36 @@ class Service:
         allow(self.dsn, [role], self.key)
         return self.connect(role)
 
-    def work(self, *, wait: bool = True, **options: str) -> Worker:
+    def by_tcp(self, **options: object) -> str:
+        """Connection string of the way of workers, where the server asks for passwords."""
+        return make_conninfo(self.superuser_dsn, **{"host": "127.0.0.1", "user": "", **options})
+
+    def work(self, *, wait: bool = True, through: Line | None = None, **options: str) -> Worker:
         """Start a worker."""
         log = self.folder / f"worker-{len(self.workers)}.log"
-        given = [f"--{name.replace('_', '-')}={text}" for name, text in (SHORT | options).items()]
+        dsn = self.by_tcp() if through is None else self.by_tcp(port=through.port)
+        chosen = SHORT | {"key_file": str(self.key_file)} | options
+        given = [f"--{name.replace('_', '-')}={text}" for name, text in chosen.items()]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [KANON, "worker", "--dsn", self.superuser_dsn, *given],
+                [KANON, "worker", "--dsn", dsn, *given],
                 stderr=output, stdout=output, env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
-        self.workers.append(Worker(process, log))
+        self.workers.append(Worker(process, log, options))
         until = time.monotonic() + 60
         while wait and "looking for jobs" not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until
             time.sleep(0.05)
         return self.workers[-1]
+
+    def working(self, **options: str) -> Worker:
+        """The last worker, if it runs with these options; a new one in its place otherwise."""
+        if self.workers and self.workers[-1].options == options and self.workers[-1].lives():
+            return self.workers[-1]
+        for worker in self.workers:
+            worker.stop()
+        return self.work(**options)
 
     def close(self) -> None:
         for worker in self.workers:
@@ -107,6 +276,7 @@ def served(cluster_dsn: str, database: str, folder: Path) -> Iterator[Service]:
         fetch(superuser, f"GRANT CREATE ON DATABASE {database} TO {administrator}")
     service = Service(make_conninfo(cluster_dsn, dbname=database), administrator, folder)
     install(service.dsn)
+    allow(service.dsn, [], service.key)
     # Sources are published in many ways; tests of releases take this back.
     with psycopg.connect(service.dsn, autocommit=True) as admin:
         fetch(admin, "INSERT INTO kanon.setting (name, value) VALUES ('combined_releases', 'warn')")
@@ -136,7 +306,7 @@ class Jobs(Functions):
             *texts,
             *given.values(),
         )
-        answered = [row for (row,) in fetch(self.connection, "SELECT * FROM kanon.wait()")]
+        answered = [row for (row,) in fetch(self.connection, "SELECT * FROM kanon.wait(NULL, 300)")]
         if operation.is_value or not operation.result:
             return [{function: row} for row in answered] or [{function: None}]
         columns = ", ".join(f'"{column.name}" {column.sql}' for column in operation.result)

@@ -33,6 +33,15 @@ ACTING: Final = "kanon_as_"
 _CONNECTIONS: Final = 8
 """Of such a login at once: what its role's code opens takes none from others."""
 
+_REACHABLE: Final = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""By which a worker notices within a minute that a server is out of reach."""
+
 _SET_OPTION: Final = 160000
 """The server's version from which a membership says whether it is inherited and can be set."""
 
@@ -226,7 +235,7 @@ def login_password(key: bytes, login: str) -> str:
 
 def login_dsn(dsn: str, key: bytes | None, login: str, **options: str) -> str:
     """Return the connection string of a worker's login, from that of the server."""
-    given = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value}
+    given = _REACHABLE | {name: str(text) for name, text in conninfo_to_dict(dsn).items() if text}
     given |= {"user": login, **options}
     given.pop("password", None)
     if key is not None:
@@ -306,8 +315,9 @@ def _require_service(session: PsycopgSession) -> None:
 
 def _role(session: PsycopgSession, role: str) -> dict[str, object]:
     rows = session.fetch(
-        "SELECT oid::text AS oid, rolsuper OR rolcreaterole OR rolreplication AS is_powerful"
-        " FROM pg_roles WHERE rolname = $1::text",
+        "SELECT oid::text AS oid, rolsuper OR rolcreaterole OR rolreplication AS is_powerful,"
+        " pg_has_role(oid, 'MEMBER WITH ADMIN OPTION') AS is_ours FROM pg_roles"
+        " WHERE rolname = $1::text",
         role,
     )
     if not rows:
@@ -329,6 +339,14 @@ def _login_for(session: PsycopgSession, role: str) -> str:
     if not session.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1::text", login):
         session.fetch(f"CREATE ROLE {login} LOGIN NOINHERIT CONNECTION LIMIT {_CONNECTIONS}")
     options = _options(session, inherited=False)
+    if options and not found["is_ours"]:  # before, whoever created roles could grant any
+        administrator = fetch_one(session, "SELECT quote_ident(current_user) AS name")["name"]
+        raise PermissionDeniedError(
+            "an administrator must be allowed to grant the role",
+            detail=f'somebody else has created role "{role}"',
+            hint=f"GRANT {session.identifier(role)} TO {administrator} WITH ADMIN OPTION,"
+            " as whoever has created it",
+        )
     session.fetch(f"GRANT {session.identifier(role)} TO {login}{options}")
     others = session.fetch(
         "SELECT pg_get_userbyid(m.roleid)::text AS name FROM pg_auth_members AS m"

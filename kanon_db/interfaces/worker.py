@@ -25,6 +25,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 import procrastinate
+import procrastinate.worker
 import psycopg
 from procrastinate import exceptions as queue_errors
 from procrastinate.job_context import AbortReason
@@ -51,6 +52,14 @@ class _Ended(NamedTuple):
 
 _CARRIED: Final = ("kanon.estimator", "TimeZone", "lock_timeout")
 """Settings of the session that submitted a job, which hold for the job."""
+
+_GONE: Final = {
+    "client_connection_check_interval": "2s",
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+"""By which the server notices that a process or its machine is gone, and undoes the job."""
 
 _GIVEN_UP: Final = ("08", "57P")
 """How the SQLSTATEs begin of a connection that is gone, or of a server that stops."""
@@ -114,9 +123,9 @@ def _performed(pipe: Connection, dsn: str, role: str, role_name: str, number: in
 def _perform_as(
     connection: psycopg.Connection, pipe: Connection, role: str, role_name: str, number: int
 ) -> None:
-    # If this process is killed, the server gives its work up, rather than finish a statement first.
-    with contextlib.suppress(psycopg.Error):  # not on every system
-        connection.execute("SET client_connection_check_interval = '2s'")
+    for setting, text in _GONE.items():
+        with contextlib.suppress(psycopg.Error):  # not on every system
+            connection.execute(f"SET {setting} = '{text}'".encode())
     said: list[tuple[str, str]] = []
     session = PsycopgSession(
         connection,
@@ -216,12 +225,16 @@ class WorkerOptions:
     heartbeat: float = 4.0
 
 
+_AWAY: Final = (psycopg.Error, queue_errors.ProcrastinateException, OSError)
+"""What the queue's connection raises: the server is away, its disk is full, a row is locked."""
+
+
 class _LostError(Exception):
     """The connection is gone: nobody knows yet whether the job was done."""
 
 
 class _AgainIfLost(BaseRetryStrategy):
-    """Try again what was lost with a connection, or stopped with its worker."""
+    """Try again what was lost with a connection, was locked, or was stopped with its worker."""
 
     def get_retry_decision(
         self,
@@ -230,7 +243,7 @@ class _AgainIfLost(BaseRetryStrategy):
         job: procrastinate.jobs.Job,  # noqa: ARG002
     ) -> RetryDecision | None:
         """Decide; see procrastinate."""
-        is_again = isinstance(exception, _LostError | asyncio.CancelledError)
+        is_again = isinstance(exception, (_LostError, asyncio.CancelledError, *_AWAY))
         return RetryDecision(retry_in={"seconds": 1}) if is_again else None
 
 
@@ -245,6 +258,17 @@ _GIVE_BACK: Final = "UPDATE kanon.job SET attempts = attempts - 1 WHERE job_id =
 _SHOW: Final = "UPDATE kanon.job SET progress = %(progress)s WHERE job_id = %(number)s"
 _FAIL: Final = """
 INSERT INTO kanon.job_end (job_id, answer) VALUES (%(number)s, %(answer)s) ON CONFLICT DO NOTHING
+"""
+_HELD: Final = """
+SELECT id FROM procrastinate_jobs WHERE status = 'doing' AND worker_id = %(worker)s
+"""
+_UNTOLD: Final = """
+INSERT INTO kanon.job_end (job_id, answer)
+SELECT j.job_id, CASE WHEN q.abort_requested THEN %(canceled)s ELSE %(lost)s END::jsonb
+FROM kanon.job AS j
+JOIN procrastinate_jobs AS q ON q.id = j.queue_id AND q.status NOT IN ('todo', 'doing')
+WHERE NOT EXISTS (SELECT FROM kanon.job_end AS e WHERE e.job_id = j.job_id)
+ON CONFLICT DO NOTHING
 """
 _FORGET: Final = """
 DELETE FROM kanon.job AS j USING kanon.job_end AS e WHERE e.job_id = j.job_id
@@ -267,6 +291,8 @@ class Worker:
     def __init__(self, dsn: str, key: bytes | None, options: WorkerOptions) -> None:
         self._dsn, self._key, self._options = dsn, key, options
         self._is_stopping = False
+        self._performed: set[int | None] = set()
+        self._strays: set[int] = set()
         # Processes are copies of one that has imported what they need, and has no secrets.
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload([__name__, *_PRELOADED])
@@ -275,7 +301,9 @@ class Worker:
     def _new_app(self) -> procrastinate.App:
         connector = procrastinate.PsycopgConnector(
             conninfo=login_dsn(
-                self._dsn, self._key, WORKER, options=f"-c search_path={QUEUE},pg_catalog,pg_temp",
+                self._dsn, self._key, WORKER,
+                # A submitter may lock what belongs to its jobs: that holds nobody up.
+                options=f"-c search_path={QUEUE},pg_catalog,pg_temp -c lock_timeout=500ms",
                 application_name="kanon worker",
             ),
             min_size=1, max_size=4, timeout=10,
@@ -298,40 +326,58 @@ class Worker:
 
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, stop)
+        await asyncio.to_thread(self._load)
         while not self._is_stopping:
             working = asyncio.create_task(self._work())
             try:
                 await working
             except asyncio.CancelledError:
                 break
-            except (psycopg.Error, queue_errors.ProcrastinateException, OSError) as error:
+            except KanonError as error:
+                _log.warning("%s (%s)", error.message, error.detail)
+            except _AWAY as error:
                 _log.warning("the server is away (%s)", type(error).__name__)
             if not self._is_stopping:
                 await asyncio.sleep(1)
                 self._app = self._new_app()
         _log.info("stopped")
 
+    def _load(self) -> None:
+        # Whoever starts a process waits until what it is a copy of has imported everything: the
+        # first job would keep the loop of events, and the signs of life, waiting for seconds.
+        process = self._processes.Process(target=int)
+        process.start()
+        process.join()
+
     async def _work(self) -> None:
+        # The pool would not say why it gets no connection.
+        login = login_dsn(self._dsn, self._key, WORKER)
+        await asyncio.to_thread(lambda: open_connection(login).close())
         async with self._app.open_async():
             _log.info("looking for jobs")
+            # Anybody may NOTIFY, also that a job is to be aborted: so nobody is listened to.
+            fetching = procrastinate.worker.Worker(
+                self._app,
+                queues=["kanon"],
+                concurrency=self._options.concurrency,
+                listen_notify=False,
+                install_signal_handlers=False,
+                fetch_job_polling_interval=self._options.poll,
+                abort_job_polling_interval=self._options.poll,
+                shutdown_graceful_timeout=self._options.grace,
+                update_heartbeat_interval=self._options.heartbeat,
+                stalled_worker_timeout=5 * self._options.heartbeat,
+            )
             beside = [
                 asyncio.create_task(self._every(self._options.heartbeat, self._take_over)),
+                asyncio.create_task(
+                    self._every(self._options.heartbeat, lambda: self._mend(fetching.worker_id))
+                ),
                 asyncio.create_task(self._every(10.0, self._watch)),
                 asyncio.create_task(self._every(3600.0, self._forget)),
             ]
             try:
-                # Anybody may NOTIFY, also that a job is to be aborted: so nobody is listened to.
-                await self._app.run_worker_async(
-                    queues=["kanon"],
-                    concurrency=self._options.concurrency,
-                    listen_notify=False,
-                    install_signal_handlers=False,
-                    fetch_job_polling_interval=self._options.poll,
-                    abort_job_polling_interval=self._options.poll,
-                    shutdown_graceful_timeout=self._options.grace,
-                    update_heartbeat_interval=self._options.heartbeat,
-                    stalled_worker_timeout=5 * self._options.heartbeat,
-                )
+                await fetching.run()  # type: ignore[no-untyped-call]
             finally:
                 for task in beside:
                     task.cancel()
@@ -339,7 +385,7 @@ class Worker:
 
     async def _every(self, seconds: float, do: Any) -> None:
         while True:
-            with contextlib.suppress(psycopg.Error, queue_errors.ProcrastinateException):
+            with contextlib.suppress(*_AWAY):
                 await do()
             await asyncio.sleep(seconds)
 
@@ -352,6 +398,26 @@ class Worker:
             if job.id is not None:
                 _log.warning("a worker is gone: its job is taken over")
                 await manager.retry_job_by_id_async(job.id, retry_at=datetime.now(UTC))
+
+    async def _mend(self, worker: int | None) -> None:
+        """Put back what a failed statement left, and tell of jobs that the queue has given up.
+
+        A job is left with this worker where the statement that fetched it, or the one that said how
+        it went, took effect but was not answered, or was not executed.
+        """
+        rows = await self._app.connector.execute_query_all_async(_HELD, worker=worker)
+        held = {int(row["id"]) for row in rows} - self._performed
+        # Of those seen the first time, it may be about to say how they went.
+        for stray in held & self._strays:
+            await self._app.job_manager.retry_job_by_id_async(stray, retry_at=datetime.now(UTC))
+        self._strays = held
+        await self._execute(
+            _UNTOLD,
+            canceled=json.dumps({"error": _CANCELED}),
+            lost=json.dumps(
+                {"error": _error("the worker has lost this job", "", "submit it again")}
+            ),
+        )
 
     async def _watch(self) -> None:
         """Look for readers that publishers have granted themselves."""
@@ -368,6 +434,13 @@ class Worker:
 
     async def _perform(self, context: procrastinate.JobContext, number: int) -> None:
         """Have a job performed, unless it has ended."""
+        self._performed.add(context.job.id)
+        try:
+            await self._perform_once(context, number)
+        finally:
+            self._performed.discard(context.job.id)
+
+    async def _perform_once(self, context: procrastinate.JobContext, number: int) -> None:
         rows = await self._app.connector.execute_query_all_async(_TAKE, number=number)
         if not rows:
             return
@@ -397,7 +470,7 @@ class Worker:
                 if context.abort_reason() is not AbortReason.USER_REQUEST:
                     await self._execute(_GIVE_BACK, number=number)
                     raise
-                ended = _Ended("failed", _error("the job was canceled", "", "", sqlstate="57014"))
+                ended = _Ended("failed", _CANCELED)
         if ended.how == "shut out" and job["attempts"] == _MOST_ATTEMPTS:
             ended = ended._replace(how="failed")
         if ended.how == "failed":
@@ -408,7 +481,16 @@ class Worker:
             raise _LostError
 
     async def _fail(self, number: int, error: Mapping[str, str]) -> None:
-        await self._execute(_FAIL, number=number, answer=json.dumps({"error": error}))
+        # A full disk or a lost connection that made it fail would keep the reason back, too.
+        while True:
+            try:
+                await self._execute(_FAIL, number=number, answer=json.dumps({"error": error}))
+            except _AWAY as error:
+                if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                    raise  # whoever holds it has time; others have jobs
+                await asyncio.sleep(1)
+            else:
+                return
 
     def show(self, number: int, progress: Progress) -> asyncio.Task[None]:
         """Let the role that waits see how far its job is."""
@@ -430,6 +512,9 @@ class Worker:
 def _error(message: str, detail: str, hint: str, sqlstate: str = ServerError.sqlstate) -> Any:
     fields = {"message": message, "detail": detail, "hint": hint, "sqlstate": sqlstate}
     return {name: text for name, text in fields.items() if text}
+
+
+_CANCELED: Final = _error("the job was canceled", "", "", sqlstate="57014")
 
 
 class _Process:

@@ -190,7 +190,7 @@ def test_what_the_login_leaves_is_the_submitters(mallory: Connection, service: S
         open_connection(service.as_role(role))
     assert value(mallory, "SELECT to_regclass('evil.left') IS NULL")
     assert sqlstate_of(lambda: fetch(mallory, "SELECT kanon.metrics('x')")) == "42501"
-    allow(service.dsn, ["mallory"], None)
+    allow(service.dsn, ["mallory"], service.key)
 
 
 @pytest.mark.pitfall(51)
@@ -332,6 +332,30 @@ def test_connections_of_one_login_are_limited(
     wait_until(lambda: state(mallory, job) == "failed", 60)
     for connection in held:
         connection.close()
+
+
+@pytest.mark.pitfall(51)
+def test_a_lock_that_is_held_holds_up_nobody_else(
+    service: Service, mallory: Connection, vera: Connection
+) -> None:
+    """She locks all rows of her jobs that she can, by canceling them and not ending that."""
+    fetch_all(mallory, "CREATE VIEW evil.slowly AS SELECT p.* FROM evil.people AS p,"
+                       " LATERAL (SELECT pg_sleep(0.01 + 0 * p.age)) AS s")  # fmt: skip
+    calls = ["register_source('evil.slowly', '{age,sex}', sensitive => 'sick')",
+             """publish_buckets('evil.slowly', 'evil_s', privacy => '{"l": 2}')"""]  # fmt: skip
+    Jobs(mallory).register("evil.slowly", ["age", "sex", "town"], "sick", ["name"])
+    jobs = [submit(mallory, call) for call in calls]
+    wait_until(lambda: all(state(mallory, job) == "running" for job in jobs))
+    acting = "SELECT 1 FROM pg_stat_activity WHERE usename ~ '^kanon_as_'"
+    with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+        with mallory.transaction():
+            for job in jobs:
+                assert value(mallory, "SELECT kanon.cancel($1)", job) == "stopping"
+            wait_until(lambda: not fetch(superuser, acting))
+            assert Jobs(vera).rows("unicity", "veras.people")
+        # Nor are her own jobs held up afterwards.
+        assert Jobs(mallory).rows("unicity", "evil.people")
+        assert not {state(mallory, job) for job in jobs} & {"waiting", "running"}
 
 
 @pytest.mark.pitfall(51)

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from kanon_db.installation.service import allow, forbid, login_password, read_ke
 from kanon_db.operations import operations
 from tests.checks import OF_KINDS, Case, cases, check_direct_call_leaves_nothing, check_published
 from tests.docs.console import PAGES, blocks
+from tests.integration.growing import Source
 from tests.integration.parties import (
     Connection,
     Parties,
@@ -39,6 +41,8 @@ from tests.integration.test_battery import COLUMNS, PEOPLE, create_table
 from tests.service import (
     KANON,
     Jobs,
+    Line,
+    Server,
     Service,
     Worker,
     give_people,
@@ -65,15 +69,20 @@ def admin(service: Service) -> Iterator[Connection]:
 def alice(service: Service, worker: Worker) -> Iterator[Connection]:
     with service.submitter("alice", "kanon_publisher") as connection:
         give_people(service, connection, "hers")
-        # As slow as is wanted.
-        connection.execute(
-            "CREATE TABLE hers.pause AS SELECT 0.0::float8 AS seconds;"
-            "CREATE FUNCTION hers.nap() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN"
-            " PERFORM pg_catalog.pg_sleep(seconds) FROM hers.pause; RETURN true; END$$;"
-            "CREATE VIEW hers.slow AS SELECT * FROM hers.people WHERE hers.nap()"
-        )
-        Jobs(connection).register("hers.slow", ["age", "sex", "town"], "sick", ["name"])
+        slow_people(connection, "hers")
         yield connection
+
+
+def slow_people(connection: Connection, schema: str) -> None:
+    """Make and register a view of people that is as slow as is wanted."""
+    connection.execute(
+        f"CREATE TABLE {schema}.pause AS SELECT 0.0::float8 AS seconds;"
+        f"CREATE FUNCTION {schema}.nap() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN"
+        f" PERFORM pg_catalog.pg_sleep(seconds) FROM {schema}.pause; RETURN true; END$$;"
+        f"CREATE VIEW {schema}.slow AS SELECT * FROM {schema}.people"
+        f" WHERE {schema}.nap()".encode()
+    )
+    Jobs(connection).register(f"{schema}.slow", ["age", "sex", "town"], "sick", ["name"])
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +90,14 @@ def bob(service: Service, alice: Connection) -> Iterator[Connection]:
     """An analyst; the publication is there."""
     Jobs(alice).publish("hers.people", "people_b", privacy='{"l": 2}')
     with service.submitter("bob", "kanon_analyst") as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def nobody(service: Service, admin: Connection) -> Iterator[Connection]:
+    """Somebody for whom no worker acts."""
+    fetch(admin, "CREATE ROLE nobodys LOGIN")
+    with service.connect("nobodys") as connection:
         yield connection
 
 
@@ -164,6 +181,45 @@ class TestInstallation:
         (tmp_path / "key").chmod(0o644)
         with pytest.raises(ServerError, match="others can read"):
             read_key(tmp_path / "key")
+
+    def test_a_server_that_asks_for_passwords(
+        self, service: Service, bob: Connection, worker: Worker, tmp_path: Path
+    ) -> None:
+        """By TCP, as at most hosts: all logins have passwords, which follow from the key."""
+        with psycopg.connect(service.superuser_dsn) as superuser:
+            methods = "SELECT DISTINCT auth_method FROM pg_hba_file_rules WHERE type = 'host'"
+            assert fetch(superuser, methods) == [("scram-sha-256",)]
+        for text in allow(service.dsn, ["bob"], service.key):
+            login = text.split()[0]
+            with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+                psycopg.connect(service.by_tcp(user=login))
+            assert login_password(service.key, login) not in worker.said()
+        assert Jobs(bob).metrics("people_b")
+        read_key(tmp_path / "another", create=True)
+        wrong = service.work(wait=False, key_file=str(tmp_path / "another"))
+        wait_until(lambda: "password authentication failed" in wrong.said())
+        assert wrong.stop() == 0
+        with service.submitter("keyless", "kanon_analyst") as keyless:
+            forbid(service.dsn, ["keyless"])
+            allow(service.dsn, ["keyless"], None)
+            with pytest.raises(psycopg.Error, match="cannot log in for the role") as caught:
+                Jobs(keyless).metrics("people_b")
+            assert str(caught.value.diag.message_hint).endswith("kanon service allow keyless")
+        forbid(service.dsn, ["keyless"])
+
+    def test_roles_of_others(self, service: Service, admin: Connection) -> None:
+        """From PostgreSQL 16, an administrator grants what it has created, or was given."""
+        if admin.info.server_version < 160000:
+            pytest.skip("before, whoever creates roles grants any")
+        with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+            fetch(superuser, "CREATE ROLE foreign_one LOGIN")
+            with pytest.raises(PermissionDeniedError) as caught:
+                allow(service.dsn, ["foreign_one"], service.key)
+            statement = str(caught.value.hint).rpartition(", as")[0]
+            assert statement.startswith("GRANT ")
+            fetch(superuser, statement)
+        allow(service.dsn, ["foreign_one"], service.key)
+        forbid(service.dsn, ["foreign_one"])
 
     def test_roles_that_can_do_much_submit_nothing(self, service: Service) -> None:
         for role in (service.administrator, "postgres", "kanon_owner", "kanon_worker"):
@@ -313,10 +369,11 @@ class TestJobs:
             call = lambda: fetch(bob, "SELECT kanon.metrics('people_b')")
             assert sqlstate_of(call) == "54000"
 
-    def test_a_role_for_which_no_worker_acts(self, service: Service, admin: Connection) -> None:
-        fetch(admin, "CREATE ROLE nobodys LOGIN IN ROLE kanon_analyst")
-        with service.connect("nobodys") as nobodys, pytest.raises(psycopg.Error) as caught:
-            fetch(nobodys, "SELECT kanon.metrics('people_b')")
+    def test_a_role_for_which_no_worker_acts(self, admin: Connection, nobody: Connection) -> None:
+        fetch(admin, f"GRANT kanon_analyst TO {nobody.info.user}")
+        with pytest.raises(psycopg.Error) as caught:
+            fetch(nobody, "SELECT kanon.metrics('people_b')")
+        fetch(admin, f"REVOKE kanon_analyst FROM {nobody.info.user}")
         assert caught.value.diag.message_hint == (
             "ask an administrator for: kanon service allow nobodys"
         )
@@ -378,16 +435,17 @@ class TestBattery:
 
     @pytest.fixture
     def battery(
-        self, service: Service, alice: Connection, bob: Connection, monkeypatch: pytest.MonkeyPatch
+        self,
+        service: Service,
+        alice: Connection,
+        bob: Connection,
+        nobody: Connection,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> Iterator[Parties]:
-        for module in ("tests.checks", "tests.integration.parties"):
+        for module in ("tests.checks", "tests.integration.parties", "tests.integration.growing"):
             monkeypatch.setattr(f"{module}.Functions", Jobs)
         monkeypatch.setattr("tests.checks.WAYS", {"sql": Jobs})
-        with (
-            psycopg.connect(service.superuser_dsn, autocommit=True) as superuser,
-            service.connect("nobodys") as stranger,
-        ):
-            fetch(superuser, "REVOKE kanon_analyst FROM nobodys")
+        with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
             if not value(superuser, "SELECT to_regclass('data.people') IS NOT NULL"):
                 fetch(alice, "CREATE SCHEMA data")
                 create_table(alice, "data.people", COLUMNS, PEOPLE)
@@ -400,7 +458,7 @@ class TestBattery:
                     )  # fmt: skip
             for name in Jobs(alice).publications():
                 Jobs(alice).drop(name)
-            yield Parties(service.dsn, superuser, alice, bob, stranger)
+            yield Parties(service.dsn, superuser, alice, bob, nobody)
             for name in Jobs(alice).publications():
                 Jobs(alice).drop(name)
             assert remains(superuser) == []
@@ -424,6 +482,59 @@ class TestBattery:
     def test_pipeline(self, battery: Parties, case: Case, check: Any) -> None:
         check(battery, case)
 
+    @pytest.mark.parametrize("kind", ["diverse", "m-invariant"])
+    def test_refresh(self, battery: Parties, kind: str) -> None:
+        """New people join; those who changed or left are said to, or are published anew."""
+        source = Source(battery, 120, alone=kind == "m-invariant", n_values=4)
+        source.publish(kind)
+        gone = source.leave(10)
+        source.run("UPDATE {0} SET sick = 'ill 9' WHERE id = (SELECT min(id) FROM {0})")
+        source.add(80)
+        row = source.refresh()
+        if kind == "diverse":
+            assert (row["added"], row["records"]) == (80, 200)
+            waits = {what: one["records"] for what, one in row["waits"].items()}
+            assert waits == {"deleted": 10, "corrected": 1}
+        else:
+            seen = source.seen()
+            assert row["records"] == len(seen)
+            assert not seen.keys() & gone
+        assert source.batches("records")[0] is not None
+        assert all(holds for *_, holds in source.kanon.verify("grows"))
+        assert source.refresh()["added"] == 0
+        source.check_answers(["age > 40"] if kind == "diverse" else [])
+
+    def test_one_record_of_each_person(self, battery: Parties, alice: Connection) -> None:
+        """The one that the rule `keep` chooses, also when others come."""
+        stays = [(n, n % 40, 20 + n % 40, "mf"[n % 2], f"ill {n % 3}") for n in range(100)]
+        columns = "stay int, patient int, age int, sex text, sick text"
+        create_table(alice, "data.stays", columns, stays)
+        kanon = Jobs(alice)
+        kanon.register(
+            "data.stays", ["age", "sex"], "sick", entity="patient", insensitive=["stay"],
+            keep="latest by stay",
+        )  # fmt: skip
+        kanon.generalize("data.stays", "stays", k=3)
+        shown = "SELECT array(SELECT stay FROM published.stays ORDER BY stay)"
+        assert value(alice, shown) == list(range(60, 100))
+        fetch(alice, "INSERT INTO data.stays VALUES (100, 99, 33, 'm', 'ill 1')")
+        kanon.generalize("data.stays", "stays", k=3, replace=True)
+        assert value(alice, shown) == list(range(60, 101))
+
+    def test_replace_and_drop(self, battery: Parties, alice: Connection, bob: Connection) -> None:
+        """As often as is asked for, and once each."""
+        kanon = Jobs(alice)
+        publish = partial(kanon.publish, "data.people", "again", privacy='{"l": 2}')
+        publish()
+        assert sqlstate_of(publish) == "42710"
+        publish(replace=True)
+        releases = "SELECT count(*) FROM kanon.releases WHERE name = 'again'"
+        assert value(alice, releases) == 2
+        assert Jobs(bob).metrics("again")
+        kanon.drop("again")
+        assert sqlstate_of(lambda: kanon.drop("again")) == "42704"
+        assert sqlstate_of(lambda: Jobs(bob).metrics("again")) == "42704"
+
 
 class TestOtherWays:
     def test_python_and_the_command_line(
@@ -440,14 +551,15 @@ class TestOtherWays:
             env={**os.environ, "KANON_DSN": service.as_role("alice")}, check=True,
             capture_output=True, text=True, cwd=tmp_path,
         ).stdout  # fmt: skip
-        run("publish", "suppressed", "hers.people", "by_cli", "--k", "3")
-        assert json.loads(run("verify", "by_cli", "--json"))
-        run("drop", "by_cli")
+        assert json.loads(
+            run("publish", "suppressed", "hers.people", "by_cli", "--k", "3", "--json")
+        )
+        Jobs(alice).drop("by_cli")
 
     def test_the_rest_as_jobs(self, alice: Connection) -> None:
         kanon = Jobs(alice)
         kanon.publish("hers.people", "others", privacy='{"l": 2}', replace=True)
-        assert kanon.rows("recommend", "hers.people", time_limit=5)
+        assert kanon.rows("recommend", "hers.people", time_limit=1)
         assert kanon.rows("unicity", "hers.people")
         assert kanon.rows("check_release", "hers.people", "others") is not None
         assert kanon.evaluate("others", queries=20)
@@ -472,27 +584,26 @@ class TestFaults:
         )
 
     def test_a_stopped_worker_ends_what_it_does(self, service: Service, alice: Connection) -> None:
-        worker = service.workers[0]
+        worker = service.working()
         with slowly(alice, 0.01):
             job = submit(alice, SLOW, "graceful")
             wait_until(lambda: state(alice, job) == "running")
             assert worker.stop() == 0
             assert state(alice, job) == "done"
-        service.work()
+        service.working(grace="0")
         assert self.published(alice, "graceful") == [(1,)]
         Jobs(alice).drop("graceful")
 
     def test_a_worker_without_patience_gives_jobs_back(
         self, service: Service, alice: Connection
     ) -> None:
-        service.workers[-1].stop()
-        worker = service.work(grace="0")
+        worker = service.working(grace="0")
         with slowly(alice, 0.05):
             job = submit(alice, SLOW, "given_back")
             wait_until(lambda: state(alice, job) == "running")
             assert worker.stop() == 0
         assert value(alice, "SELECT attempts FROM kanon.jobs WHERE job_id = $1", job) == 0
-        service.work()
+        service.working(grace="0")
         assert _ended(alice, job) == "done"
         assert self.published(alice, "given_back") == [(1,)]
         Jobs(alice).drop("given_back")
@@ -502,8 +613,8 @@ class TestFaults:
         with slowly(alice, 0.05):
             job = submit(alice, SLOW, "taken_over")
             wait_until(lambda: state(alice, job) == "running")
-            service.workers[-1].stop(signal.SIGKILL)
-            service.work()
+            service.working(grace="0").stop(signal.SIGKILL)
+            service.working()
             fetch(alice, "UPDATE hers.pause SET seconds = 0")
         assert _ended(alice, job) == "done"
         assert value(alice, "SELECT attempts FROM kanon.jobs WHERE job_id = $1", job) == 2
@@ -578,60 +689,102 @@ class TestFaults:
             assert self.published(again, "restarted") == [(1,)]
             Jobs(again).drop("restarted")
 
+    def test_a_full_disk(self, service: Service, service_server: Server, alice: Connection) -> None:
+        """A job fails with that reason, or is done once there is room; nothing is left of it."""
+        if not service_server.is_small:
+            pytest.skip("only root may mount a small file system")
+        said = (service_server.folder / "log").read_text
+        with service.connect("alice") as submitter, slowly(submitter, 0.005):
+            job = submit(submitter, SLOW, "crowded")
+            wait_until(lambda: state(submitter, job) == "running")
+            before = said().count("No space left on device")
+            with service_server.full():
+                wait_until(lambda: said().count("No space left on device") > before)
+        with service.connect("alice") as submitter:
+            found = _ended(submitter, job)
+            code = value(submitter, "SELECT sqlstate FROM kanon.jobs WHERE job_id = $1", job)
+            assert (found, code) in (("done", None), ("failed", "53100")), (found, code)
+            assert self.published(submitter, "crowded") == [(1,)] * (found == "done")
+            if found == "done":
+                Jobs(submitter).drop("crowded")
+
     @pytest.mark.long
-    def test_200_faults(self, service: Service, alice: Connection) -> None:
+    def test_200_faults(self, service: Service, service_server: Server) -> None:
         """Whatever dies at whatever moment: done once, or failed with a reason; nothing is left."""
         random = np.random.default_rng(42)
+        service.work()
+        roles = [f"sufferer_{i}" for i in range(4)]
+        for role in roles:
+            with service.submitter(role, "kanon_publisher") as submitter:
+                give_people(service, submitter, role)
+                slow_people(submitter, role)
+                fetch(submitter, f"UPDATE {role}.pause SET seconds = 0.002")
         for worker in service.workers:
             worker.stop()
-        quick = {"heartbeat": "0.2", "grace": "0"}
-        service.work(**quick)
-        ends: Counter[tuple[str, str]] = Counter()
-        for n in range(FAULTS):
-            fault = ("worker", "backend", "server", "stop", "two workers")[n % 5]
-            name = f"faulty_{n}"
-            with service.connect("alice") as submitter:
-                fetch(submitter, "UPDATE hers.pause SET seconds = 0.002")
-                job = submit(submitter, SLOW, name)
-            time.sleep(random.uniform(0, 2.5))
-            self.inject(service, fault, quick)
+        line = Line(service_server.port)
+        work = partial(service.work, through=line, wait=False, heartbeat="0.2", grace="0")
+        living = [work() for _ in range(3)]
+        faults = ["worker", "stop", "backends", "server", "two workers", "line"]
+        if service_server.is_small:
+            faults.append("disk")
+        ends: Counter[str] = Counter()
+        done: Counter[str] = Counter()
+        for n in range(FAULTS // 4):
+            jobs = {}
+            for role in roles:
+                with service.connect(role) as submitter:
+                    jobs[role] = submit(submitter, SLOW.replace("hers", role), f"{role}_{n}")
+            for m in range(4):
+                time.sleep(random.uniform(0, 1.5))
+                fault = faults[(4 * n + m) % len(faults)]
+                if fault in ("worker", "stop"):
+                    living.pop(0).stop(signal.SIGKILL if fault == "worker" else signal.SIGTERM)
+                    living.append(work())
+                elif fault == "line":
+                    line.cut()
+                elif fault == "disk":
+                    with service_server.full():
+                        time.sleep(random.uniform(0, 1))
+                else:
+                    self.inject(service, fault)
+                done[fault] += 1
+            for role, job in jobs.items():
 
-            def ended(job: int = job) -> str:
-                with contextlib.suppress(psycopg.OperationalError), service.connect("alice") as one:
-                    found = state(one, job)
-                    return found if found in ("done", "failed") else ""
-                return ""
+                def ended(role: str = role, job: int = job) -> str:
+                    with contextlib.suppress(psycopg.OperationalError), service.connect(role) as me:
+                        found = state(me, job)
+                        return found if found in ("done", "failed") else ""
+                    return ""
 
-            found = wait_until(ended, 120)
-            ends[fault, found] += 1
-            with service.connect("alice") as one:
-                ((message,),) = fetch(one, "SELECT message FROM kanon.jobs WHERE job_id = $1", job)
-                assert (message is None) == (found == "done")
-                n_releases = value(one, "SELECT count(*) FROM kanon.releases WHERE name = $1", name)
-                assert n_releases == (found == "done"), (fault, name)
-                if found == "done":
-                    assert all(holds for *_, holds in Jobs(one).verify(name))
-                    Jobs(one).drop(name)
+                found = wait_until(ended, 120)
+                ends[found] += 1
+                name = f"{role}_{n}"
+                with service.connect(role) as submitter:
+                    code = "SELECT sqlstate FROM kanon.jobs WHERE job_id = $1"
+                    reason = value(submitter, code, job)
+                    ends[f"{found} {reason}"] += 1
+                    assert (reason is None) == (found == "done")
+                    assert self.published(submitter, name) == [(1,)] * (found == "done")
+                    if found == "done":
+                        assert all(holds for *_, holds in Jobs(submitter).verify(name))
+                        Jobs(submitter).drop(name)
             with service.connect(service.administrator) as admin:
                 staged = "SELECT relname FROM pg_class WHERE relname ~ '^kanon_[0-9a-f]{32}'"
                 assert wait_until(lambda: fetch(admin, staged) == [], 10)
-        print(sorted(ends.items()))
-        assert sum(ends.values()) == FAULTS
+            print(n, dict(ends), dict(done), flush=True)
+        line.close()
+        assert ends["done"] > ends["failed"]
+        assert ends["failed KN000"] == 0
 
-    def inject(self, service: Service, fault: str, options: dict[str, str]) -> None:
-        """Let something die; a worker and the server are there again afterwards."""
-        last = service.workers[-1]
-        if fault in ("worker", "stop"):
-            last.stop(signal.SIGKILL if fault == "worker" else signal.SIGTERM)
-            service.work(wait=False, **options)
-            return
+    def inject(self, service: Service, fault: str) -> None:
+        """Let something die that belongs to the server; it is there again by itself."""
         with (
             contextlib.suppress(psycopg.OperationalError),
             psycopg.connect(service.superuser_dsn, autocommit=True) as admin,
         ):
             acting = "SELECT pid FROM pg_stat_activity WHERE usename ~ '^kanon_(as_|worker)'"
             pids = [pid for (pid,) in fetch(admin, acting)]
-            if fault == "backend":
+            if fault == "backends":
                 for pid in pids:
                     fetch(admin, "SELECT pg_terminate_backend($1)", pid)
             elif fault == "two workers":
