@@ -262,6 +262,23 @@ def published_schema(session: Session) -> str:
     return str(row["value"])
 
 
+def is_registered(session: Session, table: str) -> bool:
+    """Tell whether a table, if it exists, is a registered source."""
+    rows = session.fetch(
+        "SELECT 1 WHERE to_regclass('kanon.source') IS NOT NULL AND to_regclass($1::text)"
+        " IS NOT NULL AND has_column_privilege(to_regclass('kanon.source'), 'source_id', 'SELECT')",
+        table,
+    )
+    return bool(rows) and bool(
+        session.fetch(
+            "SELECT 1 FROM kanon.source AS s JOIN pg_namespace AS n ON n.nspname = s.schema_name"
+            " JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = s.relation_name"
+            " WHERE c.oid = to_regclass($1::text)",
+            table,
+        )
+    )
+
+
 def find_source(session: Session, relation: Relation) -> Source:
     """Look up a registered source."""
     rows = session.fetch(

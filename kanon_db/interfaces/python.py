@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,6 +16,7 @@ import pandas as pd
 
 from kanon_db import draws
 from kanon_db.answers import estimates
+from kanon_db.catalog.entries import is_registered
 from kanon_db.declaration import RELATION, Operation
 from kanon_db.declaration.parameter_types import decoded
 from kanon_db.declaration.shown import UNITS
@@ -218,7 +220,7 @@ class Kanon(Methods):
         table: str,
         *,
         replace: bool = False,
-        null: str = "",
+        null: str | Sequence[str] = (),
         delimiter: str | None = None,
         encoding: str | None = None,
         decimal: str | None = None,
@@ -226,15 +228,25 @@ class Kanon(Methods):
         types: str | Mapping[str, str] | None = None,
         dry_run: bool = False,
         on_found: Callable[[CsvPreview], None] | None = None,
+        first_year: int | None = None,
+        trim: bool = False,
+        rename: str | Sequence[str] | Mapping[str, str] = (),
+        anew: bool = False,
     ) -> LoadReport:
-        """Copy a CSV file into a new table; see :func:`~kanon_db.transfer.csv_table.load_csv`."""
+        """Copy a CSV file into a new table; see :func:`~kanon_db.transfer.csv_table.load_csv`.
+
+        With `replace`, a registered source stays the table that was registered, so that it can be
+        refreshed. What would make another table of it is refused, unless `anew` says that it will
+        be registered again.
+        """
         reading = CsvOptions(
             null=null, delimiter=delimiter, encoding=encoding, decimal=decimal,
-            date_format=date_format, types=types,
+            date_format=date_format, first_year=first_year, trim=trim, rename=rename, types=types,
         )  # fmt: skip
         with self._session.transaction(), self._session.reporting():
             return load_csv(
                 self._session, Path(path), table, reading, replace=replace, dry_run=dry_run,
+                must_keep=None if anew else partial(is_registered, self._session),
                 on_found=on_found,
             )  # fmt: skip
 

@@ -6,188 +6,64 @@ which types its columns can have, and which line does not fit.
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, Self, TextIO
 
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.declaration.parameter_types import read_object
 from kanon_db.declaration.shown import ShownResult
-from kanon_db.errors import DatabaseError, DuplicateError, InvalidParameterError, NotFoundError
+from kanon_db.errors import (
+    DatabaseError,
+    DuplicateError,
+    InUseError,
+    InvalidParameterError,
+    NotFoundError,
+)
 from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
-from kanon_db.transfer.csv_file import CsvFile, shown_encoding
-
-_COMMA_FILES: Final = ";"
-"""Delimiter of files whose numbers may have a decimal comma: it is used because of them."""
-
-_PARTS: Final = {
-    # PostgreSQL's words for the parts of a date format, and the pattern that each matches.
-    "YYYY": "[0-9]{4}",
-    "MM": "0?[1-9]|1[0-2]",
-    "DD": "0?[1-9]|[12][0-9]|3[01]",
-    "HH24": "[01]?[0-9]|2[0-3]",
-    "MI": "[0-5][0-9]",
-    "SS": "[0-5][0-9]",
-}
-_WORD: Final = re.compile("|".join(_PARTS))
-_FORMAT: Final = re.compile(f"(?:(?:{_WORD.pattern})[-./:, ]*)+")
-_DATE: Final = ("YYYY", "MM", "DD")
-_TIME: Final = ("HH24", "MI", "SS")
-
-_ORDERED_DATES: Final = ("DD.MM.YYYY", "YYYY/MM/DD", "YYYY.MM.DD")
-"""Date formats whose order of day and month is beyond doubt."""
-
-
-@dataclass(frozen=True)
-class ValueType:
-    """A type that a column's texts may have."""
-
-    sql: str  # PostgreSQL's name of it
-    pattern: str  # What all its texts match
-    # How the groups of the pattern make a date that PostgreSQL reads, if it would not read these
-    iso: str = ""
-    has_comma: bool = False  # Whether they may have a decimal comma
-    note: str = ""  # What is worth knowing about the guess
-
-    @property
-    def may_fail(self) -> bool:
-        """Tell whether a text may match without being a date, such as 30 February."""
-        return self.sql in ("date", "timestamp")
-
-
-TEXT: Final = ValueType("text", "")
-
-
-@dataclass(frozen=True)
-class DateFormat:
-    """A format of dates or times, such as ``DD.MM.YYYY`` or ``YYYY-MM-DD HH24:MI``.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
-
-    text: str
-
-    def __post_init__(self) -> None:
-        words = _WORD.findall(self.text)
-        known = (sorted(_DATE), sorted([*_DATE, *_TIME[:2]]), sorted([*_DATE, *_TIME]))
-        if not _FORMAT.fullmatch(self.text) or sorted(words) not in known:
-            raise InvalidParameterError(
-                "the date format is not known",
-                hint="write it with YYYY, MM and DD, and HH24, MI and SS for a time: date_format =>"
-                " 'DD.MM.YYYY' or 'MM/DD/YYYY HH24:MI'",
-            )
-
-    @property
-    def pattern(self) -> str:
-        """Return the pattern of dates of this format, with a group for each part."""
-        between = _WORD.split(self.text)
-        # Without separators, only numbers of two digits can be told apart.
-        optional = "?" if all(between[1:-1]) else ""
-        groups = [f"({_PARTS[word].replace('?', optional)})" for word in _WORD.findall(self.text)]
-        marks = [re.escape(mark) for mark in between]
-        return f"^{''.join(a + b for a, b in zip(marks, [*groups, '$'], strict=True))}"
-
-    @property
-    def type(self) -> ValueType:
-        """The type of a column with such dates."""
-        place = {word: f"\\{n}" for n, word in enumerate(_WORD.findall(self.text), start=1)}
-        sql = "timestamp" if "HH24" in place else "date"
-        time = ":".join(place[word] for word in _TIME if word in place)
-        iso = f"{place['YYYY']}-{place['MM']}-{place['DD']} {time}".rstrip()
-        return ValueType(sql, self.pattern, iso=iso, note=f"read as date_format => '{self.text}'")
-
-
-_PLAIN: Final = (
-    # From narrow to wide. With a leading zero, as in a postal code, a column becomes text; also if
-    # a cast might refuse a value.
-    ("boolean", "^(t|f|true|false|TRUE|FALSE|True|False)$"),
-    ("integer", "^-?(0|[1-9][0-9]{0,8})$"),
-    ("bigint", "^-?(0|[1-9][0-9]{0,17})$"),
-)
-_DECIMAL: Final = (
-    ("numeric", "^-?(0|[1-9][0-9]*)(@[0-9]+)?$"),
-    (
-        "double precision",
-        "^-?((0|[1-9][0-9]{0,30})(@[0-9]{1,30})?|@[0-9]{1,30})([eE][+-]?[0-9]{1,2})?$",
-    ),
-)
-_ISO: Final = (
-    ("date", "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
-    ("timestamp", "^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]{1,6})?)?$"),
+from kanon_db.transfer.csv_file import (
+    BLANKS,
+    MISSING,
+    NEARLY,
+    NUMBERS,
+    TEXT,
+    UNITS,
+    CsvFile,
+    DateFormat,
+    ValueType,
+    column_names,
+    likely_types,
+    shown_encoding,
+    unit_type,
 )
 
-
-def has_decimal_comma(decimal: str | None, delimiter: str) -> bool:
-    """Tell whether numbers may have a decimal comma."""
-    return (decimal or (delimiter == _COMMA_FILES and ",")) == ","
-
-
-def likely_types(
-    delimiter: str, decimal: str | None = None, date_format: DateFormat | None = None
-) -> tuple[ValueType, ...]:
-    """Return the types to try, from narrow to wide.
-
-    Parameters
-    ----------
-    delimiter : str
-        The file's.
-    decimal : str, optional
-        The decimal sign, a point or a comma. By default it is guessed for each column, and a comma
-        only in files that are separated by semicolons.
-    date_format : DateFormat, optional
-        The one format of dates beside ISO; by default several are tried.
-    """
-    marks = [decimal] if decimal else [".", ","] if delimiter in _COMMA_FILES else ["."]
-    return (
-        *([date_format.type] if date_format else []),
-        *(ValueType(sql, pattern) for sql, pattern in _PLAIN),
-        *(_decimal_type(sql, pattern, mark) for mark in marks for sql, pattern in _DECIMAL),
-        *_doubtful_numbers(decimal, delimiter),
-        *(ValueType(sql, pattern) for sql, pattern in _ISO),
-        *([] if date_format else _likely_dates()),
-    )
-
-
-def _decimal_type(sql: str, pattern: str, mark: str) -> ValueType:
-    if mark == ".":
-        return ValueType(sql, pattern.replace("@", "\\."))
-    return ValueType(sql, pattern.replace("@", ","), has_comma=True, note="read as decimal => ','")
-
-
-def _doubtful_numbers(decimal: str | None, delimiter: str) -> Iterator[ValueType]:
-    if decimal is None and not has_decimal_comma(decimal, delimiter):
-        yield ValueType(
-            "text", "^-?(0|[1-9][0-9]*)(,[0-9]+)?$",
-            note="if these are numbers with a decimal comma: decimal => ','",
-        )  # fmt: skip
-
-
-def _likely_dates() -> Iterator[ValueType]:
-    for clock in ("", " HH24:MI", " HH24:MI:SS"):
-        for ordered in _ORDERED_DATES:
-            yield DateFormat(ordered + clock).type
-        for mark in "/-":
-            both = (f"DD{mark}MM{mark}YYYY{clock}", f"MM{mark}DD{mark}YYYY{clock}")
-            doubtful = DateFormat(both[0]).pattern.replace(_PARTS["DD"], _PARTS["MM"])
-            yield ValueType(
-                "text", doubtful,
-                note="day or month first? "
-                + " or ".join(f"date_format => '{text}'" for text in both),
-            )  # fmt: skip
-            yield from (DateFormat(text).type for text in both)
-
-
-_CHUNK: Final = 1 << 20
 _END_OF_DATA: Final = re.compile(r"(?:^|[\r\n])\\\.(?:[\r\n]|$)")
 _SAMPLE: Final = 1000
 """Values of a column that rule out most types, so that all are matched about once."""
+
+_SPREAD: Final = 2000
+"""Records, from all over the file, that say what columns of texts are nearly."""
+
+
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
+
+
+def _is_day(text: str) -> bool:
+    """Tell whether there is such a day; names of months are as good as numbers here."""
+    year, month, day = text.split("-")
+    number = int(month) if month.isdigit() else _MONTHS.index(month[:3].lower()) // 3 + 1
+    try:
+        date(int(year), number, int(day))
+    except ValueError:
+        return False
+    return True
 
 
 class StagedFile:
@@ -200,16 +76,29 @@ class StagedFile:
         Quoted as in SQL.
     """
 
-    def __init__(self, session: PsycopgSession, file: CsvFile, header: Sequence[str]) -> None:
-        self.header = header
+    def __init__(
+        self,
+        session: PsycopgSession,
+        file: CsvFile,
+        header: Sequence[str],
+        null: Sequence[str] = (),
+        *,
+        trim: bool = False,
+    ) -> None:
+        self.header = list(header)
         self.table = session.identifier("pg_temp", f"kanon_load_{secrets.token_hex(8)}")
+        self.n_empty_lines = 0
         self._session = session
         self._file = file
+        self._places = {column: n for n, column in enumerate(header, start=1)}
+        self._null = null
+        self._trim = trim
         self._names = {column: session.identifier(column) for column in header}
+        self._units: dict[str, str] = {}
         columns = ", ".join(f"{name} text" for name in self._names.values())
         session.fetch(f"CREATE TEMPORARY TABLE {self.table} ({columns}) ON COMMIT DROP")
 
-    def copy(self, text: TextIO, null: str) -> None:
+    def copy(self, text: TextIO) -> None:
         """Copy what follows the header.
 
         Raises
@@ -219,38 +108,56 @@ class StagedFile:
         DatabaseError
         """
         session = self._session
-        options = (
-            f"FORMAT csv, DELIMITER {session.literal(self._file.delimiter)},"
-            f" NULL {session.literal(null)}"
-        )
+        options = f"FORMAT csv, DELIMITER {session.literal(self._file.delimiter)}, NULL ''"
         statement = f"COPY {self.table} FROM STDIN WITH ({options})"
-        lines = 1 + sum(column.count("\n") for column in self.header)
         try:
             with (
                 session.translated_errors(),
                 session.connection.cursor() as cursor,
                 cursor.copy(statement.encode()) as copy,
             ):
-                while chunk := text.read(_CHUNK) + text.readline():  # whole lines
-                    if end := _END_OF_DATA.search(chunk):
-                        line = lines + chunk.count("\n", 0, chunk.index("\\", end.start())) + 1
+                for n_left_out, chunk in self._file.records(text, len(self.header)):
+                    if _END_OF_DATA.search(chunk):
+                        line = self._file.line_that_reads("\\.")
                         raise InvalidParameterError(
                             r"the file has a line that reads \.",
                             detail=f"{self._file.path.name}, line {line}: PostgreSQL would take it"
                             " for the end of the data",
                             hint=r'put the value into double quotes: "\."',
                         )
+                    self.n_empty_lines += n_left_out
                     copy.write(chunk)
-                    lines += chunk.count("\n")
         except DatabaseError as error:
             if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise
             raise self._file.fault() or error from None
 
+    def drop_unnamed(self, unnamed: Sequence[str]) -> list[str]:
+        """Leave out columns without a name if they have no value; returns those that stay."""
+        if unnamed:
+            counts = ", ".join(f"count({self._names[column]})" for column in unnamed)
+            row = fetch_one(self._session, f"SELECT ARRAY[{counts}] AS n FROM {self.table}")
+            for column in [name for name, n in zip(unnamed, row["n"], strict=True) if not n]:
+                del self._names[column]
+                self.header.remove(column)
+            if self._file.ends_open and self.header[-1] == unnamed[-1]:
+                first = fetch_one(
+                    self._session,
+                    "SELECT min(n) AS n FROM (SELECT row_number() OVER (ORDER BY ctid) AS n,"
+                    f" {self._names[unnamed[-1]]} AS v FROM {self.table}) AS texts"
+                    " WHERE v IS NOT NULL",
+                )
+                raise InvalidParameterError(
+                    "a line has more or fewer fields than the header",
+                    detail=f"{self._file.path.name}, line {self._file.line_of(int(first['n']))}",
+                    hint="put fields that contain the delimiter into double quotes",
+                )
+        return [column for column in unnamed if column in self._names]
+
     # -- types -----------------------------------------------------------------------------------
 
     def given_types(
-        self, types: Mapping[str, str], decimal: str | None, date_format: DateFormat | None
+        self, types: Mapping[str, str], date_format: DateFormat | None
     ) -> dict[str, ValueType]:
         """Look up the types that were named, by column.
 
@@ -267,13 +174,19 @@ class StagedFile:
                     hint=f"its columns are {', '.join(self.header)}",
                 )
             sql, category = self._looked_up(name, column)
-            found[column] = ValueType(
-                sql,
-                date_format.pattern if date_format and category == "D" else "",
-                iso=date_format.type.iso if date_format and category == "D" else "",
-                has_comma=category == "N" and has_decimal_comma(decimal, self._file.delimiter),
-            )
+            found[column] = ValueType(sql, "", category=category)
+            if category == "D" and date_format:
+                pattern, rewrites = date_format.pattern, date_format.type.rewrites
+                found[column] = replace(found[column], pattern=pattern, rewrites=rewrites)
+            elif category == "N":
+                self._find_unit(column)
         return found
+
+    def _find_unit(self, column: str) -> None:
+        """Find out which unit, such as %, stands before or after each number of a column."""
+        for unit in UNITS:
+            if self._fits(column, unit_type(unit)):
+                self._units[column] = unit
 
     def _looked_up(self, name: str, column: str) -> tuple[str, str]:
         rows = []
@@ -301,6 +214,7 @@ class StagedFile:
         given: Mapping[str, ValueType],
         decimal: str | None,
         date_format: DateFormat | None,
+        first_year: int | None = None,
     ) -> dict[str, ValueType]:
         """Return the type of each column: the given one, or the narrowest that all values have.
 
@@ -309,9 +223,56 @@ class StagedFile:
         InvalidParameterError
             When no column has dates of the given format, but one comes near.
         """
-        likely = likely_types(self._file.delimiter, decimal, date_format)
-        chosen = dict(given)
-        left = {column: self._fit(column, likely) for column in self.header if column not in given}
+        likely = likely_types(self._file.delimiter, decimal, date_format, first_year)
+        of_category = {
+            "N": [kind for kind in likely if kind.sql in NUMBERS or kind.doubt],
+            "D": [kind for kind in likely if kind.may_fail],
+        }
+        columns = {
+            column: of_category.get(given[column].category, ()) if column in given else likely
+            for column in self.header
+        }
+        chosen = self._narrowest(columns)
+        signs = {kind.decimal for kind in chosen.values()} - {""}
+        doubtful = [column for column, kind in chosen.items() if kind.doubt]
+        if doubtful and len(signs) == 1:
+            # What the other columns prove holds of the whole file.
+            (sign,) = signs
+            again = likely_types(self._file.delimiter, sign, date_format, first_year)
+            for column, kind in self._narrowest(
+                {column: again for column in doubtful if sign in chosen[column].doubt}
+            ).items():
+                if kind.sql in NUMBERS:
+                    note = f"as in other columns, decimal => '{sign}'"
+                    chosen[column] = replace(kind, note=note)
+        found = {
+            column: self._as_given(given[column], chosen.get(column, TEXT), column)
+            if column in given
+            else chosen.get(column, TEXT)
+            for column in self.header
+        }
+        patterns = [kind.pattern for kind in found.values()]
+        if date_format is not None and date_format.pattern not in patterns:
+            others = {*chosen, *given}
+            self._refuse_misfit(date_format, [name for name in columns if name not in others])
+        return found
+
+    def _as_given(self, given: ValueType, found: ValueType, column: str) -> ValueType:
+        """Read numbers and dates of a given type as they were found to be written."""
+        if found.doubt:
+            raise InvalidParameterError(
+                "numbers of a column could be a thousandfold larger or smaller",
+                detail=f'{self._file.path.name}, column "{column}": a point or a comma stands'
+                " before three digits, and nothing tells what it means",
+                hint="say which one is the decimal sign: decimal => '.' or decimal => ','",
+            )
+        rewrites = given.rewrites or found.rewrites
+        return replace(given, between=found.between, decimal=found.decimal, rewrites=rewrites)
+
+    def _narrowest(self, columns: Mapping[str, Sequence[ValueType]]) -> dict[str, ValueType]:
+        """Return the first type that all values of a column have, of columns that have one."""
+        chosen = {}
+        left = {column: self._fit(column, kinds) for column, kinds in columns.items()}
         while any(left.values()):
             tests = [(column, kinds[0]) for column, kinds in left.items() if kinds]
             row = fetch_one(
@@ -323,27 +284,120 @@ class StagedFile:
                 if fits:
                     chosen[column] = kind
                 left[column] = () if fits else left[column][1:]
-        patterns = [kind.pattern for kind in chosen.values()]
-        if date_format is not None and date_format.pattern not in patterns:
-            self._refuse_misfit(date_format, [name for name in left if name not in chosen])
-        return {column: chosen.get(column, TEXT) for column in self.header}
+        return chosen
 
     def _fit(self, column: str, kinds: Sequence[ValueType]) -> tuple[ValueType, ...]:
         """Return the types that the first values of a column have."""
         # Python matches the patterns: the server keeps only 32 compiled, and would compile any
         # further one anew for every row.
-        name = self._names[column]
+        text = self._text(column)
         rows = self._session.fetch(
-            f"SELECT {name} AS text FROM {self.table} WHERE {name} IS NOT NULL LIMIT {_SAMPLE}"
+            f"SELECT {text} AS text FROM {self.table} WHERE {text} IS NOT NULL LIMIT {_SAMPLE}"
         )
+        texts = {row["text"] for row in rows}
         return tuple(
             kind
             for kind in (kinds if rows else ())
-            if all(map(re.compile(kind.pattern).search, {row["text"] for row in rows}))
+            if all(map(re.compile(kind.pattern).search, texts))
         )
 
+    def _fits(self, column: str, kind: ValueType) -> bool:
+        return bool(self._narrowest({column: [kind]}))
+
     def _matched(self, column: str, kind: ValueType) -> str:
-        return f"bool_and({self._names[column]} ~ {self._session.literal(kind.pattern)})"
+        text = self._text(column)
+        matched = f"coalesce(bool_and({text} ~ {self._session.literal(kind.pattern)}), false)"
+        if kind.n_different > 1:
+            matched += f" AND count(DISTINCT {text}) >= {kind.n_different}"
+        return matched
+
+    # -- notes -----------------------------------------------------------------------------------
+
+    def notes(self, types: Mapping[str, ValueType]) -> dict[str, str]:
+        """Say of each column what is worth knowing, but none of its values.
+
+        A column of texts may be nearly one of numbers or dates, for a few values; texts may have
+        blanks around them, or be empty.
+        """
+        plain = [column for column, kind in types.items() if kind == TEXT]
+        near = self._nearly(plain)
+        texts = [column for column, kind in types.items() if kind.sql == "text"]
+        counts = self._blanks(texts)
+        notes = {}
+        for column, kind in types.items():
+            n_blank, n_empty = counts.get(column, (0, 0))
+            name = json.dumps(column, ensure_ascii=False).replace("'", "''")
+            said = [
+                kind.note.replace('"COLUMN"', name),
+                self._missed(column, near[column]) if column in near else "",
+                f"{n_blank:,} have blanks around them: trim => true" if n_blank else "",
+                f"{n_empty:,} are empty texts in quotes: null => ''" if n_empty else "",
+            ]
+            if any(said):
+                notes[column] = "; ".join(filter(None, said))
+        return notes
+
+    def _blanks(self, columns: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Count texts with blanks around them, and empty ones."""
+        if not columns:
+            return {}
+        blanks = self._session.literal(BLANKS)
+        counts = ", ".join(
+            f"count(*) FILTER (WHERE {text} <> btrim({text}, {blanks})),"
+            f" count(*) FILTER (WHERE {text} = '')"
+            for text in map(self._unmarked, columns)
+        )
+        row = fetch_one(self._session, f"SELECT ARRAY[{counts}] AS n FROM {self.table}")
+        numbers = iter(map(int, row["n"]))
+        return dict(zip(columns, zip(numbers, numbers, strict=True), strict=True))
+
+    def _nearly(self, columns: Sequence[str]) -> dict[str, tuple[str, ValueType]]:
+        """Find columns of texts of which most, in a sample, are numbers or dates."""
+        if not columns:
+            return {}
+        texts = ", ".join(self._text(column) for column in columns)
+        rows = self._session.fetch(
+            f"SELECT ARRAY[{texts}] AS texts FROM {self.table}"
+            " WHERE hashtext(ctid::text) & 1048575 <"
+            f" 1048576.0 * {_SPREAD} / (SELECT greatest(count(*), 1) FROM {self.table})"
+        )
+        found = {}
+        for place, column in enumerate(columns):
+            values = [row["texts"][place] for row in rows if row["texts"][place] is not None]
+            values = [value for value in values if value not in MISSING]
+            for what, kind in NEARLY:
+                matching = re.compile(kind.pattern).search
+                if values and sum(map(bool, map(matching, values))) * 2 >= len(values):
+                    found[column] = what, kind
+        return found
+
+    def _missed(self, column: str, near: tuple[str, ValueType]) -> str:
+        """Say how many values keep a column from being of numbers or dates, and what to write."""
+        what, kind = near
+        text, literal = self._text(column), self._session.literal
+        row = fetch_one(
+            self._session,
+            f"SELECT count(v) AS n, count(v) FILTER (WHERE misses) AS misses,"
+            " min(n) FILTER (WHERE misses) AS first,"
+            " count(v) FILTER (WHERE misses AND v ~ '^-?0[0-9]+$') AS zeros,"
+            " array_agg(DISTINCT v) FILTER (WHERE misses AND v = ANY ($1::text[])) AS words,"
+            " count(v) FILTER (WHERE misses AND v = ANY ($1::text[])) AS n_words"
+            f" FROM (SELECT row_number() OVER (ORDER BY ctid) AS n, {text} AS v,"
+            f" {text} !~ {literal(kind.pattern)} AS misses FROM {self.table}) AS texts",
+            sorted(MISSING),
+        )
+        n, misses = int(row["n"]), int(row["misses"])
+        if misses == 0:
+            return f"its {what} are written in several ways: make them alike"
+        if int(row["zeros"]) == misses:
+            return f"{misses:,} of {n:,} begin with 0, as codes do: kept as texts"
+        line = self._file.line_of(int(row["first"]))
+        said = f"{misses:,} of {n:,} values are no {what}, the first one in line {line}: "
+        if row["words"]:
+            said += " ".join(f"null => '{word}'" for word in row["words"])
+            others = misses - int(row["n_words"])
+            return said + (f", and correct the other {others:,}" if others else "")
+        return said + "correct them, or null => 'TEXT' if they mean that it is missing"
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -355,14 +409,65 @@ class StagedFile:
         ]
         return f"SELECT {', '.join(columns)} FROM {self.table}"
 
+    def is_without_values(self, column: str) -> bool:
+        """Tell whether all values of a column are missing."""
+        text = self._text(column)
+        return not self._session.fetch(
+            f"SELECT 1 FROM {self.table} WHERE {text} IS NOT NULL LIMIT 1"
+        )
+
+    def count(self, types: Mapping[str, ValueType]) -> tuple[int, int, dict[str, int]]:
+        """Count records, those that are the same as an earlier one, and values that are missing."""
+        counts = ", ".join(
+            f"count(*) - count({self._expression(column, types[column])})" for column in self.header
+        )
+        row = fetch_one(
+            self._session, f"SELECT count(*) AS n, ARRAY[{counts}] AS missing FROM {self.table}"
+        )
+        again = fetch_one(
+            self._session,
+            "SELECT coalesce(sum(n - 1), 0) AS n FROM (SELECT count(*) AS n FROM"
+            f" {self.table} AS record GROUP BY hashtextextended(record::text, 0)) AS same",
+        )
+        missing = zip(self.header, map(int, row["missing"]), strict=True)
+        return int(row["n"]), int(again["n"]), {column: n for column, n in missing if n}
+
+    def _unmarked(self, column: str) -> str:
+        """Return the text of a value, as it is, or NULL if it means so."""
+        text, literal = self._names[column], self._session.literal
+        if self._trim:
+            text = f"btrim({text}, {literal(BLANKS)})"
+        if self._null:
+            words = ", ".join(map(literal, self._null))
+            bare = f"btrim({text}, {literal(BLANKS)})"
+            text = f"CASE WHEN {bare} IN ({words}) THEN NULL ELSE {text} END"
+        return text
+
+    def _text(self, column: str) -> str:
+        """Return the text of a value that may be no text: without blanks, and NULL if empty."""
+        bare = f"btrim({self._unmarked(column)}, {self._session.literal(BLANKS)})"
+        if unit := self._units.get(column):
+            # The order matters: a minus may stand before the unit.
+            bare = f"btrim(replace({bare}, {self._session.literal(unit)}, ''))"
+        return f"nullif({bare}, '')"
+
     def _expression(self, column: str, kind: ValueType) -> str:
-        text = self._names[column]
-        if kind.iso:
-            pattern, iso = map(self._session.literal, (kind.pattern, kind.iso))
-            text = f"regexp_replace({text}, {pattern}, {iso})"
-        if kind.has_comma:
+        literal = self._session.literal
+        if kind.sql == "text" or kind.category == "S":
+            return f"({self._unmarked(column)})::{kind.sql}"
+        text = self._rewritten(column, kind)
+        if kind.between:
+            text = f"translate({text}, {literal(kind.between)}, '')"
+        if kind.decimal == ",":
             text = f"replace({text}, ',', '.')"
-        return f"{text}::{kind.sql}"
+        return f"({text})::{kind.sql}"
+
+    def _rewritten(self, column: str, kind: ValueType) -> str:
+        """Return the text of a value, and of a date as PostgreSQL reads it."""
+        text, literal = self._text(column), self._session.literal
+        for pattern, iso in kind.rewrites:
+            text = f"regexp_replace({text}, {literal(pattern)}, {literal(iso)})"
+        return text
 
     def can_read(self, column: str, kind: ValueType, n: int | None = None) -> bool:
         """Tell whether all values of a column, or of the first `n` records, have a type."""
@@ -377,6 +482,16 @@ class StagedFile:
                 raise
             return False
         return True
+
+    def no_dates(self, column: str, kind: ValueType) -> str:
+        """Say how many values look like dates without being any, such as 30 February."""
+        day = self._rewritten(column, kind)
+        rows = self._session.fetch(
+            f"SELECT substring({day} FROM '^[0-9]+-[[:alnum:]]+-[0-9]+') AS day, count(*) AS n"
+            f" FROM {self.table} GROUP BY 1"
+        )
+        n = sum(int(row["n"]) for row in rows if row["day"] and not _is_day(row["day"]))
+        return f"{n:,} of its values are no dates, such as 30 February: correct them"
 
     def require_readable(self, column: str, kind: ValueType) -> None:
         """Refuse a value that does not have the type that it was said to have.
@@ -408,7 +523,7 @@ class StagedFile:
                 self._session,
                 f"SELECT min(n) FILTER (WHERE v !~ {pattern}) AS first, bool_or(v ~ {pattern})"
                 f" AS near FROM (SELECT row_number() OVER (ORDER BY ctid) AS n,"
-                f" {self._names[column]} AS v FROM {self.table}) AS texts",
+                f" {self._text(column)} AS v FROM {self.table}) AS texts",
             )
             if row["near"]:
                 raise InvalidParameterError(
@@ -425,7 +540,7 @@ class StagedFile:
 
     def _place(self, column: str, record: int) -> str:
         line = self._file.line_of(record)
-        number = self.header.index(column) + 1
+        number = self._places[column]
         shown = f' ("{column}")' if column.isprintable() else ""
         return f"{self._file.path.name}, line {line}, column {number}{shown}"
 
@@ -434,13 +549,19 @@ class StagedFile:
 class CsvOptions:
     """Settings for reading a CSV file; those that are None are guessed."""
 
-    null: str = ""  # The unquoted text that means NULL; by default an empty field
+    # What means NULL beside an empty field, in quotes or not; "" is an empty text in quotes
+    null: str | Sequence[str] = ()
     delimiter: str | None = None  # One character, or its name: ``semicolon``, ``tab``, ``bar``
     encoding: str | None = None  # Guessed are only UTF-8 and encodings with a byte-order mark
-    # The decimal sign: ``.`` or ``,``. Guessed is a comma only in files with semicolons.
+    # The decimal sign, ``.`` or ``,``; the other one may stand between thousands
     decimal: str | None = None
     # Such as ``DD.MM.YYYY``. Nothing is guessed where day and month could be either.
     date_format: str | None = None
+    # The first year that two digits may mean; by default no date lies after this year
+    first_year: int | None = None
+    trim: bool = False  # Whether texts lose the blanks around them; other types always do
+    # New names of columns: a mapping, or texts such as ``old=new``
+    rename: str | Sequence[str] | Mapping[str, str] = ()
     # PostgreSQL's types by column; the others are the narrowest that all values have
     types: str | Mapping[str, str] | None = None
 
@@ -450,6 +571,36 @@ class CsvOptions:
                 "the decimal sign is neither a point nor a comma",
                 hint="decimal => '.' or decimal => ','",
             )
+        if self.first_year is not None and not 1000 <= self.first_year <= 9900:
+            raise InvalidParameterError(
+                "the first year of two digits is no year",
+                hint="write it with four digits, such as first_year => 1930",
+            )
+
+    @property
+    def null_texts(self) -> tuple[str, ...]:
+        """The texts that mean NULL, without the blanks around them."""
+        texts = [self.null] if isinstance(self.null, str) else [*self.null]
+        for text in texts:
+            if not isinstance(text, str) or re.search(r'["\r\n\0]', text):
+                raise InvalidParameterError(
+                    "a text that means NULL is in one line, without quotes",
+                    hint="null => 'NA', and each further text on its own",
+                )
+        return tuple(text.strip(BLANKS) for text in texts)
+
+    @property
+    def new_names(self) -> dict[str, str]:
+        """The new names of columns, by the old ones."""
+        if isinstance(self.rename, Mapping):
+            return dict(self.rename)
+        pairs = [self.rename] if isinstance(self.rename, str) else [*self.rename]
+        if not all(isinstance(pair, str) and "=" in pair for pair in pairs):
+            raise InvalidParameterError(
+                "a column is renamed with its name in the file, =, and the new name",
+                hint="rename => 'OLD=NEW'",
+            )
+        return dict(pair.rsplit("=", 1) for pair in pairs)
 
 
 @dataclass(frozen=True)
@@ -459,7 +610,11 @@ class CsvPreview:
     delimiter: str
     encoding: str
     columns: list[tuple[str, str]]  # Name and type of each column
-    notes: dict[str, str]  # By column, what is worth knowing about its type
+    notes: dict[str, str]  # By column, what is worth knowing about its name, type and values
+    missing: dict[str, int]  # By column that has some, values that are NULL
+    records: int
+    duplicates: int  # Records that are the same as an earlier one
+    remarks: list[str]  # What is worth knowing about the file
 
 
 @dataclass(frozen=True)
@@ -467,7 +622,6 @@ class LoadReport(CsvPreview, ShownResult):
     """The table that was loaded."""
 
     table: str  # The new table, quoted as in SQL
-    records: int
     seconds: float
 
 
@@ -483,6 +637,7 @@ def load_csv(
     reading: CsvOptions | None = None,
     *,
     replace: bool = False,
+    must_keep: Callable[[str], bool] | None = None,
     dry_run: bool = False,
     on_found: Callable[[CsvPreview], None] | None = None,
 ) -> LoadReport:
@@ -499,7 +654,10 @@ def load_csv(
     reading : CsvOptions, optional
         How to read the file.
     replace : bool
-        Whether to drop a table of this name first.
+        Whether a table of this name gets these records instead of its own. One with the same
+        columns stays the same table, with its rights and views; another one is dropped first.
+    must_keep : callable, optional
+        Called with a table that would be dropped; if it is to stay, this is refused.
     dry_run : bool
         Whether to read the whole file, and keep nothing.
     on_found : callable, optional
@@ -523,39 +681,157 @@ def load_csv(
             hint="choose another name, or pass replace => true",
         )
     named = read_object(reading.types or {}, "types")
-    date_format = DateFormat(reading.date_format) if reading.date_format else None
+    date_format = (
+        DateFormat(reading.date_format, reading.first_year) if reading.date_format else None
+    )
     file = CsvFile.of(path, encoding=reading.encoding, delimiter=reading.delimiter)
     with file.opened() as text:
-        staged = StagedFile(session, file, file.header(text))
-        given = staged.given_types(named, reading.decimal, date_format)
+        given_names = file.header(text)
+        where = f"{path.name}, line {file.n_before + 1}"
+        header, names_notes = column_names(given_names, reading.new_names, where)
+        staged = StagedFile(session, file, header, reading.null_texts, trim=reading.trim)
         session.plan(_PHASES)
         session.phase("copying the file")
-        staged.copy(text, reading.null)
+        staged.copy(text)
+    unnamed = [name for name, old in zip(header, given_names, strict=True) if not old.strip(BLANKS)]
+    stay = staged.drop_unnamed(unnamed)
+    given = staged.given_types(named, date_format)
     session.phase("inferring types")
-    types = staged.infer(given, reading.decimal, date_format)
+    types = staged.infer(given, reading.decimal, date_format, reading.first_year)
     session.phase("reading the values")
+    kept = _Kept.of(session, target) if replace else None
+    is_bound = replace and must_keep is not None and must_keep(target)
+    if is_bound and kept is not None:
+        types = kept.types(types, given, staged)
     types = _readable(staged, types, given, date_format)
+    found_types = {column: _FULL.get(types[column].sql, types[column].sql) for column in types}
+    is_kept = kept is not None and kept.fits(found_types)
+    if is_bound and not is_kept:
+        raise _other_columns(target, kept, found_types)
+    notes = staged.notes(types)
+    for column, note in names_notes.items():
+        if column in staged.header:
+            notes[column] = "; ".join(filter(None, [note, notes.get(column)]))
+    count, duplicates, missing = staged.count(types)
     found = CsvPreview(
         file.delimiter,
         shown_encoding(file.encoding),
         [(column, types[column].sql) for column in staged.header],
-        {column: kind.note for column, kind in types.items() if kind.note},
+        notes,
+        missing,
+        count,
+        duplicates,
+        _remarks(staged, duplicates, [name for name in unnamed if name not in stay]),
     )
     if on_found is not None:
         on_found(found)
     session.phase("writing the table")
     if not dry_run:
-        if replace:
-            session.fetch(f"DROP TABLE IF EXISTS {target}")
-        session.fetch(f"CREATE TABLE {target} AS {staged.select(types)}")
+        if is_kept:
+            session.fetch(f"TRUNCATE {target}")
+            session.fetch(f"INSERT INTO {target} {staged.select(types)}")
+        else:
+            if replace:
+                session.fetch(f"DROP TABLE IF EXISTS {target}")
+            session.fetch(f"CREATE TABLE {target} AS {staged.select(types)}")
         session.fetch(f"ANALYZE {target}")
-    count = fetch_one(session, f"SELECT count(*) AS n FROM {staged.table}")
     session.fetch(f"DROP TABLE {staged.table}")
-    return LoadReport(
-        **vars(found),
-        table=target,
-        records=int(count["n"]),
-        seconds=time.perf_counter() - started,
+    return LoadReport(**vars(found), table=target, seconds=time.perf_counter() - started)
+
+
+def _remarks(staged: StagedFile, duplicates: int, dropped: Sequence[str]) -> list[str]:
+    counts = {
+        "empty lines left out": staged.n_empty_lines,
+        "columns without a name and a value left out": len(dropped),
+        "records that repeat an earlier one": duplicates,
+    }
+    return [f"{what}: {n:,}" for what, n in counts.items() if n]
+
+
+_FULL: Final = {"timestamp": "timestamp without time zone"}
+_WIDER: Final = (NUMBERS, ("date", *_FULL.values()))
+"""Types that hold all values of those before them."""
+
+
+def _holds(wider: str, sql: str) -> bool:
+    return any(wider in order and sql in order[: order.index(wider)] for order in _WIDER)
+
+
+class _Kept:
+    """A table that stays the same table while its records are replaced."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = dict(columns)
+
+    @classmethod
+    def of(cls, session: PsycopgSession, target: str) -> Self | None:
+        """Look at a table; None if there is none, or code of others could run when it is filled."""
+        rows = session.fetch(
+            "SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS type"
+            " FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
+            " WHERE c.oid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped"
+            " AND c.relkind = 'r' AND NOT c.relispartition AND NOT c.relhassubclass"
+            " AND NOT c.relhastriggers AND NOT c.relhasrules AND NOT c.relrowsecurity"
+            " AND (SELECT u.oid FROM pg_roles AS u WHERE u.rolname = current_user) = c.relowner"
+            " ORDER BY a.attnum",
+            target,
+        )
+        return cls({row["name"]: row["type"] for row in rows}) if rows else None
+
+    def fits(self, types: Mapping[str, str]) -> bool:
+        """Tell whether it has these columns, in this order."""
+        return list(self._columns.items()) == list(types.items())
+
+    def types(
+        self,
+        found: Mapping[str, ValueType],
+        given: Mapping[str, ValueType],
+        staged: StagedFile,
+    ) -> dict[str, ValueType]:
+        """Return types as which it can hold the values: wider ones, where it has them."""
+        types = dict(found)
+        for column, own in self._columns.items():
+            if column not in found or column in given:
+                continue
+            kind = found[column]
+            if own == "text":
+                note = "text, as in the registered table" if kind.sql != own else kind.note
+                types[column] = replace(TEXT, note=note)
+            elif _holds(own, kind.sql) or (kind == TEXT and staged.is_without_values(column)):
+                types[column] = replace(kind, sql=own)
+        return types
+
+    def difference(self, types: Mapping[str, str]) -> str:
+        """Say which columns differ."""
+        gone = [name for name in self._columns if name not in types]
+        added = [name for name in types if name not in self._columns]
+        other = [
+            f'"{name}" would be {types[name]} instead of {kind}'
+            for name, kind in self._columns.items()
+            if types.get(name, kind) != kind
+        ]
+        parts = [
+            f"without {', '.join(gone)}" if gone else "",
+            f"with {', '.join(added)}" if added else "",
+            *other,
+        ]
+        return "; ".join(filter(None, parts)) or "in another order"
+
+
+def _other_columns(target: str, kept: _Kept | None, types: Mapping[str, str]) -> InUseError:
+    if kept is None:
+        return InUseError(
+            "the table is a registered source, and cannot be filled anew as it is",
+            detail=f"table {target}: it belongs to another role, or has triggers, rules, policies,"
+            " partitions or children",
+            hint="load the file into a table of your own, or make this one anew, and register it"
+            " again: anew => true",
+        )
+    return InUseError(
+        "the table is a registered source, and the file has other columns",
+        detail=f"table {target}: {kept.difference(types)}",
+        hint="say so if they are the same: rename => 'OLD=NEW', types => '{\"COLUMN\": \"TYPE\"}';"
+        " or make the table anew, and register it again: anew => true",
     )
 
 
@@ -571,9 +847,9 @@ def _readable(
         if column in given:
             staged.require_readable(column, kind)
         elif kind.may_fail and not staged.can_read(column, kind):
-            if date_format is not None and kind == date_format.type:
+            if date_format is not None and kind.pattern == date_format.pattern:
                 staged.require_readable(column, kind)
-            found[column] = ValueType("text", "", note="some of its values are no dates")
+            found[column] = ValueType("text", "", note=staged.no_dates(column, kind))
     return found
 
 

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kanon_db.errors import DuplicateError, InvalidParameterError, KanonError, NotFoundError
+from kanon_db.errors import (
+    DuplicateError,
+    InUseError,
+    InvalidParameterError,
+    KanonError,
+    NotFoundError,
+)
 from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.csv_file import BLANKS
 from kanon_db.transfer.csv_table import CsvPreview, LoadReport
 from tests.integration.parties import Parties, columns_of, fetch, quoted, value
 from tests.profiles import examples
@@ -72,13 +79,22 @@ COLUMNS: dict[str, tuple[list[str], str, list[Any]]] = {
     "month first": (["12-01-1999", "12-13-1999"], "date", [date(1999, 12, 1), date(1999, 12, 13)]),
     "timestamp": (["2020-02-29 12:00", "2020-02-29T12:00:01.5"], "timestamp",
                   [datetime(2020, 2, 29, 12), datetime(2020, 2, 29, 12, 0, 1, 500_000)]),
+    "blanks around numbers": ([" 1", "2\xa0", " "], "integer", [1, 2, None]),
+    "thousands": (["1,000", "12,345,678", "-7"], "integer", [1000, 12_345_678, -7]),
+    "time with an offset": (["2010-01-23T17:45:28Z", "2010-01-23 19:45:28.5+02:00"],
+                            "timestamp with time zone",
+                            [datetime(2010, 1, 23, 17, 45, 28, tzinfo=UTC),
+                             datetime(2010, 1, 23, 17, 45, 28, 500_000, tzinfo=UTC)]),
+    "names of months": (["01-JAN-2020", "2-feb-1999"], "date",
+                        [date(2020, 1, 1), date(1999, 2, 2)]),
     "text": (["a", "", "1"], "text", ["a", None, "1"]),
     "only nulls": (["", ""], "text", [None, None]),
 }  # fmt: skip
 TEXTS: list[list[str]] = [
-    ["01234", "99999"], ["00.5", "1"], ["+1", "2"], ["1,000", "2"], [" 1", "2"], ["NaN", "1"],
+    ["01234", "99999"], ["00.5", "1"], ["+1", "2"], ["1,00", "2"], [" 1", "x"], ["NaN", "1"],
     ["Infinity", "1"], ["-", "1"], ["e5", "1"], ["१", "1"], ["1e1", "."], ["1.", "2"], ["1,5", "2"],
     ["2021-02-29", "1999-12-31"], ["2020-2-9", "1999-12-31"], ["12/01/1999", "01/02/2000"],
+    ["f", "f"], ["2020-02-29 12:00", "2020-02-29 12:00Z"],
     ["13/01/1999", "01/13/2000"], ["28.02.1999", "30.02.1999"], ["31.12.99"], ["2020-02-29 25:00"],
     [*["1"] * 1500, "x"], [*["1999-12-31"] * 1500, "1999-12-32"], ["NULL", "null", "None"],
     ['a "b"', "it's", "a,b", "a\nb", "a\r\nb"], ["\\N", "\\.", "a\\nb", "\\"], ["漢字", "é", "😀"],
@@ -124,13 +140,22 @@ LAYOUTS: dict[str, tuple[bytes, list[str], list[tuple[object, ...]]]] = {
     "windows lines": (b"a,b\r\n1,2\r\n3,4\r\n", ["a", "b"], [(1, 2), (3, 4)]),
     "no last line end": (b"a,b\n1,2", ["a", "b"], [(1, 2)]),
     "quoted header": (b'"a ""x""","b,c"\n1,2\n', ['a "x"', "b,c"], [(1, 2)]),
-    "header of several lines": (b'"a\nx",b\n1,2\n', ["a\nx", "b"], [(1, 2)]),
+    "header of several lines": (b'"a\nx",b\n1,2\n', ["a x", "b"], [(1, 2)]),
+    "empty lines": (b"a,b\r\n1,2\r\n\r\n,\r\n3,4\r\n\r\n", ["a", "b"], [(1, 2), (3, 4)]),
+    "empty lines in quotes": (b'a,b\n"1\n\nx",2\n\n', ["a", "b"], [("1\n\nx", 2)]),
+    "empty line of one column": (b"a\n1\n\n2\n", ["a"], [(1,), (None,), (2,)]),
+    "the delimiter in a line": (b"sep=;\na;b\n1;2\n", ["a", "b"], [(1, 2)]),
+    "open ends": (b"a;b\n1;2;\n3;4;\n", ["a", "b"], [(1, 2), (3, 4)]),
+    "open ends with the header": (b"a;b;\n1;2;\n", ["a", "b"], [(1, 2)]),
+    "column without a name": (b",a\n1,x\n2,y\n", ["column_1", "a"], [(1, "x"), (2, "y")]),
+    "column twice": (b"a,b,a\n1,2,3\n", ["a", "b", "a_2"], [(1, 2, 3)]),
+    "quotes everywhere": (b'"a","b"\n"1","x"\n"","y"\n', ["a", "b"], [(1, "x"), (None, "y")]),
     "header alone": (b"a,b\n", ["a", "b"], []),
     "header without line end": (b"a,b", ["a", "b"], []),
     "one column": (b"a\n1\n2\n", ["a"], [(1,), (2,)]),
     "capitals": (b"Age,AGE\n1,2\n", ["Age", "AGE"], [(1, 2)]),
     "quoted nothing is text": (b'a,b\n"",1\nx,2\n', ["a", "b"], [("", 1), ("x", 2)]),
-    "spaces in the header": (b" a ,b \n1,2\n", [" a ", "b "], [(1, 2)]),
+    "spaces in the header": (b" a ,b \n1,2\n", ["a", "b"], [(1, 2)]),
     "keyword": (b"select,user\n1,2\n", ["select", "user"], [(1, 2)]),
     "quoted end of data": (b'a\n"\\."\nx\\.\n\\.x\n', ["a"], [("\\.",), ("x\\.",), ("\\.x",)]),
     "formats": (b"%s,{}\n1,2\n", ["%s", "{}"], [(1, 2)]),
@@ -149,7 +174,11 @@ REFUSED: dict[str, tuple[bytes, dict[str, Any], str]] = {
     "too many fields": (b"a,b\n1,2\n1,2,3\n", {}, "line 3: 3, while the header has 2"),
     "too few fields": (b'a,b\n1,"x\ny"\n1\n', {}, "line 4: 1, while the header has 2"),
     "too few fields at the end": (b"a,b\n" + b"1,2\n" * 3000 + b"3\n", {}, "line 3002"),
-    "blank line": (b"a,b\n1,2\n\n3,4\n", {}, "line 3"),
+    "after a blank line": (b"a,b\n1,2\n\n3\n", {}, "line 4: 1, while the header has 2"),
+    "after the delimiter in a line": (b"sep=;\na;b\n1;2;3\n", {}, "line 3: 3"),
+    "an open end that is none": (b"a;b\n" + b"1;2;\n" * 20_000 + b"1;2;Secret\n", {},
+                                 "line 20002"),
+    "thousandfold": (b"a;b\n1.234;x\n2.345;y\n", {"types": {"a": "numeric"}}, 'column "a"'),
     "semicolons": (b"a;b\n1;2\n1;2;3\n", {}, "line 3: 3, while the header has 2"),
     "open quote": (b'a,b\n1,2\n1,"2\n3,4\n', {}, "line 3"),
     "end of data at first": (b"a\n\\.\n2\n", {}, "line 2"),
@@ -161,7 +190,8 @@ REFUSED: dict[str, tuple[bytes, dict[str, Any], str]] = {
                         'line 60002, column 1 ("a")'),
     "latin-1 in the header": (b"a,S\xe9cret\n1,2\n", {}, "line 1, column 2: not UTF-8"),
     "NUL": (b"a,b\n1,2\n1,Se\0cret\n", {}, 'line 3, column 2 ("b")'),
-    "column twice": (b"a,b,a\n1,2,3\n", {}, "line 1, columns 1 and 3"),
+    "renamed to another name": (b"a,b\n1,2\n", {"rename": "a=b"}, "line 1, columns 1 and 2"),
+    "no column to rename": (b"a,b\n1,2\n", {"rename": ["c=d"]}, 'column "c"'),
     "end of data": (b'"a\n",b\n1,2\n\\.\n3,4\n', {}, "line 4"),
     "one field": (b"a;b\n1;Secret\n", {"delimiter": ","}, "line 1"),
     "no integer": (b"a,b\n1,2\nx,Secret\n1,2\n", {"types": {"b": "integer"}},
@@ -181,7 +211,7 @@ REFUSED: dict[str, tuple[bytes, dict[str, Any], str]] = {
 
 
 HEADERS: list[bytes] = [
-    b"", b"\n1,2\n", b",,\n1,2,3\n", b"a,,c\n1,2,3\n", b'a,""\n1,2\n', b'a,"b\n1,2\n',
+    b"", b"\n1,2\n", b",,\n1,2,3\n", b'a,"b\n1,2\n',
     b"a,b\0\n1,2\n", b"a," + b"b" * 64 + b"\n1,2\n", b"a," + "漢".encode() * 22 + b"\n1,2\n",
     b'a\n"1\n\\.\n2"\n3\n',
     "a,b\n1,2\n".encode("utf-16-le"), "a,b\n1,2\n".encode("utf-16")[:-1],
@@ -341,15 +371,90 @@ def test_existing_table(parties: Parties, write: Any) -> None:
     assert fetch(parties.publisher, "SELECT b FROM data.made") == [("x",)]
 
 
+def test_a_registered_source_stays_what_it_is(parties: Parties, write: Any) -> None:
+    """The next month's file takes the place of the last one's, and the source is refreshed."""
+    kanon = Kanon(PsycopgSession(parties.publisher))
+    header, ages = "id,age,code,ill\n", [20 + i % 30 for i in range(60)]
+    rows = [f"{i},{age},{100 + i % 4},ill {i % 3}\n" for i, age in enumerate(ages)]
+    month = write(header + "".join(rows))
+    kanon.load(month, "data.loaded", types={"code": "text"})
+    kanon.register_source(
+        "data.loaded", quasi_identifiers=["age"], sensitive="ill", entity="id",
+        identifiers=["code"],
+    )  # fmt: skip
+    kanon.publish_generalized("data.loaded", "monthly_stays", k=5)
+    oid = value(parties.admin, "SELECT 'data.loaded'::regclass::oid")
+    later = [f"{60 + i},{20 + i % 30},{200 + i % 4},ill {i % 3}\n" for i in range(40)]
+    kanon.load(write(header + "".join(rows + later)), "data.loaded", replace=True)
+    assert value(parties.admin, "SELECT 'data.loaded'::regclass::oid") == oid
+    assert value(parties.publisher, "SELECT count(*) FROM data.loaded WHERE code > '2'") == 40
+    refreshed = kanon.refresh("monthly_stays")
+    assert refreshed.added == 40
+    # Other columns, or values that the types do not hold, would make another table of it.
+    for data, where in {
+        "id,age,ill\n1,20,x\n": "without code",
+        "id,age,code,ill,sex\n1,20,100,x,f\n": "with sex",
+        "id,age,code,ill\n1,20.5,100,x\n": '"age" would be numeric instead of integer',
+        "age,id,code,ill\n1,20,100,x\n": "another order",
+    }.items():
+        with pytest.raises(InUseError) as refused:
+            kanon.load(write(data), "data.loaded", replace=True)
+        assert where in refused.value.detail
+        assert "anew => true" in refused.value.hint
+        assert value(parties.publisher, "SELECT count(*) FROM data.loaded") == 100
+    kanon.load(
+        write("id,years,code,ill\n1,20,,x\n"), "data.loaded", replace=True, rename="years=age"
+    )
+    assert value(parties.admin, "SELECT 'data.loaded'::regclass::oid") == oid
+    kanon.drop_publication("monthly_stays")
+    kanon.load(write("age\n20\n"), "data.loaded", replace=True, anew=True)
+    assert value(parties.admin, "SELECT 'data.loaded'::regclass::oid") != oid
+
+
+@pytest.mark.parametrize(
+    "makes",
+    [
+        "CREATE TRIGGER t BEFORE INSERT ON data.attached FOR EACH ROW EXECUTE FUNCTION data.evil()",
+        "CREATE TRIGGER t BEFORE TRUNCATE ON data.attached EXECUTE FUNCTION data.evil()",
+        "CREATE RULE evil AS ON INSERT TO data.attached DO ALSO SELECT data.evil_too()",
+        "ALTER TABLE data.attached ADD CHECK (data.evil_too() IS NULL)",
+    ],
+)
+def test_no_code_of_others_runs_when_a_table_is_filled_anew(
+    parties: Parties, write: Any, makes: str
+) -> None:
+    """A superuser, who would run what the owner has attached, makes the table anew."""
+    path = write("a\n1\n")
+    load(parties, path, "data.attached")
+    fetch(parties.publisher, "CREATE TABLE data.who (name text)")
+    fetch(parties.publisher, "CREATE FUNCTION data.evil() RETURNS trigger LANGUAGE plpgsql AS"
+          " 'BEGIN INSERT INTO data.who VALUES (current_user); RETURN NEW; END'")  # fmt: skip
+    fetch(parties.publisher, "CREATE FUNCTION data.evil_too(int DEFAULT 0) RETURNS int"
+          " LANGUAGE plpgsql AS 'BEGIN INSERT INTO data.who VALUES (current_user);"
+          " RETURN NULL; END'")  # fmt: skip
+    try:
+        fetch(parties.publisher, "TRUNCATE data.attached")
+        fetch(parties.publisher, makes)
+        fetch(parties.publisher, "TRUNCATE data.who")
+        Kanon(PsycopgSession(parties.admin)).load(path, "data.attached", replace=True)
+        assert fetch(parties.admin, "SELECT a FROM data.attached") == [(1,)]
+        assert fetch(parties.admin, "SELECT * FROM data.who") == []
+    finally:
+        fetch(parties.admin, "DROP TABLE data.attached, data.who CASCADE")
+        fetch(parties.admin, "DROP FUNCTION data.evil, data.evil_too CASCADE")
+
+
 def test_null_text(parties: Parties, write: Any) -> None:
-    load(parties, write('a,b\n?,1\nx,?\n,2\n"?",3\n'), null="?")
-    assert fetch(parties.publisher, "SELECT a, b FROM data.loaded ORDER BY b NULLS FIRST") == [
-        ("x", None),
-        (None, 1),
-        ("", 2),
-        ("?", 3),
-    ]
-    for bad in ("a\nb", "\n", '"', ",", "a,b"):
+    path = write('a,b\n?,1\nx,?\n,2\n"?",3\n"",NA\n')
+    for null, empty in (("?", ""), (["?", "NA"], ""), (("NA", "?", ""), None)):
+        report = load(parties, path, null=null, replace=True)
+        found = fetch(parties.publisher, "SELECT a, b::text FROM data.loaded ORDER BY b::text, a")
+        numbers = [(None, "1"), (None, "2"), (None, "3")]
+        assert found[:3] == numbers
+        assert {*found[3:]} == {("x", None), (empty, "NA" if null == "?" else None)}
+        assert ("null => 'NA'" in report.notes.get("b", "")) == (null == "?")
+        assert ("null => ''" in report.notes.get("a", "")) == (empty == "")
+    for bad in ("a\nb", "\n", '"', [3]):
         with pytest.raises(KanonError):
             load(parties, write("a\n1\n"), null=bad)
 
@@ -389,5 +494,6 @@ def test_every_cell_comes_through(
     assert len(found) == len(rows)
     for (a, b), row in zip(found, rows, strict=True):
         for cell, text in zip((a, b), row, strict=True):
-            same = {text, {"t": "true", "f": "false"}.get(text, text), text.lower()}
-            assert cell in same or float(cell) == float(text)
+            bare = text.strip(BLANKS)
+            same = {text, {"t": "true", "f": "false"}.get(bare, bare), bare.lower()}
+            assert cell in same or (cell is None and not bare) or float(cell) == float(bare)

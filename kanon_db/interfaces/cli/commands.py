@@ -12,7 +12,13 @@ from click.core import ParameterSource
 from kanon_db import __version__
 from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
 from kanon_db.cluster.local_cluster import LocalCluster
-from kanon_db.errors import DuplicateError, KanonError, ServerError, UndoneInterrupt
+from kanon_db.errors import (
+    DuplicateError,
+    InUseError,
+    KanonError,
+    ServerError,
+    UndoneInterrupt,
+)
 from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.command_base import (
     Command,
@@ -330,7 +336,15 @@ def version(as_json: bool) -> None:
 @click.option("--replace", is_flag=True, help="Replace the table if it exists.")
 @click.option("--dry-run", is_flag=True, help="Read the whole file, but make no table.")
 @click.option(
-    "--null", default="", metavar="TEXT", help="Text that means NULL; empty text by default."
+    "--anew",
+    is_flag=True,
+    help="Replace a registered source also by a table with other columns; register it again.",
+)
+@click.option(
+    "--null",
+    multiple=True,
+    metavar="TEXT",
+    help="Text that means NULL, beside an empty field; may be repeated.",
 )
 @click.option(
     "--delimiter",
@@ -342,7 +356,22 @@ def version(as_json: bool) -> None:
     "--decimal", type=click.Choice([".", ","]), metavar="CHAR", help="Decimal sign: . or ,"
 )
 @click.option(
-    "--date-format", metavar="FORMAT", help="Format of dates beside ISO, such as DD.MM.YYYY."
+    "--date-format",
+    metavar="FORMAT",
+    help="Format of dates beside ISO, such as DD.MM.YYYY or DD-MON-YY.",
+)
+@click.option(
+    "--first-year",
+    type=int,
+    metavar="YEAR",
+    help="First year that two digits mean; by default, none is after this year.",
+)
+@click.option("--trim", is_flag=True, help="Leave out blanks around texts.")
+@click.option(
+    "--rename",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Another name for a column; may be repeated.",
 )
 @click.option(
     "--types", metavar="JSON", help='Types of columns by name, such as \'{"zip": "text"}\'.'
@@ -359,10 +388,19 @@ def load(
 
     The file (.csv or .csv.gz) needs a header line. What no option says is guessed, and shown before
     the table is written: the delimiter, the encoding (UTF-8, or what a byte-order mark says), and
-    the narrowest type that all values of a column have.
+    the narrowest type that all values of a column have. What could mean two things is not guessed:
+    such a column has texts, and a note with the option that says what it means.
     """
     with connected(dsn, directory, as_json=as_json) as kanon:
-        report = kanon.load(file, table, on_found=None if as_json else _print_found, **options)
+        listen = None if as_json else _print_found
+        try:
+            report = kanon.load(file, table, on_found=listen, **options)
+        except InUseError as refused:
+            if as_json or not sys.stdin.isatty():
+                raise
+            console.say(f"{refused.message}\n{refused.detail}", err=True)
+            confirm("Make the table anew? You must register it again, then.")
+            report = kanon.load(file, table, on_found=listen, **{**options, "anew": True})
     if as_json:
         columns = [{"name": name, "type": kind} for name, kind in report.columns]
         notes = {name: for_shell(note) for name, note in report.notes.items()}
@@ -382,8 +420,13 @@ def _print_found(found: CsvPreview) -> None:
         }
     )
     console.say("")
-    rows = [(name, kind, for_shell(found.notes.get(name, ""))) for name, kind in found.columns]
-    console.print_table(["column", "type (--types)", ""], rows)
+    rows = [
+        (name, kind, found.missing.get(name, ""), for_shell(found.notes.get(name, "")))
+        for name, kind in found.columns
+    ]
+    console.print_table(["column", "type (--types)", "missing", ""], rows)
+    for remark in found.remarks:
+        console.say(remark)
     console.say("")
 
 
