@@ -11,16 +11,19 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import ceil, inf, isnan
+from math import inf, isnan
 from typing import Any, Final, Literal
 
-from kanon_db.publications.results import WAITING_CLAUSE, is_attack
-
-_ROOM: Final = Fraction(5, 4)
-"""How far the cap must lie above the most frequent value's share, so that buckets can be small."""
-
-_STEPS: Final = 20
-"""Caps are rounded up to multiples of one in so many."""
+from kanon_db.publications.guarantees import (
+    InferenceBound,
+    buckets_in_words,
+    classes_in_words,
+    inferred_in_words,
+    least_bound,
+    linked_in_words,
+    rows_in_words,
+)
+from kanon_db.publications.results import is_attack
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,7 @@ class ProtectionLevel:
         >>> [str(PROTECTIONS["standard"].cap_for(counts)) for counts in ([1] * 9, [6, 4], [97, 3])]
         ['1/3', '3/4', '197/200']
         """
-        frequency = Fraction(max(counts), sum(counts))
-        least = Fraction(ceil(frequency * _ROOM * _STEPS), _STEPS)
-        return max(self.cap, least if least < 1 else (1 + frequency) / 2)
+        return max(self.cap, least_bound(Fraction(max(counts), sum(counts))))
 
     def privacy(self, counts: Sequence[int]) -> dict[str, Any]:
         """Return the privacy specification, as JSON, for a table with these numbers of values."""
@@ -166,10 +167,7 @@ def candidates_for(
 
 def _buckets(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]:
     privacy = _privacy(protection, data)
-    guarantee = (
-        f"{_inferred(protection, data)}; the other columns are published as they are,"
-        " so that people with unusual ones can be found"
-    )
+    guarantee = buckets_in_words(_bounds(protection, data))
     return [
         Candidate(
             "buckets", title, "value", guarantee, {"privacy": privacy, **given}, "b", is_drawn=True
@@ -190,8 +188,7 @@ def _with_values(protection: ProtectionLevel, data: SourceTraits) -> Candidate:
         "generalized",
         "rows with ranges and sets, groups with different values",
         "row and value",
-        f"for readers who do not know how the groups were formed: {_linked(protection, data)}, and"
-        f" {_inferred(protection, data)}",
+        classes_in_words(_linked(protection, data), inferred_in_words(_bounds(protection, data))),
         {"k": protection.k, "constraints": _privacy(protection, data)},
         "k",
         {"options": {"time_limit": SEARCH_SECONDS}},
@@ -199,10 +196,7 @@ def _with_values(protection: ProtectionLevel, data: SourceTraits) -> Candidate:
 
 
 def _rows(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]:
-    guarantee = f"{_linked(protection, data)}, also for readers who know everybody's"
-    guarantee += " quasi-identifiers and the method"
-    if data.sensitive:
-        guarantee += f"; what is inferred about {' or '.join(data.sensitive)} has no bound"
+    guarantee = rows_in_words(_linked(protection, data), list(data.sensitive))
     k = {"k": protection.k}
     found = [
         Candidate(
@@ -223,9 +217,7 @@ def _rows(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]:
 
 
 def _linked(protection: ProtectionLevel, data: SourceTraits) -> str:
-    if data.has_entities:
-        return f"every group of rows that look alike is of at least {protection.k} people"
-    return f"a published row is a given person's with a probability of at most 1/{protection.k}"
+    return linked_in_words(protection.k, has_entities=data.has_entities)
 
 
 def _privacy(protection: ProtectionLevel, data: SourceTraits) -> dict[str, Any]:
@@ -238,29 +230,15 @@ def _privacy(protection: ProtectionLevel, data: SourceTraits) -> dict[str, Any]:
     return {**general, **({"attributes": own} if own else {})}
 
 
-def _inferred(protection: ProtectionLevel, data: SourceTraits) -> str:
-    """Say what the privacy specification bounds."""
-    bounded: dict[str, list[str]] = {}
-    for name, counts in data.sensitive.items():
-        cap = _number(protection.cap_for(counts))
-        bound = cap if isinstance(cap, str) else f"{100 * cap:g}%"
-        if protection.cap_for(counts) > protection.cap:
-            share = max(counts) / sum(counts)
-            bound += f" (not less, since {share:.0%} of the records have the same value)"
-        bounded.setdefault(bound, []).append(name)
-    said = ", ".join(
-        f"nobody's {' or '.join(names)}{'' if i else ' is inferred with a probability'}"
-        f" above {bound}"
-        for i, (bound, names) in enumerate(bounded.items())
-    )
-    if not data.is_flat:
-        said += (
-            f", nor above {_number(protection.theta)} times the value's share of the table plus"
-            f" {float(protection.base):.0%}"
+def _bounds(protection: ProtectionLevel, data: SourceTraits) -> dict[str, InferenceBound]:
+    """Return what the privacy specification bounds."""
+    theta, base = (None, Fraction(0)) if data.is_flat else (protection.theta, protection.base)
+    return {
+        name: InferenceBound(
+            Fraction(max(counts), sum(counts)), protection.cap_for(counts), theta, base
         )
-    if len(data.sensitive) > 1:
-        said += "; who knows one of these of a person may be surer of another"
-    return f"{said}; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
+        for name, counts in data.sensitive.items()
+    }
 
 
 ON_VALUES: Final = (

@@ -280,13 +280,16 @@ class Kanon(Methods):
         return ResultFrame.of(pd.DataFrame(rows, columns=columns), units=units)
 
     @explained()
-    def report(self, name: str) -> str:
+    def report(self, name: str, *, population: int | None = None) -> str:
         """Make a report on a publication: one HTML page for whoever answers for the people in it.
 
         Parameters
         ----------
         name : str
             The publication, which this role must have published.
+        population : int, optional
+            How many people the source was drawn from, for the risk from someone who does not know
+            who is in it.
 
         Raises
         ------
@@ -297,7 +300,7 @@ class Kanon(Methods):
         from kanon_db.reporting.page import write_page
 
         with self._operation() as session, session.reporting():
-            facts = gather(session, name)
+            facts = gather(session, name, population)
         return write_page(facts)
 
     def publications(self) -> pd.DataFrame:

@@ -21,7 +21,14 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.kind import AttackTarget, Workload
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
-from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination, Metric
+from kanon_db.publications.results import (
+    Attack,
+    Check,
+    CountAccuracy,
+    Examination,
+    Metric,
+    Remark,
+)
 from kanon_db.session import Session
 from kanon_db.transfer.allowance import Allowance
 
@@ -48,7 +55,7 @@ def accepted_checks(publication: Publication) -> list[Check]:
     if not isinstance(accepted, dict):
         return [Check("accepted risks are recorded", "an object", "none", holds=False)]
     return [
-        Check(f"accepted risk: {risk}", RISKS.get(risk, ""), f"because: {reason}", holds=True)
+        Remark(f"accepted risk: {risk}", RISKS.get(risk, ""), f"because: {reason}")
         for risk, reason in accepted.items()
     ]
 

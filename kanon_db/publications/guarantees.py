@@ -8,19 +8,21 @@ learns something of their values. Who waited is not recorded, since it would tel
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Final, Protocol
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Proof
+from kanon_db.algorithms.ground.exact_numbers import exact_text
 from kanon_db.algorithms.recoding import Microdata
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
-from kanon_db.publications.results import Check
+from kanon_db.publications.results import WAITING_CLAUSE, Check, Remark
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import fixed_labels, label
 
@@ -78,6 +80,168 @@ def with_kept(guarantee: str, source: Source) -> str:
         return guarantee
     added = f"; {_KEPT.format(source.kept_in_words)}"
     return guarantee if added in guarantee else guarantee + added
+
+
+# What is promised, in plain words: `recommend` and reports say the same.
+
+_ROOM: Final = Fraction(5, 4)
+"""How far a bound must lie above the most frequent value's share, so that buckets can be small."""
+
+_STEPS: Final = 20
+"""Bounds are rounded up to multiples of one in so many."""
+
+
+def least_bound(share: Fraction) -> Fraction:
+    """Return the least bound that leaves room, where the most frequent value has this share.
+
+    Examples
+    --------
+    >>> [str(least_bound(Fraction(n, 100))) for n in (12, 60, 97)]
+    ['3/20', '3/4', '197/200']
+    """
+    least = Fraction(ceil(share * _ROOM * _STEPS), _STEPS)
+    return least if least < 1 else (1 + share) / 2
+
+
+@dataclass(frozen=True)
+class InferenceBound:
+    """How sure anybody may be of a sensitive value."""
+
+    share: Fraction  # Of the records: those that have the most frequent of these values
+    flat: Fraction | None  # The bound on all values without one of their own; None for no such one
+    theta: Fraction | None = None  # Another one: theta times the value's share, plus base
+    base: Fraction = Fraction(0)
+    n_own: int = 0  # Values whose own bounds are higher, their share, and the highest of them
+    share_own: Fraction = Fraction(0)
+    own: Fraction = Fraction(0)
+    unbounded: Fraction = Fraction(0)  # The share of the records whose value has a bound of 1
+
+    @classmethod
+    def of(
+        cls, privacy: PrivacySpecification, labels: Sequence[str | None], counts: Sequence[int]
+    ) -> InferenceBound:
+        """Apply the rules to the values of a table."""
+        total = max(sum(counts), 1)
+        rules = (privacy.default, privacy.cap, None if privacy.l is None else 1 / privacy.l)
+        flat = min((rule for rule in rules if rule is not None), default=None)
+        is_linear = privacy.theta is not None or privacy.base is not None
+        thresholds = privacy.thresholds(labels, counts).thresholds
+        general = flat if flat is not None else Fraction(0)
+        own, others = [], [0]
+        for label, threshold, count in zip(labels, thresholds, counts, strict=True):
+            is_own = privacy.null is not None if label is None else label in privacy.values
+            if is_own and threshold > general:
+                own.append((threshold, count))
+            else:
+                others.append(count)
+        return cls(
+            Fraction(max(others), total),
+            flat,
+            (privacy.theta or Fraction(0)) if is_linear else None,
+            privacy.base or Fraction(0),
+            len(own),
+            Fraction(sum(count for _, count in own), total),
+            max((threshold for threshold, _ in own), default=Fraction(0)),
+            Fraction(sum(n for t, n in zip(thresholds, counts, strict=True) if t >= 1), total),
+        )
+
+    def __str__(self) -> str:
+        """Say what the probability is not above.
+
+        Examples
+        --------
+        >>> print(InferenceBound(Fraction(1, 9), Fraction(1, 3), Fraction(4), Fraction("0.02")))
+        1/3, nor above 4 times the value's share of the table plus 2%
+        >>> print(InferenceBound(Fraction(6, 10), Fraction("0.75")))
+        75% (not less, since 60% of the records have the same value)
+        """
+        said = []
+        if self.flat is not None:
+            close = self.flat <= least_bound(self.share)
+            why = f" (not less, since {_percent(self.share)} of the records have the same value)"
+            said.append(f"{exact_share(self.flat)}{why if close else ''}")
+        if self.theta is not None:
+            times = f"{exact_text(self.theta)} times the value's share of the table plus"
+            said.append(f"{times} {exact_share(self.base)}")
+        text = ", nor above ".join(said)
+        if self.n_own:
+            which = "values with bounds" if self.n_own > 1 else "value with a bound"
+            whose = "their" if self.n_own > 1 else "its"
+            most = "at most " if self.n_own > 1 else ""
+            text += (
+                f"{', but for' if text else '1, and for'} {self.n_own} {which} of {whose} own, that"
+                f" {_percent(self.share_own)} of the records have: {most}{exact_share(self.own)}"
+            )
+        if self.unbounded:
+            text += f"; a bound of 1, for {_percent(self.unbounded)} of the records, bounds nothing"
+        return text
+
+
+def exact_share(share: Fraction) -> str:
+    """Write a probability exactly: in percent where that is short.
+
+    Examples
+    --------
+    >>> [exact_share(Fraction(text)) for text in ("1/3", "0.2", "0.985")]
+    ['1/3', '20%', '98.5%']
+    """
+    percent = 100 * share
+    decimal = float(percent)
+    return f"{decimal:g}%" if Fraction(f"{decimal:g}") == percent else str(share)
+
+
+def _percent(share: Fraction) -> str:
+    """Round a share; only all is written as all, and only nothing as nothing."""
+    rounded = f"{float(share):.0%}"
+    if rounded == "100%" and share < 1:
+        return "more than 99%"
+    return "less than 1%" if rounded == "0%" and share else rounded
+
+
+def inferred_in_words(bounds: Mapping[str, InferenceBound]) -> str:
+    """Say how sure anybody may be of each sensitive attribute."""
+    bounded: dict[str, list[str]] = {}
+    for name, bound in bounds.items():
+        bounded.setdefault(str(bound), []).append(name)
+    said = ", ".join(
+        f"nobody's {' or '.join(names)}{'' if i else ' is inferred with a probability'}"
+        f" above {bound}"
+        for i, (bound, names) in enumerate(bounded.items())
+    )
+    if len(bounds) > 1:
+        said += "; who knows one of these of a person may be surer of another"
+    return f"{said}; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
+
+
+def buckets_in_words(bounds: Mapping[str, InferenceBound]) -> str:
+    """Say what buckets promise."""
+    return (
+        f"{inferred_in_words(bounds)}; the other columns are published as they are,"
+        " so that people with unusual ones can be found"
+    )
+
+
+def linked_in_words(k: int, *, has_entities: bool) -> str:
+    """Say how surely anybody finds a person's row; records of one person are no k people."""
+    if has_entities:
+        return f"every group of rows that look alike is of at least {k} people"
+    return f"a published row is a given person's with a probability of at most 1/{k}"
+
+
+UNINFORMED: Final = "for readers who do not know how the groups were formed"
+
+
+def classes_in_words(linked: str, inferred: str) -> str:
+    """Say what rows promise whose classes depend on sensitive values."""
+    return f"{UNINFORMED}: {linked}, and {inferred}"
+
+
+def rows_in_words(linked: str, sensitive: Sequence[str]) -> str:
+    """Say what rows promise that depend on quasi-identifiers alone."""
+    said = f"{linked}, also for readers who know everybody's quasi-identifiers and the method"
+    if not sensitive:
+        return said
+    return f"{said}; what is inferred about {' or '.join(sensitive)} has no bound"
 
 
 # How frequent sensitive values are in each group; the server compares that with thresholds.
@@ -206,11 +370,10 @@ def check_exposure(group: str, exposure: Row, whose: str = "") -> Check:
 def report_unbounded(exposure: Row, whose: str = "") -> Check:
     """Say for which share of the records nothing is bounded: what thresholds of 1 protect."""
     share = exposure["unbounded"] / max(exposure["records"], 1)
-    return Check(
+    return Remark(
         f"share of the records whose value{whose} has a threshold of 1",
         "such a threshold bounds nothing",
         f"{share:.1%}: {exposure['unbounded']} of {exposure['records']} records",
-        holds=True,
     )
 
 

@@ -30,7 +30,10 @@ _MOST_BARS: Final = 60
 
 
 def sizes_plot(sizes: Sequence[tuple[int, int]], what: str) -> str:
-    """Draw how many buckets or classes have each size; many sizes are put into equal steps."""
+    """Draw how many buckets or classes have each size; many sizes are put into equal steps.
+
+    `what` is counted in each of them.
+    """
     least, most = sizes[0][0], sizes[-1][0]
     step = -(-(most - least + 1) // _MOST_BARS)
     bars: dict[int, int] = {}
@@ -42,7 +45,7 @@ def sizes_plot(sizes: Sequence[tuple[int, int]], what: str) -> str:
         starts = list(bars)
         axes.bar(starts, list(bars.values()), width=0.8 * step, align="edge" if step > 1 else
                  "center", color=_BAR)  # fmt: skip
-        axes.set_xlabel(f"people in a {what}")
+        axes.set_xlabel(what)
         axes.set_ylabel("how many")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import BoolArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source
+from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountErrors
+from kanon_db.metrics.disclosure_risk import (
+    ReidentificationRisk,
+    journalist_risk,
+    marketer_risk,
+    prosecutor_risk,
+)
 from kanon_db.publications.examination import open_target
+from kanon_db.publications.generalized.class_constraints import ClassConstraints
+from kanon_db.publications.generalized.kind import published_constraints
+from kanon_db.publications.guarantees import (
+    UNINFORMED,
+    InferenceBound,
+    buckets_in_words,
+    classes_in_words,
+    inferred_in_words,
+    linked_in_words,
+    rows_in_words,
+)
 from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
@@ -22,6 +44,7 @@ from kanon_db.publications.results import Attack, Check, waits_in_words
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation
 from kanon_db.transfer.snapshot import take_snapshot
+from kanon_db.transfer.values import distinct_values
 
 SELECTIVITIES: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Expected shares of matching records."""
@@ -51,6 +74,38 @@ class Knowledge:
 
 
 @dataclass(frozen=True)
+class LinkingRisk:
+    """How likely somebody finds a person's row again, who knows quasi-identifiers only."""
+
+    prosecutor: ReidentificationRisk
+    journalist: ReidentificationRisk | None  # None if nothing is known of the population
+    marketer: float
+
+    @classmethod
+    def of(cls, sizes: Sequence[tuple[int, int]], population: Fraction | None) -> LinkingRisk:
+        """Measure it from the sizes of classes, and how many people there are for each record."""
+        f, times = [size for size, _ in sizes], [number for _, number in sizes]
+        people = None if population is None else [float(size * population) for size in f]
+        return cls(
+            prosecutor_risk(f, k=AT_RISK, times=times),
+            None if people is None else journalist_risk(f, people, k=AT_RISK, times=times),
+            marketer_risk(f, people, times=times),
+        )
+
+
+@dataclass(frozen=True)
+class RiskFacts:
+    """The risk of linking: of the source, and of the publication."""
+
+    before: LinkingRisk
+    after: LinkingRisk | None  # None where rows make no classes that were measured
+    bound: Fraction | None  # What no person's row is found above, where that is promised
+    alone: float | None  # The share of published rows that no other is like in all columns
+    population: int | None
+    weights: Sequence[tuple[str, float]]  # Columns named as survey weights; records alone in each
+
+
+@dataclass(frozen=True)
 class ErrorsAt:
     """Relative errors of count queries that match a share of the records."""
 
@@ -62,16 +117,44 @@ class ErrorsAt:
 
 
 @dataclass(frozen=True)
+class Reader:
+    """Somebody who can log in and read a publication."""
+
+    name: str
+    through: str  # The roles it was granted to that they are members of; empty if to themselves
+    hurdle: str  # What they must do first; empty if nothing
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who can read a publication at the moment of the report, as the server's catalog says."""
+
+    granted: Sequence[str]  # Roles, but for the publisher; "everybody" for PUBLIC
+    now: Sequence[Reader]  # Those who can log in, but for whom `besides` names
+    # Who can read it without being granted it, or give themselves the right, and why
+    besides: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class ReleaseFacts:
-    """A release of the same source, as the ledger has it."""
+    """A release of the same source."""
 
     name: str
     kind: str
     released_at: str
     released_by: str
-    readers: str
+    now: str  # Who can read it now, by the catalog
+    readers: str  # Who could read it since when, as the ledger has it
     state: str
     digest: str
+
+
+class Counted(Enum):
+    """What the rows of a source are, as far as the registration says."""
+
+    PEOPLE = "people"  # one row is about each
+    SEVERAL = "several"  # several rows are about one person
+    UNKNOWN = "unknown"  # nothing says whom a row is about
 
 
 @dataclass(frozen=True)
@@ -82,20 +165,23 @@ class Facts:
     kind: str
     method: str
     source: str
-    has_entities: bool  # Whether several rows of the source may be about one person
+    counted: Counted
     records: int
     left_out: int
+    promise: str  # In plain words, as `recommend` says it
     guarantee: str
     published_at: str
     published_by: str
+    reported_at: str
     waits: str  # What waits since when, as of the last refresh; empty if there was none
-    readers: list[str]
+    access: Access
     columns: list[ColumnFacts]
     risks: list[
         tuple[str, str, str]
     ]  # Accepted risks: their names, what they mean, and the reasons
     before: Knowledge
     after: Knowledge
+    linking: RiskFacts
     sensitive: str | None  # The first sensitive attribute, which they are about
     # The same for each further sensitive attribute, with its name
     others: Sequence[tuple[str, Knowledge, Knowledge]]
@@ -115,7 +201,7 @@ _PHASES: Final = (
 )  # fmt: skip
 
 
-def gather(session: Session, name: str) -> Facts:
+def gather(session: Session, name: str, population: int | None = None) -> Facts:
     """Read and measure all that a report says of a publication.
 
     Parameters
@@ -124,6 +210,9 @@ def gather(session: Session, name: str) -> Facts:
         The session of the role that published it, which needs SELECT on the source. Everything runs
         with the rights of this role.
     name : str
+    population : int, optional
+        How many people the source was drawn from, as a simple random sample: for the journalist
+        and the marketer risk, which are not measured without it.
 
     Raises
     ------
@@ -140,6 +229,7 @@ def gather(session: Session, name: str) -> Facts:
     session.phase("attacking")
     attacks = list(kind.attack(target))
     session.phase("reading the source")
+    counted = _counted(session, source)
     before = _known_of_source(target, source.sensitive)
     others = [
         (name, _known_of_source(target, name), _known_of_publication(publication, attacks, name))
@@ -148,7 +238,9 @@ def gather(session: Session, name: str) -> Facts:
     ]
     session.phase("answering counts")
     errors, losses = _useful(kind, target)
+    sizes = _sizes(target, {**publication.metrics, **examined.metrics})
     entry = _entry(session, name)
+    readers = _access(session, [name])[name]
     releases = _releases(session, source)
     own = [release for release in releases if release.name == name]
     accepted = publication.parameters.get("accept") or {}
@@ -157,23 +249,26 @@ def gather(session: Session, name: str) -> Facts:
         kind=publication.kind,
         method=publication.method,
         source=publication.source,
-        has_entities=source.entity is not None and source.keep is None,
+        counted=counted,
         records=publication.records,
         left_out=publication.left_out,
+        promise=promise_of(target, counted),
         guarantee=publication.guarantee,
         published_at=entry["at"],
         published_by=entry["publisher"],
+        reported_at=entry["now"],
         waits=waits_in_words(json.loads(entry["waits"])) if entry["waits"] else "",
-        readers=[str(role) for role in publication.parameters.get("readers", [])],
+        access=readers,
         columns=_columns(publication, source),
         risks=[(risk, RISKS.get(risk, ""), str(reason)) for risk, reason in accepted.items()],
         before=before,
         after=_known_of_publication(publication, attacks, source.sensitive),
+        linking=_linking(target, counted, sizes, population),
         sensitive=source.sensitive,
         others=others,
         attacks=attacks,
         checks=examined.checks,
-        sizes=_sizes(target, {**publication.metrics, **examined.metrics}),
+        sizes=sizes,
         losses=losses,
         errors=errors,
         releases=releases,
@@ -186,6 +281,7 @@ def _entry(session: Session, name: str) -> Row:
     return fetch_one(
         session,
         "SELECT to_char(published_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"') AS at,"
+        " to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI \"UTC\"') AS now,"
         " published_by AS publisher, waits::text AS waits FROM kanon.publications"
         " WHERE name = $1::text",
         name,
@@ -193,22 +289,220 @@ def _entry(session: Session, name: str) -> Row:
 
 
 def _releases(session: Session, source: Source) -> list[ReleaseFacts]:
-    """List what this role released from the source; the ledger shows a publisher no more."""
+    """List what this role released from the source; the ledger shows a publisher no more.
+
+    The ledger hears of grants in this database. Who becomes a member of a role that may read, it
+    does not: so the catalog says who can read what is there now.
+    """
     rows = session.fetch(
         "SELECT name, kind, to_char(released_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS at,"
         " coalesce(released_by, '') AS publisher, coalesce(digest, '') AS digest, state,"
-        " coalesce((SELECT string_agg(DISTINCT r ->> 'role', ', ' ORDER BY r ->> 'role')"
-        " FROM jsonb_array_elements(readers) AS r), '') AS readers"
-        " FROM kanon.releases WHERE source = $1::text ORDER BY released_at",
+        " coalesce((SELECT string_agg((r ->> 'role') || ' (' || left(r ->> 'since', 10)"
+        " || coalesce(' to ' || left(r ->> 'until', 10), ' on') || ')', ', '"
+        " ORDER BY r ->> 'since', r ->> 'role') FROM jsonb_array_elements(readers) AS r), '')"
+        " AS readers FROM kanon.releases WHERE source = $1::text ORDER BY released_at, release_id",
         str(source.relation),
     )
-    return [
-        ReleaseFacts(
-            row["name"], row["kind"], row["at"], row["publisher"], row["readers"], row["state"],
-            row["digest"],
+    live = [row["name"] for row in rows if row["state"] in ("draft", "live")]
+    access = _access(session, live)
+    found = []
+    for row in rows:
+        now = access.get(row["name"]) if row["state"] in ("draft", "live") else None
+        state = row["state"] if now is None else "live" if now.granted else "draft"
+        found.append(
+            ReleaseFacts(
+                row["name"], row["kind"], row["at"], row["publisher"],
+                "" if now is None else _listed([one.name for one in now.now]), row["readers"],
+                state, row["digest"],
+            )
+        )  # fmt: skip
+    return found
+
+
+_GRANTS: Final = """
+SELECT p.name, bool_or(a.grantor = c.relowner AND a.is_grantable) AS is_publisher,
+       CASE WHEN a.grantee = 0 THEN '' ELSE pg_get_userbyid(a.grantee)::text END AS grantee
+FROM kanon.publication AS p
+JOIN kanon.setting AS s ON s.name = 'published_schema'
+JOIN pg_namespace AS n ON n.nspname = s.value
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = ANY (p.relations)
+CROSS JOIN LATERAL (
+    SELECT t.grantee, t.grantor, t.is_grantable, t.privilege_type
+    FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS t
+    UNION ALL
+    SELECT t.grantee, t.grantor, false, t.privilege_type
+    FROM pg_attribute AS b CROSS JOIN aclexplode(b.attacl) AS t WHERE b.attrelid = c.oid
+) AS a
+WHERE p.name = ANY ($1::text[]) AND a.privilege_type = 'SELECT' AND a.grantee <> c.relowner
+GROUP BY p.name, a.grantee ORDER BY 3
+"""
+_LOGINS: Final = """
+SELECT l.rolname::text AS name, kanon.is_administrator(l.oid) AS is_administrator,
+       ARRAY(SELECT g FROM unnest($1::text[]) AS g
+             WHERE g = '' OR pg_has_role(l.oid, nullif(g, ''), 'MEMBER')) AS through,
+       EXISTS (SELECT FROM unnest($1::text[]) AS g
+               WHERE g = '' OR pg_has_role(l.oid, nullif(g, ''), 'USAGE')) AS inherits,
+       EXISTS (SELECT FROM unnest($2::text[]) AS g
+               WHERE pg_has_role(l.oid, g, 'MEMBER')) AS is_publisher,
+       pg_has_role(l.oid, 'pg_read_all_data', 'MEMBER')
+           OR pg_has_role(l.oid, 'kanon_owner', 'MEMBER') AS reads_all,
+       l.rolcreaterole OR EXISTS (
+           SELECT FROM pg_auth_members AS m JOIN pg_roles AS r ON r.oid = m.roleid
+           WHERE m.member = l.oid AND m.admin_option AND r.rolname = ANY ($1::text[])) AS adds,
+       has_database_privilege(l.oid, current_database(), 'CONNECT') AS connects,
+       EXISTS (SELECT FROM kanon.setting AS s WHERE s.name = 'published_schema'
+               AND (has_schema_privilege(l.oid, s.value, 'USAGE') OR EXISTS (
+                   SELECT FROM unnest($1::text[]) AS g WHERE g <> ''
+                   AND pg_has_role(l.oid, nullif(g, ''), 'MEMBER')
+                   AND has_schema_privilege(nullif(g, ''), s.value, 'USAGE')))) AS reaches
+FROM pg_roles AS l
+WHERE l.rolcanlogin AND NOT EXISTS (
+    -- A worker's login for a role is that role, which counts.
+    SELECT FROM pg_auth_members AS m
+    WHERE m.member = l.oid AND l.rolname = 'kanon_as_' || m.roleid)
+ORDER BY 1
+"""
+
+
+def _access(session: Session, names: Sequence[str]) -> dict[str, Access]:
+    """Say who can read publications now: through grants, memberships, or without either."""
+    grants: dict[str, list[Row]] = {name: [] for name in names}
+    for row in session.fetch(_GRANTS, list(names)) if names else ():
+        grants[row["name"]].append(row)
+    return {name: _access_by(session, rows) for name, rows in grants.items()}
+
+
+def _access_by(session: Session, grants: Sequence[Row]) -> Access:
+    granted = [row["grantee"] for row in grants if not row["is_publisher"]]
+    publishers = [row["grantee"] for row in grants if row["is_publisher"]]
+    rows = session.fetch(_LOGINS, granted, publishers)
+    administrators = [row["name"] for row in rows if row["is_administrator"]]
+    others = [row for row in rows if not row["is_administrator"]]
+    publishing = [row["name"] for row in others if row["is_publisher"]]
+    reading = [row["name"] for row in others if row["reads_all"]]
+    adding = [row["name"] for row in others if row["adds"]]
+    besides = [
+        (publishing, "published it, or is a member of the role that did, and may grant it"),
+        (administrators, "administrators of the server or of kanon_db, who may read everything"),
+        (reading, "members of pg_read_all_data or kanon_owner, who may read it without a grant"),
+        (adding, "may make others, and so themselves, members of roles"),
+    ]
+    groups = [name for name in granted if name]
+    if groups:
+        besides.append((groups, "every member that these roles are given from now on"))
+    readers, barred = [], []
+    for row in others:
+        if not row["through"] or row["is_publisher"]:
+            continue
+        if not (row["connects"] and row["reaches"]):
+            barred.append(row["name"])
+            continue
+        through = _listed([name or "everybody" for name in row["through"] if name != row["name"]])
+        hurdle = "" if row["inherits"] else "SET ROLE: does not inherit what the role may do"
+        readers.append(Reader(row["name"], through, hurdle))
+    if barred:
+        besides.append((barred, "granted, but may not connect, or not use the schema"))
+    return Access(
+        [name or "everybody" for name in granted],
+        readers,
+        [(_listed(names), why) for names, why in besides if names],
+    )
+
+
+_MOST_NAMES: Final = 20
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f", and {more:,} more" if more > 0 else "")
+
+
+def _counted(session: Session, source: Source) -> Counted:
+    if source.entity is None:
+        return Counted.UNKNOWN
+    row = fetch_one(
+        session,
+        f"SELECT EXISTS (SELECT FROM {source.relation.rows(session)}"
+        f" GROUP BY {session.identifier(source.entity)} HAVING count(*) > 1) AS found",
+    )
+    return Counted.SEVERAL if row["found"] else Counted.PEOPLE
+
+
+def promise_of(target: AttackTarget, counted: Counted) -> str:
+    """Say what a publication promises in the words of `recommend`."""
+    publication, parameters = target.publication, target.publication.parameters
+    kind, k, sensitive = publication.kind, parameters.get("k"), publication.all_sensitive
+    if kind == "model":
+        return (
+            "nobody but the publisher sees rows; how much answers tell of the people in the source"
+            " is bounded by a budget, or by nothing, as the exact guarantee says"
         )
-        for row in rows
-    ]  # fmt: skip
+    if kind == "buckets":
+        given = {"l": parameters["l"]} if "l" in parameters else parameters["privacy"]
+        privacy = PrivacySpecification.parse(json.dumps(given))
+        said = buckets_in_words(
+            _bounds(target, {name: privacy.of_attribute(name, sensitive) for name in sensitive})
+        )
+        return f"{UNINFORMED}: {said}" if parameters.get("assignment") == "local" else said
+    if publication.method == "k_concealment":
+        no_bound = f"; what is inferred about {' or '.join(sensitive)} has no bound"
+        return (
+            f"each row fits at least {k} people, who need not be equally likely: readers who know"
+            f" the method may be certain{no_bound if sensitive else ''}"
+        )
+    linked = linked_in_words(int(k or 1), has_entities=counted is Counted.SEVERAL)
+    constraints = published_constraints(publication) if kind == "generalized" else {}
+    if not constraints:
+        said = rows_in_words(linked, sensitive)
+    else:
+        privacies = {name: own.privacy for name, own in constraints.items() if own.privacy}
+        others = [words for name, own in constraints.items() for words in _mixed(name, own)]
+        inferred = [inferred_in_words(_bounds(target, privacies))] if privacies else []
+        said = classes_in_words(linked, "; ".join([*others, *inferred]))
+    left_over = int(publication.metrics.get("left_over_records", 0))
+    if left_over and parameters.get("left_over", "publish") == "publish":
+        said += f"; none of this holds for {left_over:,} left-over records, which can be told apart"
+    return said
+
+
+def _mixed(name: str, constraints: ClassConstraints) -> Iterator[str]:
+    """Say what constraints promise that bound no probability by themselves."""
+    if constraints.l is not None:
+        yield (
+            f"every group has at least {constraints.l} different values of {name}, of which one may"
+            " be far more frequent than the others"
+        )
+    if constraints.entropy_l is not None:
+        least = f"{float(constraints.entropy_l):g}"
+        yield f"the values of {name} in every group are as mixed (entropy) as {least} equal shares"
+    if constraints.t is not None:
+        yield (
+            f"in every group, the shares of the values of {name} are within"
+            f" {float(constraints.t):g} ({constraints.distance} distance) of those in the table"
+        )
+
+
+def _bounds(
+    target: AttackTarget, privacies: Mapping[str, PrivacySpecification]
+) -> dict[str, InferenceBound]:
+    snapshot = take_snapshot(target.session, target.source.relation, list(privacies), target.room)
+    found = {}
+    for name, privacy in privacies.items():
+        values = distinct_values(snapshot, target.types[name])
+        is_general = replace(privacy, null=None).has_general_rules if privacy.values else True
+        # Values that came since are nobody's in the publication.
+        covered = [
+            (text, count)
+            for text, count in zip(values.labels, values.counts.tolist(), strict=True)
+            if is_general or text in privacy.values or (text is None and privacy.null is not None)
+        ]
+        found[name] = InferenceBound.of(
+            replace(privacy, may_be_absent=True), [text for text, _ in covered],
+            [count for _, count in covered],
+        )  # fmt: skip
+        values.drop()
+    snapshot.drop()
+    return found
 
 
 def _columns(publication: Publication, source: Source) -> list[ColumnFacts]:
@@ -301,6 +595,80 @@ def _sizes(target: AttackTarget, metrics: Mapping[str, float]) -> list[tuple[int
         " GROUP BY size ORDER BY size"
     )
     return [(row["size"], row["n"]) for row in rows]
+
+
+AT_RISK: Final = 11
+"""Records are at risk in classes of fewer: a probability above 0.09, as for public releases."""
+
+_WEIGHT: Final = re.compile(
+    r"(^|_)(fnl|p|survey_|sample_|sampling_)?(weight|wgt|wt)s?($|_)", re.IGNORECASE
+)
+
+
+def _linking(
+    target: AttackTarget,
+    counted: Counted,
+    sizes: Sequence[tuple[int, int]],
+    population: int | None,
+) -> RiskFacts:
+    """Measure the risk of linking, from the sizes of classes of people."""
+    session, source, publication = target.session, target.source, target.publication
+    known = ", ".join(map(session.identifier, source.quasi_identifiers))
+    is_several = source.entity is not None and counted is Counted.SEVERAL
+    number = (
+        f"count(DISTINCT {session.identifier(str(source.entity))})" if is_several else "count(*)"
+    )
+    rows = session.fetch(
+        f"SELECT size, count(*) AS n FROM (SELECT {number} AS size FROM"
+        f" {source.relation.rows(session)} GROUP BY {known}) AS alike WHERE size > 0 GROUP BY size"
+    )
+    original = [(int(row["size"]), int(row["n"])) for row in rows]
+    n_people = sum(size * n for size, n in original)
+    if population is not None and population < n_people:
+        raise InvalidParameterError(
+            "the population is smaller than the table",
+            detail=f"{population:,} people, and {n_people:,} in {source.relation}",
+            hint="give how many people the table was drawn from",
+        )
+    each = None if population is None else Fraction(population, max(n_people, 1))
+    before = LinkingRisk.of(original, each)
+    after = None
+    if publication.kind == "buckets":
+        after = before  # quasi-identifiers are published as they are
+    elif sizes and not is_several:
+        after = LinkingRisk.of(sizes, each)
+    k = publication.parameters.get("k")
+    bound = Fraction(1, int(k)) if k and publication.method != "k_concealment" else None
+    return RiskFacts(before, after, bound, _alone(target), population, _weights(target))
+
+
+def _alone(target: AttackTarget) -> float | None:
+    """Return the share of the published rows that no other one is like in all columns."""
+    if kind_named(target.publication.kind).shape != "rows":
+        return None
+    view = Relation(target.schema, target.publication.name).quoted(target.session)
+    row = fetch_one(
+        target.session,
+        "SELECT sum(size) FILTER (WHERE size = 1) / sum(size) AS alone FROM"
+        f" (SELECT count(*) AS size FROM {view} AS p GROUP BY p::text) AS c",
+    )
+    return _share(row["alone"])
+
+
+def _weights(target: AttackTarget) -> list[tuple[str, float]]:
+    """Find published columns that are named as survey weights, and who is alone with theirs."""
+    session, source = target.session, target.source
+    found = []
+    for name in source.insensitive if target.publication.kind not in ("buckets", "model") else ():
+        if _WEIGHT.search(name) and target.types[name].bound_type == "numeric":
+            row = fetch_one(
+                session,
+                "SELECT sum(size) FILTER (WHERE size = 1) / sum(size) AS alone FROM"
+                f" (SELECT count(*) AS size FROM {source.relation.rows(session)}"
+                f" GROUP BY {session.identifier(name)}) AS c",
+            )
+            found.append((name, _share(row["alone"])))
+    return found
 
 
 def _useful(kind: Kind, target: AttackTarget) -> tuple[list[ErrorsAt], dict[str, float]]:

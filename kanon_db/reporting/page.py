@@ -14,63 +14,40 @@ from typing import Any, Final
 import kanon_db
 from kanon_db.errors import ServerError
 from kanon_db.publications.results import WAITING_NOT_COVERED as WAITING
-from kanon_db.publications.results import Attack, is_attack
-from kanon_db.reporting.facts import Facts
+from kanon_db.publications.results import Attack, Check, Remark, is_attack
+from kanon_db.reporting.facts import AT_RISK, Counted, Facts, LinkingRisk
+
+ROWS: Final[Mapping[Counted, str]] = {
+    Counted.PEOPLE: "one row for each person",
+    Counted.SEVERAL: "a row for each record; several may be about one person",
+    Counted.UNKNOWN: "a row for each record; several may be about one person, since no column of"
+    " the source was registered that says whom a record is about",
+}
+"""What a row of a publication is."""
 
 KINDS: Final[Mapping[str, str]] = {
-    "buckets": "Two tables. One has a row for each person, with the quasi-identifiers as they are"
-    " and the number of a bucket. The other says how often each sensitive value occurs in each"
-    " bucket. Which person of a bucket has which value is in neither.",
-    "generalized": "A table with a row for each person. Quasi-identifiers are ranges or sets of"
-    " values; people with the same ranges and sets are a class.",
-    "freeform": "A table with a row for each person, whose quasi-identifiers are ranges or sets of"
-    " values. Each row has ranges and sets of its own, which fit several people.",
-    "suppressed": "A table with a row for each person. Some cells of quasi-identifiers are empty;"
-    " the others are as they were.",
+    "buckets": "Two tables. One has the quasi-identifiers as they are and the number of a bucket:"
+    " {row}. The other says how often each sensitive value occurs in each bucket. Which row of a"
+    " bucket has which value is in neither.",
+    "generalized": "A table: {row}. Quasi-identifiers are ranges or sets of values; rows with the"
+    " same ranges and sets are a class.",
+    "freeform": "A table: {row}. Quasi-identifiers are ranges or sets of values; each row has"
+    " ranges and sets of its own, which fit several {who}.",
+    "suppressed": "A table: {row}. Some cells of quasi-identifiers are empty; the others are as"
+    " they were.",
     "model": "Small networks that were trained on the rows. Readers see neither rows nor networks:"
     " they ask about a row of their own, and are told a label, and the share of networks that"
     " agree.",
 }
 """What is published."""
 
-_ALIKE: Final = "at least {k} people have every combination of quasi-identifiers that rows show"
-_LINKED: Final = (
-    ". Whoever knows a person's quasi-identifiers can say of no row that it is this person's with"
-    " a probability above 1 in {k}"
-)
 
-
-def promise(kind: str, method: str, k: int | None, *, has_entities: bool) -> str:
-    """Say in plain words what a publication promises.
-
-    Parameters
-    ----------
-    kind, method : str
-    k : int or None
-        None for buckets.
-    has_entities : bool
-        Whether several rows may be about one person: then they are no k rows.
-    """
-    if kind == "buckets":
-        return (
-            "Whoever knows a person's quasi-identifiers, and that the person is in the table, finds"
-            " the bucket, but not the value: no value of a bucket is more frequent in it than the"
-            " threshold of that value allows."
-        )
-    if kind == "model":
-        return (
-            "Nobody but the publisher sees rows. How much answers tell of the people in the source"
-            " is bounded by a budget, or by nothing; which of the two it is follows."
-        )
-    if kind == "freeform":
-        if method == "k_concealment":
-            return f"Each row fits at least {k} people, who need not be equally likely."
-        return f"Each row fits at least {k} people, and each person {k} rows{_LINKED.format(k=k)}."
-    if k is None:
-        return ""
-    alike = _ALIKE.format(k=k).capitalize()
-    return f"{alike}{'' if has_entities else _LINKED.format(k=k)}."
-
+PREMISES: Final[Mapping[Counted, str]] = {
+    Counted.SEVERAL: "Several records may be about one person, so what follows counts records.",
+    Counted.UNKNOWN: "This takes each record for a person of its own. No column of the source was"
+    " registered as its entity: where several records are about one person, less is promised.",
+}
+"""What a promise rests on, where it is not known that there is one record for each person."""
 
 ALWAYS: Final = (
     "that a person is in the table at all: the publication does not hide it",
@@ -137,6 +114,129 @@ NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What the guarantee of each kind does not cover."""
 
+NOT_MEASURED: Final = "not measured"
+
+_EL_EMAM: Final = "El Emam 2013, chapter 16"
+_WP216: Final = "Article 29 Working Party, Opinion 05/2014 (WP216)"
+_MEANINGS: Final[Mapping[str, str]] = {
+    "Prosecutor risk, highest": "Somebody looks for a person who is known to be in the table. Of f"
+    " people who are alike, 1 in f is picked rightly: this is of the smallest class"
+    f" ({_EL_EMAM})",
+    "Prosecutor risk, average": f"The same, as the mean over all ({_EL_EMAM})",
+    "At risk": f"In classes of fewer than {AT_RISK}: above 0.09, the threshold of the European"
+    " Medicines Agency for public releases (Policy 0070)",
+    "Journalist risk, highest": "Somebody picks a record and looks for it in the population, not"
+    " knowing who is in the table: 1 in F, of the F people there who are alike. Where every F is at"
+    f" least k, the table is k-mapped ({_EL_EMAM}; k-map: Sweeney 2002)",
+    "Journalist risk, average": f"The same, as the greater of two means ({_EL_EMAM})",
+    "Marketer risk": "Somebody links the whole table to a list, by chance inside classes: the share"
+    f" that is right ({_EL_EMAM}; Dankar and El Emam 2010). Without a population, the list is of"
+    " just these people",
+}
+"""The risks of linking, each with its definition and source."""
+
+
+def _figures(risk: LinkingRisk) -> tuple[float | None, ...]:
+    prosecutor, journalist = risk.prosecutor, risk.journalist
+    return (
+        prosecutor.highest, prosecutor.average, prosecutor.at_risk,
+        None if journalist is None else journalist.highest,
+        None if journalist is None else journalist.average,
+        risk.marketer,
+    )  # fmt: skip
+
+
+def linking_rows(facts: Facts) -> list[tuple[str, str, str, str]]:
+    """Return the risks of linking: name, definition, in the original, in the publication."""
+    linking = facts.linking
+    nothing = (None,) * len(_MEANINGS)
+    figures = (_figures(one) if one else nothing for one in (linking.before, linking.after))
+    rows = []
+    for (name, meaning), before, after in zip(_MEANINGS.items(), *figures, strict=True):
+        said = NOT_MEASURED if after is None else _percent(after)
+        if facts.kind == "model":
+            said = "no rows are published"
+        elif linking.after is None and linking.bound and name.startswith("Prosecutor"):
+            said = f"at most {_percent(float(linking.bound))}"
+        rows.append((name, meaning, NOT_MEASURED if before is None else _percent(before), said))
+    return rows
+
+
+def means_of_linking(kind: str) -> str:
+    """Say what the risk of linking is about, for each kind."""
+    return {
+        "buckets": "Buckets hide no quasi-identifiers, so a person's row is found as surely as in"
+        " the original: the row tells that the person is in the table, and the bucket, but no"
+        " value. How surely the value is inferred is bounded by the promise above.",
+        "freeform": "Freeform rows make no classes: each person fits several rows, and each row"
+        " several people. The table of attacks says how often a row is linked rightly.",
+        "suppressed": "Classes are rows with the same cells, the empty ones included. Somebody may"
+        " fit further rows, with other cells empty, so these figures are upper ones.",
+        "model": "A model publishes no rows that could be linked. Whether a person was in the"
+        " source can be asked of it: the table of attacks says how often that is told rightly.",
+    }.get(kind, "Classes are rows with the same ranges and sets.")
+
+
+def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
+    """Answer the three questions of European guidance: name, question, verdict, what is known."""
+    linking, k, kind = facts.linking, facts.parameters.get("k"), facts.kind
+    is_model, is_bucket = kind == "model", kind == "buckets"
+    who = "people" if facts.counted is Counted.PEOPLE else "records"
+    others = [one.name for one in facts.releases if one.now and one.name != facts.name]
+    further = (
+        f"; readers can now read other releases of this source as well: {', '.join(others)}"
+        if others
+        else "; no other release of this source that this role made can be read now"
+    )
+    if is_bucket:
+        alone = linked = "not prevented"
+        row = (
+            f"quasi-identifiers are published as they are, and {_percent(facts.before.unique)} of"
+            f" the {who} are alone with theirs"
+        )
+        record = "rows of two tables with the same quasi-identifiers are linked"
+    elif is_model:
+        alone = linked = "no rows"
+        row = "readers see no record; see the attacks on membership"
+        record = "there is nothing to link but answers"
+    else:
+        alone = linked = "limited"
+        seen = [one.name for one in facts.columns if one.shown == "as it is"]
+        row = (
+            f"quasi-identifiers fit at least {k} {who}, but for what the promise excepts; with all"
+            f" columns ({', '.join(seen)} as they are), {_percent(linking.alone)} of the rows are"
+            " alone"
+        )
+        record = (
+            "by quasi-identifiers, a record elsewhere is linked to a group, not to a row; by"
+            f" columns that are published as they are: {NOT_MEASURED}"
+        )
+    certain, guessed = facts.after.certain, facts.after.guessed
+    measured = (
+        "there is no sensitive column to infer"
+        if certain is None
+        else f"the value of {_percent(certain)} of the {who} is certain, and the best guess finds"
+        f" that of {_percent(guessed)}"
+    )
+    bounded = "is inferred with a probability above" in facts.promise
+    here = "bounded" if bounded else "not bounded" if facts.sensitive else "nothing sensitive"
+    return [
+        ("Singling out", "Can a record be isolated that is one person's?", alone, row),
+        (
+            "Linkability",
+            "Can two records about the same person or group be linked, in one table or in two?",
+            linked,
+            record + further,
+        ),
+        (
+            "Inference",
+            "Can a value be deduced, with significant probability, from other values?",
+            here,
+            measured,
+        ),
+    ]
+
+
 ATTACKS: Final[Mapping[str, str]] = {
     "most frequent value": "guesses the most frequent value among those a person may have",
     "unusual people: most frequent value": "the same, only for people who are easy to find",
@@ -191,29 +291,41 @@ def write_page(facts: Facts) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": _percent, "number": _number, "exceeds": _exceeds}
-    environment.filters["attacker"] = _attacker
+    environment.filters |= {"attacker": _attacker, "verdict": verdict}
     group = "bucket" if facts.kind == "buckets" else "class"
+    who = "people" if facts.counted is Counted.PEOPLE else "records"
     drawn = {
         "attacks": _plots.attacks_plot(facts.attacks) if facts.attacks else "",
-        "sizes": _plots.sizes_plot(facts.sizes, group) if facts.sizes else "",
+        "sizes": _plots.sizes_plot(facts.sizes, f"{who} in a {group}") if facts.sizes else "",
         "losses": _plots.losses_plot(facts.losses) if any(facts.losses.values()) else "",
         "errors": _plots.errors_plot(facts.errors) if facts.errors else "",
     }
     return environment.get_template(_TEMPLATE).render(
         facts=facts,
-        who="rows" if facts.has_entities else "people",
+        who=who,
+        premise=PREMISES.get(facts.counted, "") if facts.kind != "model" else "",
+        now=facts.reported_at,
         group=group,
         groups="buckets" if group == "bucket" else "classes",
-        what=KINDS.get(facts.kind, ""),
-        promise=promise(
-            facts.kind, facts.method, facts.parameters.get("k"), has_entities=facts.has_entities
-        ),
+        what=KINDS.get(facts.kind, "").format(row=ROWS[facts.counted], who=who),
+        promise=facts.promise[:1].upper() + facts.promise[1:],
         not_covered=NOT_COVERED.get(facts.kind, ALWAYS),
         which=f" of {facts.sensitive}" if facts.others else "",
+        linking=linking_rows(facts),
+        means_of_linking=means_of_linking(facts.kind),
+        tests=three_tests(facts),
+        wp216=_WP216,
         plots={name: Markup(svg) for name, svg in drawn.items()},  # noqa: S704  # our own
         parameters={name: _plain(value) for name, value in facts.parameters.items()},
         version=kanon_db.__version__,
     )
+
+
+def verdict(check: Check) -> str:
+    """Say whether a check holds; what was not measured, or has no bound, is no promise kept."""
+    if isinstance(check, Remark):
+        return "not measured" if check.measured == "not measured" else "no bound"
+    return "yes" if check.holds else "no"
 
 
 def _plain(value: Any) -> str:

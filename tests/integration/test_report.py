@@ -6,20 +6,24 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
 import kanon_db
+from kanon_db.advice.publication_candidates import PROTECTIONS, SourceTraits, candidates_for
 from kanon_db.errors import KanonError
-from kanon_db.reporting.facts import gather
+from kanon_db.publications.examination import open_target
+from kanon_db.reporting.facts import Access, Counted, gather, promise_of
 from kanon_db.reporting.page import ATTACKS
 from tests.integration.parties import Functions, Parties, create_source, create_table, fetch, value
 
 BAD = "<script>alert('1')</script> & co"
+COMBINED = {"combined_releases": "a test"}
 REASON = "because <b>we</b> & they said so"
 GIVEN: dict[str, tuple[str, dict[str, object]]] = {
     "buckets": ("publish_buckets", {"privacy": '{"l": 3}', "assignment": "local",
@@ -56,6 +60,21 @@ def publisher(parties: Parties) -> Iterator[kanon_db.Kanon]:
 def reports(publisher: kanon_db.Kanon) -> dict[str, str]:
     """The page of each kind."""
     return {kind: publisher.report(kind) for kind in GIVEN}
+
+
+@pytest.fixture(scope="module")
+def visits(parties: Parties, publisher: kanon_db.Kanon) -> None:
+    """Two records of each person: with an entity, without, and with one that is kept."""
+    rows = [(i // 2, i // 2 % 9, f"ill {i % 8}") for i in range(120)]
+    columns = "who int, age int, ill text"
+    given: dict[str, dict[str, Any]] = {
+        "visits": {"entity": "who"},
+        "untold": {"identifiers": ["who"]},
+        "told": {"entity": "who", "keep": "first by age"},
+    }
+    for name, roles in given.items():
+        create_source(parties.publisher, f"data.{name}", columns, rows, ["age"], "ill", **roles)
+        publisher.publish_suppressed(f"data.{name}", name, k=3)
 
 
 class Page(HTMLParser):
@@ -148,18 +167,107 @@ def test_only_for_who_published(parties: Parties) -> None:
         analyst.report("generalized")
 
 
-def test_rows_are_not_called_people(parties: Parties, publisher: kanon_db.Kanon) -> None:
-    """Where several rows are about one person."""
-    rows = [(i // 2, i // 2 % 9, f"ill {i % 4}") for i in range(120)]
-    kanon = create_source(
-        parties.publisher, "data.visits", "who int, age int, ill text", rows, ["age"], "ill",
-        entity="who",
-    )  # fmt: skip
-    kanon.suppress("data.visits", "visits", k=3)
-    text = Page(publisher.report("visits")).text
-    assert "120 rows in the source" in text
-    assert "Of all rows" in text
-    assert "1 in 3" not in text  # k people have more than k rows
+def test_records_are_not_called_people(publisher: kanon_db.Kanon, visits: None) -> None:
+    """Where several are about one person, or where nothing says whom they are about."""
+    for name in ("visits", "untold"):
+        page = Page(publisher.report(name))
+        assert "120 records in the source" in page.text
+        assert "Of all records" in page.text
+        assert "one row for each person" not in page.text
+        assert "several may be about one person" in page.text
+    page = Page(publisher.report("told"))
+    assert "60 people in the source" in page.text
+    assert "one row for each person" in page.text
+    assert "several may be about one person" not in page.text
+
+
+def test_the_promise_is_what_recommend_said(
+    parties: Parties, publisher: kanon_db.Kanon, visits: None
+) -> None:
+    """Every candidate, published as it is recommended, is promised in the same words."""
+    standard = PROTECTIONS["standard"]
+    counts = {"ill": [15] * 8}
+    for source, traits, counted in (
+        ("data.untold", SourceTraits(counts), Counted.UNKNOWN),
+        ("data.visits", SourceTraits(counts, has_entities=True), Counted.SEVERAL),
+    ):
+        candidates = candidates_for("counts", standard, traits)
+        assert any("above 1/3" in one.guarantee for one in candidates)
+        for one in candidates:
+            request = {"source": source, "publication": "tried", "readers": [], **one.given}
+            publisher.perform(f"publish_{one.kind}", request)
+            with publisher._operation() as session:
+                assert promise_of(open_target(session, "tried"), counted) == one.guarantee
+            publisher.drop_publication("tried")
+    publisher.publish_generalized("data.untold", "tried", k=3, constraints={"l": 2}, readers=[])
+    text = publisher.report("tried")
+    first = text.index('class="promise"')
+    assert first < text.index("<nav")
+    promised = Page(text[first:]).text
+    assert "At least 2 different values" not in promised
+    assert "every group has at least 2 different values of ill" in promised
+    publisher.drop_publication("tried")
+
+
+def test_thresholds_of_single_values(parties: Parties, publisher: kanon_db.Kanon) -> None:
+    """The sentence does not promise for them what it promises for the others."""
+    rows = [(i, "common" if i % 4 else f"rare {i % 16}") for i in range(160)]
+    create_source(parties.publisher, "data.rare", "age int, ill text", rows)
+    privacy = {"default": "1/5", "values": {"common": "0.9"}}
+    publisher.publish_buckets("data.rare", "rare", privacy=privacy)
+    text = Page(publisher.report("rare")).text
+    assert "obody's ill is inferred with a probability above 20%" in text
+    assert "but for 1 value with a bound of its own, that 75% of the records have: 90%" in text
+    publisher.drop_publication("rare")
+
+
+def test_who_can_read_it_now(
+    parties: Parties, publisher: kanon_db.Kanon, new_role: Callable[..., str]
+) -> None:
+    """By the catalog: the ledger does not hear of a new member of a role."""
+    publisher.publish_suppressed("data.patients", "seen", k=3, readers=[], accept=COMBINED)
+
+    def access() -> tuple[Access, str]:
+        with publisher._operation() as session:
+            facts = gather(session, "seen")
+        (own,) = (one for one in facts.releases if one.name == "seen")
+        return facts.access, own.state
+
+    found, state = access()
+    assert (found.granted, found.now, state) == ([], [], "draft")
+    team, idle = new_role("kanon_analyst"), new_role("kanon_analyst")
+    late, dormant, barred = new_role(team), new_role(), new_role()
+    fetch(parties.admin, f"GRANT SELECT ON published.seen TO {team}, {barred}")
+    fetch(parties.admin, f"ALTER ROLE {dormant} NOINHERIT; GRANT {team} TO {dormant}")
+    fetch(parties.admin, f"ALTER ROLE {late} INHERIT")
+    found, state = access()
+    now = {reader.name: reader for reader in found.now}
+    assert set(now) == {team, late, dormant}
+    assert (now[late].through, now[late].hurdle) == (team, "")
+    assert now[team].through == ""
+    assert now[dormant].hurdle.startswith("SET ROLE")
+    assert idle not in now
+    assert state == "live"
+    besides = {why: names for names, why in found.besides}
+    assert barred in besides["granted, but may not connect, or not use the schema"]
+    assert any(parties.publisher.info.user in names for names, _ in found.besides)
+    assert any(parties.admin.info.user in names for names, _ in found.besides)
+    text = Page(publisher.report("seen")).text
+    assert late in text
+    assert "it is a draft" not in text
+    fetch(parties.admin, f"REVOKE SELECT ON published.seen FROM {team}, {barred}")
+    found, state = access()
+    assert (found.granted, found.now, state) == ([], [], "draft")
+    publisher.drop_publication("seen")
+
+
+def test_what_was_not_measured(publisher: kanon_db.Kanon, visits: None) -> None:
+    publisher.publish_generalized(
+        "data.untold", "tried", k=3, constraints={"default": 0.9}, readers=[]
+    )
+    found = re.findall(r"not measured</td><td>(.*?)</td>", publisher.report("tried"))
+    assert found == ['<span class="open">not measured</span>']
+    publisher.drop_publication("tried")
 
 
 def test_a_publication_that_was_changed(parties: Parties, publisher: kanon_db.Kanon) -> None:

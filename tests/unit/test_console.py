@@ -21,9 +21,9 @@ from kanon_db.errors import InfeasibleError
 from kanon_db.interfaces import console
 from kanon_db.interfaces.python import ResultFrame
 from kanon_db.publications.registry import KINDS as REGISTERED
-from kanon_db.publications.results import Attack, Published
+from kanon_db.publications.results import Attack, Check, Published, Remark
 from kanon_db.query.formulas import Estimated
-from kanon_db.reporting.page import KINDS, NOT_COVERED, _exceeds, _percent, promise
+from kanon_db.reporting.page import KINDS, NOT_COVERED, _exceeds, _percent, verdict
 from kanon_db.session.progress import Progress, Reporter
 from kanon_db.wording import for_python, for_shell
 
@@ -250,12 +250,12 @@ def test_every_kind_has_words() -> None:
     assert KINDS.keys() == NOT_COVERED.keys() == ours
 
 
-def test_k_rows_are_promised_of_people_with_one_row_each() -> None:
-    assert "1 in 5" in promise("generalized", "mondrian", 5, has_entities=False)
-    assert "1 in" not in promise("generalized", "mondrian", 5, has_entities=True)
-    assert "1 in 5" in promise("freeform", "ring", 5, has_entities=False)
-    assert "1 in" not in promise("freeform", "k_concealment", 5, has_entities=False)
-    assert "At least 5 people" in promise("suppressed", "greedy", 5, has_entities=True)
+def test_what_was_not_measured_does_not_hold() -> None:
+    """Nor does a line that no bound is on."""
+    assert verdict(Check("c", "b", "0 exceed it", holds=True)) == "yes"
+    assert verdict(Check("c", "b", "1 exceeds it", holds=False)) == "no"
+    assert verdict(Remark("c", "b", "3 people")) == "no bound"
+    assert verdict(Remark("c", "b", "not measured")) == "not measured"
 
 
 @pytest.mark.parametrize(

@@ -750,9 +750,22 @@ def _print_candidate(row: Mapping[str, Any]) -> None:
     help="The file to write, such as report.html.",
 )
 @click.option("--replace", is_flag=True, help="Overwrite the file if it exists.")
+@click.option(
+    "--population",
+    type=click.IntRange(min=1),
+    metavar="PEOPLE",
+    help="How many people the source was drawn from, for the journalist and the marketer risk.",
+)
 @database_options
 def report(
-    name: str, output: Path, *, replace: bool, dsn: str | None, directory: Path, as_json: bool
+    name: str,
+    output: Path,
+    *,
+    replace: bool,
+    population: int | None,
+    dsn: str | None,
+    directory: Path,
+    as_json: bool,
 ) -> None:
     """Write a report on a publication, for whoever answers for the people in the data.
 
@@ -769,7 +782,7 @@ def report(
     if not output.parent.is_dir():
         raise ServerError("there is no such folder for the report", hint="make it, or give another")
     with connected(dsn, directory, as_json=as_json) as kanon:
-        text = kanon.report(name)
+        text = kanon.report(name, population=population)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -50,7 +50,13 @@ from kanon_db.publications.kind import (
     bytes_of_values,
     run_method,
 )
-from kanon_db.publications.results import WAITING_CLAUSE, Check, Examination, check_waiting
+from kanon_db.publications.results import (
+    WAITING_CLAUSE,
+    Check,
+    Examination,
+    Remark,
+    check_waiting,
+)
 from kanon_db.publications.rows.distinct_cells import CellTable, ClassSizes
 from kanon_db.publications.rows.published_rows import ValueBounds
 from kanon_db.publications.rows.row_kind import (
@@ -465,11 +471,10 @@ def check_constraints(
     return checks
 
 
-_UNINFORMED: Final = Check(
+_UNINFORMED: Final = Remark(
     "constraints bound inferences by readers who do not know how classes were formed",
     "classes depend on sensitive values",
     "not measured",
-    holds=True,
 )
 
 
