@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Final, NamedTuple, Self
 
 from kanon_db.answers.scope import (
@@ -14,7 +14,16 @@ from kanon_db.answers.scope import (
     open_query,
 )
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query.expressions import Column, Expression, Formula, Measure, Query, refusal
+from kanon_db.query.expressions import (
+    Column,
+    Expression,
+    Formula,
+    Measure,
+    Query,
+    Whole,
+    refusal,
+    walk,
+)
 from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
 from kanon_db.query.layout import BucketLayout, parts_of, side_of
 from kanon_db.session.protocol import Session
@@ -256,11 +265,29 @@ def answered(opened: OpenQuery) -> tuple[list[Group], str]:
     if opened.query.formulas:
         from kanon_db.answers.measures import with_calculated
 
-        groups = with_calculated(groups, opened.query, opened.session.heartbeat)
+        heartbeat = opened.session.heartbeat
+        groups = with_calculated(groups, opened.query, heartbeat, _totals(opened))
     groups = in_order(groups, opened.query, opened.session.heartbeat)
     if warning := order_warning(groups, opened.query, opened.session.heartbeat):
         opened.session.tell(warning)
     return within_limit(groups, opened.query), method
+
+
+def _totals(opened: OpenQuery) -> dict[Expression, Estimated]:
+    """Answer the totals of all groups that the query calculates with."""
+    asked = dict.fromkeys(
+        part
+        for formula in opened.query.formulas
+        for part in walk(formula.expression)
+        if isinstance(part, Whole)
+    )
+    found: dict[Expression, Estimated] = {}
+    for whole in asked:
+        where = opened.query.where if whole.is_filtered else None
+        query = Query(where, (), (Measure("", whole.aggregate),), listed=(0,))
+        ((group,), _) = answered(replace(opened, query=query))
+        found[whole] = group.estimates[0]
+    return found
 
 
 def before_having(opened: OpenQuery) -> tuple[list[Group], str]:

@@ -52,25 +52,32 @@ class _Value:
 
 
 def with_calculated(
-    groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
+    groups: Sequence[Group],
+    query: Query,
+    heartbeat: Callable[[], None] = lambda: None,
+    totals: Mapping[ex.Expression, Estimated] | None = None,
 ) -> list[Group]:
-    """Append what the query calculates from its aggregates to each group's estimates."""
+    """Append what the query calculates from its aggregates to each group's estimates.
+
+    `totals` has the totals of all groups.
+    """
     if not query.formulas:
         return list(groups)
     found = []
     for number, group in enumerate(groups):
         if number % 16 == 0:
             heartbeat()
-        known = {
+        known: dict[ex.Expression, Estimated] = {
             measure.aggregate: estimated
             for measure, estimated in zip(query.measures, group.estimates, strict=True)
         }
+        known |= totals or {}
         more = tuple(_calculate(formula.expression, known) for formula in query.formulas)
         found.append(group._replace(estimates=group.estimates + more))
     return found
 
 
-def _calculate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated]) -> Estimated:
+def _calculate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> Estimated:
     """Calculate from estimates.
 
     Notes
@@ -86,7 +93,7 @@ def _calculate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated
     error: float | None = 0.0
     for part, slope in value.slopes.items():
         # An estimate that is rounded may be off by half a unit more than it was.
-        own = known[part].std_error if isinstance(part, ex.Aggregate) else _unit(part) / 2
+        own = known[part].std_error if part in known else _unit(part) / 2
         error = None if own is None or error is None else error + abs(slope) * own
     low, high = (bound if math.isfinite(bound) else None for bound in (value.low, value.high))
     estimate = value.estimate if low is None else max(value.estimate, low)
@@ -97,9 +104,9 @@ def _calculate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated
     return Estimated(estimate if high is None else min(estimate, high), error, low, high)
 
 
-def _evaluate(expression: ex.Expression, known: Mapping[ex.Aggregate, Estimated]) -> _Value:
+def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> _Value:
     match expression:
-        case ex.Aggregate():
+        case ex.Aggregate() | ex.Whole():
             own = known[expression]
             low = -math.inf if own.lower_bound is None else float(own.lower_bound)
             high = math.inf if own.upper_bound is None else float(own.upper_bound)
@@ -176,7 +183,7 @@ _CANCELLED: Final = 1e-14
 """What a difference of doubles loses at most, relative to both."""
 
 
-def _deviation(spread: ex.Deviation, known: Mapping[ex.Aggregate, Estimated]) -> _Value:
+def _deviation(spread: ex.Deviation, known: Mapping[ex.Expression, Estimated]) -> _Value:
     """Calculate a standard deviation or a variance: bounds hold where it is not NULL."""
     q, s, n = (_evaluate(part, known) for part in ex.children(spread))
     fewest = max(n.low, spread.lost + 1.0)
@@ -620,7 +627,7 @@ def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
         if not cell.is_discrete:
             raise refusal(
                 "GROUP BY does not accept a column of continuous ranges",
-                hint="ask for each interval in a query of its own, with WHERE",
+                hint="write COUNT(*) FILTER (WHERE x >= 10 AND x < 20) for each interval",
                 detail=f'column "{cell.column.name}"',
             )
 

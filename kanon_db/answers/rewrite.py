@@ -21,6 +21,9 @@ from functools import reduce
 from typing import Any, Final, TypeAlias
 from typing import Literal as OneOf
 
+import sqlglot
+from sqlglot import exp
+
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import can_cover, holds_anything, is_endless, is_vague
@@ -28,7 +31,6 @@ from kanon_db.query.expressions import DERIVED, Aggregate, Column, Expression, r
 from kanon_db.query.layout import ANYTHING, BucketLayout, CellDescription, CellLayout
 from kanon_db.query.likelihoods import is_plain
 from kanon_db.query.sql import leaves
-from kanon_db.query.sqlglot_library import exp, sqlglot
 
 Node: TypeAlias = Any
 """A node of sqlglot's trees."""
@@ -201,6 +203,19 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             )
         case ex.Cast(operand, to):
             return _cast(inner(operand), to)
+        case ex.Call("||", (left, right)):
+            return exp.DPipe(this=_operand(inner(left)), expression=_operand(inner(right)))
+        case ex.Call("timezone", (zone, operand)):
+            return exp.AtTimeZone(this=_operand(inner(operand)), zone=inner(zone))
+        case ex.Call(function, operands):
+            return _call(function.upper(), *map(inner, operands))
+        case ex.Whole(aggregate, is_filtered):
+            if not is_filtered:
+                raise refusal(
+                    "a total of all records is not shown as one statement",
+                    hint="ask for it in kanon.estimate, or for SUM(COUNT(*)) OVER () here",
+                )
+            return exp.Window(this=exp.Sum(this=inner(aggregate)))
         case ex.Coalesce((first, *others)):
             return exp.Coalesce(this=inner(first), expressions=[inner(one) for one in others])
         case ex.NullIf(left, right):

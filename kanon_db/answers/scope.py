@@ -517,6 +517,8 @@ def open_query(session: Session, query: str) -> OpenQuery:
     if "\\" in query:
         _require_plain_backslashes(session)
     text = read_query(query, schema, session.heartbeat)
+    if text.databases:
+        _require_this_database(session, text.databases)
     publication = find_publication(session, text.publication.name)
     require_whole(publication)
     shape = kind_named(publication.kind).shape
@@ -537,6 +539,15 @@ def open_query(session: Session, query: str) -> OpenQuery:
             _require_unique(opened, lookup)
             _require_short(opened, number, lookup)
     return opened
+
+
+def _require_this_database(session: Session, named: frozenset[str]) -> None:
+    (row,) = session.fetch("SELECT current_database()::text AS found")
+    if named != {row["found"]}:
+        raise refusal(
+            "a relation of another database is not supported",
+            hint="leave the database's name out, as in published.<publication>",
+        )
 
 
 def _require_plain_backslashes(session: Session) -> None:

@@ -184,6 +184,8 @@ class Kanon(Methods):
             return ResultFrame.of(pd.DataFrame(drawn), guarantee=draws.DRAWS)
         names = [column.name for column in operation.result]
         frame = pd.DataFrame([operation.row(row) for row in rows], columns=names)
+        if "group_key" in names:
+            frame = _with_groups(frame)
         return ResultFrame.of(frame, units=_units(operation))
 
     @contextmanager
@@ -315,6 +317,13 @@ class Kanon(Methods):
                 f"SELECT {', '.join(columns)} FROM kanon.publications ORDER BY publication_id"
             )
         return ResultFrame.of(pd.DataFrame(rows, columns=list(columns)), units={"rows": "records"})
+
+
+def _with_groups(frame: pd.DataFrame) -> pd.DataFrame:
+    """Put the values of each group into columns of their own, before all others."""
+    keys = [json.loads(key) if isinstance(key, str) else key for key in frame["group_key"]]
+    groups = pd.DataFrame(keys, index=frame.index)
+    return pd.concat([groups.drop(columns=frame.columns, errors="ignore"), frame], axis=1)
 
 
 def _units(operation: Operation) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Turns an analyst's query into a typed query, and that into SQL over what is published.
 
-`_lexer` splits the text by PostgreSQL's rules, `_syntax` and `parse` read it along sqlglot's tree,
+`_lexer` splits the text by PostgreSQL's rules, `_constructs` refuses what a count query cannot
+have, `_syntax` and `parse` read the rest along sqlglot's tree,
 `_bind` and `check` find each column and give each expression its type (`expressions`), and `sql`,
 `cell_conditions` and `likelihoods` write SQL over the published relations. `layout` describes a
 publication, and `formulas` has estimates, errors and bounds.

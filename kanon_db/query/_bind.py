@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 from typing import Final, NamedTuple
 
+from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     BIGINT,
@@ -14,6 +16,7 @@ from kanon_db.query.expressions import (
     DATE,
     DOUBLE,
     INTEGER,
+    INTERVAL,
     NUMERIC,
     TEXT,
     TIMESTAMP,
@@ -65,16 +68,32 @@ class Scopes:
             if column in scope.columns and (qualifier or column != scope.hidden)
         ]
         if not found:
-            raise refusal(
-                "the query names a column that the publication does not have",
-                hint=f"its columns are {', '.join(self._scopes[0].columns)}; strings need"
-                " single quotes, not double quotes",
-            )
+            raise self._unknown(name)
         if len(found) > 1:
             raise refusal(
                 "a column's name belongs to several relations", hint="qualify it with the relation"
             )
         return found[0]
+
+    def _unknown(self, name: Name) -> UnsupportedQueryError:
+        """Say which column may be meant; a name that is like none could be a value."""
+        from difflib import get_close_matches
+
+        column, known = name.parts[-1], self._scopes[0].columns
+        detail = f"at character {name.position} of the query" if name.position else ""
+        hint = f"its columns are {', '.join(known)}; strings need single quotes, not double quotes"
+        if column == "weight":
+            return refusal(
+                "answers are weighted already: weight is no column to ask for",
+                hint="write COUNT(*) for SUM(weight), and SUM(x) for SUM(x * weight)",
+                detail=detail,
+            )
+        if near := get_close_matches(column.lower(), known, n=1, cutoff=0.6):
+            detail = f'"{column}", {detail}' if detail else f'"{column}"'
+            hint = f'write "{near[0]}"; {hint}'
+        return refusal(
+            "the query names a column that the publication does not have", hint=hint, detail=detail
+        )
 
     def _qualified(self, qualifier: tuple[str, ...]) -> Sequence[Scope]:
         if not qualifier:
@@ -162,7 +181,34 @@ def cast_type(type_: ex.Type, to: str) -> ex.Type:
 # Binding expressions, from the leaves up.
 
 
-_LITERALS: Final = {"boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP}
+_LITERALS: Final = {
+    "boolean": BOOLEAN, "date": DATE, "timestamp": TIMESTAMP, "timestamptz": TIMESTAMPTZ,
+    "interval": INTERVAL,
+}  # fmt: skip
+_OF_RANGES: Final = {
+    "int4range": INTEGER, "int8range": BIGINT, "numrange": NUMERIC, "daterange": DATE,
+    "tsrange": TIMESTAMP, "tstzrange": TIMESTAMPTZ,
+}  # fmt: skip
+_TEXTS: Final[dict[str, tuple[str, ex.Type]]] = {
+    **dict.fromkeys(("upper", "lower", "initcap"), ("t", TEXT)),
+    **dict.fromkeys(("btrim", "ltrim", "rtrim"), ("t|tc", TEXT)),
+    **dict.fromkeys(("left", "right"), ("tn", TEXT)),
+    "substr": ("tn|tnn", TEXT),
+    "replace": ("tcc", TEXT),
+    "length": ("t", INTEGER),
+    "strpos": ("tt", INTEGER),
+}
+"""Functions of texts: what they are given, and the type of what they return. ``t`` stands for a
+text, ``c`` for a constant one, ``n`` for a whole number that is written out."""
+_ROUNDED: Final = frozenset({"floor", "ceil", "trunc", "round"})
+_ZONE: Final = re.compile(r"[A-Za-z0-9_+\-/:]{1,40}")
+_WRITE_CALL: Final = {
+    "t": "write {}(x)", "t|tc": "write {}(x), or {}(x, ' ')", "tn": "write {}(x, 2)",
+    "tn|tnn": "write {}(x, 1, 3)", "tcc": "write {}(x, 'abc', 'x'), the longer text first",
+    "tt": "write {}(x, 'abc')",
+}  # fmt: skip
+MOST_JOINED: Final = 50
+"""The most texts that are joined by ``||`` and concat."""
 _Typed = tuple[ex.Expression, ex.Type]
 _PARTS_OF_AGES: Final = frozenset({"year", "month", "day"})
 _WRITE_AGE: Final = "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))"
@@ -197,6 +243,10 @@ class Binder:
             case ex.Negative(operand):
                 bound, type_ = self._number(operand)
                 return ex.Negative(bound), type_
+            case ex.Arithmetic("+" | "-" as operator, left, right) if moved := self._moved(
+                operator, left, right
+            ):
+                return moved
             case ex.Arithmetic(operator, left, right):
                 (one, one_type), (other, other_type) = self._number(left), self._number(right)
                 if operator == "%" and "float" in (one_type.category, other_type.category):
@@ -215,11 +265,24 @@ class Binder:
                 return ex.Coalesce(given), type_
             case ex.NullIf(left, right):
                 return self._null_if(left, right)
-            case Rounded():
+            case Rounded(operand, digits):
+                of = () if digits is None else (ex.Literal("number", str(digits)),)
+                return self._call(ex.Call("round", (operand, *of)))
+            case ex.Call("||" | "concat"):
+                return self._texts_joined(expression)
+            case ex.Call("timezone"):
+                return self._in_zone(expression)
+            case ex.Call():
+                return self._call(expression)
+            case ex.Whole():
                 raise refusal(
-                    "ROUND is only supported around aggregates",
-                    hint="compare the column itself, as in x >= 1.5 AND x < 2.5 for ROUND(x) = 2;"
-                    " CAST(x AS integer) rounds, too",
+                    "subqueries are not supported in conditions",
+                    hint="ask SELECT AVG(...) FROM <publication> first, and write its number",
+                )
+            case ex.Several():
+                raise refusal(
+                    "several percentiles are only supported as an item of the select list",
+                    hint="write percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
                 )
             case ex.Aggregate() | ex.Deviation():
                 raise refusal(
@@ -228,6 +291,107 @@ class Binder:
                 )
             case _:
                 return self.condition(expression), BOOLEAN
+
+    # -- functions ----------------------------------------------------------------------------
+
+    def _moved(
+        self, operator: ex.ArithmeticOperator, left: ex.Expression, right: ex.Expression
+    ) -> tuple[ex.Expression, ex.Type] | None:
+        """Bind a date and days, a moment and an interval, or two dates; None for numbers."""
+        (one, first), (other, second) = self.bind(left), self.bind(right)
+        if first is None or second is None or "moment" not in (first.category, second.category):
+            return None
+        if operator == "+" and second.category == "moment":
+            (one, first), (other, second) = (other, second), (one, first)
+        found = ex.Arithmetic(operator, one, other)
+        if first == DATE and second.name in ("smallint", "integer"):
+            return found, DATE
+        if first.category == "moment" and second == INTERVAL:
+            return found, TIMESTAMP if first == DATE else first
+        if first.name == second.name == DATE.name and operator == "-":
+            return found, INTEGER
+        raise refusal(
+            "moments can only be moved by whole days or an interval, and dates be subtracted",
+            hint="write born + 30, or seen - INTERVAL '30 days'",
+        )
+
+    def _texts_joined(self, call: ex.Call) -> tuple[ex.Expression, ex.Type]:
+        """Bind texts that are joined; whole numbers and booleans are joined as their texts."""
+        if sum(isinstance(part, ex.Call) for part in ex.walk(call)) > MOST_JOINED:
+            raise refusal(f"more than {MOST_JOINED} texts are joined", hint="join fewer texts")
+        found, kinds = [], []
+        for operand in call.operands:
+            bound, type_ = self.value(operand)
+            if type_.category in ("integer", "boolean"):
+                bound, type_ = ex.Cast(bound, "text"), TEXT
+            if type_.category != "text":
+                raise refusal(
+                    f"a value of type {type_.name} cannot be joined to a text",
+                    hint="join texts and whole numbers; group by two columns for their pairs",
+                )
+            found.append(bound)
+            kinds.append(type_)
+        return ex.Call(call.function, tuple(found)), _text_of(*kinds)
+
+    def _in_zone(self, call: ex.Call) -> tuple[ex.Expression, ex.Type]:
+        zone, operand = call.operands
+        if not isinstance(zone, ex.Literal) or not _ZONE.fullmatch(zone.text):
+            raise refusal("a time zone is not named", hint="write AT TIME ZONE 'UTC'")
+        bound, type_ = self.bind(operand)
+        if type_ is None or type_.category != "moment":
+            raise refusal(
+                "only dates and timestamps have a time zone", hint="write <column> AT TIME ZONE"
+            )
+        to = TIMESTAMPTZ if type_.name == TIMESTAMP.name else TIMESTAMP
+        return ex.Call("timezone", (ex.Constant(zone.text, TEXT), bound)), to
+
+    def _call(self, call: ex.Call) -> tuple[ex.Expression, ex.Type]:
+        """Bind a function of numbers or texts."""
+        name, operands = call.function, call.operands
+        if name in _ROUNDED or name == "abs":
+            return self._rounded(name, operands)
+        given, to = _TEXTS[name]
+        form = next((form for form in given.split("|") if len(form) == len(operands)), None)
+        found = [self.value(operand) for operand in operands]
+        fits = form is not None and all(
+            type_.category == "text" and (kind == "t" or isinstance(bound, ex.Constant))
+            if kind != "n"
+            else isinstance(bound, ex.Constant) and _is_short(bound.text)
+            for kind, (bound, type_) in zip(form, found, strict=True)
+        )
+        if fits and name == "replace":  # or nested ones could make a text of any length
+            _, (old, _), (new, _) = found
+            fits = len(_text_in(new)) <= max(1, len(_text_in(old)))
+        if fits and name == "substr" and len(found) == 3:
+            fits = not _text_in(found[2][0]).startswith("-")
+        if not fits:
+            raise refusal(
+                f"{name} is given something else than it takes",
+                hint=_WRITE_CALL[given].format(name, name) + ", of texts",
+            )
+        bound = ex.Call(name, tuple(one for one, _ in found))
+        return bound, _text_of(found[0][1]) if to is TEXT else to
+
+    def _rounded(
+        self, name: str, operands: Sequence[ex.Expression]
+    ) -> tuple[ex.Expression, ex.Type]:
+        bound, type_ = self._number(operands[0])
+        digits = [self._number(operand)[0] for operand in operands[1:]]
+        if name == "abs" and not digits:
+            return ex.Call(name, (bound,)), type_
+        is_exact = type_.category != "float"
+        if name in ("trunc", "round") and len(digits) == 1 and is_exact:
+            (n,) = digits
+            if isinstance(n, ex.Constant) and _is_short(n.text):
+                if type_.category == "integer":
+                    bound = ex.Cast(bound, "numeric")
+                return ex.Call(name, (bound, n)), NUMERIC
+        if digits:
+            what = "digits of a floating-point number" if not is_exact else "so many parts"
+            raise refusal(
+                f"{name} is not supported with {what}", hint=f"write {name}(x), of one number"
+            )
+        return ex.Call(name, (bound,)), NUMERIC if type_.category == "numeric" else DOUBLE
 
     def _number(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Type]:
         bound, type_ = self.bind(expression)
@@ -349,6 +513,8 @@ class Binder:
                 one, least = starmap(_ordered, self._compared(operand, low))
                 _, most = starmap(_ordered, self._compared(operand, high))
                 return ex.Range(one, least, most, negated)
+            case ex.Contained():
+                return self._contained(expression)
             case ex.Pattern():
                 return self._pattern(expression)
             case ex.NullTest(operand, negated):
@@ -363,6 +529,36 @@ class Binder:
                 hint="compare it with a constant; strings need single quotes, not double quotes",
             )
         return bound
+
+    def _contained(self, test: ex.Contained) -> ex.Expression:
+        """Bind ``<@`` as comparisons with the ends of the range; one that is NULL is none."""
+        of = _OF_RANGES[test.range_type]
+        _, type_ = self.bind(test.operand)
+        if type_ is None or type_.name != of.name:
+            raise refusal(
+                f"{test.range_type} holds values of type {of.name}, which these are not",
+                hint=f"write <@ {_range_of(type_)}(...), or x >= 20 AND x < 30",
+            )
+        parts = []
+        ends: tuple[tuple[ex.Expression, ex.ComparisonOperator], ...] = (
+            (test.low, ">=" if test.bounds[0] == "[" else ">"),
+            (test.high, "<=" if test.bounds[1] == "]" else "<"),
+        )
+        for end, operator in ends:
+            given = end.operand if isinstance(end, ex.Negative) else end
+            if not isinstance(given, ex.Literal | ex.Arithmetic):
+                raise refusal("the end of a range is not a constant", hint="write its number")
+            if given != ex.Literal("null", ""):
+                typed = end if given.kind != "string" else ex.Cast(end, of.name)  # type: ignore[union-attr]
+                parts.append(ex.Comparison(operator, test.operand, typed))
+        if not parts:
+            raise refusal("a range has no ends", hint="write IS NOT NULL")
+        condition = self.condition(ex.joined(ex.And, parts) or parts[0])
+        bounds = [part.right for part in ex.walk(condition) if isinstance(part, ex.Comparison)]
+        texts = [end.text for end in bounds if isinstance(end, ex.Constant) and end.text]
+        if len(texts) == 2 and of.category in ex.NUMBERS and float(texts[0]) > float(texts[1]):
+            raise refusal("a range ends before it begins", hint="write the lower end first")
+        return condition
 
     def _compared(self, left: ex.Expression, right: ex.Expression) -> tuple[_Typed, _Typed]:
         """Bind two sides of a comparison."""
@@ -408,9 +604,32 @@ class Binder:
             )
         escape = None if pattern.escape is None else self._given(pattern.escape, TEXT)
         return ex.Pattern(
-            operand, self._given(pattern.pattern, TEXT), escape, pattern.is_case_sensitive,
+            operand, self.value(pattern.pattern)[0], escape, pattern.is_case_sensitive,
             pattern.negated,
         )  # fmt: skip
+
+
+def _text_of(*types: ex.Type) -> ex.Type:
+    """Return the type of a text that is made of others."""
+    return replace(
+        TEXT,
+        is_ordered=all(type_.is_ordered for type_ in types),
+        has_equality=all(type_.has_equality for type_ in types),
+    )
+
+
+def _text_in(constant: ex.Expression) -> str:
+    return (constant.text or "") if isinstance(constant, ex.Constant) else ""
+
+
+def _is_short(text: str | None) -> bool:
+    """Whether a constant is a whole number that a function may be given."""
+    return text is not None and re.fullmatch(r"-?[0-9]{1,4}", text) is not None
+
+
+def _range_of(type_: ex.Type | None) -> str:
+    found = (name for name, of in _OF_RANGES.items() if type_ and of.name == type_.name)
+    return next(found, "int4range")
 
 
 def _require_equality(*compared: ex.Expression) -> None:

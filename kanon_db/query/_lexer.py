@@ -1,11 +1,11 @@
-"""Splits a query into lexemes by PostgreSQL's rules, and refuses what a count query cannot have."""
+"""Splits a query into lexemes by PostgreSQL's rules, and moves along them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from string import ascii_lowercase, ascii_uppercase
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from typing import Literal as OneOf
 
 from kanon_db.declaration import MAX_NAME_BYTES
@@ -14,8 +14,8 @@ from kanon_db.query.expressions import ALLOWED, refusal
 
 # PostgreSQL's lexical rules, narrowed to those that a count query needs.
 #
-# Dialects read some texts differently. These are refused before a parser sees them: comments, other
-# quotes, escapes, binary and hexadecimal constants, parameters, operators in one piece.
+# Dialects read some texts differently. These are refused before a parser sees them: other quotes,
+# escapes, binary and hexadecimal constants, parameters, operators in one piece.
 
 
 MAX_LENGTH: Final = 100_000
@@ -64,15 +64,15 @@ _LEXEME: Final = re.compile(
   | (?P<string> '(?:[^']|'')*+' )
   | (?P<name> "(?:[^"]|"")++" )
   | (?P<operator> (?: (?!--|/\*) [-+*/<>=~!@\#%^&|`?] )+ )
-  | (?P<symbol> :: | [(),.;] )
+  | (?P<symbol> :: | [(),.;\[\]] )
     """,
     re.VERBOSE,
 )
 
 # PostgreSQL takes the longest run of operator characters, then gives back + and - at its end,
-# except from an operator that holds one of ~ ! @ # % ^ & | ` ?, hence not after "!=" and "%".
+# except from an operator that holds one of ~ ! @ # % ^ & | ` ?, hence not after "!=", "%", "||".
 _OPERATORS: Final = re.compile(
-    r"(?P<operator>=|<>|<=|>=|<|>|\*|/)?(?P<signs>[+-]*)|(?P<alone>!=|%)"
+    r"(?P<operator>=|<>|<=|>=|<|>|\*|/)?(?P<signs>[+-]*)|(?P<alone>!=|%|\|\||<@)"
 )
 
 _TO_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # ASCII only, as PostgreSQL
@@ -85,9 +85,7 @@ _UNREADABLE: Final = {
     ),
     "$": ("parameters and dollar quotes are not supported", "write constants, in single quotes"),
     ":": ("parameters are not supported", "write constants in the query"),
-    "[": ("brackets are not supported", "quote names with double quotes, and do not subscript"),
 }
-_UNREADABLE["]"] = _UNREADABLE["["]
 
 
 def scan(query: str) -> list[Lexeme]:
@@ -132,9 +130,7 @@ def scan(query: str) -> list[Lexeme]:
             case "space":
                 continue
             case "comment":
-                raise refusal(
-                    "comments are not supported", position, "remove the comment from the query"
-                )
+                at = _end_of_comment(query, position - 1)
             case "escape":
                 raise refusal(
                     "prefixed quotes are not supported",
@@ -176,6 +172,19 @@ def scan(query: str) -> list[Lexeme]:
     return lexemes
 
 
+def _end_of_comment(query: str, start: int) -> int:
+    """Return where a comment ends: with its line, or where as many are closed as were opened."""
+    if query.startswith("--", start):
+        found = re.compile(r"[\n\r]").search(query, start)
+        return len(query) if found is None else found.end()
+    depth, at = 0, start
+    while found := re.compile(r"/\*|\*/").search(query, at):
+        depth, at = depth + (1 if found.group() == "/*" else -1), found.end()
+        if not depth:
+            return at
+    raise refusal("a comment does not end", start + 1, "close it with */")
+
+
 def fold(name: str) -> str:
     """Fold an unquoted name to lower case; like PostgreSQL, in ASCII only."""
     return name.translate(_TO_LOWER)
@@ -196,6 +205,15 @@ def _check_characters(query: str) -> None:
         raise refusal("the query is not valid Unicode text", error.start + 1) from None
 
 
+_OPERATOR: Final = (
+    "write LIKE or ILIKE for patterns, % for a remainder, and AND, OR, NOT for conditions"
+)
+_OTHER_OPERATORS: Final = {
+    "^": "write x * x for x ^ 2; a root is compared by its square",
+    **dict.fromkeys(("@>", "&&"), "write age <@ int4range(20, 30), or BETWEEN for the values"),
+}
+
+
 def _operators(run: str, position: int) -> list[Lexeme]:
     """Split a run of operator characters into operators."""
     match = _OPERATORS.fullmatch(run)
@@ -207,9 +225,7 @@ def _operators(run: str, position: int) -> list[Lexeme]:
                 "backquotes are not supported", position, "quote names with double quotes"
             )
         raise refusal(
-            "an operator is not supported",
-            position,
-            "write LIKE or ILIKE for patterns, % for a remainder, and AND, OR, NOT for conditions",
+            "an operator is not supported", position, _OTHER_OPERATORS.get(run, _OPERATOR)
         )
     pieces = [match["operator"] or match["alone"] or "", *(match["signs"] or "")]
     lexemes = []
@@ -231,446 +247,11 @@ def _unreadable(character: str, position: int) -> UnsupportedQueryError:
     return refusal(what, position, hint)
 
 
-# Hints: what to write instead of a word, or a function, that is refused.
-
-
-_EXTRACT: Final = "write EXTRACT(YEAR FROM <column>), or date_trunc('month', <column>)"
-_LOOKUP: Final = (
-    "join a lookup table that has the result for each value, or compare with LIKE or ILIKE"
-)
-_ONE_BY_ONE: Final = "ask a query for each"
-_ROUND: Final = "write CAST(x AS integer), which rounds, or a condition like x >= 1 AND x < 2"
-_TODAY: Final = "write the date, as DATE '2024-01-31'"
-_WITHOUT: Final = "leave it out: an answer only reads the publication"
-
-HINTS: Final = {
-    **dict.fromkeys(("any", "array", "some"), "write IN (...)"),
-    "all": "leave ALL out, or compare with each value by AND",
-    "collate": "leave it out: texts are compared as on the source",
-    "cross": "write JOIN <schema>.<lookup table> ON a = b",
-    **dict.fromkeys(("full", "natural", "right"), "write LEFT JOIN ... ON a = b, or USING (a)"),
-    "isnull": "write IS NULL",
-    "notnull": "write IS NOT NULL",
-    "fetch": "write LIMIT",
-    "similar": "write LIKE",
-    **dict.fromkeys(("asymmetric", "symmetric"), "write BETWEEN with the lower value first"),
-    "materialized": "leave it out",
-    **dict.fromkeys(("for", "into", "lateral", "only", "tablesample"), _WITHOUT),
-    **dict.fromkeys(("union", "intersect", "except"), _ONE_BY_ONE),
-    **dict.fromkeys(
-        ("exists", "select"),
-        "write IN (1, 2, 3), or join a lookup table with the values that are meant",
-    ),
-    **dict.fromkeys(
-        ("over", "window"),
-        "write GROUP BY; shares of the whole are 100.0 * COUNT(*) FILTER (WHERE ...) / COUNT(*)",
-    ),
-    "overlaps": "write two comparisons, as in a <= DATE '2024-01-31' AND b >= DATE '2024-01-01'",
-    **dict.fromkeys(("rollup", "cube", "grouping", "sets"), "ask a query for each GROUP BY"),
-    "row": "compare column by column, with AND",
-    "values": "write IN (...)",
-    "operator": "write the operator alone",
-    "filter": "write COUNT(*) FILTER (WHERE ...)",
-    "within": "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
-    "distinct": "write SELECT DISTINCT a, b, or COUNT(DISTINCT a)",
-    "median": "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
-    "mode": "write SELECT x, COUNT(*) ... GROUP BY x ORDER BY 2 DESC LIMIT 1",
-    # functions
-    **dict.fromkeys(("current_date", "current_timestamp", "localtimestamp", "now"), _TODAY),
-    **dict.fromkeys(
-        ("upper", "lower", "initcap", "trim", "btrim", "ltrim", "rtrim", "replace", "concat"),
-        _LOOKUP,
-    ),
-    **dict.fromkeys(
-        ("substring", "substr", "left", "split_part", "position", "strpos", "length"),
-        "compare with LIKE, as in x LIKE 'ab%' or x LIKE '___', or join a lookup table",
-    ),
-    **dict.fromkeys(("regexp_match", "regexp_like", "regexp_replace"), "write LIKE or ILIKE"),
-    **dict.fromkeys(("to_char", "make_date", "to_date"), _EXTRACT),
-    **dict.fromkeys(("ceil", "ceiling", "floor", "trunc"), _ROUND),
-    "width_bucket": "write CASE WHEN x < 10 THEN 1 WHEN x < 20 THEN 2 ELSE 3 END",
-    "abs": "write CASE WHEN x < 0 THEN -x ELSE x END",
-    "mod": "write x % 2",
-    **dict.fromkeys(("power", "pow", "sqrt"), "write x * x; a root is compared by its square"),
-    **dict.fromkeys(
-        ("greatest", "least"), "write CASE WHEN a > b THEN a ELSE b END"
-    ),
-    **dict.fromkeys(
-        ("bool_and", "bool_or", "every"),
-        "write COUNT(*) FILTER (WHERE ...): its bounds say whether there is one",
-    ),
-    **dict.fromkeys(
-        ("array_agg", "string_agg", "json_agg", "jsonb_agg"), "SELECT DISTINCT lists the values"
-    ),
-    **dict.fromkeys(
-        ("rank", "dense_rank", "row_number", "ntile"), "write ORDER BY ... LIMIT"
-    ),
-}  # fmt: skip
-
-
-# Refusing constructs of SQL that a count query cannot have, by the words and symbols that begin
-# them, with a reason for each. The parser never sees them.
-
-
-MAX_NESTING: Final = 40
-"""The deepest nesting of parentheses, NOTs and CASEs, since reading and writing recurse."""
-
-KEYWORDS: Final = frozenset(
-    "and as asc between by case desc distinct else end false from group having ilike in inner is"
-    " join left like limit not null offset on or order outer select then true using when"
-    " where with".split()
-)
-"""The keywords of a count query, which are no names."""
-
-FUNCTIONS: Final = frozenset(
-    "age avg cast coalesce count date_part date_trunc extract max min nullif percentile_cont"
-    " percentile_disc round stddev stddev_pop stddev_samp sum var_pop var_samp variance".split()
-)
-"""The functions of a count query; without a parenthesis, these words are names."""
-
-LITERAL_TYPES: Final = frozenset({"date", "timestamp"})
-
-_CONSTRUCTS: Final = {
-    **{
-        word: f"{word.upper()} is not supported"
-        for word in "all any collate fetch isnull lateral notnull only overlaps some"
-        " tablesample with".split()
-    },
-    **dict.fromkeys(("exists", "select"), "subqueries are not supported"),
-    **dict.fromkeys(
-        ("union", "intersect", "except"), "set operations (UNION ...) are not supported"
-    ),
-    **dict.fromkeys(
-        ("cross", "full", "natural", "right"),
-        "only JOIN and LEFT JOIN with a condition on one column each are supported",
-    ),
-    **dict.fromkeys(("over", "window"), "window functions are not supported"),
-    "filter": "FILTER stands after an aggregate, with WHERE in its parentheses",
-    "within": "WITHIN GROUP stands after percentile_cont(...) or percentile_disc(...)",
-    "for": "row locks (FOR UPDATE ...) are not supported",
-    "into": "SELECT INTO is not supported",
-    "distinct": "DISTINCT stands after SELECT, or in COUNT(DISTINCT ...)",
-    "array": "arrays are not supported",
-    **dict.fromkeys(("asymmetric", "symmetric"), "BETWEEN SYMMETRIC is not supported"),
-    "similar": "SIMILAR TO is not supported",
-    **dict.fromkeys(
-        "current_catalog current_date current_role current_schema current_time current_timestamp"
-        " current_user localtime localtimestamp session_user system_user user".split(),
-        "function calls are not supported",
-    ),
-}
-"""Words that PostgreSQL reserves (and EXISTS), each with the construct that it begins."""
-
-_ONLY_AFTER_PARENTHESIS: Final = frozenset({"over", "filter", "within"})
-"""Those of the preceding words that may be names elsewhere."""
-
-_BEFORE_PARENTHESIS: Final = {
-    "mode": "mode() is not supported",
-    "median": "MEDIAN(...) is not supported, nor does PostgreSQL have it",
-    "values": "VALUES is not supported",
-    "materialized": "MATERIALIZED is not supported",
-    "operator": "OPERATOR(...) is not supported",
-    "row": "comparisons of rows are not supported",
-    **dict.fromkeys(
-        ("rollup", "cube", "grouping", "sets"), "GROUP BY only accepts columns and expressions"
-    ),
-}
-"""Words that PostgreSQL does not reserve, but that begin no function call."""
-
-_OTHER_RESERVED: Final = frozenset(
-    "analyse analyze authorization binary both cast check collation column concurrently constraint"
-    " create default deferrable do foreign freeze grant initially leading placing"
-    " primary references returning table to trailing unique variadic verbose".split()
-)
-"""All other words that PostgreSQL 15 to 18 reserve; as names, they must be quoted."""
-
-_NEEDS_AS: Final = frozenset(
-    "char character day filter hour minute month over precision second varying within without"
-    " year".split()
-)
-"""Words that need AS before them to be an alias in the select list."""
-
-_TESTED: Final = frozenset("distinct false not null true unknown".split())
-_VALUES: Final = frozenset("end false null true".split())
-_LAST: Final = _VALUES | {"asc", "desc"}
-"""The keywords that a query may end with."""
-
-_TYPE_HINT: Final = (
-    "write DATE '...', TIMESTAMP '...' or a plain quoted string, which takes the type of what it is"
-    " compared with"
-)
-
-
-def is_name(lexeme: Lexeme) -> bool:
-    """Whether PostgreSQL takes a lexeme for a name, where a name may stand."""
-    if lexeme.kind == "name":
-        return True
-    word = lexeme.text
-    return lexeme.kind == "word" and (
-        word in _ONLY_AFTER_PARENTHESIS
-        or not (word in KEYWORDS or word in _CONSTRUCTS or word in _OTHER_RESERVED)
-    )
-
-
-def is_bare_alias(lexeme: Lexeme) -> bool:
-    """Whether a lexeme is an alias in the select list without AS."""
-    return is_name(lexeme) and not (lexeme.kind == "word" and lexeme.text in _NEEDS_AS)
-
-
-class LexemePlace:
-    """A lexeme among its neighbors."""
-
-    def __init__(self, lexemes: Sequence[Lexeme], index: int) -> None:
-        self._lexemes = lexemes
-        self._index = index
-        self.lexeme = lexemes[index]
-        self.before = self.neighbor(-1)
-        self.after = self.neighbor(1)
-
-    def neighbor(self, offset: int) -> Lexeme:
-        """Return the lexeme at an offset; past either end, one of the kind ``end``."""
-        index = self._index + offset
-        if 0 <= index < len(self._lexemes):
-            return self._lexemes[index]
-        return Lexeme("end", "", self.lexeme.position)
-
-    @property
-    def is_tested(self) -> bool:
-        """Whether the lexeme follows IS or IS NOT."""
-        before = self.neighbor(-2) if self.before.is_word("not") else self.before
-        return before.is_word("is")
-
-    @property
-    def is_called(self) -> bool:
-        """Whether the lexeme is an unqualified function of a count query, being called."""
-        return (
-            self.lexeme.is_word(*FUNCTIONS)
-            and self.after.is_symbol("(")
-            and not self.before.is_symbol(".")
-        )
-
-    @property
-    def is_type(self) -> bool:
-        """Whether the lexeme is the type before a quoted constant."""
-        return self.lexeme.is_word(*LITERAL_TYPES) and self.after.kind == "string"
-
-    @property
-    def is_keyword(self) -> bool:
-        """Whether PostgreSQL takes the lexeme for a keyword here, not for a name."""
-        if self.lexeme.kind != "word":
-            return False
-        match self.lexeme.text:
-            case "unknown":
-                return self.is_tested
-            case "filter":
-                return self.before.is_symbol(")") and self.opens_with("where")
-            case "within":
-                return self.before.is_symbol(")") and self.after.is_word("group")
-            case "escape":
-                return self.neighbor(-2).is_word("like", "ilike")
-            case "nulls":
-                return self.after.is_word("first", "last")
-            case "first" | "last":
-                return self.before.is_word("nulls")
-            case word:
-                return word in KEYWORDS or self.is_called or self.is_type
-
-    @property
-    def is_negation(self) -> bool:
-        """Whether the lexeme is the NOT of a test, as in IS NOT NULL and NOT IN."""
-        return self.lexeme.is_word("not") and (
-            self.before.is_word("is") or self.after.is_word("between", "ilike", "in", "like")
-        )
-
-    def opens_with(self, *words: str) -> bool:
-        """Whether a parenthesis with one of these words follows."""
-        return self.after.is_symbol("(") and self.neighbor(2).is_word(*words)
-
-    @property
-    def begins_select(self) -> bool:
-        """Whether a SELECT may stand here: the query's own, or one in FROM or WITH."""
-        if self.before.is_symbol("("):
-            return self.neighbor(-2).is_word("from", "as")
-        return self.before.kind == "end" or (
-            self.before.is_symbol(")") and self._lexemes[0].is_word("with")
-        )
-
-    def refusal(self, what: str, hint: str = ALLOWED) -> UnsupportedQueryError:
-        """Make the error for the lexeme."""
-        return refusal(what, self.lexeme.position, hint)
-
-
-def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
-    """Refuse the first construct that a count query cannot have, each for a reason of its own.
-
-    Afterwards parentheses and CASEs are balanced and not too deep; an unquoted word is a keyword
-    of a count query, or a name to PostgreSQL too; of functions only :data:`FUNCTIONS` are called.
-
-    Parameters
-    ----------
-    lexemes : sequence of Lexeme
-        The lexemes of the whole query, with types, without a semicolon at its end.
-
-    Raises
-    ------
-    UnsupportedQueryError
-    """
-    if not lexemes:
-        raise refusal("the query is empty")
-    first, last = lexemes[0], lexemes[-1]
-    if not first.is_word("select", "with"):
-        raise refusal("the query is not a SELECT statement", first.position)
-    for index in range(len(lexemes)):
-        _check(LexemePlace(lexemes, index))
-    _refuse_deep_nesting(lexemes)
-    if last.is_word(*KEYWORDS - _LAST) or (last.kind == "symbol" and last.text != ")"):
-        raise refusal("the query ends too early", last.position)
-
-
 def unexpected(lexeme: Lexeme) -> UnsupportedQueryError:
     """Make the error for a lexeme that does not belong where it stands."""
     if lexeme.kind == "end":
         return refusal("the query ends too early", lexeme.position)
     return refusal("the query cannot be read as a SELECT", lexeme.position)
-
-
-def _refuse_deep_nesting(lexemes: Sequence[Lexeme]) -> None:
-    opened: list[tuple[Lexeme, int]] = []
-    depth = signs = 0  # signs and NOTs in a row nest what follows
-    for lexeme in lexemes:
-        if lexeme.is_symbol("(") or lexeme.is_word("case"):
-            opened.append((lexeme, 1 + signs))
-            depth += 1 + signs
-        elif lexeme.is_symbol(")") or lexeme.is_word("end"):
-            if not opened or opened[-1][0].is_symbol("(") is not lexeme.is_symbol(")"):
-                raise unexpected(lexeme)
-            depth -= opened.pop()[1]
-        signs = signs + 1 if lexeme.is_word("not") or lexeme.is_symbol("+", "-") else 0
-        if depth + signs > MAX_NESTING:
-            raise refusal(f"parentheses are nested more than {MAX_NESTING} deep", lexeme.position)
-    if opened:
-        raise refusal("the query ends too early", lexemes[-1].position)
-
-
-def _check(place: LexemePlace) -> None:
-    lexeme, after = place.lexeme, place.after
-    match lexeme.kind:
-        case "word":
-            _check_word(place)
-        case "name" if after.is_symbol("("):
-            raise _called(place)
-        case "type" if after.is_symbol("(") or after.is_word("with", "without"):
-            raise refusal(
-                "a type with modifiers is not supported", after.position, "write the type alone"
-            )
-        case "string" if after.kind == "string":
-            raise refusal(
-                "a string in several pieces is not supported",
-                after.position,
-                "write it in one piece",
-            )
-        case "symbol":
-            _check_symbol(place)
-
-
-def _check_word(place: LexemePlace) -> None:
-    word, before, after = place.lexeme.text, place.before, place.after
-    called = after.is_symbol("(")
-    if place.is_tested:
-        if word not in _TESTED:
-            raise place.refusal(
-                "IS is only supported with NULL, TRUE, FALSE, UNKNOWN and DISTINCT FROM"
-            )
-    elif word in ("limit", "offset") and after.kind != "number":
-        raise place.refusal("LIMIT and OFFSET need a whole number")
-    elif word in ("like", "ilike") and after.kind != "string":
-        raise place.refusal("a pattern must be a quoted string", "write it in single quotes")
-    elif word == "escape" and place.is_keyword and after.kind != "string":
-        raise place.refusal("ESCAPE needs a quoted character", "write it in single quotes")
-    elif word == "with" and after.is_word("recursive") and not place.neighbor(2).is_word("as"):
-        raise place.refusal("WITH RECURSIVE is not supported", "write WITH <name> AS (SELECT ...)")
-    elif (word == "select" and place.begins_select) or (word == "with" and before.kind == "end"):
-        pass
-    elif word == "distinct" and after.is_word("on"):
-        raise place.refusal(
-            "SELECT DISTINCT ON is not supported", "write SELECT DISTINCT a, b, or GROUP BY a, b"
-        )
-    elif word == "distinct" and before.is_symbol("(") and not place.neighbor(-2).is_word("count"):
-        raise place.refusal(
-            "DISTINCT is only supported in COUNT(DISTINCT ...) and SELECT DISTINCT",
-            "SELECT DISTINCT lists the values, each of which can be summed or averaged once",
-        )
-    elif (word in ("filter", "within") and place.is_keyword) or (
-        word == "distinct" and (before.is_symbol("(") or before.is_word("select"))
-    ):
-        pass
-    elif place.is_called:
-        _check_function(place)
-    elif called and (word == "left" or word not in KEYWORDS):
-        raise _called(place)
-    elif word in _CONSTRUCTS and (word not in _ONLY_AFTER_PARENTHESIS or before.is_symbol(")")):
-        raise place.refusal(_CONSTRUCTS[word], HINTS.get(word, ALLOWED))
-    elif word in _OTHER_RESERVED:
-        raise place.refusal("a reserved word is used as a name", "put a name into double quotes")
-    elif (
-        word not in LITERAL_TYPES
-        and after.kind == "string"
-        and not place.is_keyword
-        and not _ends_operand(before)
-    ):
-        raise place.refusal("constants of this type are not supported", _TYPE_HINT)
-
-
-def _check_function(place: LexemePlace) -> None:
-    word, argument = place.lexeme.text, place.neighbor(2)
-    if word in ("date_part", "date_trunc") and argument.kind != "string":
-        raise refusal(
-            "the part of a date must be a quoted constant", argument.position, "write 'year'"
-        )
-
-
-def _called(place: LexemePlace) -> UnsupportedQueryError:
-    """Refuse a name, or a word, before an opening parenthesis."""
-    lexeme, before = place.lexeme, place.before
-    if lexeme.kind == "word":
-        what = _BEFORE_PARENTHESIS.get(lexeme.text) or _CONSTRUCTS.get(lexeme.text)
-        if what is not None:
-            return place.refusal(what, HINTS.get(lexeme.text, ALLOWED))
-    if before.is_word("as") or is_name(before):
-        return place.refusal(
-            "a list of column aliases is not supported", "name each column with AS in the subquery"
-        )
-    hint = HINTS.get(lexeme.text, ALLOWED) if lexeme.kind == "word" else ALLOWED
-    return place.refusal("function calls are not supported", hint)
-
-
-def _check_symbol(place: LexemePlace) -> None:
-    before, after = place.before, place.after
-    match place.lexeme.text:
-        case ";":
-            raise place.refusal("several statements are not supported", "ask one query at a time")
-        case "*" if before.is_word("select") and place.neighbor(-2).is_symbol("("):
-            pass
-        case "*" if before.is_word("distinct"):
-            raise place.refusal("DISTINCT is not supported with *", "name the columns")
-        case "*" if before.is_word("select") or before.is_symbol(","):
-            raise place.refusal(
-                "the select list has columns that GROUP BY does not name",
-                "write COUNT(*), or SELECT DISTINCT and the names of columns",
-            )
-        case "*" if before.is_symbol("."):
-            raise place.refusal("a whole row is used as a column")
-        case "*" if not (
-            (before.is_symbol("(") and place.neighbor(-2).is_word("count"))
-            or (_ends_operand(before) and after.kind != "end" and not after.is_symbol(")", ","))
-        ):
-            raise place.refusal("* is only supported in COUNT(*) and between numbers")
-
-
-def _ends_operand(lexeme: Lexeme) -> bool:
-    if lexeme.kind == "word":
-        return lexeme.text not in KEYWORDS or lexeme.text in _VALUES
-    return lexeme.kind in ("name", "number", "string", "type") or lexeme.is_symbol(")")
 
 
 # Types of casts, which are recognized before the query is parsed.
@@ -746,3 +327,233 @@ def _type_at(lexemes: Sequence[Lexeme]) -> tuple[int, Lexeme]:
         if spelled in TYPES:
             return n_words, Lexeme("type", TYPES[spelled], first.position)
     raise refusal("casts to this type are not supported", first.position, _HINT)
+
+
+# Constructs of several words that PostgreSQL reads as one operator, or that have a shorter form.
+
+
+RANGE_TYPES: Final = {
+    "int4range": "integer", "int8range": "bigint", "numrange": "numeric", "daterange": "date",
+    "tsrange": "timestamp without time zone", "tstzrange": "timestamp with time zone",
+}  # fmt: skip
+"""The ranges that ``<@`` accepts, with the types of their values."""
+
+_CONTAINED: Final = "write age <@ int4range(20, 30), or age >= 20 AND age < 30"
+_LISTED: Final = "write IN (1, 2, 3), or = ANY (ARRAY[1, 2, 3])"
+
+
+def merged(lexemes: Sequence[Lexeme]) -> list[Lexeme]:
+    """Put one symbol where several words are one operator, and LIMIT where FETCH stands.
+
+    Afterwards ``= any``, ``<> all`` (each with the type that its array is cast to), and ``<@`` with
+    the name of a range stand before a parenthesis with a list; ``array[`` before a list of shares.
+
+    Raises
+    ------
+    UnsupportedQueryError
+
+    Examples
+    --------
+    >>> [x.text for x in merged(scan("a = ANY (ARRAY[1]) FETCH FIRST 5 ROWS ONLY"))]
+    ['a', '= any', '(', '1', ')', 'limit', '5']
+    """
+    return _Merger(lexemes).merge()
+
+
+class _Merger:
+    def __init__(self, lexemes: Sequence[Lexeme]) -> None:
+        self._lexemes = lexemes
+        self._at = 0
+        self._found: list[Lexeme] = []
+        self._lists: list[int] = []  # of each open bracket, where its list begins in what is found
+
+    def merge(self) -> list[Lexeme]:
+        while self._at < len(self._lexemes):
+            self._step()
+        if self._lists:
+            raise refusal("a list does not end", self._found[self._lists[-1]].position, _LISTED)
+        return _limit_first(self._found)
+
+    def _step(self) -> None:
+        here = self._lexemes[self._at]
+        quantified = ("any", "some") if here.is_symbol("=") else ("all",)
+        if here.is_symbol("=", "<>", "!=") and self._follows(quantified, "(", "array", "["):
+            text = "= any" if here.text == "=" else "<> all"
+            self._put(5, Lexeme("symbol", text, here.position))
+            self._lists.append(len(self._found) - 1)
+            self._found.append(Lexeme("symbol", "(", here.position))
+        elif here.is_word("percentile_cont", "percentile_disc") and self._follows(
+            "(", "array", "["
+        ):
+            self._put(4, here, self._lexemes[self._at + 1])
+            self._lists.append(len(self._found))
+            self._found.append(Lexeme("symbol", "array[", here.position))
+        elif here.is_symbol("]") and self._lists:
+            self._close(here)
+        elif here.is_symbol("[", "]"):
+            raise refusal(
+                "brackets are not supported",
+                here.position,
+                f"{_LISTED}; quote names with double quotes, and do not subscript",
+            )
+        elif here.is_symbol("<@"):
+            name = self._ahead(1)
+            if not (name.kind == "word" and name.text in RANGE_TYPES and self._ahead(2).reads("(")):
+                raise refusal("<@ is only supported with a range", here.position, _CONTAINED)
+            self._put(2, Lexeme("symbol", f"<@ {name.text}", here.position))
+        elif here.is_word("at") and self._follows("time", "zone"):
+            self._put(3, Lexeme("symbol", "at time zone", here.position))
+        elif here.is_word("over") and self._follows("(", ")") and self._found:
+            self._put(3, Lexeme("symbol", "over ()", here.position))
+        elif here.is_word("fetch") and self._follows(("first", "next")):
+            self._fetch(here)
+        elif here.is_word("offset") and self._ahead(2).is_word("row", "rows"):
+            self._put(3, here, self._ahead(1))
+        else:
+            self._put(1, here)
+
+    def _put(self, n_read: int, *found: Lexeme) -> None:
+        self._found += found
+        self._at += n_read
+
+    def _ahead(self, offset: int) -> Lexeme:
+        at = self._at + offset
+        return self._lexemes[at] if at < len(self._lexemes) else Lexeme("end", "", 0)
+
+    def _follows(self, *texts: str | tuple[str, ...]) -> bool:
+        return all(
+            any(self._ahead(i).reads(text) for text in ((one,) if isinstance(one, str) else one))
+            for i, one in enumerate(texts, start=1)
+        )
+
+    def _close(self, here: Lexeme) -> None:
+        """End a list; the type that an array is cast to goes to its beginning."""
+        start = self._lists.pop()
+        opener = self._found[start]
+        if self._found[-1].is_symbol("array[") or self._found[-1] is self._found[start + 1]:
+            raise refusal("a list is empty", here.position, _LISTED)
+        if opener.is_symbol("array["):
+            self._put(1, here)
+            return
+        if self._follows("::") and self._ahead(2).kind == "type":
+            to = self._ahead(2)
+            if not (self._ahead(3).is_symbol("[") and self._ahead(4).is_symbol("]")):
+                raise refusal("an array is cast to what is no array", to.position, _LISTED)
+            self._found[start] = opener._replace(text=f"{opener.text} {to.text}")
+            self._at += 4
+        if not self._follows(")"):
+            raise refusal("an array is used for more than a list", here.position, _LISTED)
+        self._put(2, Lexeme("symbol", ")", here.position))
+
+    def _fetch(self, here: Lexeme) -> None:
+        """Read ``FETCH FIRST [n] ROWS ONLY`` as LIMIT."""
+        number, n_read = self._ahead(2), 5
+        if number.kind != "number":
+            number, n_read = Lexeme("number", "1", here.position), 4
+        rows, only = self._ahead(n_read - 2), self._ahead(n_read - 1)
+        if not (rows.is_word("row", "rows") and only.is_word("only")):
+            raise refusal(
+                "FETCH is only supported with a number of rows",
+                here.position,
+                "write FETCH FIRST 10 ROWS ONLY, or LIMIT 10",
+            )
+        self._put(n_read, Lexeme("word", "limit", here.position), number)
+
+
+def _limit_first(lexemes: list[Lexeme]) -> list[Lexeme]:
+    """Put OFFSET behind LIMIT, in whichever order they end the query."""
+    if len(lexemes) > 4 and lexemes[-4].is_word("offset") and lexemes[-2].is_word("limit"):
+        return [*lexemes[:-4], *lexemes[-2:], *lexemes[-4:-2]]
+    return lexemes
+
+
+# Moving along the query's lexemes.
+
+
+Item = TypeVar("Item")
+
+Node: TypeAlias = Any
+"""A node of sqlglot's trees."""
+
+
+class LexemeCursor:
+    """Passes over lexemes from left to right; parentheses must be balanced."""
+
+    def __init__(self, lexemes: Sequence[Lexeme]) -> None:
+        self._lexemes = lexemes
+        self._at = 0
+        self._openings: dict[int, int] = {}  # of each closing parenthesis, the opening one
+        opened = []
+        for number, lexeme in enumerate(lexemes):
+            if lexeme.is_symbol("("):
+                opened.append(number)
+            elif lexeme.is_symbol(")"):
+                self._openings[number] = opened.pop()
+
+    @property
+    def here(self) -> Lexeme:
+        """The next lexeme."""
+        return self.ahead(0)
+
+    def ahead(self, offset: int) -> Lexeme:
+        """Return the lexeme at an offset from the next; past the end, one of the kind ``end``."""
+        return self.lexeme(self._at + offset)
+
+    def lexeme(self, index: int) -> Lexeme:
+        """Return the lexeme of this number."""
+        if index < len(self._lexemes):
+            return self._lexemes[index]
+        return Lexeme("end", "", self._lexemes[-1].position + 1)
+
+    def step(self) -> Lexeme:
+        """Pass over the next lexeme."""
+        lexeme = self.here
+        self._at += 1
+        return lexeme
+
+    def takes(self, *texts: str) -> bool:
+        """Pass over these words and symbols, if they come next."""
+        if all(self.ahead(i).reads(text) for i, text in enumerate(texts)):
+            self._at += len(texts)
+            return True
+        return False
+
+    def require(self, *texts: str) -> None:
+        """Pass over these words and symbols; refuse the query if another lexeme comes."""
+        for text in texts:
+            if not self.takes(text):
+                raise unexpected(self.here)
+
+    def leaf(self, node: Node | None, *kinds: str) -> Lexeme:
+        """Pass over the lexeme of a leaf of the tree, which must be the next one."""
+        if node is None or self.here.kind not in kinds or node.name != str(self._at):
+            raise unexpected(self.here)
+        return self.step()
+
+    def listed(
+        self, nodes: Sequence[Node] | None, read: Callable[[Node], Item]
+    ) -> tuple[Item, ...]:
+        """Read one or more items, separated by commas."""
+        if not nodes:
+            raise unexpected(self.here)
+        found: list[Item] = []
+        for node in nodes:
+            if found:
+                self.require(",")
+            found.append(read(node))
+        return tuple(found)
+
+    def within(self, start: int) -> int:
+        """Return the number of the first lexeme inside parentheses that open at `start`."""
+        while start < len(self._lexemes) and self._lexemes[start].is_symbol("("):
+            start += 1
+        return start
+
+    def closes(self, start: int) -> bool:
+        """Pass over closing parentheses that were opened at `start`; tell whether there are any."""
+        inside = self.within(start)
+        closed = False
+        while self.here.is_symbol(")") and start <= self._openings[self._at] < inside:
+            self._at += 1
+            closed = True
+        return closed

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, TypeVar
+from datetime import datetime
+from types import ModuleType
+from typing import Any, Final
 
 from kanon_db.query import expressions as ex
-from kanon_db.query._lexer import LITERAL_TYPES, Lexeme, fold, is_name, unexpected
+from kanon_db.query._constructs import LITERAL_TYPES, MOMENTS, is_name
+from kanon_db.query._lexer import LexemeCursor, fold, unexpected
 from kanon_db.query.expressions import MOST_DIGITS, Rounded, refusal
-from kanon_db.query.sqlglot_library import exp
-from kanon_db.query.sqlglot_library import exp as parsed
+
+# Importing sqlglot without what only its plug-ins need: a session's first estimate waits for it.
+#
+# sqlglot looks for plug-ins when it is asked for a dialect that it does not know, which never
+# happens here. To do so it imports `importlib.metadata`, and with that all that e-mail needs.
+
+
+_METADATA: Final = "importlib.metadata"
+
+
+@contextmanager
+def _metadata_later() -> Iterator[None]:
+    """Let whatever is imported in the block import `importlib.metadata` when it calls it."""
+    if _METADATA in sys.modules:
+        yield
+        return
+    later = ModuleType(_METADATA)
+    later.entry_points = _entry_points  # type: ignore[attr-defined]
+    sys.modules[_METADATA] = later
+    try:
+        yield
+    finally:
+        del sys.modules[_METADATA]
+
+
+def _entry_points(**chosen: Any) -> Any:
+    from importlib.metadata import entry_points
+
+    return entry_points(**chosen)
+
+
+with _metadata_later():
+    from sqlglot import exp
+
+parsed = exp
 
 # The allow-list: the nodes that a query's tree may have, *and* the arguments of each node.
 #
@@ -26,15 +65,18 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
         exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop,
     ),
     "expression": (exp.Limit, exp.Offset),
-    "expressions": (exp.Group, exp.Order, exp.With, exp.Distinct),
+    "expressions": (exp.Group, exp.Order, exp.With, exp.Distinct, exp.Array),
     "this expression": (
         exp.And, exp.Or, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub,
         exp.Mul, exp.Mod, exp.Is, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.Escape, exp.Extract,
         exp.Filter, exp.WithinGroup, exp.Nullif,
     ),
     "with_ distinct expressions from_ joins where group having order limit offset": (exp.Select,),
+    "this expression safe": (exp.DPipe,),
+    "this zone": (exp.AtTimeZone,),
+    "this over": (exp.Window,),
     "this alias": (exp.Alias, exp.Subquery, exp.CTE),
-    "this db alias": (exp.Table,),
+    "this db catalog alias": (exp.Table,),
     "this side kind on using": (exp.Join,),
     "this desc nulls_first": (exp.Ordered,),
     "this expression typed safe": (exp.Div,),
@@ -62,7 +104,6 @@ _REASONS: Final[dict[tuple[type[exp.Expr], str], str]] = {
     (exp.Tuple, ""): "comparisons of rows are not supported",
     (exp.Dot, ""): "a name has too many qualifiers",
     (exp.Column, "catalog"): "a column has too many qualifiers",
-    (exp.Table, "catalog"): "a relation of another database is not supported",
 }
 """Reasons for refusing some nodes and arguments; others are refused as unreadable."""
 
@@ -86,95 +127,6 @@ def refuse_unlisted(tree: exp.Expr) -> None:
 def _filled(node: exp.Expr) -> set[str]:
     """Return the names of a node's arguments that are set."""
     return {name for name, value in node.args.items() if value not in (None, False, [])}
-
-
-# Moving along the query's lexemes.
-
-
-Item = TypeVar("Item")
-
-
-class LexemeCursor:
-    """Passes over lexemes from left to right; parentheses must be balanced."""
-
-    def __init__(self, lexemes: Sequence[Lexeme]) -> None:
-        self._lexemes = lexemes
-        self._at = 0
-        self._openings: dict[int, int] = {}  # of each closing parenthesis, the opening one
-        opened = []
-        for number, lexeme in enumerate(lexemes):
-            if lexeme.is_symbol("("):
-                opened.append(number)
-            elif lexeme.is_symbol(")"):
-                self._openings[number] = opened.pop()
-
-    @property
-    def here(self) -> Lexeme:
-        """The next lexeme."""
-        return self.ahead(0)
-
-    def ahead(self, offset: int) -> Lexeme:
-        """Return the lexeme at an offset from the next; past the end, one of the kind ``end``."""
-        return self.lexeme(self._at + offset)
-
-    def lexeme(self, index: int) -> Lexeme:
-        """Return the lexeme of this number."""
-        if index < len(self._lexemes):
-            return self._lexemes[index]
-        return Lexeme("end", "", self._lexemes[-1].position + 1)
-
-    def step(self) -> Lexeme:
-        """Pass over the next lexeme."""
-        lexeme = self.here
-        self._at += 1
-        return lexeme
-
-    def takes(self, *texts: str) -> bool:
-        """Pass over these words and symbols, if they come next."""
-        if all(self.ahead(i).reads(text) for i, text in enumerate(texts)):
-            self._at += len(texts)
-            return True
-        return False
-
-    def require(self, *texts: str) -> None:
-        """Pass over these words and symbols; refuse the query if another lexeme comes."""
-        for text in texts:
-            if not self.takes(text):
-                raise unexpected(self.here)
-
-    def leaf(self, node: exp.Expr | None, *kinds: str) -> Lexeme:
-        """Pass over the lexeme of a leaf of the tree, which must be the next one."""
-        if node is None or self.here.kind not in kinds or node.name != str(self._at):
-            raise unexpected(self.here)
-        return self.step()
-
-    def listed(
-        self, nodes: Sequence[exp.Expr] | None, read: Callable[[exp.Expr], Item]
-    ) -> tuple[Item, ...]:
-        """Read one or more items, separated by commas."""
-        if not nodes:
-            raise unexpected(self.here)
-        found: list[Item] = []
-        for node in nodes:
-            if found:
-                self.require(",")
-            found.append(read(node))
-        return tuple(found)
-
-    def within(self, start: int) -> int:
-        """Return the number of the first lexeme inside parentheses that open at `start`."""
-        while start < len(self._lexemes) and self._lexemes[start].is_symbol("("):
-            start += 1
-        return start
-
-    def closes(self, start: int) -> bool:
-        """Pass over closing parentheses that were opened at `start`; tell whether there are any."""
-        inside = self.within(start)
-        closed = False
-        while self.here.is_symbol(")") and start <= self._openings[self._at] < inside:
-            self._at += 1
-            closed = True
-        return closed
 
 
 # Reading calls: aggregates, parts of dates, typed constants.
@@ -209,6 +161,39 @@ _TRUNCATED: Final = frozenset(
 )
 
 
+_INTERVAL: Final = re.compile(
+    r"\s*[+-]?[0-9]{1,6}\s*(second|minute|hour|day|week|month|year)s?\s*", re.IGNORECASE
+)
+_MOMENTS: Final = {
+    "current_date": ex.Literal("date", "today"),
+    "current_timestamp": ex.Literal("timestamptz", "now"),
+    "localtimestamp": ex.Literal("timestamp", "now"),
+}  # fmt: skip
+"""The day and the time at which a question is asked, as PostgreSQL reads them."""
+
+_SAME: Final = {
+    "ceiling": "ceil", "char_length": "length", "character_length": "length", "substring": "substr",
+    "trim": "btrim",
+}  # fmt: skip
+"""Functions that have another name, too."""
+
+_PATTERNS: Final = {
+    "YYYY-MM-DD": "%Y-%m-%d", "YYYYMMDD": "%Y%m%d", "DD.MM.YYYY": "%d.%m.%Y",
+    "DD/MM/YYYY": "%d/%m/%Y", "MM/DD/YYYY": "%m/%d/%Y",
+}  # fmt: skip
+
+
+def _date(text: str, pattern: str, position: int) -> ex.Literal:
+    """Read the constant of TO_DATE."""
+    try:
+        found = datetime.strptime(text, _PATTERNS[pattern.upper()]).date()
+    except (KeyError, ValueError):
+        raise refusal(
+            "a constant cannot be read as a date", position, "write DATE '2024-01-31'"
+        ) from None
+    return ex.Literal("date", found.isoformat())
+
+
 class CallReader(LexemeCursor):
     """Reads calls along the lexemes; each method reads one construct."""
 
@@ -231,6 +216,16 @@ class CallReader(LexemeCursor):
 
     def typed(self, node: parsed.Cast) -> ex.Literal:
         """Read ``DATE '…'`` or ``TIMESTAMP '…'``."""
+        at = self.here.position
+        if self.takes("interval"):
+            text = self.string(node.this).text
+            if not _INTERVAL.fullmatch(text):
+                raise refusal(
+                    "an interval is more than a number and a unit",
+                    at,
+                    "write INTERVAL '30 days', or '-1 year'",
+                )
+            return ex.Literal("interval", text)
         kind = _LITERALS.get(_type_of(node))
         if kind is None:
             raise unexpected(self.here)
@@ -308,6 +303,28 @@ class CallReader(LexemeCursor):
             )
         return ex.Age(*operands)
 
+    def call(self, node: parsed.Anonymous) -> ex.Expression:
+        """Read a function of values, or the day or the time of the question."""
+        lexeme = self.step()
+        if lexeme.text in MOMENTS:
+            return _MOMENTS[lexeme.text]
+        self.require("(")
+        if lexeme.is_word("now"):
+            self.require(")")
+            return _MOMENTS["current_timestamp"]
+        operands = self.listed(node.expressions, self.expression)
+        self.require(")")
+        if not lexeme.is_word("to_date"):
+            return ex.Call(_SAME.get(lexeme.text, lexeme.text), operands)
+        match operands:
+            case (ex.Literal("string", text), ex.Literal("string", pattern)):
+                return _date(text, pattern, lexeme.position)
+        raise refusal(
+            "TO_DATE of more than a constant could fail on some value",
+            lexeme.position,
+            "write DATE '2024-01-31', or compare the column as it is",
+        )
+
     def date_part(self, node: parsed.Extract | parsed.TimestampTrunc) -> ex.DatePart:
         """Read EXTRACT, date_part or date_trunc."""
         is_extract = self.here.is_word("extract")
@@ -377,7 +394,7 @@ class CallReader(LexemeCursor):
             function,
         )
 
-    def percentile(self, node: parsed.WithinGroup) -> ex.Aggregate:
+    def percentile(self, node: parsed.WithinGroup) -> ex.Aggregate | ex.Several:
         """Read percentile_cont or percentile_disc."""
         called, order = node.this, node.expression
         function: ex.AggregateFunction = "cont"
@@ -386,16 +403,13 @@ class CallReader(LexemeCursor):
         elif not isinstance(called, parsed.PercentileCont):
             raise unexpected(self.here)
         self.require(f"percentile_{function}", "(")
-        at = self.here.position
-        match self.expression(called.this):
-            case ex.Literal("number", text) if 0 <= float(text) <= 1:
-                share = float(text)
-            case _:
-                raise refusal(
-                    "the share of a percentile is not a number from 0 to 1",
-                    at,
-                    f"write percentile_{function}(0.5) WITHIN GROUP (ORDER BY <column>)",
-                )
+        is_array = isinstance(called.this, parsed.Array)
+        if is_array:
+            self.require("array[")
+            shares = self.listed(called.this.expressions, lambda one: self.share(one, function))
+            self.require("]")
+        else:
+            shares = (self.share(called.this, function),)
         self.require(")", "within", "group", "(", "order", "by")
         ordered = order.expressions if isinstance(order, parsed.Order) else []
         at = self.here.position
@@ -414,11 +428,41 @@ class CallReader(LexemeCursor):
         if not self.takes("nulls", "last"):  # which are ignored
             self.takes("nulls", "first")
         self.require(")")
-        return ex.Aggregate(function, operand, share=share)
+        found = tuple(ex.Aggregate(function, operand, share=share) for share in shares)
+        return ex.Several(found) if is_array else found[0]
+
+    def share(self, node: parsed.Expr, function: str) -> float:
+        """Read the share of a percentile."""
+        at = self.here.position
+        match self.expression(node):
+            case ex.Literal("number", text) if 0 <= float(text) <= 1:
+                return float(text)
+        raise refusal(
+            "the share of a percentile is not a number from 0 to 1",
+            at,
+            f"write percentile_{function}(0.5) WITHIN GROUP (ORDER BY <column>)",
+        )
+
+    def whole(self, node: parsed.Window) -> ex.Whole:
+        """Read ``SUM(COUNT(*)) OVER ()`` or ``SUM(SUM(x)) OVER ()``."""
+        at, outer = self.here.position, node.this
+        inner = outer.this if isinstance(outer, parsed.Sum) else None
+        if not isinstance(inner, parsed.Count | parsed.Sum):
+            raise refusal(
+                "window functions are not supported, but for totals",
+                at,
+                "write SUM(COUNT(*)) OVER () or SUM(SUM(x)) OVER (), the totals of all groups",
+            )
+        self.require("sum", "(")
+        found = self.aggregate(inner)
+        self.require(")", "over ()")
+        if found.function == "distinct":
+            raise refusal("what is distinct in groups has no total", at, "ask without GROUP BY")
+        return ex.Whole(found)
 
     def filtered(self, node: parsed.Filter) -> ex.Expression:
         """Read an aggregate with ``FILTER (WHERE condition)``."""
-        aggregate: ex.Aggregate | ex.Deviation
+        aggregate: ex.Aggregate | ex.Deviation | ex.Several
         if isinstance(node.this, parsed.WithinGroup):
             aggregate = self.percentile(node.this)
         elif type(node.this) in _AGGREGATES:
@@ -436,7 +480,7 @@ class CallReader(LexemeCursor):
         def chosen(part: ex.Expression) -> ex.Expression:
             return replace(part, condition=condition) if isinstance(part, ex.Aggregate) else part
 
-        if isinstance(aggregate, ex.Deviation):
+        if isinstance(aggregate, ex.Deviation | ex.Several):
             return ex.rebuilt(aggregate, chosen)
         return replace(aggregate, condition=condition)
 
@@ -460,7 +504,9 @@ def _type_of(node: parsed.Cast) -> parsed.DType:
 
 
 # PostgreSQL's precedence, ascending.
-_OR, _AND, _NOT, _IS, _COMPARE, _TEST, _ADD, _MULTIPLY, _SIGN, _CAST, _OPERAND = range(1, 12)
+(
+    _OR, _AND, _NOT, _IS, _COMPARE, _TEST, _OTHER, _ADD, _MULTIPLY, _ZONE, _SIGN, _CAST, _OPERAND
+) = range(1, 14)  # fmt: skip
 
 _COMPARISONS: Final[dict[type[parsed.Expr], ex.ComparisonOperator]] = {
     parsed.EQ: "=", parsed.NEQ: "<>",
@@ -471,7 +517,7 @@ _ARITHMETIC: Final[dict[type[parsed.Expr], ex.ArithmeticOperator]] = {
 }  # fmt: skip
 _CHAINS: Final[dict[type[parsed.Expr], int]] = {
     parsed.Or: _OR, parsed.And: _AND, parsed.Add: _ADD, parsed.Sub: _ADD,
-    parsed.Mul: _MULTIPLY, parsed.Div: _MULTIPLY, parsed.Mod: _MULTIPLY,
+    parsed.Mul: _MULTIPLY, parsed.Div: _MULTIPLY, parsed.Mod: _MULTIPLY, parsed.DPipe: _OTHER,
 }  # fmt: skip
 _TESTS: Final[dict[type[parsed.Expr], int]] = {
     parsed.Is: _IS, parsed.NullSafeNEQ: _IS,
@@ -530,11 +576,15 @@ class ExpressionReader(CallReader):
         if kind in _COMPARISONS:
             return self.comparison(node, start), _COMPARE
         if kind in _TESTS:
-            return self.test(node, start), _TESTS[kind]
+            return self.test(node, start)
         if isinstance(node, parsed.Cast) and self.is_cast_after(node, start):
             operand = self.expression(node.this, _CAST, start)
             self.require("::")
             return self.cast_to(node, operand), _CAST
+        if isinstance(node, parsed.AtTimeZone):
+            operand = self.expression(node.this, _ZONE, start)
+            self.require("at time zone")
+            return ex.Call("timezone", (self.string(node.args.get("zone")), operand)), _ZONE
         self._at = self.within(start)
         if isinstance(node, parsed.Not):
             self.require("not")
@@ -555,7 +605,11 @@ class ExpressionReader(CallReader):
         for link in reversed(links):
             self.closes(start)  # what encloses the part of the chain up to here
             operator = _ARITHMETIC.get(type(link))
-            if operator is None:
+            if isinstance(link, parsed.DPipe):
+                self.require("||")
+                right = self.expression(link.expression, binding + 1)
+                found = ex.Call("||", (found, right))
+            elif operator is None:
                 self.require("and" if binding == _AND else "or")
                 parts.append(self.expression(link.expression, binding + 1))
             else:
@@ -576,9 +630,57 @@ class ExpressionReader(CallReader):
             self.require(operator)
         return ex.Comparison(operator, left, self.expression(node.expression, _COMPARE + 1))
 
-    def test(self, node: parsed.Expr, start: int) -> ex.Expression:
-        """Read a test of one operand: IS …, [NOT] BETWEEN, IN, LIKE or ILIKE."""
+    def test(self, node: parsed.Expr, start: int) -> tuple[ex.Expression, int]:
+        """Read a test of one operand: IS …, [NOT] BETWEEN, IN, LIKE, ILIKE; with its precedence."""
         binding = _TESTS[type(node)]
+        if isinstance(node, parsed.In):
+            operand = self.expression(node.this, _OTHER, start)
+            text = self.here.text if self.here.kind == "symbol" else ""
+            if text.startswith("<@ "):
+                return self.contained(node, operand), _OTHER
+            if text.startswith(("= any", "<> all")):  # whose = chains with no other
+                return self.quantified(node, operand), _COMPARE
+            return self.membership(node, operand), _TEST
+        return self.other_test(node, start, binding), binding
+
+    def contained(self, node: parsed.In, operand: ex.Expression) -> ex.Expression:
+        """Read ``operand <@ range(low, high)``."""
+        lexeme = self.step()
+        self.require("(")
+        given = self.listed(node.expressions, self.expression)
+        self.require(")")
+        match given:
+            case (low, high):
+                return ex.Contained(operand, lexeme.text[3:], low, high, "[)")
+            case (low, high, ex.Literal("string", "[)" | "[]" | "()" | "(]" as bounds)):
+                return ex.Contained(operand, lexeme.text[3:], low, high, bounds)
+        raise refusal(
+            "a range has other parts than its ends and their kinds",
+            lexeme.position,
+            "write age <@ int4range(20, 30), or int4range(20, 30, '[]')",
+        )
+
+    def quantified(self, node: parsed.In, operand: ex.Expression) -> ex.Expression:
+        """Read ``operand = ANY (ARRAY[…])`` or ``operand <> ALL (ARRAY[…])``."""
+        lexeme = self.step()
+        to = lexeme.text.removeprefix("= any").removeprefix("<> all").strip()
+        self.require("(")
+        items = self.listed(node.expressions, self.expression)
+        self.require(")")
+        if to:
+            items = tuple(ex.Cast(item, to) for item in items)
+        return _among(operand, items, negated=lexeme.text.startswith("<>"))
+
+    def membership(self, node: parsed.In, operand: ex.Expression) -> ex.Expression:
+        """Read ``operand [NOT] IN (…)``."""
+        negated = self.takes("not")
+        self.require("in", "(")
+        items = self.listed(node.expressions, self.expression)
+        self.require(")")
+        return _among(operand, items, negated=negated)
+
+    def other_test(self, node: parsed.Expr, start: int, binding: int) -> ex.Expression:
+        """Read a test other than of a list."""
         escape = None
         if isinstance(node, parsed.Escape):
             node, escape = node.this, node.expression
@@ -591,21 +693,21 @@ class ExpressionReader(CallReader):
         match node:
             case parsed.Between():
                 self.require("between")
-                low = self.expression(node.args.get("low"), _ADD)
+                low = self.expression(node.args.get("low"), _OTHER)
                 self.require("and")
-                return ex.Range(left, low, self.expression(node.args.get("high"), _ADD), negated)
-            case parsed.In():
-                self.require("in", "(")
-                items = self.listed(node.expressions, self.expression)
-                self.require(")")
-                if len(items) == 1:
-                    return ex.Comparison("<>" if negated else "=", left, items[0])
-                return ex.Membership(left, items, negated)
+                high = self.expression(node.args.get("high"), _OTHER)
+                return ex.Range(left, low, high, negated)
         is_case_sensitive = isinstance(node, parsed.Like)
         self.require("like" if is_case_sensitive else "ilike")
         position = self.here.position
-        pattern = self.string(node.expression)
-        if len(pattern.text) > MAX_PATTERN:
+        pattern = self.expression(node.expression, _OTHER)
+        if not all(_is_fixed_text(part) for part in ex.walk(pattern)):
+            raise refusal(
+                "a pattern must be a quoted string", position, "write the pattern in single quotes"
+            )
+        if sum(len(part.text) for part in ex.walk(pattern) if isinstance(part, ex.Literal)) > (
+            MAX_PATTERN
+        ):
             raise refusal(
                 f"a pattern of LIKE has more than {MAX_PATTERN:,} characters",
                 position,
@@ -689,8 +791,14 @@ class ExpressionReader(CallReader):
                 return self.spread(node)
             case parsed.WithinGroup():
                 return self.percentile(node)
-            case parsed.Anonymous():
+            case parsed.Anonymous() if self.here.is_word("age"):
                 return self.age(node)
+            case parsed.Anonymous():
+                return self.call(node)
+            case parsed.Window():
+                return self.whole(node)
+            case parsed.Subquery():
+                return self.total(node)
             case parsed.Coalesce():
                 return self.coalesce(node)
             case parsed.Nullif():
@@ -704,12 +812,17 @@ class ExpressionReader(CallReader):
     def column(self, node: parsed.Column) -> ex.Name:
         """Read a column with its qualifiers."""
         parts: list[str] = []
+        at = self.here.position
         for part in ("db", "table", "this"):
             if node.args.get(part) is not None:
                 if parts:
                     self.require(".")
                 parts.append(self.name(node.args[part]))
-        return ex.Name(tuple(parts))
+        return ex.Name(tuple(parts), position=at)
+
+    @abstractmethod
+    def total(self, node: parsed.Subquery) -> ex.Whole:
+        """Read a subselect, which is a total."""
 
     def case(self, node: parsed.Case) -> ex.Case:
         """Read either form of CASE."""
@@ -736,6 +849,21 @@ class ExpressionReader(CallReader):
             default = self.expression(node.args["default"])
         self.require("end")
         return ex.Case(tuple(branches), default)
+
+
+def _among(
+    operand: ex.Expression, items: tuple[ex.Expression, ...], *, negated: bool
+) -> ex.Expression:
+    if len(items) == 1:
+        return ex.Comparison("<>" if negated else "=", operand, items[0])
+    return ex.Membership(operand, items, negated)
+
+
+def _is_fixed_text(part: ex.Expression) -> bool:
+    """Whether a part of a pattern is a constant, or made of constants."""
+    return (isinstance(part, ex.Call) and part.function in ("||", "lower", "upper")) or (
+        isinstance(part, ex.Literal) and part.kind == "string"
+    )
 
 
 def _unwrapped(node: parsed.Expr) -> parsed.Expr:

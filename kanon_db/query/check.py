@@ -153,8 +153,9 @@ MOST_MEASURES: Final = 50
 class Measures:
     """Collects the aggregates that a query shows, and those that HAVING and ORDER BY need."""
 
-    def __init__(self, binder: Binder) -> None:
+    def __init__(self, binder: Binder, *, has_having: bool = False) -> None:
         self._binder = binder
+        self._has_having = has_having
         self.found: list[Measure] = []
         self.formulas: list[Formula] = []
         self._listed: list[int] = []
@@ -170,6 +171,10 @@ class Measures:
 
     def show(self, expression: ex.Expression, alias: str | None) -> None:
         """Add an item of the select list: an aggregate, or a calculation with aggregates."""
+        if isinstance(expression, ex.Several):
+            for number, part in enumerate(expression.parts, start=1):
+                self.show(part, alias and f"{alias}[{number}]")
+            return
         if not isinstance(expression, ex.Aggregate):
             bound, _ = self._calculated(expression)
             self.formulas.append(Formula(self._label(alias, bound), bound))
@@ -207,6 +212,17 @@ class Measures:
                 if not _is_numeric(text) or not math.isfinite(float(text)):
                     raise refusal("a constant is too large to calculate with")
                 return expression, number_type(text).category
+            case ex.Whole(aggregate, is_filtered):
+                if self._has_having:
+                    raise refusal(
+                        "a total of the groups is not supported with HAVING",
+                        hint="leave HAVING out, or ask for the groups and for the total",
+                    )
+                bound = self._bound(aggregate)
+                self._place(bound)
+                is_float = self._kind(aggregate) == "float"
+                of: ex.Category = "float" if is_float else "numeric" if is_filtered else "integer"
+                return ex.Whole(bound, is_filtered), of
             case ex.Negative(operand):
                 inner, kind = self._calculated(operand)
                 return ex.Negative(inner), kind
@@ -444,11 +460,11 @@ class _Checker:
         self._text = text
         self._scopes = scopes
         self._binder = Binder(scopes)
-        self._measures = Measures(self._binder)
+        self._measures = Measures(self._binder, has_having=text.having is not None)
 
     def query(self, matches: Sequence[ex.Matched]) -> Query:
         """Check one clause after the other."""
-        text = self._text
+        text = self._text = self._listing(self._text)
         conditions: list[ex.Expression] = list(matches)
         if text.where is not None:
             conditions.append(self._binder.condition(text.where))
@@ -467,6 +483,15 @@ class _Checker:
             text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
             tuple(self._measures.formulas), self._measures.listed,
         )  # fmt: skip
+
+    def _listing(self, text: QueryText) -> QueryText:
+        """Read a query that lists just what it groups by as SELECT DISTINCT."""
+        written = [item.expression for item in text.items]
+        if not text.group or text.having is not None or any(map(_aggregates_in, written)):
+            return text
+        listed = {self._binder.value(self._meant(one))[0] for one in written}
+        grouped = {self._binder.value(self._meant(one))[0] for one in text.group}
+        return text._replace(is_distinct=True, group=()) if listed == grouped else text
 
     def _keys(self) -> tuple[Key, ...]:
         """Check the expressions of GROUP BY."""
@@ -599,6 +624,8 @@ def _default_name(expression: ex.Expression) -> str:
             return _TYPE_NAMES.get(to, to) if name in ("case", "?column?") else name
         case ex.Coalesce():
             return "coalesce"
+        case ex.Call(function=function) if function != "||":
+            return function
         case ex.NullIf():
             return "nullif"
         case _:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from operator import attrgetter
 from typing import ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
@@ -123,7 +123,9 @@ def type_in_range(range_type: str, described: object) -> Type | None:
 # expression are those of its fields that hold an expression, or a tuple of expressions.
 
 
-LiteralKind = OneOf["number", "string", "boolean", "null", "date", "timestamp"]
+LiteralKind = OneOf[
+    "number", "string", "boolean", "null", "date", "timestamp", "timestamptz", "interval"
+]
 ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%"]
 Truth = OneOf["true", "false", "unknown"]
@@ -176,6 +178,8 @@ class Name(Expression):
     """A column as written, after the names that qualify it."""
 
     parts: tuple[str, ...]
+    # Where it stands in the query; names are equal wherever they stand
+    position: int | None = field(default=None, kw_only=True)
 
 
 class Constant(Expression):
@@ -261,6 +265,23 @@ class Cast(Expression):
     to: str
 
 
+class Call(Expression):
+    """A function of values, which PostgreSQL calculates; ``||`` is one."""
+
+    function: str
+    operands: tuple[Expression, ...]
+
+
+class Contained(Expression):
+    """``operand <@ range(low, high, bounds)``, until it is checked."""
+
+    operand: Expression
+    range_type: str
+    low: Expression
+    high: Expression
+    bounds: str
+
+
 class Coalesce(Expression):
     """``COALESCE(operands)``."""
 
@@ -310,6 +331,19 @@ class Deviation(Expression):
     def is_root(self) -> bool:
         """Whether it is a standard deviation, the root of a variance."""
         return self.function.startswith("stddev")
+
+
+class Several(Expression):
+    """Aggregates that one item of the select list asks for, as percentiles of an array do."""
+
+    parts: tuple[Expression, ...]
+
+
+class Whole(Expression):
+    """``SUM(aggregate) OVER ()``, the total of all groups; or a total in a subselect."""
+
+    aggregate: Aggregate
+    is_filtered: bool = True  # Whether the query's WHERE applies to it
 
 
 DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})
@@ -404,11 +438,11 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 
 def _inside(fields: Sequence[object]) -> Iterator[Expression]:
-    for field in fields:
-        if isinstance(field, Expression):
-            yield field
-        elif isinstance(field, tuple):
-            yield from _inside(field)
+    for content in fields:
+        if isinstance(content, Expression):
+            yield content
+        elif isinstance(content, tuple):
+            yield from _inside(content)
 
 
 def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Part:
@@ -420,10 +454,10 @@ def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Par
     Not(part=Literal(kind='boolean', text='true'))
     """
 
-    def changed(field: object) -> object:
-        if isinstance(field, Expression):
-            return change(field)
-        return tuple(map(changed, field)) if isinstance(field, tuple) else field
+    def changed(content: object) -> object:
+        if isinstance(content, Expression):
+            return change(content)
+        return tuple(map(changed, content)) if isinstance(content, tuple) else content
 
     names = expression.__match_args__
     return replace(expression, **{name: changed(getattr(expression, name)) for name in names})  # type: ignore[type-var]
@@ -606,7 +640,10 @@ class OrderText(NamedTuple):
 
 
 class QueryText(NamedTuple):
-    """A whole query: its clauses, the columns that subqueries in FROM select, and DISTINCT."""
+    """A whole query: its clauses, the columns that subqueries in FROM select, and DISTINCT.
+
+    `databases` are the names of databases that relations are qualified with.
+    """
 
     items: tuple[ItemText, ...]
     publication: RelationText
@@ -619,6 +656,7 @@ class QueryText(NamedTuple):
     offset: int = 0
     selected: tuple[Expression, ...] = ()
     is_distinct: bool = False
+    databases: frozenset[str] = frozenset()
 
 
 # Checked queries, with types throughout.
@@ -715,6 +753,7 @@ DOUBLE: Final = Type("double precision", "float")
 DATE: Final = Type("date", "moment", has_constant_input=False)
 TIMESTAMP: Final = Type("timestamp without time zone", "moment", has_constant_input=False)
 TIMESTAMPTZ: Final = Type("timestamp with time zone", "moment", has_constant_input=False)
+INTERVAL: Final = Type("interval", "other", has_constant_input=False)
 
 _MAX_INT4: Final = 2**31 - 1
 _MAX_INT8: Final = 2**63 - 1

@@ -9,16 +9,15 @@ from itertools import accumulate
 from typing import Final
 
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query._lexer import (
-    Lexeme,
+from kanon_db.query._constructs import (
+    MOMENTS,
+    VALUE_FUNCTIONS,
     LexemePlace,
     is_bare_alias,
     refuse_constructs,
-    scan,
-    unexpected,
-    with_types,
 )
-from kanon_db.query._syntax import ExpressionReader, Item, refuse_unlisted
+from kanon_db.query._lexer import Item, Lexeme, merged, scan, unexpected, with_types
+from kanon_db.query._syntax import ExpressionReader, refuse_unlisted
 from kanon_db.query.expressions import (
     Aggregate,
     And,
@@ -35,13 +34,17 @@ from kanon_db.query.expressions import (
     Range,
     RelationText,
     TruthTest,
+    Whole,
     children,
     joined,
     refusal,
     replaced,
     walk,
 )
-from kanon_db.query.sqlglot_library import ParseError, SqlglotError, exp, sqlglot
+
+import sqlglot  # isort: skip
+from sqlglot import exp  # isort: skip
+from sqlglot.errors import ParseError, SqlglotError  # isort: skip
 
 # Flattening subqueries in FROM, which only name columns and filter records.
 #
@@ -121,7 +124,8 @@ class FilteredRelation:
                 hint="write only the column's name",
             )
         if self.columns is None:
-            return Name((self.publication.alias or self.publication.name, column))
+            own = self.publication.alias or self.publication.name
+            return Name((own, column), position=name.position)
         if column not in self.columns:
             raise refusal(
                 "the query names a column that its subquery does not have",
@@ -226,6 +230,11 @@ def _plain(expression: Expression) -> Expression:
 # Reading the clauses of sqlglot's tree, in the order of their words.
 
 
+_TOTAL: Final = (
+    "ask SELECT AVG(...) FROM <publication> first, and write its number; shares of the total are"
+    " 100.0 * COUNT(*) / (SELECT COUNT(*) FROM <publication>)"
+)
+
 MAX_NAMED: Final = 50
 """The most subqueries that WITH may name."""
 
@@ -266,6 +275,8 @@ class _QueryReader(ExpressionReader):
         self._published = ""
         self._named: dict[str, FilteredRelation] = {}
         self._parts = PartsBudget()
+        self.totals: list[RelationText] = []
+        self.databases: set[str] = set()
 
     def query(self, select: exp.Select, published_schema: str) -> QueryText:
         clauses = select.args
@@ -291,8 +302,14 @@ class _QueryReader(ExpressionReader):
             raise unexpected(self.here)
         text = QueryText(
             items, source.publication, lookups, where, group or (), having, order or (), limit,
-            offset or 0, is_distinct=is_distinct,
+            offset or 0, is_distinct=is_distinct, databases=frozenset(self.databases),
         )  # fmt: skip
+        for total in self.totals:
+            if total.name != source.publication.name:
+                raise refusal(
+                    "a subselect asks another relation than the query",
+                    hint="write SUM(COUNT(*)) OVER () for the total of all groups",
+                )
         if self._named:
             raise refusal(
                 "a common table expression is not used", hint="leave it out, or select from it"
@@ -392,6 +409,9 @@ class _QueryReader(ExpressionReader):
     def relation(self, node: exp.Expr) -> RelationText:
         if not isinstance(node, exp.Table):
             raise unexpected(self.here)
+        if node.args.get("catalog"):
+            self.databases.add(self.name(node.args["catalog"]))
+            self.require(".")
         schema = self.name(node.args["db"]) if node.args.get("db") else None
         if schema is not None:
             self.require(".")
@@ -458,6 +478,20 @@ class _QueryReader(ExpressionReader):
         nulls_first = not nulls_last and (self.takes("nulls", "first") or is_descending)
         return OrderText(expression, is_descending, nulls_first)
 
+    def total(self, node: exp.Subquery) -> Whole:
+        """Read ``(SELECT COUNT(*) FROM publication)``, a total of all records."""
+        at, select = self.here.position, node.this
+        given = {name for name, value in select.args.items() if value}
+        if not isinstance(select, exp.Select) or given != {"expressions", "from_"}:
+            raise refusal("subqueries are not supported, but for totals", at, _TOTAL)
+        self.require("select")
+        items = self.listed(select.expressions, self.item)
+        self.require("from")
+        self.totals.append(self.relation(select.args["from_"].this))
+        if [item.expression for item in items] != [Aggregate("count", None)]:
+            raise refusal("subqueries are not supported, but for totals", at, _TOTAL)
+        return Whole(Aggregate("count", None), is_filtered=False)
+
     def row_count(self, node: exp.Expr) -> int:
         lexeme = self.leaf(node, "number")
         if not lexeme.text.isdecimal() or len(lexeme.text) > 10:
@@ -486,6 +520,8 @@ takes half a second, in which PostgreSQL hears no cancel."""
 
 _PATTERN_COST: Final = 20
 """Cost of reading a text, and of lowering it for ILIKE, in characters of a pattern."""
+
+UNKNOWN_FUNCTIONS: Final = VALUE_FUNCTIONS | MOMENTS | {"now", "to_date"}
 
 MAX_ITEMS: Final = 100
 """The most items of a select list, of GROUP BY and of ORDER BY."""
@@ -530,7 +566,7 @@ def parse_query(
     lexemes = scan(query)
     if lexemes and lexemes[-1].is_symbol(";"):
         lexemes.pop()
-    lexemes = with_types(lexemes)
+    lexemes = merged(with_types(lexemes))
     heartbeat()
     refuse_constructs(lexemes)
     written = _numbered(lexemes)
@@ -595,9 +631,17 @@ def _numbered(lexemes: Sequence[Lexeme]) -> list[str]:
             case "word" | "name" if not place.is_keyword:
                 written.append(f'"{number}"')
             case "word" if place.is_type:  # in parentheses, or it would bind less than "::"
-                written.append(f"( {lexeme.text}")
+                written.append("( date" if lexeme.text == "interval" else f"( {lexeme.text}")
             case "word" if lexeme.text == "cast":
                 written.append("TRY_CAST")  # which leaves another node than "::" does
+            case "word" if lexeme.text in UNKNOWN_FUNCTIONS and (
+                place.is_called or place.is_moment
+            ):  # to sqlglot: it keeps their arguments
+                written.append(f"f_{lexeme.text}{'()' if place.is_moment else ''}")
+            case "symbol" if lexeme.text.startswith(("= any", "<> all", "<@ ")):
+                written.append("IN")
+            case "symbol" if lexeme.text == "over ()":
+                written.append("OVER ( )")
             case _:
                 written.append("" if place.is_negation else lexeme.text)
     return written
@@ -625,8 +669,9 @@ def _operators(expression: Expression) -> int:
 def _matching(expression: Expression) -> int:
     """Return the cost of a LIKE, in characters of its pattern."""
     match expression:
-        case Pattern(pattern=Literal(text=text)):
-            return len(text) + _PATTERN_COST
+        case Pattern(pattern=pattern):
+            texts = (part.text for part in walk(pattern) if isinstance(part, Literal))
+            return sum(map(len, texts)) + _PATTERN_COST
     return 0
 
 

@@ -143,6 +143,12 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             return f"age({inner(later)}, {inner(earlier)})"
         case ex.Cast(operand, to):
             return f"CAST({inner(operand)} AS {to})"
+        case ex.Call("||", (left, right)):
+            return f"({inner(left)} || {inner(right)})"
+        case ex.Call("timezone", (zone, operand)):
+            return f"({inner(operand)} AT TIME ZONE {inner(zone)})"
+        case ex.Call(function, operands):
+            return f"{function}({', '.join(map(inner, operands))})"
         case ex.Coalesce(operands):
             return f"COALESCE({', '.join(map(inner, operands))})"
         case ex.NullIf(left, right):

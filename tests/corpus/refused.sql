@@ -37,7 +37,7 @@ SELECT COUNT(*) FROM ill WHERE CASE WHEN age THEN 1 END = 1 -- condition is need
 SELECT COUNT(*) FROM ill WHERE CASE WHEN member THEN age ELSE sex END = 1 -- results of a CASE
 SELECT age, COUNT(*) FROM ill -- GROUP BY does not name
 SELECT sex, COUNT(*) FROM ill GROUP BY age -- GROUP BY does not name
-SELECT sex FROM ill GROUP BY sex -- no COUNT, SUM or AVG
+SELECT sex FROM ill GROUP BY sex, age -- no COUNT, SUM or AVG
 SELECT COUNT(*) FROM ill WHERE 2 > COUNT(*) -- contains an aggregate
 SELECT COUNT(*) FILTER (WHERE age > 30) / COUNT(*) FROM ill -- cut to a whole number
 SELECT COUNT(*) + age FROM ill GROUP BY age -- calculations with aggregates
@@ -58,7 +58,7 @@ SELECT COUNT(*) FROM ill HAVING ROUND(age) > 1 -- HAVING can only compare aggreg
 SELECT ROUND(AVG(height), 1) FROM ill -- needs a numeric
 SELECT ROUND(AVG(age), COUNT(*)) FROM ill -- not a number that is written out
 SELECT ROUND(AVG(age), 21) FROM ill -- not a number that is written out
-SELECT COUNT(*) FROM ill WHERE ROUND(age) = 1 -- only supported around aggregates
+SELECT COUNT(*) FROM ill WHERE ROUND(height, 1) = 1 -- digits of a floating-point number
 SELECT SUM(sex) FROM ill -- only supported for numbers
 SELECT AVG(born) FROM ill -- only supported for numbers
 SELECT COUNT(*) FROM ill JOIN data.secret ON secret.zip = ill.zip -- no such lookup table

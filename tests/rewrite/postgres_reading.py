@@ -17,10 +17,12 @@ from kanon_db.query.expressions import (
     Aggregate,
     And,
     Arithmetic,
+    Call,
     Case,
     Cast,
     Coalesce,
     Comparison,
+    Contained,
     DatePart,
     Distinct,
     Expression,
@@ -40,7 +42,9 @@ from kanon_db.query.expressions import (
     Range,
     RelationText,
     Rounded,
+    Several,
     TruthTest,
+    Whole,
     replaced,
 )
 
@@ -218,7 +222,7 @@ def item(target: Any) -> ItemText:
 
 def from_(node: Any, lookups: list[LookupText]) -> RelationText:
     if isinstance(node, ast.RangeVar):
-        require(bool(node.inh) and not node.catalogname)
+        require(bool(node.inh))
         require(node.alias is None or node.alias.colnames is None)
         alias = None if node.alias is None else node.alias.aliasname
         return RelationText(node.schemaname, node.relname, alias)
@@ -285,6 +289,22 @@ def expression(node: Any) -> Expression:
                 ),
                 optional(node.defresult),
             )
+        case ast.SQLValueFunction():
+            require(node.typmod == -1)
+            kinds = enums.SQLValueFunctionOp
+            return {
+                kinds.SVFOP_CURRENT_DATE: Literal("date", "today"),
+                kinds.SVFOP_CURRENT_TIMESTAMP: Literal("timestamptz", "now"),
+                kinds.SVFOP_LOCALTIMESTAMP: Literal("timestamp", "now"),
+            }[node.op]
+        case ast.SubLink():
+            require(node.subLinkType == enums.SubLinkType.EXPR_SUBLINK)
+            inner = node.subselect
+            require(filled(inner) <= {"targetList", "fromClause", "limitOption", "op"})
+            (target,), (relation,) = inner.targetList, inner.fromClause
+            require(expression(target.val) == Aggregate("count", None))
+            require(from_(relation, []).name in ("t", "people"))
+            return Whole(Aggregate("count", None), is_filtered=False)
         case ast.CoalesceExpr():
             return Coalesce(tuple(map(expression, node.args)))
         case ast.ColumnRef():
@@ -315,14 +335,11 @@ def operation(node: Any) -> Expression:
             return Membership(expression(node.lexpr), items, operator == "<>")
         case KINDS.AEXPR_LIKE | KINDS.AEXPR_ILIKE:
             pattern, escape = node.rexpr, None
-            if isinstance(pattern, ast.FuncCall):
-                require(pattern.funcname[-1].sval == "like_escape")
+            if isinstance(pattern, ast.FuncCall) and pattern.funcname[-1].sval == "like_escape":
                 pattern, escape = pattern.args
-            found = expression(pattern)
-            require(isinstance(found, Literal) and found.kind == "string")
             return Pattern(
                 expression(node.lexpr),
-                found,
+                expression(pattern),
                 optional(escape),
                 node.kind == KINDS.AEXPR_LIKE,
                 operator.startswith("!"),
@@ -335,6 +352,24 @@ def operation(node: Any) -> Expression:
             return Distinct(left, right, negated)
         case KINDS.AEXPR_NULLIF:
             return NullIf(expression(node.lexpr), expression(node.rexpr))
+        case KINDS.AEXPR_OP_ANY | KINDS.AEXPR_OP_ALL:
+            require(operator == ("=" if node.kind == KINDS.AEXPR_OP_ANY else "<>"))
+            listed, to = node.rexpr, None
+            if isinstance(listed, ast.TypeCast):
+                require(len(listed.typeName.arrayBounds) == 1 and not listed.typeName.typmods)
+                to, listed = listed.typeName.names[-1].sval, listed.arg
+            require(isinstance(listed, ast.A_ArrayExpr))
+            items = tuple(map(expression, listed.elements))
+            if to is not None:
+                items = tuple(cast_to(item, to) for item in items)
+            if len(items) == 1:
+                return Comparison(operator, expression(node.lexpr), items[0])
+            return Membership(expression(node.lexpr), items, operator == "<>")
+        case KINDS.AEXPR_OP if operator == "<@" and node.lexpr is not None:
+            range_, ends = node.rexpr, [expression(part) for part in node.rexpr.args]
+            bounds = ends[2].text if len(ends) == 3 else "[)"
+            (name,) = range_.funcname
+            return Contained(expression(node.lexpr), name.sval, ends[0], ends[1], bounds)
         case KINDS.AEXPR_OP:
             require(len(node.name) == 1)
             right = expression(node.rexpr)
@@ -350,6 +385,8 @@ def operation(node: Any) -> Expression:
             left = expression(node.lexpr)
             if operator in COMPARISONS:
                 return Comparison(operator, left, right)
+            if operator == "||":
+                return Call("||", (left, right))
             require(operator in {"+", "-", "*", "/", "%"})
             return Arithmetic(operator, left, right)
     raise NotACountQueryError
@@ -359,7 +396,24 @@ def call(node: Any) -> Expression:
     names = [part.sval for part in node.funcname]
     plain = {"funcname", "args", "funcformat", "agg_star", "agg_filter", "agg_distinct"}
     plain |= {"agg_order", "agg_within_group"}
-    require(filled(node) <= plain)
+    require(filled(node) <= plain | {"over"})
+    if node.over is not None:
+        require(filled(node.over) <= {"frameOptions"})
+        require(names == ["sum"] and len(node.args) == 1)
+        total = expression(node.args[0])
+        require(isinstance(total, Aggregate) and total.function in ("count", "sum"))
+        return Whole(total)
+    if names[0] in ("percentile_cont", "percentile_disc") and isinstance(
+        node.args[0], ast.A_ArrayExpr
+    ):
+        function, (by,) = names[0].removeprefix("percentile_"), node.agg_order
+        shares = [expression(part) for part in node.args[0].elements]
+        return Several(
+            tuple(
+                Aggregate(function, expression(by.node), optional(node.agg_filter), float(s.text))
+                for s in shares
+            )
+        )
     args = [expression(argument) for argument in node.args or ()]
     chosen = optional(node.agg_filter)
     match names:
@@ -391,8 +445,26 @@ def call(node: Any) -> Expression:
         case ["date_part" | "date_trunc" as name]:
             require(isinstance(args[0], Literal) and args[0].kind == "string")
             return DatePart(name, args[0].text.lower(), args[1])
+        case ["now"] if not args:
+            return Literal("timestamptz", "now")
+        case ["to_date"]:
+            text, pattern = (part.text for part in args)
+            require(pattern.upper() in ("YYYY-MM-DD", "YYYYMMDD"))
+            return Literal("date", f"{text[:4]}-{text[-5:-3]}-{text[-2:]}")
+        case ["pg_catalog", name] if name in FUNCTIONS:
+            return Call(name, tuple(args))
+        case [name] if SAME.get(name, name) in FUNCTIONS:
+            return Call(SAME.get(name, name), tuple(args))
     raise NotACountQueryError
 
+
+FUNCTIONS = {
+    "abs", "btrim", "ceil", "concat", "floor", "initcap", "left", "length", "lower", "ltrim",
+    "replace", "right", "rtrim", "strpos", "substr", "timezone", "trunc", "upper",
+}  # fmt: skip
+SAME = {
+    "ceiling": "ceil", "char_length": "length", "character_length": "length", "substring": "substr",
+}  # fmt: skip
 
 TYPES = {
     "int2": "smallint", "int4": "integer", "int8": "bigint", "numeric": "numeric",
@@ -404,9 +476,15 @@ TYPES = {
 
 def cast(node: Any) -> Expression:
     (*schema, name) = (part.sval for part in node.typeName.names)
+    if name == "interval":
+        require(isinstance(node.arg, ast.A_Const) and not node.typeName.typmods)
+        return Literal("interval", node.arg.val.sval)
     require(schema in ([], ["pg_catalog"]) and name in TYPES)
     require(not node.typeName.typmods and not node.typeName.arrayBounds)
-    inner = expression(node.arg)
+    return cast_to(expression(node.arg), name)
+
+
+def cast_to(inner: Expression, name: str) -> Expression:
     if isinstance(inner, Literal) and inner.kind == "string" and name in ("date", "timestamp"):
         return Literal(name, inner.text)
     return Cast(inner, TYPES[name])

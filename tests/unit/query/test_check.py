@@ -181,7 +181,8 @@ def test_groups() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SELECT age FROM t GROUP BY age", "no COUNT"),
+        ("SELECT age FROM t GROUP BY age, sex", "no COUNT"),
+        ("SELECT age FROM t GROUP BY age HAVING COUNT(*) > 1", "no COUNT"),
         ("SELECT COUNT(*) FROM t GROUP BY 2", "not the position"),
         ("SELECT COUNT(*) FROM t GROUP BY t.zip, r.zip", "same name"),
         ("SELECT age a, sex a, COUNT(*) FROM t GROUP BY age, sex ORDER BY a", "same name"),

@@ -32,6 +32,10 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.Age(A, B), (A, B)),
     (ex.Coalesce((A, B, C)), (A, B, C)),
     (ex.NullIf(A, B), (A, B)),
+    (ex.Call("||", (A, B)), (A, B)),
+    (ex.Contained(A, "int4range", B, C, "[)"), (A, B, C)),
+    (ex.Several((A, B)), (A, B)),
+    (ex.Whole(A), (A,)),  # type: ignore[arg-type]
     (Rounded(A, 2), (A,)),
     (ex.Comparison("=", A, B), (A, B)),
     (ex.Distinct(A, B, negated=True), (A, B)),

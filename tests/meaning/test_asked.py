@@ -1,0 +1,135 @@
+"""What people and their tools ask is answered with the truth inside, or with the line to write."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.integration.parties import Functions, Parties, fetch, parties, quoted
+from tests.meaning.asked import ASKED, Asked
+from tests.meaning.tables import EXACT
+
+__all__ = ["parties"]
+
+N_RECORDS = 400
+REFUSED = "0A000"
+OF_SIXTY = 52
+"""How many of sixty questions are answered, at least."""
+
+_PEOPLE = f"""
+CREATE TABLE {EXACT}.people AS
+SELECT 18 + (i * 37) % 71 AS age, (ARRAY['f', 'm'])[1 + i % 2] AS sex,
+  (ARRAY['asian', 'black', 'white', 'White ', NULL])[1 + (i / 3) % 5] AS race,
+  round((15000 + (i * 7919) % 45000)::numeric, 2) AS income,
+  DATE '1940-01-01' + (i * 131) % 20000 AS born,
+  TIMESTAMP '2021-01-01' + (i * 17) % 300 * interval '12 hours' AS seen,
+  (ARRAY['flu', 'Flu', 'asthma', 'cancer', 'none', NULL])[1 + (i * i + i / 7) % 6] AS dx
+FROM generate_series(1, {N_RECORDS}) AS i
+"""
+PUBLICATIONS = ("people_b", "people_k")
+_LIMIT = re.compile(r"\s+(LIMIT \d+|FETCH FIRST \d+ ROWS ONLY);?\s*$", re.IGNORECASE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def people(parties: Parties) -> None:
+    fetch(parties.publisher, f"CREATE SCHEMA {EXACT}")
+    fetch(parties.publisher, _PEOPLE)
+    known = ("age", "sex", "race", "income", "born", "seen")
+    Functions(parties.publisher).register(f"{EXACT}.people", known, "dx")
+    privacy = '{"default": 0.7, "null": 0.9}'
+    call = Functions(parties.publisher).call
+    call("publish_buckets", f"{EXACT}.people", "people_b", privacy=privacy)
+    call("publish_generalized", f"{EXACT}.people", "people_k", k=4, method="mondrian")
+
+
+def asked_of(publication: str, question: str) -> str:
+    """Name the publication, where it stands as a relation or qualifies a column."""
+    return re.sub(r"\bpeople\b(?!:)", publication, question)
+
+
+def truth(parties: Parties, question: str) -> list[tuple[dict[str, Any], list[Any]]]:
+    """Ask the source: each row as it is printed, and as Python reads its numbers."""
+    asked = question.replace('"published"', f'"{EXACT}"').replace("published.", f"{EXACT}.")
+    asked = _LIMIT.sub("", asked.replace('"db".', "").rstrip().removesuffix(";"))
+    fetch(parties.admin, f"SET search_path = {EXACT}, pg_catalog")
+    rows = fetch(parties.admin, f"SELECT row_to_json(q)::text FROM ({asked}\n) AS q")
+    return [json.loads(row) for (row,) in rows]
+
+
+def faults_of(parties: Parties, publication: str, question: str) -> list[str]:
+    """Ask a publication and its source, and say what is false."""
+    answers = fetch(
+        parties.analyst,
+        "SELECT group_key::text, aggregate, estimate, lower_bound, upper_bound"
+        " FROM kanon.estimate($1::text)",
+        asked_of(publication, question).replace('"db"', quoted(parties.analyst.info.dbname)),
+    )
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for key, *figures in answers:
+        found.setdefault(_key(json.loads(key)), []).append(tuple(figures))
+    names = set(json.loads(answers[0][0])) if answers else set()
+    faults = [] if answers else ["no rows"]
+    is_cut = bool(_LIMIT.search(question)) or "having" in question.lower()
+    for row in truth(parties, question):
+        key = _key({name: value for name, value in row.items() if name in names})
+        true: list[Any] = []
+        for name, value in row.items():
+            if name not in names:
+                true += value if isinstance(value, list) else [value]
+        if key not in found:
+            if not is_cut and (any(true) or not true):
+                faults.append(f"{key} is missing")
+            continue
+        if not true:  # values are listed
+            faults += [f"{key} is there" for (_, _, _, high) in found[key] if high < 1]
+            continue
+        assert len(true) == len(found[key]), (true, found[key])
+        for number, (aggregate, estimate, low, high) in zip(true, found[key], strict=True):
+            if number is None:
+                continue
+            slack = 1e-6 * max(1.0, abs(number))
+            if low is not None and low > number + slack:
+                faults.append(f"{key} {aggregate}: at least {low}, but {number} is true")
+            if high is not None and high < number - slack:
+                faults.append(f"{key} {aggregate}: at most {high}, but {number} is true")
+            if estimate is None:
+                faults.append(f"{key} {aggregate}: no estimate of {number}")
+    return faults
+
+
+def _key(key: dict[str, Any]) -> str:
+    def plain(value: Any) -> str:
+        return f"{float(value):g}" if isinstance(value, int | float) else str(value)
+
+    return json.dumps(sorted((name, plain(value)) for name, value in key.items()))
+
+
+@pytest.mark.parametrize("publication", PUBLICATIONS)
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked.tool}: {asked.question[:60]}")
+def test_a_question_is_answered_or_refused_with_the_line_to_write(
+    parties: Parties, publication: str, asked: Asked
+) -> None:
+    if not asked.hint or (asked.is_of_ranges and publication == "people_b"):
+        assert faults_of(parties, publication, asked.question) == []
+        return
+    with pytest.raises(psycopg.Error) as caught:
+        faults_of(parties, publication, asked.question)
+    assert caught.value.sqlstate == REFUSED
+    assert asked.hint in (caught.value.diag.message_hint or "")
+    for line in asked.instead:
+        assert faults_of(parties, publication, line) == []
+
+
+def test_most_questions_are_answered() -> None:
+    tools = Counter(asked.tool for asked in ASKED)
+    of_buckets = sum(not asked.hint or asked.is_of_ranges for asked in ASKED)
+    of_ranges = sum(not asked.hint for asked in ASKED)
+    print(f"of {len(ASKED)}, {of_buckets} are answered on buckets, {of_ranges} on rows")  # -rP
+    assert of_buckets >= of_ranges >= len(ASKED) * OF_SIXTY / 60
+    assert min(tools.values()) >= 10
+    assert all(asked.instead for asked in ASKED if asked.hint)
