@@ -125,7 +125,7 @@ def with_tables(text: str, declared: Iterable[Operation]) -> str:
 
 def _functions(declared: list[Operation], tabled: Set[str]) -> str:
     """List all functions; the parameters of those that are tabled stand in tables of their own."""
-    audiences = ("publishers and analysts", "publishers")
+    audiences = ("publishers, analysts and users", "publishers")
     return "\n\n".join(
         f"For {audience}:\n\n" + _functions_for(audience, declared, tabled)
         for audience in audiences
@@ -135,7 +135,8 @@ def _functions(declared: list[Operation], tabled: Set[str]) -> str:
 def _functions_for(audience: str, declared: list[Operation], tabled: Set[str]) -> str:
     lines = ["| function | |", "|---|---|"]
     for operation in declared:
-        roles = " and ".join(role.removeprefix("kanon_") + "s" for role in operation.audience)
+        *first, last = (role.removeprefix("kanon_") + "s" for role in operation.audience)
+        roles = " and ".join([", ".join(first), last] if first else [last])
         if roles != audience:
             continue
         names = ", ".join(item.name for item in operation.parameters)

@@ -48,7 +48,7 @@ COMMENT ON FUNCTION kanon.attack IS 'play known attacks against a publication, a
 REVOKE ALL ON FUNCTION
     kanon.attack(text),
     kanon.python_attack(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.attack(text),
     kanon.python_attack(jsonb)

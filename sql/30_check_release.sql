@@ -52,7 +52,7 @@ COMMENT ON FUNCTION kanon.check_release IS 'measure what a publication would tel
 REVOKE ALL ON FUNCTION
     kanon.check_release(regclass, text, text[]),
     kanon.python_check_release(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.check_release(regclass, text, text[]),
     kanon.python_check_release(jsonb)

@@ -50,8 +50,8 @@ COMMENT ON FUNCTION kanon.classify IS 'ask a model about a row: its label, and t
 REVOKE ALL ON FUNCTION
     kanon.classify(text, jsonb),
     kanon.python_classify(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.classify(text, jsonb),
     kanon.python_classify(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

@@ -50,8 +50,8 @@ COMMENT ON FUNCTION kanon.classify_all IS 'ask a model about many rows: all are 
 REVOKE ALL ON FUNCTION
     kanon.classify_all(text, jsonb),
     kanon.python_classify_all(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.classify_all(text, jsonb),
     kanon.python_classify_all(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

@@ -50,8 +50,8 @@ COMMENT ON FUNCTION kanon.draw IS 'records drawn from a publication: of buckets,
 REVOKE ALL ON FUNCTION
     kanon.draw(text, bigint),
     kanon.python_draw(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.draw(text, bigint),
     kanon.python_draw(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

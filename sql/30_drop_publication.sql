@@ -46,7 +46,7 @@ COMMENT ON FUNCTION kanon.drop_publication IS 'drop a publication: its relations
 REVOKE ALL ON FUNCTION
     kanon.drop_publication(text),
     kanon.python_drop_publication(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.drop_publication(text),
     kanon.python_drop_publication(jsonb)

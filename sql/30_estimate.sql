@@ -48,8 +48,8 @@ COMMENT ON FUNCTION kanon.estimate IS 'estimate the aggregates of a query, a row
 REVOKE ALL ON FUNCTION
     kanon.estimate(text),
     kanon.python_estimate(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.estimate(text),
     kanon.python_estimate(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

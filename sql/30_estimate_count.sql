@@ -48,8 +48,8 @@ COMMENT ON FUNCTION kanon.estimate_count IS 'estimate a COUNT query from a publi
 REVOKE ALL ON FUNCTION
     kanon.estimate_count(text),
     kanon.python_estimate_count(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.estimate_count(text),
     kanon.python_estimate_count(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

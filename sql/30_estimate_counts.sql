@@ -48,8 +48,8 @@ COMMENT ON FUNCTION kanon.estimate_counts IS 'estimate a COUNT query with GROUP 
 REVOKE ALL ON FUNCTION
     kanon.estimate_counts(text),
     kanon.python_estimate_counts(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.estimate_counts(text),
     kanon.python_estimate_counts(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

@@ -56,7 +56,7 @@ COMMENT ON FUNCTION kanon.evaluate_counts IS 'relative errors of a bucketization
 REVOKE ALL ON FUNCTION
     kanon.evaluate_counts(text, integer, integer[], double precision[], bigint),
     kanon.python_evaluate_counts(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.evaluate_counts(text, integer, integer[], double precision[], bigint),
     kanon.python_evaluate_counts(jsonb)

@@ -48,8 +48,8 @@ COMMENT ON FUNCTION kanon.explain_count IS 'say which parts of a query are exact
 REVOKE ALL ON FUNCTION
     kanon.explain_count(text),
     kanon.python_explain_count(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.explain_count(text),
     kanon.python_explain_count(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

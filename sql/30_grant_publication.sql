@@ -50,7 +50,7 @@ COMMENT ON FUNCTION kanon.grant_publication IS 'let more roles read a publicatio
 REVOKE ALL ON FUNCTION
     kanon.grant_publication(text, text[], jsonb),
     kanon.python_grant_publication(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.grant_publication(text, text[], jsonb),
     kanon.python_grant_publication(jsonb)

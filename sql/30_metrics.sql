@@ -48,8 +48,8 @@ COMMENT ON FUNCTION kanon.metrics IS 'measure a publication from its published r
 REVOKE ALL ON FUNCTION
     kanon.metrics(text),
     kanon.python_metrics(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.metrics(text),
     kanon.python_metrics(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

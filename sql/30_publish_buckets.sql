@@ -70,7 +70,7 @@ COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buc
 REVOKE ALL ON FUNCTION
     kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text),
     kanon.python_publish_buckets(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text),
     kanon.python_publish_buckets(jsonb)

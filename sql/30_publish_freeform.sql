@@ -66,7 +66,7 @@ COMMENT ON FUNCTION kanon.publish_freeform IS 'publish a registered source k-ano
 REVOKE ALL ON FUNCTION
     kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_freeform(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_freeform(jsonb)

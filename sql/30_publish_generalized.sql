@@ -72,7 +72,7 @@ COMMENT ON FUNCTION kanon.publish_generalized IS 'publish a registered source k-
 REVOKE ALL ON FUNCTION
     kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean),
     kanon.python_publish_generalized(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean),
     kanon.python_publish_generalized(jsonb)

@@ -76,7 +76,7 @@ COMMENT ON FUNCTION kanon.publish_model IS 'publish a model of a registered sour
 REVOKE ALL ON FUNCTION
     kanon.publish_model(regclass, text, text, jsonb, integer, text, jsonb, numeric, boolean, text[], jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_model(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.publish_model(regclass, text, text, jsonb, integer, text, jsonb, numeric, boolean, text[], jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_model(jsonb)

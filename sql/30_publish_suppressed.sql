@@ -70,7 +70,7 @@ COMMENT ON FUNCTION kanon.publish_suppressed IS 'publish a registered source k-a
 REVOKE ALL ON FUNCTION
     kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_suppressed(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean),
     kanon.python_publish_suppressed(jsonb)

@@ -54,7 +54,7 @@ COMMENT ON FUNCTION kanon.recommend IS 'try what could be published of a source,
 REVOKE ALL ON FUNCTION
     kanon.recommend(regclass, text, text, double precision),
     kanon.python_recommend(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.recommend(regclass, text, text, double precision),
     kanon.python_recommend(jsonb)

@@ -50,7 +50,7 @@ COMMENT ON FUNCTION kanon.refresh IS 'publish the people that came since, as a b
 REVOKE ALL ON FUNCTION
     kanon.refresh(text, jsonb),
     kanon.python_refresh(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.refresh(text, jsonb),
     kanon.python_refresh(jsonb)

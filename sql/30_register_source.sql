@@ -65,7 +65,7 @@ COMMENT ON FUNCTION kanon.register_source IS 'describe microdata by the roles of
 REVOKE ALL ON FUNCTION
     kanon.register_source(regclass, text[], text, text[], jsonb, text[], text, text, text[], text),
     kanon.python_register_source(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.register_source(regclass, text[], text, text[], jsonb, text[], text, text, text[], text),
     kanon.python_register_source(jsonb)

@@ -47,8 +47,8 @@ COMMENT ON FUNCTION kanon.rewrite_count IS 'the paper''s estimate of a query, as
 REVOKE ALL ON FUNCTION
     kanon.rewrite_count(text),
     kanon.python_rewrite_count(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.rewrite_count(text),
     kanon.python_rewrite_count(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

@@ -54,7 +54,7 @@ COMMENT ON FUNCTION kanon.suppression_patterns IS 'the pattern vectors that patt
 REVOKE ALL ON FUNCTION
     kanon.suppression_patterns(regclass, text[], jsonb, jsonb),
     kanon.python_suppression_patterns(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.suppression_patterns(regclass, text[], jsonb, jsonb),
     kanon.python_suppression_patterns(jsonb)

@@ -48,7 +48,7 @@ COMMENT ON FUNCTION kanon.unicity IS 'which columns, and combinations of columns
 REVOKE ALL ON FUNCTION
     kanon.unicity(regclass),
     kanon.python_unicity(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.unicity(regclass),
     kanon.python_unicity(jsonb)

@@ -48,8 +48,8 @@ COMMENT ON FUNCTION kanon.verify IS 'check a publication, using only its publish
 REVOKE ALL ON FUNCTION
     kanon.verify(text),
     kanon.python_verify(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.verify(text),
     kanon.python_verify(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

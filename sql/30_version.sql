@@ -44,8 +44,8 @@ COMMENT ON FUNCTION kanon.version IS 'version of kanon_db';
 REVOKE ALL ON FUNCTION
     kanon.version(),
     kanon.python_version(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.version(),
     kanon.python_version(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

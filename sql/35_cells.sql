@@ -209,4 +209,4 @@ GRANT EXECUTE ON FUNCTION
     kanon.surely(numrange, numrange), kanon.surely(text[], text[]),
     kanon.surely(tsrange, timestamp without time zone), kanon.surely(tsrange, tsrange),
     kanon.surely(tstzrange, timestamp with time zone), kanon.surely(tstzrange, tstzrange)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

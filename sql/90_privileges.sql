@@ -3,9 +3,9 @@ REVOKE ALL ON SCHEMA kanon FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA kanon FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA kanon FROM PUBLIC;
 
-GRANT USAGE ON SCHEMA kanon TO kanon_owner, kanon_publisher, kanon_analyst;
-GRANT SELECT ON kanon.progress, kanon.publications TO kanon_publisher, kanon_analyst;
-GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst;
+GRANT USAGE ON SCHEMA kanon TO kanon_owner, kanon_publisher, kanon_analyst, kanon_user;
+GRANT SELECT ON kanon.progress, kanon.publications TO kanon_publisher, kanon_analyst, kanon_user;
+GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst, kanon_user;
 
 -- Only kanon_owner writes. Whoever may UPDATE or DELETE could also lock a whole table.
 REVOKE ALL ON kanon.source, kanon.publication FROM kanon_publisher;
@@ -26,13 +26,13 @@ GRANT SELECT (publication_id, name, source_schema, source_relation, relations)
 
 REVOKE ALL ON kanon.errand FROM kanon_publisher;
 GRANT INSERT (task, given), SELECT (answer) ON kanon.errand TO kanon_publisher;
-REVOKE ALL ON kanon.question FROM kanon_publisher, kanon_analyst;
+REVOKE ALL ON kanon.question FROM kanon_publisher, kanon_analyst, kanon_user;
 GRANT INSERT (task, given, inputs), SELECT (answer) ON kanon.question
-    TO kanon_publisher, kanon_analyst;
+    TO kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.is_safe_collation(oid), kanon.is_safe_schema(oid), kanon.is_safe_type(oid),
     kanon.is_administrator(oid), kanon.mark(bigint), kanon.reached(oid)
-TO kanon_owner, kanon_publisher, kanon_analyst;
+TO kanon_owner, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION kanon.fingerprint(oid) TO kanon_owner, kanon_publisher;
 -- The views of buckets call it with the rights of readers, who may be members of no role of ours.
 GRANT EXECUTE ON FUNCTION kanon.require_visible(boolean) TO PUBLIC;

@@ -199,8 +199,13 @@ def change(connection: Connection, table: str, changes: Changes) -> None:
 
 
 def write_file(path: Path, stays: Sequence[Stay]) -> None:
-    """Write stays as CSV, with the names of the columns in the first line."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+    """Write stays as a spreadsheet in Germany does, with the names of the columns first.
+
+    Semicolons, dates such as 31.12.2024, and costs such as 1234,50.
+    """
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.writer(file, delimiter=";")
         writer.writerow(Stay._fields)
-        writer.writerows(stays)
+        for stay in stays:
+            cost = f"{stay.cost:.2f}".replace(".", ",")
+            writer.writerow(stay._replace(admission=f"{stay.admission:%d.%m.%Y}", cost=cost))  # type: ignore[arg-type]

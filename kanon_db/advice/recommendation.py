@@ -380,9 +380,10 @@ def _warn_of_releases(session: Session, source: Source) -> None:
     if earlier:
         names = ", ".join(dict.fromkeys(one.name for one in earlier))
         session.warn(
-            f"the same readers could read other releases of this source ({names}): whatever you"
-            " publish for them is measured together with these, and refused if it tells more,"
-            " unless you accept the risk combined_releases; dry_run => true says whether"
+            f"who reads by default could also read {names}, of the same people: what you publish"
+            " for these readers is refused if both tell more, unless you accept the risk"
+            " combined_releases (dry_run => true says whether); for another group of readers, add"
+            " readers => '{team}', a role of theirs in kanon_user"
         )
 
 

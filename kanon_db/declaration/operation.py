@@ -182,7 +182,8 @@ def options(declared: type, what: str = "option", *, is_shown: bool = True) -> P
 
 Audience = tuple[str, ...]
 PUBLISHERS: Final[Audience] = ("kanon_publisher",)
-EVERYBODY: Final[Audience] = ("kanon_publisher", "kanon_analyst")
+EVERYBODY: Final[Audience] = ("kanon_publisher", "kanon_analyst", "kanon_user")
+"""Who may ask. A user reads what names them as a reader; an analyst, what names nobody, too."""
 
 
 class ResultColumn(NamedTuple):

@@ -132,7 +132,7 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
     for role in (*EVERYBODY, OWNER):
         yield _examine_role(session, role)
     if not rows[0]["usable"]:
-        yield Diagnosis("kanon_db", "warning", "not open to this role", "grant it kanon_analyst")
+        yield Diagnosis("kanon_db", "warning", "not open to this role", "grant it kanon_user")
         return
     yield _examine_version(session)
     yield from _examine_catalog(session)

@@ -206,7 +206,7 @@ class Kanon(Methods):
                 "the role may not use kanon_db",
                 detail=f"role {row['role']}",
                 hint=f"ask an administrator for GRANT kanon_publisher TO {row['role']}, or for"
-                " kanon_analyst, which only asks",
+                " kanon_analyst or kanon_user, which only ask",
             )
         if not self._session.fetch("SELECT 1 WHERE to_regclass('kanon.publications') IS NOT NULL"):
             raise ServerError(

@@ -14,12 +14,12 @@ GRANT SELECT (job_id, role, role_name, operation, queue_id, attempts, started_at
     UPDATE (attempts, started_at, progress), DELETE ON kanon.job TO kanon_worker;
 GRANT SELECT (job_id, ended_at), INSERT (job_id, answer) ON kanon.job_end TO kanon_worker;
 GRANT EXECUTE ON FUNCTION kanon.watch_late() TO kanon_worker;
-GRANT SELECT ON kanon.workers, kanon.jobs TO kanon_publisher, kanon_analyst;
-GRANT INSERT (task, given), SELECT (answer) ON kanon.job_errand TO kanon_publisher, kanon_analyst;
+GRANT SELECT ON kanon.workers, kanon.jobs TO kanon_publisher, kanon_analyst, kanon_user;
+GRANT INSERT (task, given), SELECT (answer) ON kanon.job_errand TO kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.submit(text, jsonb), kanon.job_task(text, jsonb), kanon.raise(jsonb),
     kanon.cancel(bigint), kanon.wait(bigint, double precision)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.owner_queue(bigint, text, text), kanon.owner_stop(bigint),
     kanon.owner_submit(oid, jsonb), kanon.owner_cancel(oid, jsonb), kanon.owner_begin(oid, jsonb),

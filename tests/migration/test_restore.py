@@ -214,7 +214,7 @@ def test_31_without_the_roles(
     """A restored dump whose roles came too late: what is lost is said, and granted again."""
     restore_roles(other, dumped[1])
     with psycopg.connect(other, autocommit=True) as admin:
-        for role in (*roles, "kanon_owner", "kanon_publisher", "kanon_analyst"):
+        for role in (*roles, "kanon_owner", "kanon_publisher", "kanon_analyst", "kanon_user"):
             fetch(admin, f"ALTER ROLE {role} RENAME TO {role}_away")
     dsn = restored(other, dumped[0], "too_late")
     publisher, reader = roles

@@ -62,6 +62,7 @@ EVERYBODY = {"require_visible(boolean)"}
 EXECUTE = {
     "publisher": _signatures("kanon_publisher") | BOTH | CELLS | {"fingerprint(oid)"} | EVERYBODY,
     "analyst": _signatures("kanon_analyst") | BOTH | CELLS | EVERYBODY,
+    "user": _signatures("kanon_user") | BOTH | CELLS | EVERYBODY,
     "stranger": EVERYBODY,
 }
 
@@ -118,17 +119,21 @@ TABLES: dict[str, dict[str, set[str]]] = {
     },
     "stranger": {},
 }
+TABLES["user"] = TABLES["analyst"]
 SCHEMAS = {
     "publisher": {"kanon": {"USAGE"}, "published": {"USAGE"}},
     "analyst": {"kanon": {"USAGE"}, "published": {"USAGE"}},
+    "user": {"kanon": {"USAGE"}, "published": {"USAGE"}},
     "stranger": {"kanon": set(), "published": set()},
 }
 
 
-each_party = pytest.mark.parametrize("party", ["publisher", "analyst", "stranger"])
+each_party = pytest.mark.parametrize("party", ["publisher", "analyst", "user", "stranger"])
 
 
 def role(parties: Parties, party: str) -> str:
+    if party == "user":  # as all are who have no other role of ours
+        return "kanon_user"
     return str(getattr(parties, party).info.user)
 
 
@@ -259,10 +264,10 @@ def test_roles_have_no_power(parties: Parties) -> None:
     rows = fetch(
         parties.admin,
         "SELECT rolname::text, rolsuper OR rolcreaterole OR rolcreatedb OR rolcanlogin"
-        " OR rolreplication OR rolbypassrls FROM pg_roles WHERE rolname ~ '^kanon_(pub|ana)'"
+        " OR rolreplication OR rolbypassrls FROM pg_roles WHERE rolname ~ '^kanon_(pub|ana|use)'"
         " ORDER BY 1",
     )
-    assert rows == [("kanon_analyst", False), ("kanon_publisher", False)]
+    assert rows == [(name, False) for name in ("kanon_analyst", "kanon_publisher", "kanon_user")]
 
 
 @pytest.mark.pitfall(2, 15)

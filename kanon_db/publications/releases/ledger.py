@@ -24,19 +24,27 @@ def check_readers(session: Session, readers: Sequence[str] | None, schema: str) 
     roles = DEFAULT_READERS if readers is None else tuple(dict.fromkeys(readers))
     for role in roles:
         require_plain("a reader", role)
-        rows = session.fetch(
-            "SELECT has_schema_privilege(oid, $2::text, 'USAGE') AS reaches"
-            " FROM pg_roles WHERE rolname = $1::text",
+        found = fetch_one(
+            session,
+            "SELECT quote_ident($1::text) AS role, r.oid IS NOT NULL AS is_there,"
+            " has_schema_privilege(r.oid, $2::text, 'USAGE') AS reaches"
+            " FROM (SELECT) AS one LEFT JOIN pg_roles AS r ON r.rolname = $1::text",
             role,
             schema,
         )
-        if not rows:
-            raise NotFoundError("a reader is not a role of this server", detail=f'role "{role}"')
-        if not rows[0]["reaches"]:
+        if not found["is_there"]:
+            raise NotFoundError(
+                "a reader is not a role of this server",
+                detail=f'role "{role}"',
+                hint=f"CREATE ROLE {found['role']} IN ROLE kanon_user, and grant it to those"
+                " who are to read",
+            )
+        if not found["reaches"]:
             raise InvalidParameterError(
                 "a reader cannot use the schema of publications",
                 detail=f'role "{role}" has no USAGE on schema "{schema}"',
-                hint="grant it kanon_analyst first",
+                hint=f"GRANT kanon_user TO {found['role']}: it may then ask, and reads only what"
+                " names it as a reader",
             )
     return roles
 

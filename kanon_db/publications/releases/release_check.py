@@ -182,8 +182,9 @@ def _refusal(combined: CombinedReleases) -> RiskError:
         f"a known risk is not accepted: {RISK}",
         detail=f"{RISKS[RISK]}: {shortened(readers)} could also read {names_of(combined.refused)}."
         f" {finding_sentences(combined.findings)}",
-        hint="let other roles read it (readers => ...), publish only the people that came since"
-        f' (kanon.refresh), or say why: accept => \'{{"{RISK}":'
+        hint="for people who never read the other one, name a role of theirs (CREATE ROLE team IN"
+        " ROLE kanon_user, and readers => '{team}'); for the same people, publish only who came"
+        f' since (kanon.refresh), or say why: accept => \'{{"{RISK}":'
         ' "why this is acceptable"}\'',
     )
 
