@@ -67,6 +67,7 @@ docs:
 	@scripts/environment docs
 	@.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going --builder html \
 		--conf-dir docs --doctree-dir site/.doctrees . site
+	@echo "The pages are in $(CURDIR)/site/docs/index.html: open it in a browser."
 
 # Links of the pages to other sites, which need a network, and may be down for a while.
 links:

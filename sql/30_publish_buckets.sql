@@ -1,5 +1,5 @@
 -- Written by `make generate` from the declarations in kanon_db/operations.py: change those.
--- publish_buckets(): publish a registered source as buckets under F'-privacy.
+-- publish_buckets(): publish a registered source as buckets, with a bound on guessing (F'-privacy).
 CREATE OR REPLACE FUNCTION kanon.python_publish_buckets(arguments jsonb) RETURNS jsonb
 LANGUAGE plpython3u VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -65,7 +65,7 @@ BEGIN
         AS found (publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision);
 END
 $function$;
-COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buckets under F''-privacy';
+COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buckets, with a bound on guessing (F''-privacy)';
 
 REVOKE ALL ON FUNCTION
     kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text),

@@ -44,6 +44,9 @@ PIPE_WIDTH = 160
 _QUIET_SECONDS: Final = 10.0
 """Time that a command runs before it prints lines where there is no terminal."""
 
+_RARER: Final = 1.5
+"""How much later than one such line the next one comes, as seen from when the command began."""
+
 _INVISIBLE: Final = re.compile(
     rf"[{HIDING[1:-1]}\x00\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -246,16 +249,19 @@ def progress(*, quiet: bool) -> Iterator[Watcher]:
 
 
 class _ProgressLines:
-    """Steps as lines, for logs."""
+    """Steps as lines, for logs: some ten, however many steps there are, of six minutes."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._last = ""
+        self._due = _QUIET_SECONDS
 
     def show(self, said: Progress) -> None:
-        """Print a step once."""
-        if said.title != self._last and time.monotonic() - self._began >= _QUIET_SECONDS:
+        """Print a step once, the more seldom the longer it has taken."""
+        passed = time.monotonic() - self._began
+        if said.title != self._last and passed >= self._due:
             self._last = said.title
+            self._due = passed * _RARER
             say(said.title, err=True)
 
 

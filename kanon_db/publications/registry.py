@@ -101,7 +101,7 @@ register_kind(
     DeclaredKind(
         name="buckets",
         request_class="BucketRequest",
-        help="publish a registered source as buckets under F'-privacy",
+        help="publish a registered source as buckets, with a bound on guessing (F'-privacy)",
         details="Creates the tables NAME_qit and NAME_sat, and the view NAME, which joins them.",
         room="kanon_db.publications.buckets",
         shape="buckets",

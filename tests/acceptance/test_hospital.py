@@ -1,6 +1,7 @@
 """The commands for a made-up hospital: a year of stays is published, and three quarters follow.
 
-They print what ``docs/start/hospital.md`` shows.
+They print what ``docs/start/hospital.md`` shows. The first ones are those of ``README.md``, too:
+from nothing to reports on two publications for two groups of readers.
 """
 
 from __future__ import annotations
@@ -8,17 +9,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests import hospital
 from tests.acceptance.commands import Answer, kanon
-from tests.docs.console import PAGES, commands, says
+from tests.docs.console import PAGES, blocks, commands, says
 from tests.hospital import Hospital, Stay
 
 PUBLISHED: Final = ("age", "sex", "postcode", "diagnosis", "cost", "insurance")
@@ -57,6 +59,12 @@ class Officer:
         answer = self._run(*words)
         self.typed.append((["kanon", *words], answer.stdout))
         return answer.stdout
+
+    def administers(self, statement: str) -> None:
+        """Type SQL as an administrator."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(statement.encode())
+        self.typed.append((["psql", "-c", statement], ""))
 
     def asks(self, *words: str) -> Any:
         """Type a command for a program."""
@@ -115,8 +123,72 @@ def check_attacks(attacks: Iterable[dict[str, Any]]) -> None:
 
 
 @pytest.fixture
-def officer(database: str, tmp_path: Path) -> Officer:
-    return Officer(database, tmp_path)
+def officer(database: str, tmp_path: Path) -> Iterator[Officer]:
+    yield Officer(database, tmp_path)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP OWNED BY researchers, ann, bob")
+        connection.execute("DROP ROLE ann, bob, researchers")
+
+
+@pytest.fixture
+def nothing(tmp_path: Path) -> Iterator[Path]:
+    """A folder with the hospital's file, and no server."""
+    stays = list(Hospital().stays.values())[:4_000]  # so that it takes less time
+    hospital.write_file(tmp_path / "stays.csv", stays)
+    yield tmp_path
+    kanon("local", "destroy", "--yes", cwd=tmp_path)
+
+
+def filled_in(line: str, printed: str) -> str:
+    """Put what a command has printed in place of …, which README writes."""
+    before, dots, after = line.partition("…")
+    if not dots:
+        return line
+    found = re.search(rf"{re.escape(before)}(.+)$", printed, re.MULTILINE)
+    assert found is not None, f"nothing that was printed goes on after {before}"
+    return before + found[1].removesuffix(after[:1]) + after
+
+
+def test_ten_commands_from_a_file_to_reports_for_two_audiences(nothing: Path) -> None:
+    """Each command is README's, and the rest of it was printed by one before."""
+    readme = PAGES.parent / "README.md"
+    (lines,) = [block.splitlines() for block in blocks(readme, "sh")]
+    assert len(lines) <= 10
+    printed, dsn = "", ""
+    for line in lines:
+        words = shlex.split(filled_in(line, printed))
+        if words[0] == "psql":
+            dsn, option, statement = words[1:]
+            assert option == "-c"
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute(statement.encode())
+            continue
+        answer = kanon(*words[1:], cwd=nothing)
+        assert answer.returncode == 0, f"{line}\n{answer.stdout}{answer.stderr}"
+        assert len(answer.stderr.splitlines()) <= 12, answer.stderr
+        printed += answer.stdout
+    assert "who can read" in printed
+    for report in ("stays_b.html", "stays_k.html"):
+        assert "<html" in (nothing / report).read_text(encoding="utf-8")
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        types = dict(
+            connection.execute(
+                "SELECT attname, atttypid::regtype::text FROM pg_attribute"
+                " WHERE attrelid = 'stays'::regclass AND attnum > 0"
+            ).fetchall()
+        )
+        assert (types["admission"], types["cost"]) == ("date", "numeric")
+        connection.execute("CREATE ROLE ann LOGIN IN ROLE kanon_analyst")
+        connection.execute("CREATE ROLE bob LOGIN IN ROLE researchers")
+    published = first_stays(list(Hospital().stays.values())[:4_000]).values()
+    truth = sum(stay.age >= 60 and stay.diagnosis == "A00" for stay in published)
+    for reader, own, other in (("ann", "stays_b", "stays_k"), ("bob", "stays_k", "stays_b")):
+        theirs = make_conninfo(dsn, user=reader)
+        question = "SELECT COUNT(*) FROM {} WHERE age >= 60 AND diagnosis = 'A00'"
+        found = kanon("query", question.format(own), "--json", dsn=theirs, cwd=nothing).json()
+        assert found["lower_bound"] <= truth <= found["upper_bound"]
+        assert kanon("query", question.format(other), dsn=theirs, cwd=nothing).returncode == 1
 
 
 def test_a_year_of_a_hospital(officer: Officer) -> None:
@@ -134,10 +206,12 @@ def test_a_year_of_a_hospital(officer: Officer) -> None:
     title = "buckets of several sizes, of similar people"
     found = re.findall(rf"^.  {title}\n.*?^ +(kanon .*?)$", recommended, re.MULTILINE | re.DOTALL)
     (publish,) = found
+    officer.administers("CREATE ROLE ann LOGIN IN ROLE kanon_analyst")
     printed = officer.types(*shlex.split(publish)[1:])
     published = first_stays(table.stays.values())
     assert row_of(printed)["records"] == f"{len(published):,}" == f"{hospital.N_PATIENTS:,}"
     assert row_of(printed)["certain_records"] == "0"
+    check_researchers(officer)
     assert all(check["holds"] for check in officer.asks("verify", "stays_b")["checks"])
 
     for where in ("diagnosis = 'A00' AND insurance = 'private'", "age >= 60 AND diagnosis = 'A00'"):
@@ -169,8 +243,13 @@ def test_a_year_of_a_hospital(officer: Officer) -> None:
         assert figures == [f"{n:,}" for n in (len(published), len(new), held.total())]
         assert row["records"] == f"{hospital.N_PATIENTS + 2_400 * n:,}"
 
+        row = row_of(officer.types("refresh", "stays_k"))
+        assert [row[name] for name in ("records", "added", "waiting")] == figures
+
         with psycopg.connect(officer.dsn) as connection:
-            listed = connection.execute("SELECT waits FROM kanon.publications").fetchone()
+            listed = connection.execute(
+                "SELECT waits FROM kanon.publications WHERE name = 'stays_b'"
+            ).fetchone()
         assert listed is not None
         waits = listed[0]
         assert {kind: one["records"] for kind, one in waits.items()} == held
@@ -180,9 +259,27 @@ def test_a_year_of_a_hospital(officer: Officer) -> None:
         since = now_since
     assert since.keys() == {"corrected", "deleted"}
     assert "records wait: " in officer.types("publications")
-    assert all(check["holds"] for check in officer.asks("verify", "stays_b")["checks"])
+    for name in ("stays_b", "stays_k"):
+        assert all(check["holds"] for check in officer.asks("verify", name)["checks"])
     officer.check_counts(published.values())
     check_page(officer.typed)
+
+
+def check_researchers(officer: Officer) -> None:
+    """Another group gets rows; each group asks its own publication, and not the other's."""
+    officer.administers("CREATE ROLE researchers IN ROLE kanon_user")
+    officer.administers("CREATE ROLE bob LOGIN IN ROLE researchers")
+    printed = officer.types(
+        "publish", "generalized", "public.stays", "stays_k", "--k", "5", "--constraints",
+        '{"default": "1/3", "attributes": {"insurance": {"default": 0.6}}}',
+        "--readers", "researchers",
+    )  # fmt: skip
+    assert row_of(printed)["who can read"] == "researchers (bob)"
+    for reader, own, other in (("ann", "stays_b", "stays_k"), ("bob", "stays_k", "stays_b")):
+        theirs = make_conninfo(officer.dsn, user=reader)
+        question = "SELECT COUNT(*) FROM {} WHERE age >= 60"
+        assert kanon("query", question.format(own), dsn=theirs).returncode == 0
+        assert kanon("query", question.format(other), dsn=theirs).returncode == 1
 
 
 def check_page(typed: list[tuple[list[str], str]]) -> None:

@@ -129,6 +129,18 @@ def test_a_report_on_ones_own_file_takes_eight_commands() -> None:
     assert any(line.startswith("kanon recommend") for line in needed)
 
 
+def test_eight_words_are_enough_for_who_publishes() -> None:
+    """And where they are enough, those of the papers come after plain ones, if at all."""
+    glossary = (ROOT / "docs" / "reference" / "glossary.md").read_text()
+    (section,) = re.findall(r"^## For who publishes\n(.*?)^## ", glossary, re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"^\* \*\*", section, re.MULTILINE)) == 8
+    for page in (ROOT / "README.md", ROOT / "docs" / "start" / "choosing.md"):
+        text = page.read_text()
+        plain = text.index("bound on guessing")
+        for word in ("F'-privacy", "theta", "base`", "`cap`"):
+            assert text.find(word) == -1 or plain < text.index(word), f"{page.name}: {word}"
+
+
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None:
     for words, shown in commands(page):

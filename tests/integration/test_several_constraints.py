@@ -127,9 +127,8 @@ def test_constraints_hold_for_each(parties: Parties, method: str, refine: bool) 
     for rows in classes(parties):
         assert len({row[4] for row in rows}) >= 3
         assert largest_share(rows, 5) <= Fraction(1, 2)
-    assert (
-        "with distinct 3-diversity of ill and F'-privacy of cost in each" in published["guarantee"]
-    )
+    bounds = "with distinct 3-diversity of ill and a bound on guessing (F'-privacy) of cost in each"
+    assert bounds in published["guarantee"]
     checks = [check for check, *_ in kanon.verify("p")]
     assert "distinct l-diversity of every class of ill" in checks
     assert "F'-privacy: frequency in class <= threshold of cost" in checks

@@ -107,6 +107,21 @@ def test_without_a_terminal_steps_are_lines(
     assert capsys.readouterr() == ("", expected)
 
 
+def test_many_steps_are_ten_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of six minutes with a step in each second."""
+    now = 0.0
+    monkeypatch.setattr(console.time, "monotonic", lambda: now)
+    with console.progress(quiet=False) as show:
+        for second in range(360):
+            now = float(second)
+            show(Progress(1 + second // 60, 6, f"step {second}"))
+    lines = capsys.readouterr().err.splitlines()
+    assert 5 <= len(lines) <= 10
+    assert lines[0] == "1 of 6: step 10"
+
+
 def test_numbers_have_their_units() -> None:
     shown = Estimated(1178.4, 12.3456, 487, 1663)._repr_html_()
     assert '<td style="text-align: left">1,178.4 records</td>' in shown

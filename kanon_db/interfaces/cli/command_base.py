@@ -6,6 +6,7 @@ They share --json, how they report errors, and the options that pick a database.
 from __future__ import annotations
 
 import csv
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -206,6 +207,8 @@ def derived_command(operation: Operation, name: str) -> click.Command:
     def run(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> None:
         with connected(dsn, directory, as_json=as_json) as kanon:
             found = kanon.perform(operation.name, passed(given))
+            if operation.command[0] == "publish" and not as_json and not given["dry_run"]:
+                given[_READERS] = kanon.readers(found.name)
         print_result(operation.command[0], given, found, as_json=as_json)
 
     run.__doc__ = f"{operation.sentence}\n\n{operation.details}"
@@ -310,19 +313,58 @@ def _print_registered(given: Mapping[str, Any], found: int) -> None:
 
 
 def _print_published(given: Mapping[str, Any], found: Any) -> None:
-    """Print what was published, for people."""
+    """Print what was published, for people; `kanon metrics` has the rest of what is kept."""
+    tried = bool(given.get("dry_run"))
     console.print_fields(
         {
             "publication": found.name,
             "guarantee": found.guarantee,
+            **({} if tried else {"who can read": _who_reads(given[_READERS])}),
             "records": found.records,
-            **{name: value for name, value in found.metrics.items() if name != FIGURES},
+            **{
+                name: value
+                for name, value in found.metrics.items()
+                if name in _HEADLINES or (tried and name != FIGURES)
+            },
         }
     )
     if FIGURES in found.metrics:
         _print_figures(found.metrics[FIGURES])
-    done = "Tried and verified, nothing kept," if given.get("dry_run") else "Published and verified"
+    done = "Tried and verified, nothing kept," if tried else "Published and verified"
     console.say(f"{done} in {found.seconds:.2f} seconds.")
+    if not tried:
+        name = shlex.quote(found.name)
+        console.say(
+            f"Next: kanon report {name} -o {name}.html, for whoever answers for data protection;"
+            f" kanon metrics {name} has its figures."
+        )
+
+
+_READERS: Final = "who can read"
+
+_HEADLINES: Final = ("certain_records", "suppressed_records")
+"""Metrics that somebody who publishes has to see."""
+
+
+def _who_reads(readers: Mapping[str, Sequence[str]]) -> str:
+    """Say which roles a publication is for, and who that is.
+
+    Examples
+    --------
+    >>> _who_reads({"kanon_analyst": ["ann"], "team": []})
+    'kanon_analyst (ann), team (nobody yet: GRANT team TO somebody)'
+    >>> _who_reads({})
+    'nobody: it is a draft'
+    """
+    from kanon_db.publications.releases.ledger import shortened
+
+    said = [
+        f"{role} ({shortened(members) if members else f'nobody yet: GRANT {role} TO somebody'})"
+        for role, members in readers.items()
+        if members != [role]
+    ]
+    said += [role for role, members in readers.items() if members == [role]]
+    return ", ".join(said) or "nobody: it is a draft"
 
 
 def _print_figures(figures: Mapping[str, Any]) -> None:

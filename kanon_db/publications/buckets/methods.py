@@ -147,8 +147,8 @@ def _guarantee(
             f" above 1/{l}{over_time}{together}{_NOT_COVERED}"
         )
     guarantee = (
-        f"F'-privacy: no person's {value} can be inferred with a probability above the"
-        f" threshold of that value ({request.privacy.describe()})"
+        f"bound on guessing (F'-privacy): no person's {value} can be inferred with a"
+        f" probability above the threshold of that value ({request.privacy.describe()})"
     )
     if request.assignment == "local":
         guarantee += ", by readers who do not know how records were put into buckets"

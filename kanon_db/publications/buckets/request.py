@@ -72,8 +72,8 @@ class BucketRequest(PublishRequest):
     )
     privacy: PrivacySpecification = parameter(
         json_object(read_privacy),
-        'Privacy specification, such as \'{"l": 4}\' or \'{"default": 0.3, "values": {"HIV":'
-        " 0.05}}'.",
+        'Bound on guessing: how sure anybody may be of a value, such as \'{"l": 4}\', one fourth,'
+        ' or \'{"default": 0.3, "values": {"HIV": 0.05}}\'.',
     )
     max_bucket_size: int = parameter(
         whole(most=_MAX_BUCKET_SIZE, metavar="RECORDS"),

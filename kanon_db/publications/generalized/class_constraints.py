@@ -152,7 +152,7 @@ class ClassConstraints:
         if self.t is not None:
             said.append(f"{float(self.t):g}-closeness ({self.distance} distance)")
         if self.privacy is not None:
-            said.append("F'-privacy")
+            said.append("a bound on guessing (F'-privacy)")
         return ", ".join(said)
 
 
@@ -233,8 +233,11 @@ def say_constraints(constraints: Mapping[str, ClassConstraints]) -> str:
     """Describe the constraints on each attribute, without naming a value."""
     if len(constraints) == 1:
         return ", ".join(map(str, constraints.values()))
-    # A semicolon would end the part of a guarantee that holds for every row.
-    return " and ".join(f"{own} of {name.replace(';', ',')}" for name, own in constraints.items())
+    named: dict[str, list[str]] = {}
+    for name, own in constraints.items():
+        # A semicolon would end the part of a guarantee that holds for every row.
+        named.setdefault(str(own), []).append(name.replace(";", ","))
+    return " and ".join(f"{own} of {', '.join(names)}" for own, names in named.items())
 
 
 def _fraction(given: Mapping[str, Any], key: str) -> Fraction | None:
