@@ -294,6 +294,20 @@ SELECT format('source %I.%I', s.schema_name, s.relation_name),
 FROM kanon.source AS s JOIN pg_namespace AS n ON n.nspname = s.schema_name
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = s.relation_name
 WHERE kanon.fingerprint(c.oid) IS DISTINCT FROM s.fingerprint
+UNION ALL
+-- PostgreSQL tells nobody that a role has a new member.
+SELECT format('role %s', l.name),
+       format('can read %s and %s, of the same people, which was neither allowed nor accepted',
+              p.name, q.name),
+       'REVOKE one of the roles that it reads them by'
+FROM kanon.publication AS p
+JOIN kanon.publication AS q ON p.publication_id < q.publication_id
+JOIN kanon.release AS a ON a.publication_id = p.publication_id
+JOIN kanon.release AS b ON b.publication_id = q.publication_id AND a.bases && b.bases
+CROSS JOIN LATERAL (SELECT * FROM kanon.readers(p) INTERSECT SELECT * FROM kanon.readers(q)) AS l
+WHERE 2 > (SELECT count(DISTINCT d.release_id) FROM kanon.release_reader AS d
+           WHERE d.release_id IN (a.release_id, b.release_id) AND d.role = l.role
+             AND d.until IS NULL)
 """
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from kanon_db.installation.doctor import examine
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -110,11 +111,21 @@ def test_whoever_is_in_both_audiences(
     team = new_role("kanon_user")
     new_role(team)
     kanon.generalize(patients, "patients_k", k=5, readers=[team])
-    # Who becomes a member of both afterwards is found when anything else is released.
+    # Who becomes a member of both afterwards is found when somebody looks, and when anything else
+    # is released.
+    assert read_by_one(parties, both)
     fetch(parties.admin, f"GRANT {team} TO {both}")
+    assert not read_by_one(parties, both)
     assert both in str(
         refused(lambda: kanon.suppress(patients, "p", k=2, readers=[team])).message_detail
     )
+
+
+def read_by_one(parties: Parties, role: str) -> bool:
+    """Whether doctor finds nobody of that name who reads two publications of the same people."""
+    found = [one for one in examine(parties.dsn) if one.subject == f"role {role}"]
+    assert all("patients_b and patients_k" in one.value for one in found)
+    return not found
 
 
 def test_users_read_nothing_that_does_not_name_them(

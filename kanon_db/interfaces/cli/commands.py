@@ -685,6 +685,10 @@ def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
         _print_candidate(row)
     if not any(row["place"] for row in rows):
         console.say("None of the candidates is recommended.")
+    console.say(
+        "Publish one. For another group of readers, publish another one with --readers ROLE, a role"
+        " of theirs in kanon_user (CREATE ROLE … IN ROLE kanon_user): nobody should read both."
+    )
 
 
 def _line(row: Mapping[str, Any]) -> list[Any]:

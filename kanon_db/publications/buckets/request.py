@@ -72,7 +72,7 @@ class BucketRequest(PublishRequest):
     )
     privacy: PrivacySpecification = parameter(
         json_object(read_privacy),
-        'Bound on guessing: how sure anybody may be of a value, such as \'{"l": 4}\', one fourth,'
+        "Bound on guessing: how sure anybody may be of a value, such as '{\"l\": 4}', one fourth,"
         ' or \'{"default": 0.3, "values": {"HIV": 0.05}}\'.',
     )
     max_bucket_size: int = parameter(
