@@ -91,6 +91,9 @@ MOST_RECORDS: Final = 1_000_000
 MOST_TRIED: Final = 10_000
 """Records of the random sample on which candidates are tried; a smaller source is used whole."""
 
+MOST_BRIEF: Final = 2_000
+"""Records of the small sample for the first candidate, and for those that lack the time."""
+
 MOST_DRAWN: Final = 60_000
 """The same for how well buckets answer counts, which takes less time and depends on their number.
 

@@ -1,14 +1,16 @@
 """Chooses candidates for a purpose and a protection, ranks them, and writes their calls.
 
-It knows no database: which settings are worth trying, which of those tried comes first and why
-another does not, and how it is published in SQL and on the command line.
+It knows no database: which settings are worth trying, in which order and for how long, which of
+those tried comes first and why another does not, and how it is published in SQL and on the command
+line.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf, isnan
@@ -146,6 +148,7 @@ class Candidate:
     trial: Mapping[str, Any] = field(default_factory=dict)  # Those that differ in a trial
     # Whether it is drawn at random, and quickly, so that it is worth drawing several times
     is_drawn: bool = False
+    cost: int = 0  # By how much time it takes: cheaper ones are tried first
 
 
 def candidates_for(
@@ -170,15 +173,23 @@ def _buckets(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]
     guarantee = buckets_in_words(_bounds(protection, data))
     return [
         Candidate(
-            "buckets", title, "value", guarantee, {"privacy": privacy, **given}, "b", is_drawn=True
+            "buckets",
+            title,
+            "value",
+            guarantee,
+            {"privacy": privacy, **given},
+            "b",
+            is_drawn=True,
+            cost=cost,
         )
-        for title, given in (
-            ("buckets of several sizes, of similar people", {"method": "multi_size"}),
+        for title, given, cost in (
+            ("buckets of several sizes, of similar people", {"method": "multi_size"}, 3),
             (
                 "buckets of several sizes, of people from the whole table",
                 {"method": "multi_size", "assignment": "random"},
+                1,
             ),
-            ("buckets of one or two sizes, of similar people", {}),
+            ("buckets of one or two sizes, of similar people", {}, 2),
         )
     ]
 
@@ -192,6 +203,7 @@ def _with_values(protection: ProtectionLevel, data: SourceTraits) -> Candidate:
         {"k": protection.k, "constraints": _privacy(protection, data)},
         "k",
         {"options": {"time_limit": SEARCH_SECONDS}},
+        cost=5,
     )
 
 
@@ -201,16 +213,16 @@ def _rows(protection: ProtectionLevel, data: SourceTraits) -> list[Candidate]:
     found = [
         Candidate(
             "generalized", "rows with ranges and sets that groups share", "row", guarantee, k, "k",
-            {"options": {"time_limit": SEARCH_SECONDS}},
+            {"options": {"time_limit": SEARCH_SECONDS}}, cost=6,
         ),
-        Candidate("suppressed", "rows with hidden cells", "row", guarantee, k, "p"),
+        Candidate("suppressed", "rows with hidden cells", "row", guarantee, k, "p", cost=4),
     ]  # fmt: skip
     if not data.has_entities:
         # The search of all pairs takes longest, so it comes last.
         found.append(
             Candidate(
                 "freeform", "rows with ranges and sets of their own", "row", guarantee, k, "f",
-                {"options": {"refine": False}},
+                {"options": {"refine": False}}, cost=7,
             )
         )  # fmt: skip
     return found
@@ -264,6 +276,7 @@ class TrialResult:
     seconds: float  # Of publishing alone
     records: int  # How many records counts were answered from
     is_sample: bool  # Whether `certain_people` is that of a sample
+    is_brief: bool = False  # Whether it was tried on a small sample alone, for lack of time
 
     @property
     def loss(self) -> float:
@@ -291,6 +304,74 @@ class TriedCandidate:
     candidate: Candidate
     measured: TrialResult | None = None  # None if nothing was made of it; `failure` then says why
     failure: str = ""
+    is_unfinished: bool = False  # Whether the time was over
+
+    @property
+    def objection(self) -> str | None:
+        """Say why it is not recommended."""
+        return _objection(self)
+
+
+class SharedTime:
+    """Time that trials share: each gets an equal part of what is left, and passes the rest on.
+
+    Parameters
+    ----------
+    seconds : float
+        From now on.
+    clock : callable
+        Returns seconds from any start.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._end = clock() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing is left."""
+        return self.clock() >= self._end
+
+    def until(self, shares: int) -> float:
+        """Return when the first of so many equal shares of what is left is over."""
+        now = self.clock()
+        return now + max(0.0, self._end - now) / shares
+
+
+Attempt = Callable[[Candidate, float, bool], TriedCandidate]
+"""Tries a candidate until a time of the clock; on a small sample, if the last argument is True."""
+
+
+def tried_in_time(
+    candidates: Sequence[Candidate], attempt: Attempt, shared: SharedTime
+) -> Iterator[TriedCandidate]:
+    """Try candidates, the cheapest first, so that at any time there is one to recommend.
+
+    The first ones are tried on a small sample, however long it takes, until one of them can be
+    recommended. Then each gets its share of the time; and what is left is for a small sample of
+    those whose share did not suffice.
+
+    Yields
+    ------
+    TriedCandidate
+        The later result of a candidate takes the place of an earlier one, unless it is unfinished.
+    """
+    order = sorted(candidates, key=lambda one: one.cost)
+    # Of a sample, rows that bound no values are not recommended.
+    for one in sorted(order, key=lambda one: one.protects == "row"):
+        tried = attempt(one, inf, True)
+        yield tried
+        if tried.objection is None:
+            break
+    unfinished = []
+    for at, one in enumerate(order):
+        tried = attempt(one, shared.until(len(order) - at + 1), False)
+        yield tried
+        if tried.is_unfinished:
+            unfinished.append(one)
+    for at, one in enumerate(unfinished):
+        if not shared.is_over:
+            yield attempt(one, shared.until(len(unfinished) - at), True)
 
 
 @dataclass(frozen=True)
@@ -307,20 +388,21 @@ def ranked(tried: Sequence[TriedCandidate], purpose: str) -> list[RankedCandidat
 
     Nothing is recommended that leaves somebody's value certain, or may do so. What bounds more of
     what is inferred comes first; of the same protection, what answers counts best, or, for rows,
-    loses least.
+    loses least. Figures of a small sample are not compared with others, so they come after these.
     """
     order = ORDER[purpose]
 
-    def key(one: TriedCandidate) -> tuple[int, float]:
+    def key(one: TriedCandidate) -> tuple[int, bool, float]:
         if one.measured is None:
-            return len(order), inf
+            return len(order), False, inf
         value = one.measured.loss if purpose == "rows" else one.measured.count_error
-        return order.index(one.candidate.protects), inf if isnan(value) else value
+        protects = order.index(one.candidate.protects)
+        return protects, one.measured.is_brief, inf if isnan(value) else value
 
     found: list[RankedCandidate] = []
     last: list[RankedCandidate] = []
     for one in sorted(tried, key=key):
-        objection = _objection(one)
+        objection = one.objection
         if objection is None:
             found.append(RankedCandidate(len(found) + 1, one))
         else:
@@ -363,7 +445,7 @@ def publication_name(table: str, candidate: Candidate) -> str:
 
 
 def sql_call(source: str, name: str, candidate: Candidate, literal: Callable[[str], str]) -> str:
-    """Write the call of the SQL function.
+    """Write the call of the SQL function, without the SELECT around it.
 
     Parameters
     ----------
@@ -379,7 +461,7 @@ def sql_call(source: str, name: str, candidate: Candidate, literal: Callable[[st
         for key, value in candidate.given.items()
     ]
     arguments = ", ".join([literal(source), literal(name), *given])
-    return f"SELECT * FROM kanon.publish_{candidate.kind}({arguments});"
+    return f"kanon.publish_{candidate.kind}({arguments})"
 
 
 def shell_command(source: str, name: str, candidate: Candidate) -> str:

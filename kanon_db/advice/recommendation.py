@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from math import isnan
 from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.advice.identifying_columns import MOST_DRAWN, MOST_TRIED, SourceCopy, copy_source
+from kanon_db.advice.identifying_columns import (
+    MOST_BRIEF,
+    MOST_DRAWN,
+    MOST_TRIED,
+    SourceCopy,
+    copy_source,
+)
 from kanon_db.advice.publication_candidates import (
     PROTECTIONS,
     Candidate,
     ProtectionLevel,
     RankedCandidate,
+    SharedTime,
     SourceTraits,
     TrialResult,
     TriedCandidate,
@@ -25,6 +32,7 @@ from kanon_db.advice.publication_candidates import (
     ranked,
     shell_command,
     sql_call,
+    tried_in_time,
 )
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.algorithms.ground.computation import Pulse
@@ -155,8 +163,9 @@ class TrialGround:
 
 
 def try_candidate(
-    session: Session, candidate: Candidate, small: TrialGround, large: TrialGround, deadline: float
-) -> TriedCandidate:
+    session: Session, candidate: Candidate, small: TrialGround, large: TrialGround, deadline: float,
+    *, is_brief: bool = False,
+) -> TriedCandidate:  # fmt: skip
     """Publish a candidate from copies of a source, measure and attack it, and undo all of it.
 
     Parameters
@@ -169,15 +178,27 @@ def try_candidate(
         Where one that is drawn quickly answers counts, several times if there are few records.
     deadline : float
         By the clock of :func:`time.monotonic`.
+    is_brief : bool
+        Whether one draw suffices.
     """
     timed = TimedSession(session, candidate.title, deadline)
     ground = large if candidate.is_drawn else small
-    n_draws = number_of_draws(ground.copy.n_records) if candidate.is_drawn else 1
+    several = candidate.is_drawn and not is_brief
+    n_draws = number_of_draws(ground.copy.n_records) if several else 1
     try:
-        draws = [answer_counts(timed, candidate, ground) for _ in range(n_draws)]
-        attacks = _attacks(timed, candidate, small.copy)
+        first, attacks = _published(timed, candidate, ground, is_attacked=ground is small)
+        draws = [first]
+        if ground is not small:
+            attacks = _attacks(timed, candidate, small.copy)
+        with suppress(TimeOverError):
+            while len(draws) < n_draws:
+                draws.append(answer_counts(timed, candidate, ground))
     except TimeOverError:
-        return TriedCandidate(candidate, failure="not tried to its end: the time was over")
+        return TriedCandidate(
+            candidate,
+            failure="not tried to its end: its share of the time was over",
+            is_unfinished=True,
+        )
     except (
         IneligibleError, InfeasibleError, InvalidParameterError, SchemaMismatchError,
     ) as error:  # fmt: skip
@@ -193,6 +214,7 @@ def try_candidate(
             seconds=float(np.mean([draw.seconds for draw in draws])),
             records=ground.copy.n_records,
             is_sample=small.copy.is_sample,
+            is_brief=is_brief,
         ),
     )
 
@@ -219,6 +241,13 @@ class Draw:
 
 def answer_counts(session: Session, candidate: Candidate, ground: TrialGround) -> Draw:
     """Publish a candidate, answer the questions from it, and undo it."""
+    return _published(session, candidate, ground, is_attacked=False)[0]
+
+
+def _published(
+    session: Session, candidate: Candidate, ground: TrialGround, *, is_attacked: bool
+) -> tuple[Draw, Sequence[Attack]]:
+    """Publish a candidate, answer the questions from it, attack it if asked to, and undo it."""
     with undone(session):
         started = time.monotonic()
         kind, target = _staged(session, candidate, ground.copy)
@@ -227,7 +256,8 @@ def answer_counts(session: Session, candidate: Candidate, ground: TrialGround) -
         asked = ground.asked
         useful = kind.usefulness(target, asked.columns, asked.sensitive, asked.queries)
         error = CountErrors(asked.actual, useful.answers).median
-        return Draw(error, useful.losses, seconds)
+        attacks = kind.attack(target) if is_attacked else ()
+        return Draw(error, useful.losses, seconds), attacks
 
 
 def _attacks(session: Session, candidate: Candidate, copy: SourceCopy) -> Sequence[Attack]:
@@ -270,6 +300,9 @@ TIME_LIMIT: Final = 60.0
 
 _TRYING: Final = 0.95
 """The share of the time in which candidates are tried: some steps end a little later."""
+
+_MORE: Final = 4
+"""Times the time that is suggested where it did not suffice."""
 
 
 @dataclass(frozen=True)
@@ -315,12 +348,13 @@ def recommend(
     purpose : {"counts", "rows", "both"}
     protection : {"basic", "standard", "strict"}
     time_limit : float
-        Seconds, after which candidates that were not tried stay so.
+        Seconds, which the candidates share. One is tried on a small sample however few they are.
 
     Returns
     -------
     list of Recommended
-        The best first; what is not recommended comes last.
+        The best first; what is not recommended comes last. After a KeyboardInterrupt, of what was
+        tried until then, if anything of it can be recommended.
 
     Raises
     ------
@@ -329,22 +363,23 @@ def recommend(
     PermissionDeniedError
         When the role cannot read all of it.
     """
-    deadline = time.monotonic() + _TRYING * time_limit
     with undone(session):
-        return _recommended(session, source, purpose, PROTECTIONS[protection], deadline)
+        return _recommended(session, source, purpose, PROTECTIONS[protection], time_limit)
 
 
 def _recommended(
-    session: Session, source: str, purpose: str, protection: ProtectionLevel, deadline: float
+    session: Session, source: str, purpose: str, protection: ProtectionLevel, seconds: float
 ) -> list[RecommendedPublication]:
+    shared = SharedTime(_TRYING * seconds)
     described, _ = open_source(session, source)
     room = Allowance.of(session)
     whole = copy_source(session, described, room)
     require_unchanged(session, described)
-    large, small = (
-        TrialGround.of(session, whole.sampled(session, room, most))
-        for most in (MOST_DRAWN, MOST_TRIED)
-    )
+    # Where two of the samples are the whole table, they are one.
+    copies = [whole.sampled(session, room, most) for most in (MOST_DRAWN, MOST_TRIED, MOST_BRIEF)]
+    different = {id(copy): copy for copy in copies}
+    grounds = {number: TrialGround.of(session, copy) for number, copy in different.items()}
+    large, small, brief = (grounds[id(copy)] for copy in copies)
     if small.copy.is_sample:
         session.tell(
             f"the source has {whole.n_source:,} records, so candidates are tried on random samples"
@@ -353,14 +388,86 @@ def _recommended(
         )
     data = what_is_protected(large, has_entities=whole.has_entities(session))
     candidates = candidates_for(purpose, protection, data)
-    session.plan([candidate.title for candidate in candidates])
-    tried = []
-    for candidate in candidates:
+    session.plan([one.title for one in sorted(candidates, key=lambda one: one.cost)])
+
+    def attempt(candidate: Candidate, deadline: float, is_brief: bool) -> TriedCandidate:
+        if is_brief:
+            session.step(f"{candidate.title}: on a small sample")
+            return try_candidate(session, candidate, brief, brief, deadline, is_brief=True)
         session.phase(candidate.title)
-        session.limit(deadline - time.monotonic())
-        tried.append(try_candidate(session, candidate, small, large, deadline))
+        session.limit(deadline - shared.clock())
+        return try_candidate(session, candidate, small, large, deadline)
+
+    found = _Found(session, described, small, purpose, {})
+    try:
+        for result in tried_in_time(candidates, attempt, shared):
+            found.add(result)
+    except KeyboardInterrupt:
+        if found.best is None:
+            raise
+        session.warn("stopped: this is recommended of what was tried until then")
+    found.warn_of_time(candidates, seconds)
     _warn_of_releases(session, described)
+    tried = [
+        found.tried.get(one.title, TriedCandidate(one, failure="not tried: it was stopped before"))
+        for one in candidates
+    ]
     return [_shown(session, described, small, one) for one in ranked(tried, purpose)]
+
+
+@dataclass(eq=False)
+class _Found:
+    """The results of the trials until now, of which the caller is told the best."""
+
+    session: Session
+    source: Source
+    small: TrialGround
+    purpose: str
+    tried: dict[str, TriedCandidate]  # By the candidate's title
+    best: RankedCandidate | None = None
+
+    def add(self, tried: TriedCandidate) -> None:
+        """Take a result; whoever cancels the operation has then been told the best so far."""
+        title = tried.candidate.title
+        if not (tried.is_unfinished and title in self.tried):
+            self.tried[title] = tried
+        first = ranked(list(self.tried.values()), self.purpose)[0]
+        if first.place is None:
+            self.best = None
+        elif self.best is None or first.tried is not self.best.tried:
+            self.best = first
+            shown = _shown(self.session, self.source, self.small, first)
+            call = shown.sql.removeprefix(_SELECT).removesuffix(";")
+            self.session.tell(
+                f"best so far, tried on {shown.tried_on:,} of {shown.records:,} records:"
+                f" {shown.candidate}: {call}"
+            )
+
+    def warn_of_time(self, candidates: Sequence[Candidate], seconds: float) -> None:
+        """Say which candidates had too little time, and how they get more."""
+        few, none = [], []
+        for one in candidates:
+            tried = self.tried.get(one.title)
+            if tried is None or tried.is_unfinished:
+                none.append(one.title)
+            elif tried.measured is not None and tried.measured.is_brief:
+                few.append(one.title)
+        said = [
+            f"{what}: {'; '.join(titles)}"
+            for what, titles in (
+                ("tried only briefly", few), ("not tried to the end", none),
+            )
+            if titles
+        ]  # fmt: skip
+        if said:
+            more = max(int(TIME_LIMIT), round(_MORE * seconds))
+            self.session.warn(
+                f"the time did not suffice for all candidates ({'. '.join(said)}); pass"
+                f" time_limit => {more} to give them more"
+            )
+
+
+_SELECT: Final = "SELECT * FROM "
 
 
 def what_is_protected(ground: TrialGround, *, has_entities: bool) -> SourceTraits:
@@ -414,6 +521,6 @@ def _shown(
         tried_on=small.copy.n_records if measured is None else measured.records,
         records=small.copy.n_source,
         objection=one.objection,
-        sql=sql_call(text, name, candidate, session.literal),
+        sql=f"{_SELECT}{sql_call(text, name, candidate, session.literal)};",
         command=shell_command(text, name, candidate),
     )

@@ -14,6 +14,7 @@ from kanon_db.advice.identifying_columns import copy_source
 from kanon_db.advice.recommendation import TrialGround
 from kanon_db.catalog.entries import find_publication, published_schema
 from kanon_db.catalog.sources import open_source
+from kanon_db.errors import UndoneInterrupt
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.kind import AttackTarget
 from kanon_db.publications.registry import kind_named
@@ -199,27 +200,77 @@ def test_each_of_several_columns_gets_its_cap(parties: Parties) -> None:
     fetch(parties.publisher, found[0]["sql"])
 
 
-def test_time_that_is_over_is_said(parties: Parties) -> None:
-    found = recommended(parties, "people", time_limit=0.001)
-    assert len(found) == 4
-    for row in found:
-        assert row["place"] is None
-        assert row["objection"] == "not tried to its end: the time was over"
-        assert row["seconds"] is None
+def test_without_time_something_is_recommended(parties: Parties) -> None:
+    """The cheapest candidate is published, verified and attacked; the others are named."""
+    warned: list[str] = []
+    told: list[str] = []
+    dsn = parties.publisher.info.dsn
+    with kanon_db.connect(dsn, on_warning=warned.append, on_notice=told.append) as kanon:
+        found = kanon.recommend("data.people", time_limit=0.001).to_dict("records")
+    first, *others = found
+    assert (first["place"], first["certain_people"], first["tried_on"]) == (1, 0, N)
+    assert first["attacks"]
+    assert first["candidate"] == "buckets of several sizes, of people from the whole table"
+    assert len(others) == 3
+    for row in others:
+        assert row["objection"] == "not tried to its end: its share of the time was over"
         assert row["sql"].startswith("SELECT * FROM kanon.publish_")
+        assert row["candidate"] in warned[0]
+    assert "time_limit => 60" in warned[0]
+    assert told[0].startswith(f"best so far, tried on {N} of {N} records: {first['candidate']}: ")
+    assert told[0].split(": ", 2)[2] in first["sql"]
+    (published,) = fetch(parties.publisher, first["sql"])
+    assert holds(parties.publisher, published[1])
+
+
+def test_every_purpose_gets_something_without_time(parties: Parties) -> None:
+    for source, purpose in PURPOSES.items():
+        if source != "alike":  # nobody's values are to be certain: two diseases, 20 ages
+            assert recommended(parties, source, purpose=purpose, time_limit=0.001)[0]["place"] == 1
+
+
+def test_whoever_stops_it_gets_the_best_so_far(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = recommendation.try_candidate
+    finished: list[str] = []
+
+    def interrupted(*given: Any, **options: Any) -> Any:
+        if len(finished) == stop_after:
+            raise KeyboardInterrupt
+        finished.append(given[1].title)
+        return tried(*given, **options)
+
+    monkeypatch.setattr(recommendation, "try_candidate", interrupted)
+    before = everything(parties.admin)
+    warned: list[str] = []
+    with kanon_db.connect(parties.publisher.info.dsn, on_warning=warned.append) as kanon:
+        stop_after = 3
+        found = kanon.recommend("data.people", protection="basic").to_dict("records")
+        assert {row["candidate"] for row in found if row["place"] > 0} == set(finished)
+        stopped = "not tried: it was stopped before"
+        assert [row["objection"] for row in found[len(set(finished)) :]] == [stopped] * 2
+        assert warned[0].startswith("stopped: ")
+        finished.clear()
+        stop_after = 0
+        with pytest.raises(UndoneInterrupt):
+            kanon.recommend("data.people")
+    assert everything(parties.admin) == before
 
 
 def test_a_large_table_is_tried_as_a_sample(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recommendation, "MOST_TRIED", 200)
+    monkeypatch.setattr(recommendation, "MOST_BRIEF", 100)
     told: list[str] = []
     with kanon_db.connect(parties.publisher.info.dsn, on_notice=told.append) as kanon:
         for source in ("data.people", "data.visits"):
             found = kanon.recommend(source, purpose="rows", protection="basic")
             assert 100 < found["tried_on"][0] < 300
             assert found["records"][0] == N
-    assert [text.startswith("the source has 400 records") for text in told] == [True, True]
+    large = [text for text in told if not text.startswith("best so far")]
+    assert [text.startswith("the source has 400 records") for text in large] == [True, True]
 
 
 def test_people_with_one_record_each_get_buckets(parties: Parties) -> None:
@@ -237,9 +288,9 @@ def test_earlier_releases_are_warned_of(parties: Parties) -> None:
     warned: list[str] = []
     with kanon_db.connect(parties.publisher.info.dsn, on_warning=warned.append) as kanon:
         kanon.recommend("data.alike", time_limit=0.001)
-    assert len(warned) == 1
-    assert "other releases of this source (first)" in warned[0]
-    assert "combined_releases" in warned[0]
+    (said,) = (text for text in warned if "other releases" in text)
+    assert "other releases of this source (first)" in said
+    assert "combined_releases" in said
 
 
 def test_whoever_may_not_publish_gets_no_advice(parties: Parties) -> None:

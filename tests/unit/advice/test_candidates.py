@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from math import nan
+from math import inf, nan
 from typing import Any
 
 import click
@@ -19,6 +19,7 @@ from kanon_db.advice.publication_candidates import (
     PURPOSES,
     Candidate,
     Protects,
+    SharedTime,
     SourceTraits,
     TrialResult,
     TriedCandidate,
@@ -27,6 +28,7 @@ from kanon_db.advice.publication_candidates import (
     ranked,
     shell_command,
     sql_call,
+    tried_in_time,
 )
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.interfaces.cli import main
@@ -142,9 +144,7 @@ def test_the_shell_command_means_the_candidate(candidate: Candidate) -> None:
 def test_texts_are_quoted_in_sql() -> None:
     candidate = Candidate("buckets", "", "value", "", {"privacy": {"l": 3}}, "b")
     call = sql_call("it's", "o'ut", candidate, lambda text: "'" + text.replace("'", "''") + "'")
-    assert call == (
-        "SELECT * FROM kanon.publish_buckets('it''s', 'o''ut', privacy => '{\"l\": 3}');"
-    )
+    assert call == "kanon.publish_buckets('it''s', 'o''ut', privacy => '{\"l\": 3}')"
 
 
 def test_a_long_name_is_cut_between_characters() -> None:
@@ -247,3 +247,100 @@ def test_the_worst_attack_is_on_values_where_there_are_any(
     ]
     found = TrialResult(None, 0.1, {"age": 0.1}, rows, 1.0, 9, is_sample=False).worst_attack
     assert (None if found is None else found["rate"]) == worst
+
+
+# -- time -----------------------------------------------------------------------------------------
+
+
+class Trials:
+    """Trials that take as long as they are said to, by a clock that they move."""
+
+    def __init__(self, candidates: Sequence[Candidate], seconds: Sequence[float]) -> None:
+        self.now = 100.0
+        self.seconds = dict(zip((one.title for one in candidates), seconds, strict=True))
+        self.refused: set[str] = set()
+        self.tried: list[tuple[str, bool]] = []
+        self.longest = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def attempt(self, one: Candidate, deadline: float, is_brief: bool) -> TriedCandidate:
+        """Take a second on a small sample."""
+        self.tried.append((one.title, is_brief))
+        needed = 1.0 if is_brief else self.seconds[one.title]
+        if self.now + needed > deadline:
+            self.longest = max(self.longest, deadline - self.now)
+            self.now = max(self.now, deadline)
+            return TriedCandidate(one, failure="over", is_unfinished=True)
+        self.now += needed
+        if one.title in self.refused:
+            return TriedCandidate(one, failure="refused")
+        return TriedCandidate(
+            one, TrialResult(0, 0.1, {"age": 0}, [], 1.0, 10, is_sample=True, is_brief=is_brief)
+        )
+
+
+FOUR = candidates_for("counts", PROTECTIONS["standard"], TABLES[0])
+
+
+def outcome(trials: Trials, seconds: float) -> dict[str, TriedCandidate]:
+    """All that is known in the end, as the session keeps it."""
+    found: dict[str, TriedCandidate] = {}
+    for one in tried_in_time(FOUR, trials.attempt, SharedTime(seconds, trials.clock)):
+        if not (one.is_unfinished and one.candidate.title in found):
+            found[one.candidate.title] = one
+    return found
+
+
+def test_without_time_the_cheapest_is_recommended() -> None:
+    cheapest = min(FOUR, key=lambda one: one.cost)
+    trials = Trials(FOUR, [1e6] * 4)
+    first, *others = ranked(list(outcome(trials, 0).values()), "counts")
+    assert (first.place, first.tried.candidate) == (1, cheapest)
+    assert {one.tried.is_unfinished for one in others} == {True}
+
+    trials = Trials(FOUR, [1e6] * 4)
+    trials.refused.add(cheapest.title)
+    first, *others = ranked(list(outcome(trials, 0).values()), "counts")
+    assert first.place == 1
+    assert first.tried.candidate is sorted(FOUR, key=lambda one: one.cost)[1]
+
+
+def test_no_candidate_takes_the_time_of_another() -> None:
+    """Whichever of them takes for ever, the others are tried as far as they would have been."""
+    for slow in range(4):
+        trials = Trials(FOUR, [inf if i == slow else 5.0 for i in range(4)])
+        found = outcome(trials, 60)
+        for i, one in enumerate(FOUR):
+            measured = found[one.title].measured
+            assert measured is not None
+            assert measured.is_brief == (i == slow)
+        assert trials.longest <= 60 / 2
+        assert trials.now <= 160
+
+
+def test_what_lacks_time_gets_a_small_sample() -> None:
+    trials = Trials(FOUR, [100.0] * 4)
+    found = outcome(trials, 90)
+    assert all(one.measured is not None and one.measured.is_brief for one in found.values())
+    costs = [one.cost for title, brief in trials.tried if not brief for one in FOUR
+             if one.title == title]  # fmt: skip
+    assert costs == sorted(costs)
+
+
+def test_time_that_is_left_is_passed_on() -> None:
+    trials = Trials(FOUR, [5.0, 5.0, 5.0, 40.0])
+    assert not any(one.is_unfinished for one in outcome(trials, 100).values())
+
+
+def test_figures_of_small_samples_come_after_others() -> None:
+    values = (FOUR[0], 0.01, True), (FOUR[1], 0.5, False), (FOUR[3], 0.001, False)
+    tried = [
+        TriedCandidate(
+            one, TrialResult(0, error, {"age": 0}, [], 1.0, 10, is_sample=True, is_brief=brief)
+        )
+        for one, error, brief in values
+    ]
+    placed = [one.tried.candidate for one in ranked(tried, "counts")]
+    assert placed == [FOUR[1], FOUR[0], FOUR[3]]
