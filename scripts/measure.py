@@ -26,7 +26,7 @@ ORDER = (
     "algorithms.bucketization", "algorithms.suppression", "algorithms.recoding", "algorithms",
     "metrics", "session",
     "declaration", "query", "transfer", "catalog", "publications", "models", "answers", "draws",
-    "advice", "reporting", "operations", "wording", "spark", "cluster", "installation",
+    "exports", "advice", "reporting", "operations", "wording", "spark", "cluster", "installation",
     "interfaces",
 )  # fmt: skip
 """Rooms from the ground up; a module imports from its own room and from rooms below."""

@@ -1,13 +1,23 @@
-"""Formats results for people: numbers, units, and tables in notebooks."""
+"""Formats results for people: numbers, units, tables in notebooks, cells of spreadsheets."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
+
+FORMULA: Final = r"^[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]"
+"""Beginnings of cells that spreadsheets would run as formulas: CWE-1236.
+
+Python and PostgreSQL read it alike, and the next one.
+"""
+
+NUMBER: Final = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+"""Numbers, which begin as formulas do."""
 
 UNITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -30,6 +40,18 @@ UNITS: Final[Mapping[str, str]] = {
     "seconds": "s",
 }
 """The units of numbers, by the names that they have in all results."""
+
+
+def unrun(text: str) -> str:
+    """Put an apostrophe before a text that a spreadsheet would take for a formula.
+
+    Examples
+    --------
+    >>> unrun("=1+1"), unrun("-5"), unrun("Sales")
+    ("'=1+1", '-5', 'Sales')
+    """
+    is_formula = re.match(FORMULA, text) and not re.fullmatch(NUMBER, text)
+    return f"'{text}" if is_formula else text
 
 
 def plain(value: Any) -> Any:

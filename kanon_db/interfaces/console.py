@@ -31,6 +31,7 @@ from rich.text import Text
 from kanon_db.catalog.names import HIDING
 from kanon_db.declaration.shown import cell as cell
 from kanon_db.declaration.shown import plain as plain
+from kanon_db.declaration.shown import unrun
 from kanon_db.errors import KanonError
 from kanon_db.session.progress import Progress, Watcher
 from kanon_db.wording import for_shell
@@ -57,11 +58,6 @@ Format characters that join letters stay, since some scripts cannot do without t
 
 _LINES: Final = re.compile(rf"(?![\n\t]){_INVISIBLE.pattern}")
 """The same in a text of several lines."""
-
-_FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Beginnings of cells that spreadsheets would run as formulas: CWE-1236."""
-
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def visible(text: str, *, hidden: re.Pattern[str] = _INVISIBLE) -> str:
@@ -186,8 +182,7 @@ def print_csv(frame: pd.DataFrame) -> None:
 
 
 def _unrun(value: Any) -> Any:
-    is_formula = isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value)
-    return f"'{value}" if is_formula else value
+    return unrun(value) if isinstance(value, str) else value
 
 
 def _has_semicolon(value: Any) -> bool:

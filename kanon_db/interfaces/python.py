@@ -21,6 +21,7 @@ from kanon_db.declaration import RELATION, Operation
 from kanon_db.declaration.parameter_types import decoded
 from kanon_db.declaration.shown import UNITS
 from kanon_db.errors import PermissionDeniedError, ServerError
+from kanon_db.exports import ExportReport, export
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.operations import operations
 from kanon_db.session.progress import Watcher
@@ -326,6 +327,22 @@ class Kanon(Methods):
                 name,
             )
         return {row["role"]: list(row["members"]) for row in rows}
+
+    @explained()
+    def export(
+        self,
+        name: str,
+        path: str | Path,
+        *,
+        relation: str = "view",
+        format: str | None = None,  # noqa: A002  # as the command's option
+        force: bool = False,
+    ) -> ExportReport:
+        """Write a publication to a CSV or Parquet file; see :func:`~kanon_db.exports.export`."""
+        with self._operation() as session, session.reporting():
+            return export(
+                session, name, Path(path), relation=relation, file_format=format, force=force
+            )
 
     def publications(self) -> pd.DataFrame:
         """List the publications that the role may read, one row for each."""

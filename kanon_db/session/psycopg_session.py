@@ -99,6 +99,19 @@ class PsycopgSession(ReportingSession):
                 copy.write(block)
                 self.heartbeat()
 
+    def copied(self, statement: str) -> Iterator[bytes]:
+        """Run ``COPY ... TO STDOUT``, and yield the rows; meanwhile nothing else can be run."""
+        self._is_wanted, wanted = False, self._is_wanted
+        try:
+            with (
+                self.translated_errors(),
+                psycopg.RawCursor(self.connection) as cursor,
+                cursor.copy(statement.encode()) as copy,
+            ):
+                yield from map(bytes, copy)  # libpq gives one row at a time
+        finally:
+            self._is_wanted = wanted
+
     @contextmanager
     def translated_errors(self) -> Iterator[None]:
         """Translate errors that the driver raises within the block; see `server_errors`."""

@@ -436,7 +436,7 @@ def _named(delimiter: str) -> str:
     return DELIMITERS.get(delimiter, delimiter)
 
 
-# Commands that are more than a single operation: `kanon query`, `publications`, `demo`.
+# Commands that are more than a single operation: `kanon query`, `export`, `publications`, `demo`.
 
 
 @click.command(cls=Command)
@@ -498,6 +498,43 @@ def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, 
         statements = explained.loc[explained["part"] == "statement", "description"]
         found["sql"] = ";\n".join(statements)
     return found
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--relation",
+    type=click.Choice(["view", "qit", "sat", "wgt"]),
+    default="view",
+    show_default=True,
+    help="What to write. Buckets have tables QIT and SAT, and a view with learned weights, too.",
+)
+@click.option(
+    "--format",
+    type=click.Choice(["csv", "parquet"]),
+    help="Format, where the file's name does not say it (.csv, .csv.gz, .parquet).",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@database_options
+def export(
+    name: str, file: Path, *, dsn: str | None, directory: Path, as_json: bool, **options: Any
+) -> None:
+    """Write a publication to a CSV or Parquet file.
+
+    Whoever may read the publication may export it. Rows are sorted by their columns. In CSV, texts
+    are in quotes, NULL is nothing, and what a spreadsheet would take for a formula has an
+    apostrophe before it. In Parquet, which needs the extra parquet, values are as they are; ranges
+    and sets are texts.
+    """
+    with connected(dsn, directory, as_json=as_json) as kanon:
+        done = kanon.export(name, file, **options)
+    if as_json:
+        console.print_json(done)
+        return
+    console.say(f"Wrote {done.rows:,} rows to {done.file} ({done.bytes / 1e6:,.1f} MB)"
+               f" in {done.seconds:.2f} seconds.")  # fmt: skip
+    console.say(f"{name}: {done.guarantee}")
 
 
 @click.command(cls=Command)
@@ -834,6 +871,7 @@ for command in (
     version,
     load,
     query,
+    export,
     publications,
     demo,
     recommend,
