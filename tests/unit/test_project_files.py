@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -206,3 +208,50 @@ def test_the_wheel_finds_its_files(built: Path, tmp_path: Path) -> None:
     assert int(found["sql"]) == len(committed("sql"))
     assert int(found["migrations"]) > 5
     assert int(found["fair"]) == 9
+
+
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """The commands in a unit or a crontab, without the folder that kanon is in."""
+    return [found.split() for found in re.findall(r"/opt/kanon/bin/kanon ([^>\n]*)", text)]
+
+
+@pytest.mark.parametrize(
+    "name", ["kanon-refresh@.service", "kanon-refresh@.timer", "kanon-refresh.cron"]
+)
+def test_examples_of_refreshing_name_commands_that_there_are(name: str) -> None:
+    text = (EXAMPLES / name).read_text()
+    found = commands_of(text)
+    assert len(found) == ("timer" not in name)
+    for words in found:
+        arguments = [word.replace("%I", "people_b") for word in words]
+        command, *given = arguments
+        parsed = cli.main.commands[command].make_context(command, given)
+        assert parsed.params["publication"] == "people_b"
+    if name.endswith(".cron"):
+        (line,) = [line for line in text.splitlines() if re.match(r"[0-9*]", line)]
+        assert re.match(r"(\d+|\*)( (\d+|\*)){4} kanon /opt/kanon/bin/kanon refresh ", line)
+        settings = re.findall(r"^([A-Z_]+)=", text, re.MULTILINE)
+        assert settings == ["MAILTO", "KANON_DSN", "PGPASSFILE"]
+
+
+def test_systemd_reads_the_units(tmp_path: Path) -> None:
+    """And complains of nothing; without systemd, only their form is looked at."""
+    kanon = Path(sys.executable).with_name("kanon")
+    units = sorted(EXAMPLES.glob("kanon-refresh@.*"))
+    assert len(units) == 2
+    for unit in units:
+        text = unit.read_text().replace("/opt/kanon/bin/kanon", str(kanon))
+        read = configparser.ConfigParser(interpolation=None, strict=True)
+        read.optionxform = str  # type: ignore[method-assign,assignment]
+        read.read_string(text)
+        assert "Unit" in read
+        (tmp_path / unit.name).write_text(text)
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(
+            ["systemd-analyze", "verify", *(f"./{unit.name}" for unit in units)],
+            cwd=tmp_path, capture_output=True, text=True,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
