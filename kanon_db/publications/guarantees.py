@@ -128,8 +128,8 @@ class InferenceBound:
         thresholds = privacy.thresholds(labels, counts).thresholds
         general = flat if flat is not None else Fraction(0)
         own, others = [], [0]
-        for label, threshold, count in zip(labels, thresholds, counts, strict=True):
-            is_own = privacy.null is not None if label is None else label in privacy.values
+        for text, threshold, count in zip(labels, thresholds, counts, strict=True):
+            is_own = privacy.null is not None if text is None else text in privacy.values
             if is_own and threshold > general:
                 own.append((threshold, count))
             else:
