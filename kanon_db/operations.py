@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 import kanon_db
@@ -15,6 +16,7 @@ from kanon_db.declaration import (
     NAMES,
     RELATION,
     SECONDS,
+    SHARE,
     TEXT,
     Operation,
     choice,
@@ -180,6 +182,34 @@ class SourceRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckRelationRequest:
+    """Parameters of `check_relation`."""
+
+    relation: str = parameter(RELATION, "Any table or view.", is_positional=True)
+    quasi_identifiers: tuple[str, ...] = parameter(
+        NAMES, "Columns that others may know about a person."
+    )
+    sensitive: tuple[str, ...] = parameter(NAMES, "Columns to protect.", default=())
+    entity: str | None = parameter(
+        TEXT, "Column that says whom a row is about: people are counted, not their rows.",
+        default=None, metavar="NAME",
+    )  # fmt: skip
+    survey_weight: str | None = parameter(
+        TEXT, "Column that says for how many people of the population a row stands.",
+        default=None, metavar="NAME",
+    )  # fmt: skip
+    k: int | None = parameter(whole(), "Least size of a class.", default=None)
+    l: int | None = parameter(
+        whole(),
+        "Least number of values in a class, none of them with more than 1/l of it.",
+        default=None,
+    )
+    t: Fraction | None = parameter(  # noqa: RUF009  # as all others
+        SHARE, "Greatest distance of a class's values from those of all.", default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecommendRequest:
     """Parameters of `recommend`."""
 
@@ -193,7 +223,9 @@ class RecommendRequest:
         default="standard",
     )
     time_limit: float = parameter(
-        SECONDS, "Seconds, after which nothing more is tried.", default=60.0
+        SECONDS,
+        "Seconds, which the candidates share; one is tried on a small sample in any case.",
+        default=60.0,
     )
 
 
@@ -265,6 +297,20 @@ _OTHERS: Final = (
         "kanon_db.publications.examination:verify",
         columns(check="text", bound="text", measured="text", holds="boolean"),
         command=("verify",), **_ROWS_OF_A_NAME,
+    ),
+    Operation(
+        "check_relation",
+        "measure k, l, t and the risks of any table or view, and count the classes beyond a bound",
+        "kanon_db.publications.examination:check_relation",
+        columns(
+            measure="text", value="double precision", bound="double precision", classes="bigint",
+            records="bigint", holds="boolean",
+        ),
+        request=CheckRelationRequest, audience=EVERYBODY, is_many=True, is_stable=True,
+        command=("check",),
+        details="Also of one that another tool made: rows are of one class if the texts of their"
+        " cells are equal. It shows counts only, no values, and needs SELECT on the columns. The"
+        " command exits with 1 if a bound does not hold.",
     ),
     Operation(
         "metrics", "measure a publication from its published relations",

@@ -83,7 +83,7 @@ def register_source(
     used = (*new.all_sensitive, entity, arrival, new.kept_by)
     others = [name for name in dict.fromkeys(used) if name is not None]
     compared = [*quasi_identifiers, *(name for name in others if name not in quasi_identifiers)]
-    _check_readable(session, relation, oid, [*compared, *insensitive])
+    require_readable(session, relation, oid, [*compared, *insensitive])
     check_comparable(session, relation, compared)
     if arrival is not None:
         _check_arrival(session, relation, arrival)
@@ -232,7 +232,10 @@ def require_sensitive(source: Source, message: str) -> str:
     return source.sensitive
 
 
-def _check_readable(session: Session, relation: Relation, oid: str, columns: Sequence[str]) -> None:
+def require_readable(
+    session: Session, relation: Relation, oid: str, columns: Sequence[str]
+) -> None:
+    """Refuse to read columns on which the role has no SELECT."""
     rows = session.fetch(
         "SELECT name FROM unnest($2::text[]) AS name"
         " WHERE NOT has_column_privilege($1::text::oid, name, 'SELECT')",

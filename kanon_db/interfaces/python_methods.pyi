@@ -46,6 +46,18 @@ class Methods:
         weights: str | Mapping[str, Any] | None = ...,
     ) -> pd.DataFrame: ...
     def verify(self, name: str) -> pd.DataFrame: ...
+    def check_relation(
+        self,
+        relation: str,
+        *,
+        quasi_identifiers: Sequence[str],
+        sensitive: Sequence[str] = ...,
+        entity: str | None = ...,
+        survey_weight: str | None = ...,
+        k: int | None = ...,
+        l: int | None = ...,
+        t: float | Decimal | str | None = ...,
+    ) -> pd.DataFrame: ...
     def metrics(self, name: str) -> pd.DataFrame: ...
     def attack(self, name: str) -> pd.DataFrame: ...
     def evaluate_counts(

@@ -350,8 +350,11 @@ def too_long(column: str, source: object) -> InfeasibleError:
 
 
 @contextmanager
-def all_rows(session: Session, source: Relation) -> Iterator[None]:
-    """Read a source in the block, whole: refuse where the role may not read all of its rows."""
+def all_rows(session: Session, source: Relation, *, copies: bool = True) -> Iterator[None]:
+    """Read a source in the block, whole: refuse where the role may not read all of its rows.
+
+    Without `copies`, the block makes no temporary table.
+    """
     # With row_security off a query fails where a policy would silently leave rows out.
     (before,) = session.fetch("SELECT current_setting('row_security') AS value")
     session.fetch("SELECT set_config('row_security', 'off', true)")
@@ -361,12 +364,14 @@ def all_rows(session: Session, source: Relation) -> Iterator[None]:
     except DatabaseError as error:
         if error.sqlstate != INSUFFICIENT_PRIVILEGE:
             raise withheld(error.sqlstate) from None
-        _require_unrestricted(session)
+        if copies:
+            _require_unrestricted(session)
+        needed = "SELECT on the columns, " + ("TEMPORARY on the database, " if copies else "")
         raise PermissionDeniedError(
             "not all of the source can be read",
             detail=f"relation {source}",
-            hint="this needs SELECT on the columns, TEMPORARY on the database, and no "
-            "row-level security policy that applies to the role (be the owner, or have BYPASSRLS)",
+            hint=f"this needs {needed}and no row-level security policy that applies to the role (be"
+            " the owner, or have BYPASSRLS)",
         ) from None
     session.fetch("SELECT set_config('row_security', $1::text, true)", before["value"])
 

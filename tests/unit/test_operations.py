@@ -41,6 +41,7 @@ SIGNATURES = {
     "suppression_patterns": "source patterns rules weights",
     "evaluate_counts": "name queries dimensionality selectivity seed",
     "verify": "name",
+    "check_relation": "relation quasi_identifiers sensitive entity survey_weight k l t",
     "metrics": "name",
     "attack": "name",
     "check_release": "source publication readers",
@@ -55,8 +56,8 @@ SIGNATURES = {
     "draw": "name seed",
 }
 FOR_EVERYBODY = {
-    "version", "verify", "metrics", "estimate_count", "estimate_counts", "estimate",
-    "explain_count", "rewrite_count", "classify", "classify_all", "draw",
+    "version", "verify", "check_relation", "metrics", "estimate_count", "estimate_counts",
+    "estimate", "explain_count", "rewrite_count", "classify", "classify_all", "draw",
 }  # fmt: skip
 
 

@@ -228,7 +228,7 @@ def print_result(word: str, given: Mapping[str, Any], found: Any, *, as_json: bo
         console.print_json(_DOCUMENTS.get(word, _rows)(given, found))
     else:
         _PRINTED.get(word, _print_rows)(given, found)
-    if word == "verify" and not found["holds"].all():
+    if word in ("verify", "check") and any(holds is False for holds in found["holds"].tolist()):
         click.get_current_context().exit(1)
 
 
@@ -275,6 +275,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "patterns": lambda _given, found: {"patterns": found},
     "unicity": lambda _given, found: {"identifying": found},
     "verify": lambda _given, found: {"checks": found},
+    "check": lambda _given, found: {"measures": found},
     "releases": lambda _given, found: {"releases": found},
     "metrics": lambda _given, found: {
         "metrics": dict(zip(found["metric"], found["value"], strict=True))
