@@ -347,11 +347,9 @@ class _Parquet:
         names = [column.name for column in columns]
         self.types: Mapping[str, str] = dict(zip(names, map(str, types), strict=True))
         self._schema = pa.schema(list(zip(names, types, strict=True)))
+        self._options = partial(arrow_csv.ReadOptions, column_names=names, use_threads=False)
         self._read = partial(
             arrow_csv.read_csv,
-            read_options=arrow_csv.ReadOptions(
-                column_names=names, block_size=2 * _BYTES_AT_ONCE, use_threads=False
-            ),
             parse_options=arrow_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=self._schema, null_values=[""], strings_can_be_null=True,
@@ -365,7 +363,9 @@ class _Parquet:
     def write(self, block: bytes) -> None:
         """Write rows as a group."""
         try:
-            table = self._read(self._reader(block))
+            # In one piece: a row may be longer than what is read at once.
+            options = self._options(block_size=len(block) + 1)
+            table = self._read(self._reader(block), read_options=options)
         except self._refused:  # whose text quotes a value
             raise ServerError("a value cannot be written as Parquet", hint="write CSV") from None
         self._writer.write_table(table)

@@ -7,20 +7,18 @@ from kanon_db.algorithms.attacks.attack_scores import (
     unusual_records,
 )
 from kanon_db.algorithms.attacks.bucket_beliefs import (
+    ALL_ORDERS_OF,
     Beliefs,
     BucketCandidates,
     BucketValues,
     Guesses,
+    SweepOrder,
     candidates_of,
     learned_weights,
     modelled_weights,
-    weights_of_source,
-)
-from kanon_db.algorithms.attacks.minimality_attack import (
-    ALL_ORDERS_OF,
-    SweepOrder,
     name_rarest,
     sweep_orders,
+    weights_of_source,
 )
 from kanon_db.algorithms.attacks.row_attacks import (
     PublishedRows,
