@@ -1,8 +1,16 @@
-"""The test for dbt, as dbt reads it: Jinja, with dbt's own macros around it."""
+"""What dbt can do: the test as dbt reads it, and publications that dbt itself makes.
+
+For these, KANON_DBT names the command of an environment with dbt-core and dbt-postgres.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,9 +18,11 @@ import jinja2
 import psycopg
 import pytest
 
-from tests.integration.parties import Parties, create_source, fetch
+from tests.integration.parties import Parties, create_source, create_table, fetch, value
 
-MACRO = Path(__file__).parents[2] / "dbt" / "macros" / "verified.sql"
+PACKAGE = Path(__file__).parents[2] / "dbt"
+MACRO = PACKAGE / "macros" / "verified.sql"
+DBT = os.environ.get("KANON_DBT") or shutil.which("dbt")
 
 
 def statement(name: str) -> str:
@@ -39,3 +49,136 @@ def test_rows_are_failures(parties: Parties) -> None:
     for name in ("absent", "o'clock"):
         with pytest.raises(psycopg.Error, match="there is no such publication"):
             fetch(parties.publisher, statement(name))
+
+
+# -- publications ----------------------------------------------------------------------------------
+
+PROJECT = """
+name: clinic
+version: 1.0.0
+config-version: 2
+profile: clinic
+models: {clinic: {+schema: published}}
+"""
+NAMED = """
+{% macro generate_schema_name(custom_schema_name, node) %}
+{{ custom_schema_name or target.schema }}
+{% endmacro %}
+"""
+SOURCES = """
+sources:
+  - {name: data, tables: [{name: "it's"}]}
+  - {name: published, tables: [{name: stays_b, data_tests: [kanon_db.verified]}]}
+"""
+MODEL = """
+{{ config(
+    materialized='kanon_publication', kind='generalized',
+    register={'quasi_identifiers': ['age', 'the \\'sex\\''], 'sensitive': 'sick',
+              'identifiers': ['name'],
+              'attributes': {'age': {'kind': 'numeric', 'lower': 0}}, 'arrival': 'seen'},
+    publish={'k': 5, 'readers': [READERS], 'max_suppressed': 0.0},
+) }}
+SELECT * FROM {{ source('data', "it's") }}
+"""
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(parties: Parties, tmp_path: Path) -> Run:
+    """A project of the publisher's, and dbt in it."""
+    if DBT is None:
+        pytest.skip("dbt is not installed; KANON_DBT=/path/to/dbt names it")
+    for name in ("macros", "models"):
+        (tmp_path / name).mkdir()
+    info = parties.publisher.info
+    profile = {
+        "type": "postgres", "host": info.host, "port": info.port, "user": info.user,
+        "password": "none", "dbname": info.dbname, "schema": "data", "threads": 1,
+    }  # fmt: skip
+    files = {
+        "dbt_project.yml": PROJECT,
+        "packages.yml": f"packages: [{{local: {PACKAGE}}}]",
+        "profiles.yml": json.dumps({"clinic": {"target": "own", "outputs": {"own": profile}}}),
+        "macros/names.sql": NAMED,
+        "models/sources.yml": SOURCES,
+        "models/stays_b.sql": MODEL.replace("READERS", f"'{parties.analyst.info.user}'"),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    def called(*arguments: str) -> tuple[int, str]:
+        options = ["--project-dir", str(tmp_path), "--profiles-dir", str(tmp_path)]
+        done = subprocess.run(
+            [str(DBT), *arguments, *options], cwd=tmp_path, capture_output=True, text=True,
+            env={**os.environ, "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "NO_COLOR": "1"},
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    assert called("deps")[0] == 0
+    rows = [(i, i % 30, "fm"[i % 2], f"n{i}", f"ill {i % 4}") for i in range(200)]
+    create_table(
+        parties.publisher, 'data."it\'s"',
+        "seen int, age int, \"the 'sex'\" text, name text, sick text",
+        rows,
+    )  # fmt: skip
+    return called
+
+
+def state(parties: Parties) -> list[tuple[int, int]]:
+    return fetch(
+        parties.publisher,
+        "SELECT rows, (parameters ->> 'k')::int4 FROM kanon.publications WHERE name = 'stays_b'",
+    )
+
+
+def test_dbt_publishes_refreshes_and_replaces(parties: Parties, run: Run, tmp_path: Path) -> None:
+    model = tmp_path / "models" / "stays_b.sql"
+    text = model.read_text()
+
+    # What fails leaves nothing.
+    model.write_text(text.replace("SELECT * FROM", "SELECT age FROM"))
+    code, said = run("run")
+    assert (code, state(parties)) == (1, [])
+    assert "a publication is made of one relation" in said
+    model.write_text(text.replace("kind=", "post_hook='SELECT 1 / 0', kind="))
+    assert (run("run")[0], state(parties)) == (1, [])
+    assert fetch(parties.publisher, "SELECT FROM kanon.source WHERE schema_name = 'data'") == []
+    model.write_text(text)
+
+    assert run("run")[0] == 0
+    assert state(parties) == [(200, 5)]
+    assert value(parties.analyst, "SELECT count(*) FROM published.stays_b") == 200
+    described = "SELECT identifiers, arrival, attributes FROM kanon.source WHERE relation_name = $1"
+    assert fetch(parties.publisher, described, "it's") == [
+        (["name"], "seen", {"age": {"kind": "numeric", "lower": 0}})
+    ]
+    assert run("test")[0] == 0
+
+    # Who came since is added; nobody who was there moves.
+    before = set(fetch(parties.analyst, "SELECT p::text FROM published.stays_b AS p"))
+    fetch(
+        parties.publisher,
+        "INSERT INTO data.\"it's\" SELECT 200 + i, i % 30, 'f', 'n', 'ill ' || i % 4"
+        " FROM generate_series(1, 60) AS i",
+    )
+    assert run("run")[0] == 0
+    assert state(parties) == [(260, 5)]
+    assert before <= set(fetch(parties.analyst, "SELECT p::text FROM published.stays_b AS p"))
+
+    model.write_text(text.replace("'k': 5", "'k': 7"))
+    assert run("run", "--full-refresh")[0] == 0
+    assert state(parties) == [(260, 7)]
+
+    # Where operations are jobs, dbt would not wait for them.
+    fetch(parties.admin, "CREATE VIEW kanon.jobs AS SELECT")
+    code, said = run("run")
+    fetch(parties.admin, "DROP VIEW kanon.jobs")
+    assert code == 1
+    assert "operations of this database are jobs of workers" in said
+
+    # The schema must be that of publications.
+    (tmp_path / "macros" / "names.sql").unlink()
+    code, said = run("run")
+    assert code == 1
+    assert "publications are in the schema published" in said

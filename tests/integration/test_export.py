@@ -252,6 +252,16 @@ def test_how_far_it_is_while_rows_come(
     assert shares[-1] == 1
 
 
+def test_a_row_may_be_longer_than_a_block(
+    ill: Parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported(ill, "ill", tmp_path / "a.parquet")
+    monkeypatch.setattr("kanon_db.exports._BYTES_AT_ONCE", 5)
+    exported(ill, "ill", tmp_path / "b.parquet")
+    a, b = (parquet.read_table(tmp_path / name) for name in ("a.parquet", "b.parquet"))
+    assert a.equals(b)
+
+
 def test_the_command(ill: Parties, tmp_path: Path) -> None:
     dsn = dsn_of(ill, "analyst")
     path = tmp_path / "rows.csv.gz"
