@@ -487,9 +487,9 @@ def _warn_of_releases(session: Session, source: Source) -> None:
     if earlier:
         names = ", ".join(dict.fromkeys(one.name for one in earlier))
         session.warn(
-            f"who reads by default could also read {names}, of the same people: what you publish"
-            " for these readers is refused if both tell more, unless you accept the risk"
-            " combined_releases (dry_run => true says whether); for another group of readers, add"
+            f"the same readers could read other releases of this source ({names}): what you publish"
+            " for them is refused if both tell more, unless you accept the risk combined_releases"
+            " (dry_run => true says whether); for another group of readers, add"
             " readers => '{team}', a role of theirs in kanon_user"
         )
 

@@ -290,6 +290,7 @@ def test_earlier_releases_are_warned_of(parties: Parties) -> None:
         kanon.recommend("data.alike", time_limit=0.001)
     (said,) = (text for text in warned if "other releases" in text)
     assert "other releases of this source (first)" in said
+    assert "readers => '{team}', a role of theirs in kanon_user" in said
     assert "combined_releases" in said
 
 
