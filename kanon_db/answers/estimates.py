@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
 from kanon_db.answers.scope import (
@@ -146,6 +146,8 @@ class AnswerRow:
     upper_bound: float | None
     likely_low: float | None
     likely_high: float | None
+    # What the key names, in the query's order
+    names: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 class QueryAnswer(NamedTuple):
@@ -167,8 +169,9 @@ class QueryAnswer(NamedTuple):
     @property
     def rows(self) -> list[AnswerRow]:
         """A row for each group and aggregate."""
+        names = tuple(key.name for key in self.query.keys)
         return [
-            AnswerRow(group.key, measure.label, *astuple(group.estimates[place]))
+            AnswerRow(group.key, measure.label, *astuple(group.estimates[place]), names=names)
             for group in self.groups
             for place, measure in self.shown
         ]
@@ -273,20 +276,24 @@ def answered(opened: OpenQuery) -> tuple[list[Group], str]:
     return within_limit(groups, opened.query), method
 
 
-def _totals(opened: OpenQuery) -> dict[Expression, Estimated]:
-    """Answer the totals of all groups that the query calculates with."""
+def _totals(opened: OpenQuery) -> dict[Whole, dict[str, Estimated]]:
+    """Answer the totals of groups that the query calculates with."""
+    from kanon_db.answers.measures import common_key
+
     asked = dict.fromkeys(
         part
         for formula in opened.query.formulas
         for part in walk(formula.expression)
         if isinstance(part, Whole)
     )
-    found: dict[Expression, Estimated] = {}
+    found: dict[Whole, dict[str, Estimated]] = {}
     for whole in asked:
         where = opened.query.where if whole.is_filtered else None
-        query = Query(where, (), (Measure("", whole.aggregate),), listed=(0,))
-        ((group,), _) = answered(replace(opened, query=query))
-        found[whole] = group.estimates[0]
+        keys = tuple(key for key in opened.query.keys if key.expression in whole.by)
+        query = Query(where, keys, (Measure("", whole.aggregate),), listed=(0,))
+        groups, _ = answered(replace(opened, query=query))
+        names = [key.name for key in keys]
+        found[whole] = {common_key(group.key, names): group.estimates[0] for group in groups}
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,11 +56,11 @@ def with_calculated(
     groups: Sequence[Group],
     query: Query,
     heartbeat: Callable[[], None] = lambda: None,
-    totals: Mapping[ex.Expression, Estimated] | None = None,
+    totals: Mapping[ex.Whole, Mapping[str, Estimated]] | None = None,
 ) -> list[Group]:
     """Append what the query calculates from its aggregates to each group's estimates.
 
-    `totals` has the totals of all groups.
+    `totals` are those of groups, by what these have in common (`common_key`).
     """
     if not query.formulas:
         return list(groups)
@@ -71,10 +72,18 @@ def with_calculated(
             measure.aggregate: estimated
             for measure, estimated in zip(query.measures, group.estimates, strict=True)
         }
-        known |= totals or {}
+        for whole, found_totals in (totals or {}).items():
+            names = [key.name for key in query.keys if key.expression in whole.by]
+            known[whole] = found_totals.get(common_key(group.key, names), NOTHING)
         more = tuple(_calculate(formula.expression, known) for formula in query.formulas)
         found.append(group._replace(estimates=group.estimates + more))
     return found
+
+
+def common_key(key: str, names: Sequence[str]) -> str:
+    """Write the values that a group's key has under some names."""
+    values = json.loads(key, parse_float=str, parse_int=str)
+    return json.dumps([values[name] for name in names])
 
 
 def _calculate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> Estimated:

@@ -209,13 +209,14 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             return exp.AtTimeZone(this=_operand(inner(operand)), zone=inner(zone))
         case ex.Call(function, operands):
             return _call(function.upper(), *map(inner, operands))
-        case ex.Whole(aggregate, is_filtered):
+        case ex.Whole(aggregate, is_filtered, by):
             if not is_filtered:
                 raise refusal(
                     "a total of all records is not shown as one statement",
                     hint="ask for it in kanon.estimate, or for SUM(COUNT(*)) OVER () here",
                 )
-            return exp.Window(this=exp.Sum(this=inner(aggregate)))
+            total = exp.Sum(this=inner(aggregate))
+            return exp.Window(this=total, partition_by=[inner(part) for part in by])
         case ex.Coalesce((first, *others)):
             return exp.Coalesce(this=inner(first), expressions=[inner(one) for one in others])
         case ex.NullIf(left, right):
@@ -799,7 +800,7 @@ def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
     written = _Aggregates(source, spell, where if is_apart else None, bool(query.keys))
 
     def calculated(expression: Expression) -> Node | None:
-        return written.of(expression) if isinstance(expression, Aggregate) else None
+        return written.of(expression) if isinstance(expression, Aggregate) else spell(expression)
 
     def compared(expression: Expression) -> Node | None:
         found = calculated(expression)

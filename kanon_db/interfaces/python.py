@@ -186,7 +186,7 @@ class Kanon(Methods):
         names = [column.name for column in operation.result]
         frame = pd.DataFrame([operation.row(row) for row in rows], columns=names)
         if "group_key" in names:
-            frame = _with_groups(frame)
+            frame = _with_groups(frame, rows[0].names if rows else ())
         return ResultFrame.of(frame, units=_units(operation))
 
     @contextmanager
@@ -358,11 +358,12 @@ class Kanon(Methods):
         return ResultFrame.of(pd.DataFrame(rows, columns=list(columns)), units={"rows": "records"})
 
 
-def _with_groups(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_groups(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Put the values of each group into columns of their own, before all others."""
     keys = [json.loads(key) if isinstance(key, str) else key for key in frame["group_key"]]
-    groups = pd.DataFrame(keys, index=frame.index)
-    return pd.concat([groups.drop(columns=frame.columns, errors="ignore"), frame], axis=1)
+    new = [name for name in names if name not in frame.columns]
+    groups = pd.DataFrame({name: [key[name] for key in keys] for name in new}, index=frame.index)
+    return pd.concat([groups, frame], axis=1)
 
 
 def _units(operation: Operation) -> dict[str, str]:

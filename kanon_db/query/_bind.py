@@ -201,7 +201,7 @@ _TEXTS: Final[dict[str, tuple[str, ex.Type]]] = {
 """Functions of texts: what they are given, and the type of what they return. ``t`` stands for a
 text, ``c`` for a constant one, ``n`` for a whole number that is written out."""
 _ROUNDED: Final = frozenset({"floor", "ceil", "trunc", "round"})
-_ZONE: Final = re.compile(r"[A-Za-z0-9_+\-/:]{1,40}")
+_ZONE: Final = re.compile(r"[A-Za-z+\-][A-Za-z0-9_+\-/:]{0,39}")
 _WRITE_CALL: Final = {
     "t": "write {}(x)", "t|tc": "write {}(x), or {}(x, ' ')", "tn": "write {}(x, 2)",
     "tn|tnn": "write {}(x, 1, 3)", "tcc": "write {}(x, 'abc', 'x'), the longer text first",

@@ -403,14 +403,21 @@ class _Merger:
             self._put(2, Lexeme("symbol", f"<@ {name.text}", here.position))
         elif here.is_word("at") and self._follows("time", "zone"):
             self._put(3, Lexeme("symbol", "at time zone", here.position))
-        elif here.is_word("over") and self._follows("(", ")") and self._found:
+        elif here.is_word("over") and self._follows("(", ")") and self._is_after_call:
             self._put(3, Lexeme("symbol", "over ()", here.position))
+        elif here.is_word("over") and self._follows("(", "partition", "by") and self._is_after_call:
+            by = Lexeme("symbol", "partition by", self._ahead(2).position)
+            self._put(4, Lexeme("symbol", "over", here.position), self._ahead(1), by)
         elif here.is_word("fetch") and self._follows(("first", "next")):
             self._fetch(here)
         elif here.is_word("offset") and self._ahead(2).is_word("row", "rows"):
             self._put(3, here, self._ahead(1))
         else:
             self._put(1, here)
+
+    @property
+    def _is_after_call(self) -> bool:
+        return bool(self._found) and self._found[-1].is_symbol(")")
 
     def _put(self, n_read: int, *found: Lexeme) -> None:
         self._found += found

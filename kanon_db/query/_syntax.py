@@ -74,7 +74,7 @@ _NODES: Final[dict[str, tuple[type[exp.Expr], ...]]] = {
     "with_ distinct expressions from_ joins where group having order limit offset": (exp.Select,),
     "this expression safe": (exp.DPipe,),
     "this zone": (exp.AtTimeZone,),
-    "this over": (exp.Window,),
+    "this over partition_by": (exp.Window,),
     "this alias": (exp.Alias, exp.Subquery, exp.CTE),
     "this db catalog alias": (exp.Table,),
     "this side kind on using": (exp.Join,),
@@ -444,21 +444,30 @@ class CallReader(LexemeCursor):
         )
 
     def whole(self, node: parsed.Window) -> ex.Whole:
-        """Read ``SUM(COUNT(*)) OVER ()`` or ``SUM(SUM(x)) OVER ()``."""
+        """Read ``SUM(COUNT(*)) OVER ([PARTITION BY …])``, or the same of ``SUM(x)``."""
         at, outer = self.here.position, node.this
         inner = outer.this if isinstance(outer, parsed.Sum) else None
-        if not isinstance(inner, parsed.Count | parsed.Sum):
+        summed = inner.this if isinstance(inner, parsed.Filter) else inner
+        if inner is None or not isinstance(summed, parsed.Count | parsed.Sum):
             raise refusal(
                 "window functions are not supported, but for totals",
                 at,
-                "write SUM(COUNT(*)) OVER () or SUM(SUM(x)) OVER (), the totals of all groups",
+                "write SUM(COUNT(*)) OVER (), or OVER (PARTITION BY <a column of GROUP BY>)",
             )
         self.require("sum", "(")
-        found = self.aggregate(inner)
-        self.require(")", "over ()")
-        if found.function == "distinct":
+        is_chosen = isinstance(inner, parsed.Filter)
+        found = self.filtered(inner) if is_chosen else self.aggregate(inner)
+        self.require(")")
+        by: tuple[ex.Expression, ...] = ()
+        if node.args.get("partition_by"):
+            self.require("over", "(", "partition by")
+            by = self.listed(node.args["partition_by"], self.expression)
+            self.require(")")
+        else:
+            self.require("over ()")
+        if not isinstance(found, ex.Aggregate) or found.function == "distinct":
             raise refusal("what is distinct in groups has no total", at, "ask without GROUP BY")
-        return ex.Whole(found)
+        return ex.Whole(found, by=by)
 
     def filtered(self, node: parsed.Filter) -> ex.Expression:
         """Read an aggregate with ``FILTER (WHERE condition)``."""

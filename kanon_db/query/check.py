@@ -156,6 +156,7 @@ class Measures:
     def __init__(self, binder: Binder, *, has_having: bool = False) -> None:
         self._binder = binder
         self._has_having = has_having
+        self.grouped: tuple[ex.Expression, ...] = ()  # The expressions of GROUP BY, once known
         self.found: list[Measure] = []
         self.formulas: list[Formula] = []
         self._listed: list[int] = []
@@ -212,7 +213,7 @@ class Measures:
                 if not _is_numeric(text) or not math.isfinite(float(text)):
                     raise refusal("a constant is too large to calculate with")
                 return expression, number_type(text).category
-            case ex.Whole(aggregate, is_filtered):
+            case ex.Whole(aggregate, is_filtered, by):
                 if self._has_having:
                     raise refusal(
                         "a total of the groups is not supported with HAVING",
@@ -222,7 +223,13 @@ class Measures:
                 self._place(bound)
                 is_float = self._kind(aggregate) == "float"
                 of: ex.Category = "float" if is_float else "numeric" if is_filtered else "integer"
-                return ex.Whole(bound, is_filtered), of
+                parts = tuple(self._binder.value(part)[0] for part in by)
+                if any(part not in self.grouped for part in parts):
+                    raise refusal(
+                        "PARTITION BY names something that GROUP BY does not",
+                        hint="write SUM(COUNT(*)) OVER (PARTITION BY <column of GROUP BY>)",
+                    )
+                return ex.Whole(bound, is_filtered, parts), of
             case ex.Negative(operand):
                 inner, kind = self._calculated(operand)
                 return ex.Negative(inner), kind
@@ -469,6 +476,7 @@ class _Checker:
         if text.where is not None:
             conditions.append(self._binder.condition(text.where))
         keys = self._keys()
+        self._measures.grouped = tuple(key.expression for key in keys)
         self._select_list(keys)
         having = self._measures.having(text.having)
         found = [self._order(ordered, keys) for ordered in text.order]

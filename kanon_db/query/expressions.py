@@ -340,10 +340,11 @@ class Several(Expression):
 
 
 class Whole(Expression):
-    """``SUM(aggregate) OVER ()``, the total of all groups; or a total in a subselect."""
+    """``SUM(aggregate) OVER (PARTITION BY by)``, a total of groups; or one in a subselect."""
 
     aggregate: Aggregate
     is_filtered: bool = True  # Whether the query's WHERE applies to it
+    by: tuple[Expression, ...] = ()  # What the groups have in common that it is the total of
 
 
 DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})

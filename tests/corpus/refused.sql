@@ -24,7 +24,19 @@ SELECT COUNT(*) FROM ill WHERE age = NULL -- never true
 SELECT COUNT(*) FROM ill WHERE age NOT IN (1, NULL) -- never true
 SELECT COUNT(*) FROM ill WHERE age LIKE '1%' -- LIKE cannot compare
 SELECT COUNT(*) FROM ill WHERE sex + 1 = 2 -- arithmetic is only supported for numbers
-SELECT COUNT(*) FROM ill WHERE born + 1 = DATE '2020-01-01' -- arithmetic is only supported for numbers
+SELECT COUNT(*) FROM ill WHERE born + 1.5 = DATE '2020-01-01' -- moved by whole days
+SELECT COUNT(*) FROM ill WHERE born + seen = DATE '2020-01-01' -- moved by whole days
+SELECT COUNT(*) FROM ill WHERE upper(age) = 'X' -- upper is given something else
+SELECT COUNT(*) FROM ill WHERE left(sex, age) = 'X' -- left is given something else
+SELECT COUNT(*) FROM ill WHERE replace(sex, 'f', 'ff') = 'X' -- replace is given something else
+SELECT COUNT(*) FROM ill WHERE sex || born = 'X' -- cannot be joined
+SELECT COUNT(*) FROM ill WHERE age <@ int8range(1, 2) -- holds values of type bigint
+SELECT COUNT(*) FROM ill WHERE age <@ int4range(2, 1) -- ends before it begins
+SELECT COUNT(*) FROM ill WHERE seen AT TIME ZONE 'Mars' > '2020-01-01' -- arithmetic fails
+SELECT COUNT(*) FROM ill WHERE seen AT TIME ZONE '../x' > '2020-01-01' -- time zone
+SELECT sex, 1.0 * COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY age) FROM ill GROUP BY sex -- GROUP BY does not
+SELECT sex, 1.0 * COUNT(*) / SUM(COUNT(*)) OVER () FROM ill GROUP BY sex HAVING COUNT(*) > 1 -- not supported with HAVING
+SELECT SUM(weight) FROM ill -- weighted already
 SELECT COUNT(*) FROM ill WHERE age + '1' = 2 -- arithmetic is only supported for numbers
 SELECT COUNT(*) FROM ill WHERE height % 2 = 1 -- floating-point
 SELECT COUNT(*) FROM ill WHERE 10 / (age - age) = 1 -- arithmetic fails
@@ -105,7 +117,7 @@ SELECT COUNT(*) FROM (SELECT age FROM data.people) AS t -- only publications
 WITH t AS (SELECT age FROM people) SELECT COUNT(*) FROM t -- there is no such publication
 SELECT sex, COUNT(*) FROM (SELECT age, sex FROM ill) AS t GROUP BY age -- GROUP BY does not name
 SELECT DISTINCT COUNT(*) FROM ill -- only supported for columns
-SELECT DISTINCT sex FROM ill GROUP BY sex -- only supported for columns
+SELECT DISTINCT sex FROM ill GROUP BY sex, age -- only supported for columns
 SELECT DISTINCT sex FROM ill ORDER BY COUNT(*) -- only supported for columns
 SELECT DISTINCT sex FROM ill ORDER BY age -- neither in GROUP BY nor an aggregate
 SELECT DISTINCT 1 FROM ill -- SELECT DISTINCT contains a constant

@@ -375,7 +375,18 @@ def test_groups_and_sums_of_suppressed_cells(parties: Parties) -> None:
         ("20", pytest.approx(2 + FREQUENT), 2, 3),
         *((age, pytest.approx(1 + RARE), 1, 2) for age in ("30", "40", None)),
     ]
-    frame = Package(parties.analyst).kanon.count("SELECT SUM(age), SUM(cost) FROM hidden")
+    kanon = Package(parties.analyst).kanon
+    for found in (
+        kanon.count("SELECT age, cost AS c, COUNT(*) FROM hidden GROUP BY age, c ORDER BY age"),
+        kanon.estimate("SELECT age, cost AS c, COUNT(*) FROM hidden GROUP BY age, c ORDER BY age"),
+        kanon.estimate_counts("SELECT DISTINCT age, cost AS c FROM hidden ORDER BY age"),
+    ):
+        assert list(found.columns[:2]) == ["age", "c"]
+        assert found["age"].dropna().tolist() == sorted(found["age"].dropna())
+        assert found["age"].isna().any()
+    alone = kanon.estimate("SELECT COUNT(*) FROM hidden")
+    assert list(alone.columns[:2]) == ["group_key", "aggregate"]
+    frame = kanon.count("SELECT SUM(age), SUM(cost) FROM hidden")
     assert frame["estimate"].tolist() == pytest.approx([110 + 20 * FREQUENT + 70 * RARE, 21])
     assert frame["upper_bound"].isna().tolist() == [True, False]
 

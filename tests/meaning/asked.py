@@ -68,6 +68,11 @@ PEOPLE = (
     ),
     Asked(
         "people",
+        "SELECT sex, race, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY sex) AS share"
+        " FROM people WHERE dx = 'flu' GROUP BY sex, race",
+    ),
+    Asked(
+        "people",
         "SELECT dx, 100.0 * COUNT(*) / (SELECT COUNT(*) FROM people) AS share FROM people"
         " WHERE age > 40 GROUP BY dx",
     ),

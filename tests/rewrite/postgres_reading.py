@@ -398,11 +398,11 @@ def call(node: Any) -> Expression:
     plain |= {"agg_order", "agg_within_group"}
     require(filled(node) <= plain | {"over"})
     if node.over is not None:
-        require(filled(node.over) <= {"frameOptions"})
+        require(filled(node.over) <= {"frameOptions", "partitionClause"})
         require(names == ["sum"] and len(node.args) == 1)
         total = expression(node.args[0])
         require(isinstance(total, Aggregate) and total.function in ("count", "sum"))
-        return Whole(total)
+        return Whole(total, by=tuple(map(expression, node.over.partitionClause or ())))
     if names[0] in ("percentile_cont", "percentile_disc") and isinstance(
         node.args[0], ast.A_ArrayExpr
     ):
