@@ -30,7 +30,7 @@ PUBLISHED: Final = {
     "suppressed": ("publish_suppressed", {"k": 5}),
 }
 SCREENSHOTS: Final = {"wide": (1280, 1500, ()), "dark": (1280, 1500, ("--force-dark-mode",)),
-                      "narrow": (500, 1500, ())}  # fmt: skip
+                      "narrow": (400, 1700, ())}  # fmt: skip
 
 
 def main() -> str:
@@ -75,8 +75,29 @@ def _photograph(page: Path) -> None:
     browser = shutil.which("chromium")
     for name, (width, height, more) in SCREENSHOTS.items() if browser else ():
         target = page.parents[1] / "figures" / f"report-{name}.png"
-        subprocess.run(
-            [str(browser), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-             *more, f"--window-size={width},{height}", f"--screenshot={target}", page.as_uri()],
-            check=True, capture_output=True,
-        )  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            # A window cannot be narrower than 500 pixels; a frame can.
+            frame = Path(folder, "frame.html")
+            frame.write_text(
+                f'<body style="margin:0"><iframe src="{page.as_uri()}" style="border:0"'
+                f' width="{width}" height="{height}"></iframe>'
+            )
+            subprocess.run(
+                [str(browser), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                 *more, f"--window-size={max(width, 500)},{height}", f"--screenshot={target}",
+                 frame.as_uri()],
+                check=True, capture_output=True,
+            )  # fmt: skip
+        _crop(target, width)
+
+
+def _crop(picture: Path, width: int) -> None:
+    from PIL import Image
+
+    with Image.open(picture) as whole:
+        cropped = whole.crop((0, 0, width, whole.height))
+    cropped.quantize(64).save(picture, optimize=True)
+
+
+if __name__ == "__main__":
+    print(main())

@@ -283,16 +283,17 @@ class Kanon(Methods):
         return ResultFrame.of(pd.DataFrame(rows, columns=columns), units=units)
 
     @explained()
-    def report(self, name: str, *, population: int | None = None) -> str:
+    def report(self, name: str, *, population: int | str | None = None) -> str:
         """Make a report on a publication: one HTML page for whoever answers for the people in it.
 
         Parameters
         ----------
         name : str
             The publication, which this role must have published.
-        population : int, optional
-            How many people the source was drawn from, for the risk from someone who does not know
-            who is in it.
+        population : int or str, optional
+            For the journalist and the marketer risk: a relation with the quasi-identifiers of the
+            people from whom the source was drawn (and ``people``, if its rows stand for several),
+            or how many they are, if the source is a simple random sample.
 
         Raises
         ------

@@ -107,7 +107,7 @@ def least_bound(share: Fraction) -> Fraction:
 class InferenceBound:
     """How sure anybody may be of a sensitive value."""
 
-    share: Fraction  # Of the records: those that have the most frequent of these values
+    share: Fraction  # Of the records: those that have the most frequent value of these
     flat: Fraction | None  # The bound on all values without one of their own; None for no such one
     theta: Fraction | None = None  # Another one: theta times the value's share, plus base
     base: Fraction = Fraction(0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ _INK, _BAR, _OTHER = "#010101", "#020202", "#030303"
 _COLOURS: Final = {_INK: "var(--ink)", _BAR: "var(--bar)", _OTHER: "var(--other)"}
 _STYLE: Final[Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "kanon_db", "font.family": "sans-serif",
-    "font.size": 11, "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _INK,
+    "font.size": 10, "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _INK,
     "xtick.color": _INK, "ytick.color": _INK, "axes.spines.top": False,
     "axes.spines.right": False, "legend.frameon": False,
 }  # fmt: skip
@@ -54,9 +55,10 @@ def sizes_plot(sizes: Sequence[tuple[int, int]], what: str) -> str:
 
 def losses_plot(losses: Mapping[str, float]) -> str:
     """Draw what each quasi-identifier loses."""
-    with _figure("losses", 0.7 + 0.32 * len(losses)) as (figure, drawn):
+    names, n_lines = _wrapped(losses)
+    with _figure("losses", 0.7 + 0.16 * (len(names) + n_lines)) as (figure, drawn):
         axes = figure.subplots()
-        axes.barh(list(losses), list(losses.values()), color=_BAR)
+        axes.barh(range(len(names)), list(losses.values()), tick_label=names, color=_BAR)
         axes.invert_yaxis()
         axes.set_xlim(0, max(1.05 * max(losses.values()), 0.01))
         axes.xaxis.set_major_formatter(FuncFormatter(_percent))
@@ -89,9 +91,11 @@ def errors_plot(errors: Sequence[ErrorsAt]) -> str:
 def attacks_plot(attacks: Sequence[Attack]) -> str:
     """Draw what each attack achieves, beside what the guarantee allows and what anybody guesses."""
     found = [line for line in attacks if line.rate is not None]
-    with _figure("attacks", 0.9 + 0.36 * len(found)) as (figure, drawn):
+    names, n_lines = _wrapped([line.attack for line in found])
+    with _figure("attacks", 0.9 + 0.17 * (len(names) + n_lines)) as (figure, drawn):
         axes = figure.subplots()
-        axes.barh([line.attack for line in found], [line.rate or 0 for line in found], color=_BAR)
+        rates = [line.rate or 0 for line in found]
+        axes.barh(range(len(names)), rates, tick_label=names, color=_BAR)
         for place, line in enumerate(found):
             for value, colour, style in (
                 (line.base_rate, _OTHER, ":"), (line.bound, _INK, "-"),
@@ -102,8 +106,18 @@ def attacks_plot(attacks: Sequence[Attack]) -> str:
         axes.invert_yaxis()
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(FuncFormatter(_percent))
-        axes.set_xlabel("of the people for whom the attack guesses")
+        axes.set_xlabel("right, of those for whom it guesses")
     return drawn[0]
+
+
+_WIDEST: Final = 20
+"""Characters of a label's line: on a telephone, bars must have room beside it."""
+
+
+def _wrapped(names: Iterable[str]) -> tuple[list[str], int]:
+    """Break labels into lines, and count these."""
+    lines = [textwrap.wrap(name, _WIDEST) or [""] for name in names]
+    return ["\n".join(one) for one in lines], sum(map(len, lines))
 
 
 def _percent(share: float, _place: Any = None) -> str:
@@ -115,7 +129,7 @@ def _figure(name: str, height: float) -> Iterator[tuple[Figure, list[str]]]:
     """Give a figure to draw on; when it is done, its SVG is in the list."""
     drawn: list[str] = []
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(7, height), layout="constrained")
+        figure = Figure(figsize=(4.6, height), layout="constrained")
         yield figure, drawn
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})

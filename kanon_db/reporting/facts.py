@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import BoolArray
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.catalog.entries import Publication, Source
-from kanon_db.errors import InvalidParameterError
+from kanon_db.catalog.entries import Publication, Source, require_harmless
+from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.metrics.count_queries import CountErrors
 from kanon_db.metrics.disclosure_risk import (
     ReidentificationRisk,
@@ -42,7 +42,7 @@ from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack, Check, waits_in_words
 from kanon_db.session import Row, Session, fetch_one
-from kanon_db.transfer.columns import Relation
+from kanon_db.transfer.columns import Relation, column_types, find_relation, label
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import distinct_values
 
@@ -82,15 +82,23 @@ class LinkingRisk:
     marketer: float
 
     @classmethod
-    def of(cls, sizes: Sequence[tuple[int, int]], population: Fraction | None) -> LinkingRisk:
-        """Measure it from the sizes of classes, and how many people there are for each record."""
-        f, times = [size for size, _ in sizes], [number for _, number in sizes]
-        people = None if population is None else [float(size * population) for size in f]
+    def of(cls, classes: Sequence[SizedClasses]) -> LinkingRisk:
+        """Measure it from the sizes of classes, here and in the population."""
+        f, times = [one.size for one in classes], [one.number for one in classes]
+        people = [one.people for one in classes if one.people is not None] or None
         return cls(
             prosecutor_risk(f, k=AT_RISK, times=times),
             None if people is None else journalist_risk(f, people, k=AT_RISK, times=times),
             marketer_risk(f, people, times=times),
         )
+
+
+class SizedClasses(NamedTuple):
+    """Classes of one size, in the table and in the population."""
+
+    size: int
+    number: int
+    people: float | None  # None if nothing is known of the population
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,9 @@ class RiskFacts:
     after: LinkingRisk | None  # None where rows make no classes that were measured
     bound: Fraction | None  # What no person's row is found above, where that is promised
     alone: float | None  # The share of published rows that no other is like in all columns
-    population: int | None
+    population: int | str | None  # How many people, or the relation that counts them
+    # How many classes are larger than in that relation, and are taken to be of their own size
+    misfits: int
     weights: Sequence[tuple[str, float]]  # Columns named as survey weights; records alone in each
 
 
@@ -201,7 +211,7 @@ _PHASES: Final = (
 )  # fmt: skip
 
 
-def gather(session: Session, name: str, population: int | None = None) -> Facts:
+def gather(session: Session, name: str, population: int | str | None = None) -> Facts:
     """Read and measure all that a report says of a publication.
 
     Parameters
@@ -210,9 +220,11 @@ def gather(session: Session, name: str, population: int | None = None) -> Facts:
         The session of the role that published it, which needs SELECT on the source. Everything runs
         with the rights of this role.
     name : str
-    population : int, optional
-        How many people the source was drawn from, as a simple random sample: for the journalist
-        and the marketer risk, which are not measured without it.
+    population : int or str, optional
+        For the journalist and the marketer risk: a relation with the quasi-identifiers of the
+        people from whom the source was drawn, and possibly with a column ``people`` that says how
+        many each of its rows stands for. Or how many they are, if the source is a simple random
+        sample of them.
 
     Raises
     ------
@@ -609,7 +621,7 @@ def _linking(
     target: AttackTarget,
     counted: Counted,
     sizes: Sequence[tuple[int, int]],
-    population: int | None,
+    population: int | str | None,
 ) -> RiskFacts:
     """Measure the risk of linking, from the sizes of classes of people."""
     session, source, publication = target.session, target.source, target.publication
@@ -618,28 +630,142 @@ def _linking(
     number = (
         f"count(DISTINCT {session.identifier(str(source.entity))})" if is_several else "count(*)"
     )
-    rows = session.fetch(
-        f"SELECT size, count(*) AS n FROM (SELECT {number} AS size FROM"
-        f" {source.relation.rows(session)} GROUP BY {known}) AS alike WHERE size > 0 GROUP BY size"
-    )
-    original = [(int(row["size"]), int(row["n"])) for row in rows]
-    n_people = sum(size * n for size, n in original)
-    if population is not None and population < n_people:
-        raise InvalidParameterError(
-            "the population is smaller than the table",
-            detail=f"{population:,} people, and {n_people:,} in {source.relation}",
-            hint="give how many people the table was drawn from",
+    described = _population(target, population) if isinstance(population, str) else None
+    if described is not None:
+        original = described.of_source(number)
+        measured = None if is_several or not sizes else described.of_classes()
+    else:
+        rows = session.fetch(
+            f"SELECT size, count(*) AS n FROM (SELECT {number} AS size FROM"
+            f" {source.relation.rows(session)} GROUP BY {known}) AS alike"
+            " WHERE size > 0 GROUP BY size"
         )
-    each = None if population is None else Fraction(population, max(n_people, 1))
-    before = LinkingRisk.of(original, each)
+        found = [(int(row["size"]), int(row["n"])) for row in rows]
+        each = _people_for_each(sum(size * n for size, n in found), population)
+        original = [SizedClasses(size, n, each and size * each) for size, n in found]
+        of_rows = [SizedClasses(size, n, each and size * each) for size, n in sizes]
+        measured = None if is_several or not sizes else of_rows
+    before = LinkingRisk.of([one._replace(people=_at_least(one)) for one in original])
     after = None
     if publication.kind == "buckets":
-        after = before  # quasi-identifiers are published as they are
-    elif sizes and not is_several:
-        after = LinkingRisk.of(sizes, each)
+        after, measured = before, original  # quasi-identifiers are published as they are
+    elif measured is not None:
+        after = LinkingRisk.of([one._replace(people=_at_least(one)) for one in measured])
+    misfits = sum(one.number for one in measured or original if _at_least(one) != one.people)
     k = publication.parameters.get("k")
     bound = Fraction(1, int(k)) if k and publication.method != "k_concealment" else None
-    return RiskFacts(before, after, bound, _alone(target), population, _weights(target))
+    return RiskFacts(
+        before, after, bound, _alone(target), population, misfits, _weights(target)
+    )  # fmt: skip
+
+
+def _people_for_each(n_people: int, population: int | str | None) -> float | None:
+    """Return how many people there are for each in the table, if the population is a number."""
+    if not isinstance(population, int):
+        return None
+    if population < n_people:
+        raise InvalidParameterError(
+            "the population is smaller than the table",
+            detail=f"{population:,} people, and {n_people:,} in the table",
+            hint="give how many people the table was drawn from",
+        )
+    return population / max(n_people, 1)
+
+
+def _at_least(classes: SizedClasses) -> float | None:
+    return None if classes.people is None else max(float(classes.size), classes.people)
+
+
+@dataclass(frozen=True)
+class PopulationCounts:
+    """The people from whom a source was drawn, counted by their quasi-identifiers."""
+
+    target: AttackTarget
+    # Quoted; its columns are those of the source, as values of their types, and `kanon_people`
+    table: str
+
+    def of_source(self, number: str) -> list[SizedClasses]:
+        """Count classes of the source; `number` is what SQL counts in them."""
+        session, source = self.target.session, self.target.source
+        names = list(map(session.identifier, source.quasi_identifiers))
+        same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in names)
+        return self._counted(
+            f"SELECT s.size, sum(p.kanon_people) AS people FROM (SELECT {', '.join(names)},"
+            f" {number} AS size FROM {source.relation.rows(session)} GROUP BY {', '.join(names)})"
+            f" AS s LEFT JOIN {self.table} AS p ON {same} GROUP BY {_of('s', names)}, s.size"
+        )
+
+    def of_classes(self) -> list[SizedClasses] | None:
+        """Count classes of the publication; None where that takes knowing labels."""
+        session, layout = self.target.session, self.target.publication.layout
+        cells = layout["quasi_identifiers"]
+        if any(cell["cell"] == "label" for cell in cells):
+            return None
+        names = [session.identifier(cell["name"]) for cell in cells]
+        pattern = [session.identifier(layout["pattern"])] if layout.get("pattern") else []
+        fits = []
+        for place, (cell, name) in enumerate(zip(cells, names, strict=True), start=1):
+            fit = {
+                "range": f"kanon.possibly(c.{name}, p.{name})",
+                "set": f"kanon.possibly(c.{name}, VARIADIC ARRAY[{label(f'p.{name}')}])",
+            }.get(cell["cell"], f"c.{name} IS NOT DISTINCT FROM p.{name}")
+            fits.append(f"kanon.possibly({fit}, c.{pattern[0]}, {place})" if pattern else fit)
+        by = [*names, *pattern]
+        view = Relation(self.target.schema, self.target.publication.name).quoted(session)
+        return self._counted(
+            f"SELECT c.size, sum(p.kanon_people) AS people FROM (SELECT {', '.join(by)},"
+            f" count(*) AS size FROM {view} GROUP BY {', '.join(by)}) AS c"
+            f" LEFT JOIN {self.table} AS p ON {' AND '.join(fits)} GROUP BY {_of('c', by)}, c.size"
+        )
+
+    def _counted(self, classes: str) -> list[SizedClasses]:
+        rows = self.target.session.fetch(
+            f"SELECT size, coalesce(people, 0)::float8 AS people, count(*) AS n FROM ({classes})"
+            " AS counted WHERE size > 0 GROUP BY 1, 2"
+        )
+        return [SizedClasses(int(row["size"]), int(row["n"]), row["people"]) for row in rows]
+
+
+def _of(alias: str, names: Sequence[str]) -> str:
+    return ", ".join(f"{alias}.{name}" for name in names)
+
+
+def _population(target: AttackTarget, name: str) -> PopulationCounts:
+    """Read a relation with the quasi-identifiers of a population."""
+    session, source = target.session, target.source
+    try:
+        relation, oid, _ = find_relation(session, name)
+    except NotFoundError:
+        raise NotFoundError(
+            "the relation of the population does not exist",
+            hint="give a relation with the quasi-identifiers of the population, such as"
+            " public.census, or how many people there are",
+        ) from None
+    require_harmless(session, relation, oid)
+    types = column_types(session, oid)
+    missing = [column for column in source.quasi_identifiers if column not in types]
+    unlike = [
+        column
+        for column in source.quasi_identifiers
+        if column in types and types[column].type_name != target.types[column].type_name
+    ]
+    if missing or unlike:
+        raise SchemaMismatchError(
+            "the population does not have the quasi-identifiers of the source",
+            detail=f"{relation}: {', '.join(missing) or 'none'} missing,"
+            f" {', '.join(unlike) or 'none'} of another type",
+            hint="make a view of it whose columns are named, and have the types, as in the source",
+        )
+    names = ", ".join(map(session.identifier, source.quasi_identifiers))
+    has_counts = "people" in types and "people" not in source.quasi_identifiers
+    if has_counts and types["people"].bound_type != "numeric":
+        raise SchemaMismatchError(
+            "the people of a population must be numbers",
+            detail=f'{relation}: the type of column "people" is {types["people"].type_name}',
+        )
+    number = "sum(people)" if has_counts else "count(*)"
+    counted = f"SELECT {names}, {number} AS kanon_people FROM {relation.quoted(session)}"
+    return PopulationCounts(target, f"({counted} GROUP BY {names})")
 
 
 def _alone(target: AttackTarget) -> float | None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from psycopg.conninfo import make_conninfo
 import kanon_db
 from kanon_db.advice.publication_candidates import PROTECTIONS, SourceTraits, candidates_for
 from kanon_db.errors import KanonError
+from kanon_db.metrics.disclosure_risk import ReidentificationRisk
 from kanon_db.publications.examination import open_target
-from kanon_db.reporting.facts import Access, Counted, gather, promise_of
-from kanon_db.reporting.page import ATTACKS
+from kanon_db.reporting.facts import Access, Counted, RiskFacts, gather, promise_of
+from kanon_db.reporting.page import ATTACKS, linking_rows, three_tests
 from tests.integration.parties import Functions, Parties, create_source, create_table, fetch, value
 
 BAD = "<script>alert('1')</script> & co"
@@ -261,11 +263,113 @@ def test_who_can_read_it_now(
     publisher.drop_publication("seen")
 
 
+def test_risks_of_linking(parties: Parties, publisher: kanon_db.Kanon) -> None:
+    """Prosecutor, journalist and marketer risk, counted by hand, with and without a population."""
+    rows = [(20 + i // 4, f"ill {i % 5}") for i in range(12)]
+    columns = "age int, ill text"
+    create_source(parties.publisher, "data.few", columns, rows)
+    publisher.publish_generalized("data.few", "few", k=6, readers=[])
+    publisher.publish_buckets("data.few", "few_b", privacy={"l": 3}, readers=[])
+    sizes = fetch(parties.publisher, "SELECT count(*) FROM published.few GROUP BY age")
+    assert sorted(sizes) == [(12,)] or min(sizes) >= (6,)
+    # The population has 10 people of 20, 40 of 21, none of 22, and others.
+    people = [(20, 10), (21, 40), (50, 1000)]
+    create_table(parties.publisher, "data.census", "age int, people int", people)
+
+    def risks(name: str, population: int | str | None = None) -> RiskFacts:
+        with publisher._operation() as session:
+            return gather(session, name, population).linking
+
+    linking = risks("few_b")
+    assert linking.before == linking.after
+    assert linking.before.prosecutor == ReidentificationRisk(1 / 4, 1 / 4, 1.0)
+    assert linking.before.marketer == 1 / 4
+    assert linking.before.journalist is None
+    text = Page(publisher.report("few_b")).text
+    assert "No population was given, so the journalist risk was not measured" in text
+
+    linking = risks("few_b", 120)  # ten for each
+    assert linking.before.journalist == ReidentificationRisk(1 / 40, pytest.approx(1 / 40), 0.0)
+    linking = risks("few_b", "data.census")
+    assert linking.before.journalist is not None
+    # 4 of 10, 4 of 40, and 4 of at least the 4 that are here.
+    assert linking.before.journalist.highest == 1 / 4
+    assert linking.before.marketer == pytest.approx((4 / 10 + 4 / 40 + 4 / 4) / 12)
+    assert linking.misfits == 1
+    text = Page(publisher.report("few_b", population="data.census")).text
+    assert "1 classes have fewer people there" in text
+
+    linking = risks("few", "data.census")
+    assert linking.after is not None
+    assert linking.after.journalist is not None
+    # Of each class, those people whose ages are in its range.
+    ranges = fetch(parties.publisher, "SELECT lower(age), upper(age), count(*) FROM published.few"
+                   " GROUP BY age")  # fmt: skip
+    shares = [
+        (size, max(size, sum(n for age, n in people if low <= age < high)))
+        for low, high, size in ranges
+    ]
+    assert linking.after.journalist.highest == 1 / min(f for _, f in shares)
+    assert linking.after.marketer == pytest.approx(sum(n / f for n, f in shares) / 12)
+    assert linking.after.prosecutor.highest <= 1 / 6
+
+    create_table(parties.publisher, "data.bad", "age text, sex int", [("20", 1)])
+    for population, said in (
+        (11, "smaller than the table"),
+        ("data.nothing", "does not exist"),
+        ("data.bad", "does not have the quasi-identifiers"),
+    ):
+        with pytest.raises(KanonError, match=said):
+            publisher.report("few", population=population)
+    for name in ("few", "few_b"):
+        publisher.drop_publication(name)
+
+
+def test_of_several_records_of_one_person_only_the_bound_is_said(
+    publisher: kanon_db.Kanon, visits: None
+) -> None:
+    """Classes of rows would count them as several people."""
+    with publisher._operation() as session:
+        facts = gather(session, "visits")
+    assert facts.linking.after is None
+    rows = {name: after for name, _, _, after in linking_rows(facts)}
+    assert rows["Prosecutor risk, highest"] == "at most 33.3 %"
+    assert rows["Marketer risk"] == "not measured"
+
+
+def test_the_three_tests_and_weights(parties: Parties, publisher: kanon_db.Kanon) -> None:
+    rows = [(i % 20, f"ill {i % 6}", 1 + i / 100 if i < 30 else 2) for i in range(120)]
+    columns = "age int, ill text, survey_wt numeric"
+    create_source(
+        parties.publisher, "data.survey", columns, rows, ["age"], "ill", insensitive=["survey_wt"]
+    )
+    publisher.publish_generalized("data.survey", "survey", k=4, constraints={"l": 2})
+    publisher.publish_buckets("data.survey", "survey_b", privacy={"l": 3}, accept=COMBINED)
+    with publisher._operation() as session:
+        facts = {name: gather(session, name) for name in ("survey", "survey_b")}
+    assert facts["survey"].linking.weights == [("survey_wt", 30 / 120)]
+    assert (
+        facts["survey"].linking.alone or 0
+    ) >= 30 / 120  # by the weight, which is published as it is
+    assert facts["survey_b"].linking.weights == []  # buckets publish none
+    here = {name: {test: verdict for test, _, verdict, _ in three_tests(one)}
+            for name, one in facts.items()}  # fmt: skip
+    assert here["survey_b"] == {"Singling out": "not prevented", "Linkability": "not prevented",
+                                "Inference": "bounded"}  # fmt: skip
+    # l values in each class bound no probability.
+    assert here["survey"]["Inference"] == "not bounded"
+    text = publisher.report("survey")
+    assert "25.0 % of the records are alone with theirs" in " ".join(Page(text).text.split())
+    assert "This report is none" in text
+    for name in facts:
+        publisher.drop_publication(name)
+
+
 def test_what_was_not_measured(publisher: kanon_db.Kanon, visits: None) -> None:
     publisher.publish_generalized(
         "data.untold", "tried", k=3, constraints={"default": 0.9}, readers=[]
     )
-    found = re.findall(r"not measured</td><td>(.*?)</td>", publisher.report("tried"))
+    found = re.findall(r">not measured</td><td [^>]*>(.*?)</td>", publisher.report("tried"))
     assert found == ['<span class="open">not measured</span>']
     publisher.drop_publication("tried")
 
@@ -282,22 +386,40 @@ def test_a_publication_that_was_changed(parties: Parties, publisher: kanon_db.Ka
 # -- in a browser ---------------------------------------------------------------------------------
 
 
+LOOK = """
+const svgs = [...document.querySelectorAll('svg')];
+const labels = svgs.flatMap(svg => [...svg.querySelectorAll('text')].map(
+    text => parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a));
+const scrolled = [...document.querySelectorAll('.scroll')].filter(
+    one => one.scrollWidth > one.clientWidth).map(one => one.ariaLabel);
+const look = {
+    wide: document.documentElement.scrollWidth, label: Math.min(...labels), scrolled,
+    paper: getComputedStyle(document.body).backgroundColor,
+    bold: [...document.querySelectorAll('tbody tr')].filter(
+        row => row.firstElementChild.getAttribute('role') !== 'rowheader').length};
+axe.run(document).then(found => {
+    const out = parent.document.createElement('pre'); out.id = 'found';
+    look.violations = found.violations.map(v => [v.id, v.impact, v.nodes.map(n => n.html)]);
+    out.textContent = JSON.stringify(look); parent.document.body.append(out); });
+"""
+"""What a browser makes of a page, and what axe objects to."""
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-@pytest.mark.parametrize(("kind", "width"), [*((kind, 390) for kind in GIVEN), ("buckets", 1280)])
-def test_in_a_browser(reports: dict[str, str], tmp_path: Path, kind: str, width: int) -> None:
-    """Nothing is wider than the window, and axe finds nothing to object to."""
+@pytest.mark.parametrize(
+    ("kind", "width", "is_dark"),
+    [*((kind, 390, False) for kind in GIVEN), ("buckets", 1280, False), ("generalized", 390, True)],
+)
+def test_in_a_browser(
+    reports: dict[str, str], tmp_path: Path, kind: str, width: int, is_dark: bool
+) -> None:
+    """Nothing is wider than the window, labels are legible, and axe finds nothing to object to."""
     axe = Path(str(pytest.importorskip("axe_core_python").__file__)).with_name("axe.min.js")
     # The policy of the page forbids scripts, also those of a test.
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", reports[kind])
-    run = (
-        "axe.run(document).then(found => { const out = parent.document.createElement('pre');"
-        " out.id = 'found'; out.textContent = JSON.stringify([document.documentElement.scrollWidth,"
-        " found.violations.map(v => [v.id, v.impact, v.nodes.map(n => n.html)])]);"
-        " parent.document.body.append(out); })"
-    )
     page = tmp_path / "report.html"
     page.write_text(
-        text.replace("</body>", f"<script>{axe.read_text()}</script><script>{run}</script></body>")
+        text.replace("</body>", f"<script>{axe.read_text()}</script><script>{LOOK}</script></body>")
     )
     # A window cannot be narrower than 500 pixels; a frame can.
     frame = tmp_path / "frame.html"
@@ -307,16 +429,19 @@ def test_in_a_browser(reports: dict[str, str], tmp_path: Path, kind: str, width:
     command = [
         str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000",
         "--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}",
+        *(["--force-dark-mode"] if is_dark else []),
         "--window-size=1300,1000", "--dump-dom", frame.as_uri(),
     ]  # fmt: skip
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     match = re.search(r'<pre id="found">(.*?)</pre>', dom, flags=re.DOTALL)
     assert match is not None
-    wide, violations = json.loads(
-        match[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    )
-    assert violations == []
-    assert wide <= width
+    found = json.loads(unescape(match[1]))
+    assert found["violations"] == []
+    assert found["wide"] <= width
+    assert found["scrolled"] == []
+    assert found["label"] >= 10
+    assert found["bold"] == 0
+    assert (found["paper"] == "rgb(255, 255, 255)") is not is_dark
 
 
 def test_what_waits_is_in_it(parties: Parties, publisher: kanon_db.Kanon) -> None:

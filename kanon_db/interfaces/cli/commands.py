@@ -793,9 +793,10 @@ def _print_candidate(row: Mapping[str, Any]) -> None:
 @click.option("--replace", is_flag=True, help="Overwrite the file if it exists.")
 @click.option(
     "--population",
-    type=click.IntRange(min=1),
-    metavar="PEOPLE",
-    help="How many people the source was drawn from, for the journalist and the marketer risk.",
+    metavar="RELATION|PEOPLE",
+    help="For the journalist and the marketer risk: a relation with the quasi-identifiers of the"
+    " people from whom the source was drawn (and a column people, if its rows stand for several),"
+    " or how many they are, if the source is a simple random sample.",
 )
 @database_options
 def report(
@@ -803,7 +804,7 @@ def report(
     output: Path,
     *,
     replace: bool,
-    population: int | None,
+    population: str | None,
     dsn: str | None,
     directory: Path,
     as_json: bool,
@@ -823,7 +824,8 @@ def report(
     if not output.parent.is_dir():
         raise ServerError("there is no such folder for the report", hint="make it, or give another")
     with connected(dsn, directory, as_json=as_json) as kanon:
-        text = kanon.report(name, population=population)
+        is_number = population is not None and population.isdecimal()
+        text = kanon.report(name, population=int(population or 0) if is_number else population)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
