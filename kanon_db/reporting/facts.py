@@ -631,9 +631,10 @@ def _linking(
         f"count(DISTINCT {session.identifier(str(source.entity))})" if is_several else "count(*)"
     )
     described = _population(target, population) if isinstance(population, str) else None
+    has_classes = bool(sizes) and publication.kind != "buckets" and not is_several
     if described is not None:
         original = described.of_source(number)
-        measured = None if is_several or not sizes else described.of_classes()
+        measured = described.of_classes() if has_classes else None
     else:
         rows = session.fetch(
             f"SELECT size, count(*) AS n FROM (SELECT {number} AS size FROM"
@@ -644,7 +645,7 @@ def _linking(
         each = _people_for_each(sum(size * n for size, n in found), population)
         original = [SizedClasses(size, n, each and size * each) for size, n in found]
         of_rows = [SizedClasses(size, n, each and size * each) for size, n in sizes]
-        measured = None if is_several or not sizes else of_rows
+        measured = of_rows if has_classes else None
     before = LinkingRisk.of([one._replace(people=_at_least(one)) for one in original])
     after = None
     if publication.kind == "buckets":
