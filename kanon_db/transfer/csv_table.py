@@ -328,6 +328,10 @@ class StagedFile:
             n_blank, n_empty = counts.get(column, (0, 0))
             name = json.dumps(column, ensure_ascii=False).replace("'", "''")
             said = [
+                # Where there is no header line, a record is taken for it.
+                "its name could be a value: if the file has no header line, write one"
+                if kind.pattern and kind.sql != "text" and re.search(kind.pattern, column)
+                else "",
                 kind.note.replace('"COLUMN"', name),
                 self._missed(column, near[column]) if column in near else "",
                 f"{n_blank:,} have blanks around them: trim => true" if n_blank else "",

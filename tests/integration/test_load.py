@@ -303,6 +303,24 @@ def test_guesses_are_told_before_the_table_is_written(parties: Parties, write: A
     assert len(told) == 2
 
 
+def test_a_record_in_the_place_of_the_header_is_noted(parties: Parties, write: Any) -> None:
+    report = load(parties, write("12,x\n13,y\n14,z\n"))
+    assert "no header line" in report.notes["12"]
+    assert "x" not in report.notes
+
+
+def test_dates_and_numbers_of_given_types_are_read_as_they_are_written(
+    parties: Parties, write: Any
+) -> None:
+    types = {"am": "date", "kosten": "numeric", "rate": "float8", "name": "varchar(5)"}
+    path = write("am;kosten;rate;name\n31.12.1999;-1.234,50 €;12,5%; a \n1.1.2000;7 €;1%;b\n")
+    load(parties, path, types=types)
+    assert fetch(parties.publisher, "SELECT * FROM data.loaded") == [
+        (date(1999, 12, 31), Decimal("-1234.50"), 12.5, " a "),
+        (date(2000, 1, 1), Decimal(7), 1.0, "b"),
+    ]
+
+
 def test_compressed_files_are_read_as_others(parties: Parties, write: Any) -> None:
     name = "file.csv.gz"
     load(parties, write(b"a;b\n1;2,5\n", name))

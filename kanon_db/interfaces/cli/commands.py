@@ -420,11 +420,15 @@ def _print_found(found: CsvPreview) -> None:
         }
     )
     console.say("")
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (name, kind, found.missing.get(name, ""), for_shell(found.notes.get(name, "")))
         for name, kind in found.columns
     ]
-    console.print_table(["column", "type (--types)", "missing", ""], rows)
+    heading = ["column", "type (--types)", "missing", ""]
+    if not found.missing:
+        heading.remove("missing")
+        rows = [(name, kind, note) for name, kind, _, note in rows]
+    console.print_table(heading, rows)
     for remark in found.remarks:
         console.say(remark)
     console.say("")
