@@ -259,6 +259,8 @@ _STOPPED: Final = ("40", "57")
 _WORDS: Final = frozenset(
     "fax iban imei ip login mail mobile nhs nin passport photo signature ssn street url".split()
 )
+_KEYS: Final = frozenset({"id", "key", "mrn", "pid", "uuid", "pseudonym"})
+_WHOM: Final = ("patient", "person", "customer", "client", "member", "subject", "user")
 _PARTS: Final = ("name", "email", "phone", "address", "adresse", "telefon", "socialsecurity")
 
 
@@ -270,12 +272,15 @@ def warn_of_roles(session: Session, source: Source) -> None:
             " that are to be published as they are as insensitive"
         )
     shown_by_buckets = [] if source.sensitive is None else source.quasi_identifiers
-    recurring = _readable_identifiers(session, source) if source.entity is None else []
-    columns = [*shown_by_buckets, *source.insensitive, *recurring]
+    others = [*source.quasi_identifiers, *source.insensitive, *source.without_role]
+    whom = [*source.identifiers, *filter(looks_like_entity, others)]
+    recurring = _readable(session, source, whom) if source.entity is None else []
+    columns = [*dict.fromkeys([*shown_by_buckets, *source.insensitive, *recurring])]
     shares = _shares_of_unique(session, source, columns)
     once = "occur once" if source.entity is None else "are of one entity"
     warn_of_values(session.warn, shares, shown_by_buckets, source.insensitive, once)
-    warn_of_recurring(session.warn, {name: shares[name] for name in recurring if name in shares})
+    found = {name: shares[name] for name in recurring if name in shares}
+    warn_of_recurring(session.warn, found, [name for name in others if name in found])
 
 
 def warn_of_values(
@@ -309,12 +314,17 @@ def warn_of_values(
             )
 
 
-def warn_of_recurring(warn: Callable[[str], None], shares: Mapping[str, float]) -> None:
-    """Warn of identifiers whose values recur, so that several records may be about one person."""
+def warn_of_recurring(
+    warn: Callable[[str], None],
+    shares: Mapping[str, float],
+    others: Sequence[str] = (),  # those that are no identifiers
+) -> None:
+    """Warn of columns that name people more than once: several records may be about one person."""
     for column, share in shares.items():
         if 1 - share >= _MOST_RECURRING:
+            what = "column" if column in others else "identifier"
             warn(
-                f'identifier "{column}" has recurring values ({share:.0%} of them occur'
+                f'{what} "{column}" has recurring values ({share:.0%} of them occur'
                 " once): if several records are about the same person, k of them pass for k people,"
                 " unless the column that says whom a record is about is registered as the entity"
             )
@@ -333,13 +343,25 @@ def looks_identifying(column: str) -> bool:
     return not _WORDS.isdisjoint(words) or any(part in whole for part in _PARTS)
 
 
-def _readable_identifiers(session: Session, source: Source) -> list[str]:
-    """Return the identifiers that the role may read; it need not, since none is published."""
+def looks_like_entity(column: str) -> bool:
+    """Tell whether a column's name is one that columns have which say whom a record is about.
+
+    Examples
+    --------
+    >>> [looks_like_entity(name) for name in ("patient", "PatientNo", "case_id", "paid", "age")]
+    [True, True, True, False, False]
+    """
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)]
+    return not _KEYS.isdisjoint(words) or "".join(words).startswith(_WHOM)
+
+
+def _readable(session: Session, source: Source, columns: Sequence[str]) -> list[str]:
+    """Return the columns that the role may read; it need not read what is not published."""
     rows = session.fetch(
         "SELECT name FROM unnest($2::text[]) AS name"
         " WHERE has_column_privilege(to_regclass($1::text), name, 'SELECT')",
         source.relation.quoted(session),
-        list(source.identifiers),
+        list(columns),
     )
     return [row["name"] for row in rows]
 

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
-from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timedelta
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
+from uuid import UUID
 
+import numpy as np
 import pandas as pd
 from psycopg.types.range import Range
 
 from kanon_db.catalog.attributes import KeepRule
 from kanon_db.catalog.entries import published_schema
+from kanon_db.catalog.source_checks import looks_like_entity
 from kanon_db.cluster.local_cluster import LocalCluster, default_directory
 from kanon_db.errors import InvalidParameterError
 from kanon_db.installation.install import install
 from kanon_db.interfaces.python import Kanon, ResultFrame
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
-from kanon_db.wording import explained
+from kanon_db.transfer.columns import column_types, find_relation
+from kanon_db.wording import explained, for_python
 
 RowKind = Literal["generalized", "freeform", "suppressed"]
 
 _KINDS: Final = ("generalized", "freeform", "suppressed")
 _SCHEMA: Final = "public"
+_DEPTH: Final = 3
+"""How far up the stack whoever calls `anonymize` is, which a decorator wraps."""
 
 
 @explained()
@@ -80,12 +88,20 @@ def anonymize(
     DataFrame
         The rows in random order. Ranges are intervals that include both ends unless the range does
         not, and have infinite ends where a cell could be anything; sets are tuples; suppressed
-        cells and NULLs are None. ``attrs`` has the ``guarantee``, and the ``metrics``.
+        cells and NULLs are None. Columns of values keep their dtypes where these can be missing.
+        ``attrs`` has the ``guarantee``, and the ``metrics``.
+
+    Warns
+    -----
+    UserWarning
+        As ``register_source`` does, such as of a column that seems to say whom a row is about, and
+        has recurring values, while no `entity` is given.
 
     Raises
     ------
     InvalidParameterError
-        For another kind: buckets are two tables, which need a database to ask.
+        For another kind: buckets are two tables, which need a database to ask. For values that
+        PostgreSQL would not keep as they are, such as nanoseconds, or of several types.
     KanonError
         Whatever registering, publishing or verifying refuses.
 
@@ -111,17 +127,19 @@ def anonymize(
         raise InvalidParameterError(
             "the frame has no such column", detail=", ".join(map(str, missing))
         )
+    # Those that seem to say whom a row is about are looked at, too: rows may be no people.
+    roles += [name for name in frame if isinstance(name, str) and looks_like_entity(name)]
+    columns = [_Column.of(name, frame[name]) for name in dict.fromkeys(roles)]
     chosen = directory or os.environ.get("KANON_DIR")
     dsn = LocalCluster(Path(chosen) if chosen else default_directory()).start()
     install(dsn)
     name = f"frame_{secrets.token_hex(8)}"
+    warned: list[str] = []
     with open_connection(dsn) as connection, connection.transaction(force_rollback=True):
-        session = PsycopgSession(connection)
+        session = PsycopgSession(connection, on_warning=warned.append)
         kanon = Kanon(session)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "frame.csv")
-            frame[roles].to_csv(path, index=False)
-            kanon.load(path, f"{_SCHEMA}.{name}", types=_types(frame[roles]))
+        with session.transaction():
+            _write(session, session.identifier(_SCHEMA, name), columns)
         kanon.register_source(
             f"{_SCHEMA}.{name}", quasi_identifiers=known, sensitive=sensitive, insensitive=kept,
             entity=entity, keep=keep, also_sensitive=also, identifiers=names, attributes=attributes,
@@ -136,38 +154,185 @@ def anonymize(
                 "dry_run": False,
             },
         )
-        found = _read(session, name)
+        found = _read(session, name, {column.name: column.values.dtype for column in columns})
+    for text in dict.fromkeys(warned):
+        if not text.startswith("quasi-identifier "):  # which buckets alone show as they are
+            warnings.warn(for_python(text), stacklevel=_DEPTH)
     return ResultFrame.of(found, guarantee=published.guarantee, metrics=dict(published.metrics))
 
 
-def _types(frame: pd.DataFrame) -> Mapping[str, str]:
-    """Give columns the types that they have in the frame: a text of digits stays a text."""
-    types = {}
-    for name, column in frame.items():
-        if pd.api.types.is_bool_dtype(column):
-            types[str(name)] = "boolean"
-        elif pd.api.types.is_integer_dtype(column):
-            types[str(name)] = "bigint"
-        elif pd.api.types.is_float_dtype(column):
-            types[str(name)] = "double precision"
-        elif not pd.api.types.is_datetime64_any_dtype(column) and not _holds_dates(column):
-            types[str(name)] = "text"
-    return types
+@dataclass(frozen=True)
+class _Column:
+    """A column of a frame, as PostgreSQL keeps it."""
+
+    name: str
+    sql: str
+    values: pd.Series[Any]
+
+    @classmethod
+    def of(cls, name: str, values: pd.Series[Any] | pd.DataFrame) -> Self:
+        """Find the type that keeps all values of a column.
+
+        Raises
+        ------
+        InvalidParameterError
+        """
+        if isinstance(values, pd.DataFrame):
+            raise InvalidParameterError(
+                "two columns have the same name", detail=f'column "{name}"', hint="rename one"
+            )
+        dtype: Any = values.dtype
+        kind: Any = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else values
+        for fits, sql in _DTYPES:
+            if fits(kind.dtype):
+                return cls(name, sql, values)
+        cells = [_plain(value) for value in kind[~kind.isna()]]
+        held = {next((one for one in _HELD if isinstance(cell, one)), type(cell)) for cell in cells}
+        sql = _HELD.get(next(iter(held)), "") if len(held) == 1 else "" if held else "text"
+        if sql == "timestamp":
+            zones = {cell.tzinfo is None for cell in cells}
+            sql = ("timestamptz" if False in zones else sql) if len(zones) == 1 else ""
+        if sql == "bigint" and max(map(abs, cells)) >= 2**63:
+            sql = "numeric"
+        if not sql:
+            names = ", ".join(sorted(one.__name__ for one in held))
+            names = "times with and without a time zone" if held == {datetime} else names
+            raise InvalidParameterError(
+                "a column has values of a type that is not kept",
+                detail=f'column "{name}": {names if kind.dtype == "object" else dtype}',
+                hint="make them numbers, texts, dates or times of one type each, such as"
+                f" frame[{name!r}].astype(str)",
+            )
+        return cls(name, sql, values)
+
+    def cells(self) -> list[Any]:
+        """Return its values as Python's, with None for those that are missing.
+
+        Raises
+        ------
+        InvalidParameterError
+        """
+        missing = self.values.isna()
+        found = [
+            None if is_missing else _plain(value)
+            for value, is_missing in zip(self.values.astype(object), missing, strict=True)
+        ]
+        if self.sql in ("timestamp", "timestamptz"):
+            if any(getattr(value, "nanosecond", 0) for value in found):
+                raise InvalidParameterError(
+                    "a time has nanoseconds, of which PostgreSQL keeps microseconds only",
+                    detail=f'column "{self.name}"',
+                    hint=f"round it: frame[{self.name!r}].dt.round('us')",
+                )
+            return [
+                value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
+                for value in found
+            ]
+        if self.sql == "text" and any(
+            value is not None and ("\0" in value or not _is_unicode(value)) for value in found
+        ):
+            raise InvalidParameterError(
+                "a text holds a NUL character, or is not valid Unicode",
+                detail=f'column "{self.name}"',
+                hint=f"replace it: frame[{self.name!r}].str.replace('\\0', '')",
+            )
+        return found
 
 
-def _holds_dates(column: pd.Series[Any]) -> bool:
-    return all(isinstance(value, date) for value in column.dropna())
+_api: Final = pd.api.types
+_DTYPES: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (
+    (_api.is_bool_dtype, "boolean"),
+    # The largest are none of PostgreSQL's integers.
+    (lambda dtype: _api.is_unsigned_integer_dtype(dtype) and dtype.itemsize == 8, "numeric"),
+    (_api.is_integer_dtype, "bigint"),
+    (_api.is_float_dtype, "double precision"),
+    (lambda dtype: isinstance(dtype, pd.DatetimeTZDtype), "timestamptz"),
+    (_api.is_datetime64_dtype, "timestamp"),
+    (lambda dtype: isinstance(dtype, pd.StringDtype), "text"),
+)
+_HELD: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double precision",
+    Decimal: "numeric",
+    str: "text",
+    datetime: "timestamp",
+    date: "date",
+    time: "time",
+    UUID: "uuid",
+}
+"""The types of objects, and those of PostgreSQL that keep them."""
 
 
-def _read(session: PsycopgSession, name: str) -> pd.DataFrame:
+def _plain(value: Any) -> Any:
+    """Return a number of numpy as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _write(session: PsycopgSession, table: str, columns: Sequence[_Column]) -> None:
+    named = [f"{session.identifier(column.name)} {column.sql}" for column in columns]
+    session.fetch(f"CREATE TABLE {table} ({', '.join(named)})")
+    with (
+        session.translated_errors(),
+        session.connection.cursor() as cursor,
+        cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy,
+    ):
+        for row in zip(*(column.cells() for column in columns), strict=True):
+            copy.write_row(row)
+    session.fetch(f"ANALYZE {table}")
+
+
+def _read(session: PsycopgSession, name: str, dtypes: Mapping[str, Any]) -> pd.DataFrame:
+    """Read what is published; columns whose cells are values have their dtypes again."""
     with session.transaction():
-        view = session.identifier(published_schema(session), name)
-        rows = session.fetch(f"SELECT * FROM {view}")
-    frame = pd.DataFrame(rows)
-    for column in frame:
-        if frame[column].map(lambda value: isinstance(value, Range | list)).any():
-            frame[column] = pd.Series([_cell(value) for value in frame[column]], dtype=object)
+        schema = published_schema(session)
+        types = column_types(session, find_relation(session, session.identifier(schema, name))[1])
+        # A range of days ends before the day after its last one, which Python may not have.
+        read = [
+            f"CASE WHEN {own} IS NOT NULL THEN ARRAY[lower({own}), upper({own}) - 1] END AS {own}"
+            if types[column].type_name == "daterange"
+            else own
+            for column, own in ((column, session.identifier(column)) for column in types)
+        ]
+        rows = session.fetch(f"SELECT {', '.join(read)} FROM {session.identifier(schema, name)}")
+    frame = pd.DataFrame(index=range(len(rows)))
+    for column in types:
+        cells = pd.Series([row[column] for row in rows], dtype=object)
+        if types[column].type_name == "daterange":
+            frame[column] = pd.Series([_days(cell) for cell in cells], dtype=object)
+        elif cells.map(lambda value: isinstance(value, Range | list)).any():
+            frame[column] = pd.Series([_cell(value) for value in cells], dtype=object)
+        else:
+            frame[column] = _restored(cells, dtypes.get(column))
     return frame
+
+
+def _restored(cells: pd.Series[Any], dtype: Any) -> pd.Series[Any]:
+    """Give cells the dtype of the original, unless it has no value for those that are hidden."""
+    if dtype is None:
+        return cells.infer_objects()
+    if isinstance(dtype, pd.api.extensions.ExtensionDtype):
+        return cells.astype(dtype)
+    if dtype.kind == "O" or (dtype.kind in "iub" and cells.isna().any()):
+        return cells
+    return cells.astype(dtype)
+
+
+def _days(cell: list[date | None] | None) -> Any:
+    if cell is None:
+        return None
+    low, high = cell
+    if low is None or high is None:
+        return pd.Interval(float("-inf"), float("inf"), closed="neither")
+    return pd.Interval(pd.Timestamp(low), pd.Timestamp(high), closed="both")
 
 
 def _cell(value: Any) -> Any:
@@ -185,8 +350,6 @@ def _interval(found: Range[Any]) -> Any:
     closed: Any = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}[found.bounds]
     if closed == "left" and isinstance(high, int):
         high, closed = high - 1, "both"
-    elif closed == "left" and isinstance(high, date) and not isinstance(high, datetime):
-        high, closed = high - timedelta(days=1), "both"
     if isinstance(low, date):
         return pd.Interval(pd.Timestamp(low), pd.Timestamp(high), closed=closed)
     number = int if isinstance(low, int) else float

@@ -18,6 +18,7 @@ from kanon_db.session.protocol import SETTINGS, Row, Value, database_error
 
 Listener = Callable[[str], None]
 
+_NO_DATE: Final = "a date lies outside of the years 1 to 9999, which Python's dates have"
 _NO_TEXT: Final = "a text holds a NUL character, or is not valid Unicode"
 
 
@@ -121,7 +122,8 @@ class PsycopgSession(ReportingSession):
             raise InvalidParameterError(_NO_TEXT) from None
         except psycopg.Error as error:
             if isinstance(error, psycopg.DataError) and error.sqlstate is None:  # the driver's own
-                raise InvalidParameterError(_NO_TEXT) from None
+                is_date = str(error).startswith(("date too", "timestamp too"))
+                raise InvalidParameterError(_NO_DATE if is_date else _NO_TEXT) from None
             raise database_error(error.sqlstate, error.diag.message_primary) from None
 
     def identifier(self, *parts: str) -> str:

@@ -6,7 +6,9 @@ import datetime as dt
 import shutil
 import tempfile
 import uuid
+import warnings
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,9 @@ PEOPLE = pd.DataFrame(
         "name": [f"person {i}" for i in range(N)],
     }
 )
+# Here, a column of numbers is published as it is, to find the original of a row.
+pytestmark = pytest.mark.filterwarnings('ignore:insensitive column "number" is nearly unique')
+
 MOMENT = pd.Timestamp("2020-02-03 04:05")
 KNOWN = ["age", "zip", "height", "born"]
 
@@ -108,6 +113,89 @@ def test_types_are_those_of_the_frame(folder: Path) -> None:
     assert set(found["flag"]) == {True, False}
     assert found["when"].iloc[0] == MOMENT
     assert found["height"].dtype == float
+
+
+def test_types_are_kept(folder: Path) -> None:
+    """Of columns that are published as they are, none loses a type or a value."""
+    zone = dt.timezone(dt.timedelta(hours=2))
+    long_ago = dt.date(1, 1, 1)
+    columns: dict[str, pd.Series[Any]] = {
+        "day": pd.Series([dt.date(9999, 12, 31), long_ago, None] * 40, dtype=object),
+        "moment": pd.Series([pd.Timestamp("2020-02-03 04:05:06.000007", tz="Europe/Berlin")] * N),
+        "wide": pd.Series([dt.datetime(9999, 12, 31, 23, 59, tzinfo=zone), None] * 60, dtype="O"),
+        "clock": pd.Series([dt.time(4, 5), dt.time(23)] * 60, dtype=object),
+        "word": pd.Series(["", None, "NA", " a ", "x,\n\\.\"", "\\N"] * 20, dtype=object),
+        "code": pd.Series(["007", "1.234"] * 60, dtype="string"),
+        "kind": pd.Series(["b", "a", None] * 40).astype("category"),
+        "whole": pd.Series([1, None, -(2**62)] * 40, dtype="Int64"),
+        "large": pd.Series([2**64 - 1, 0] * 60, dtype="uint64"),
+        "flag": pd.Series([True, None] * 60, dtype="boolean"),
+        "exact": pd.Series([Decimal("1.10"), Decimal("1E+30")] * 60, dtype=object),
+        "real": pd.Series([0.1, float("nan"), 1e300] * 40),
+        "small": pd.Series([1, 2] * 60, dtype="int8"),
+    }  # fmt: skip
+    frame = pd.DataFrame({"number": range(N), "zip": ["a", "b"] * 60, **columns})
+    before = frame.copy(deep=True)
+    found = kanon_db.anonymize(
+        frame, quasi_identifiers=["zip"], insensitive=["number", *columns], kind="suppressed", k=3,
+        directory=folder,
+    ).sort_values("number", ignore_index=True)  # fmt: skip
+    pd.testing.assert_frame_equal(frame, before)
+    pd.testing.assert_frame_equal(pd.DataFrame(found[list(frame)]), frame, check_freq=False)
+    for name in ("day", "word", "wide"):
+        assert [type(value) for value in found[name]] == [type(value) for value in frame[name]]
+
+
+def test_ranges_of_the_first_and_the_last_days(folder: Path) -> None:
+    days = [dt.date(9999, 12, 31), dt.date(1, 1, 1)] * 4
+    found = kanon_db.anonymize(
+        pd.DataFrame({"day": pd.Series(days, dtype=object)}), quasi_identifiers=["day"], k=8,
+        directory=folder,
+    )  # fmt: skip
+    whole = pd.Interval(pd.Timestamp(min(days)), pd.Timestamp(max(days)), closed="both")
+    assert set(found["day"]) == {whole}
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([1, "a"], "int, str"),
+        ([dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 2)], "date, datetime"),
+        ([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)], "time zone"),
+        ([pd.Timedelta(1, "s")] * 2, "timedelta64"),
+        ([[1], [2]], "list"),
+        (["a\0b", "c"], "NUL character"),
+        (["\ud800", "c"], "valid Unicode"),
+        ([pd.Timestamp("2020-01-01 00:00:00.000000001")] * 2, "nanoseconds"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(folder: Path, values: list[Any], reason: str) -> None:
+    dtype = object if isinstance(values[0], str) else None
+    frame = pd.DataFrame({"age": [20, 30] * 10, "odd": pd.Series(values * 10, dtype=dtype)})
+    with pytest.raises(InvalidParameterError) as refused:
+        kanon_db.anonymize(
+            frame, quasi_identifiers=["age"], insensitive=["odd"], k=3, directory=folder
+        )
+    error = refused.value
+    assert 'column "odd"' in error.detail
+    assert reason in f"{error.message} {error.detail}"
+    assert error.hint
+
+
+@pytest.mark.parametrize("roles", [{}, {"identifiers": ["patient"]}, {"insensitive": ["patient"]}])
+def test_rows_of_few_people_do_not_pass_for_many(folder: Path, roles: dict[str, Any]) -> None:
+    """Ten patients with 20 rows each are not 5-anonymous because 200 rows are."""
+    frame = pd.DataFrame({"patient": [i // 20 for i in range(200)], "age": [30] * 200})
+    with pytest.warns(UserWarning, match='"patient" has recurring values .* as the entity') as told:
+        kanon_db.anonymize(frame, quasi_identifiers=["age"], k=5, directory=folder, **roles)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TooFewError):
+            kanon_db.anonymize(
+                frame, quasi_identifiers=["age"], k=11, directory=folder, entity="patient"
+            )
 
 
 def test_one_row_of_each_person(folder: Path) -> None:
