@@ -96,10 +96,9 @@ min_wal_size = '32MB'
         """Leave no room on its disk for a while; start it again if that has ended it."""
         filler = self.folder / "filler"
         try:
-            with filler.open("wb") as file, contextlib.suppress(OSError):
+            with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
                 while True:
                     file.write(bytes(65536))
-                    file.flush()
             yield
         finally:
             filler.unlink()
@@ -131,13 +130,15 @@ class Line:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]
         self._ends: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     def _accept(self) -> None:
         while True:
             try:
                 ours, _ = self._server.accept()
-            except OSError:  # closed
+            except OSError:  # it is to end
+                self._server.close()
                 return
             try:
                 theirs = socket.create_connection(("127.0.0.1", self._to))
@@ -156,19 +157,19 @@ class Line:
         for end in (one, other):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+        one.close()
 
     def cut(self) -> None:
         """Reset all connections, as a firewall does that has forgotten them."""
         ends, self._ends = self._ends, []
         for end in ends:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # it has ended
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-            end.close()
 
     def close(self) -> None:
-        self._server.close()
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self.cut()
 
 
