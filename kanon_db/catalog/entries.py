@@ -21,6 +21,7 @@ from kanon_db.errors import (
     PermissionDeniedError,
     ReplacedError,
     SchemaMismatchError,
+    ServerError,
     VerificationError,
 )
 from kanon_db.session.protocol import Row, Session, fetch_one
@@ -258,8 +259,14 @@ class Publication:
 
 def published_schema(session: Session) -> str:
     """Return the schema of all published relations, which `kanon install` has chosen."""
-    row = fetch_one(session, "SELECT value FROM kanon.setting WHERE name = 'published_schema'")
-    return str(row["value"])
+    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'published_schema'")
+    if not rows:
+        raise ServerError(EMPTY_CATALOG, hint=REFILL_CATALOG)
+    return str(rows[0]["value"])
+
+
+EMPTY_CATALOG: Final = "kanon_db's own tables are empty, as a dump without data leaves them"
+REFILL_CATALOG: Final = "restore the schema kanon with its data, or drop it, and kanon install"
 
 
 def is_registered(session: Session, table: str) -> bool:

@@ -8,11 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import kanon_db
-from kanon_db.catalog.entries import OWNER, published_schema
+from kanon_db.catalog.entries import EMPTY_CATALOG, OWNER, REFILL_CATALOG, published_schema
 from kanon_db.cluster.cluster_folder import ENVIRONMENT
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
-from kanon_db.installation.install import dependents, migration_script, require_trusted_schema
+from kanon_db.installation.install import (
+    dependents,
+    migration_script,
+    renamed_to,
+    require_trusted_schema,
+)
 from kanon_db.installation.interpreter import can_import, import_paths, server_interpreter
 from kanon_db.installation.service import WORKER, is_service, is_superuser, logins
 from kanon_db.installation.sql_objects import function_names
@@ -120,7 +125,10 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
         " WHERE n.nspname = 'kanon' AND c.relname = 'publications'"
     )
     if not rows:
-        yield Diagnosis("kanon_db", "broken", "not installed in this database", "kanon install")
+        name = renamed_to(session)
+        found = f"its schema is called {name}" if name else "not installed in this database"
+        remedy = f"ALTER SCHEMA {name} RENAME TO kanon" if name else "kanon install"
+        yield Diagnosis("kanon_db", "broken", found, remedy)
         return
     try:
         require_trusted_schema(session)
@@ -243,14 +251,18 @@ def _examine_catalog(session: PsycopgSession) -> Iterator[Diagnosis]:
     )
     if not rows[0]["readable"]:
         return
-    revision = fetch_one(session, "SELECT version_num AS value FROM kanon.alembic_version")["value"]
+    found = session.fetch("SELECT version_num AS value FROM kanon.alembic_version")
+    if not found:
+        yield Diagnosis("catalog", "broken", EMPTY_CATALOG, REFILL_CATALOG)
+        return
+    revision = found[0]["value"]
     try:
         behind = bool(migration_script(revision).strip())
     except ServerError as error:
         yield Diagnosis("catalog", "broken", f"{error.message}: {error.detail}", error.hint)
         return
-    found = f"revision {revision}{', behind this package' if behind else ''}"
-    yield _judged("catalog", found, is_ok=not behind)
+    state = f"revision {revision}{', behind this package' if behind else ''}"
+    yield _judged("catalog", state, is_ok=not behind)
 
 
 # Everything that is amiss with sources and publications, each with the statement that mends it.
@@ -404,5 +416,5 @@ def _schema_of_publications(session: PsycopgSession) -> list[str]:
     try:
         with session.savepoint():
             return [published_schema(session)]
-    except DatabaseError:
+    except (DatabaseError, ServerError):  # may not read it; it is not there
         return []

@@ -82,6 +82,19 @@ def require_trusted_schema(session: PsycopgSession) -> None:
         )
 
 
+def renamed_to(session: PsycopgSession) -> str | None:
+    """Return what the schema kanon is called, where somebody has renamed it."""
+    rows = session.fetch(
+        "SELECT quote_ident(n.nspname) AS name FROM pg_proc AS p"
+        " JOIN pg_namespace AS n ON n.oid = p.pronamespace"
+        # Nobody else can have made what belongs to this role.
+        " WHERE p.proname = 'run_errand' AND pg_get_userbyid(p.proowner) = $1::text"
+        " AND n.nspname <> 'kanon' AND to_regnamespace('kanon') IS NULL",
+        OWNER,
+    )
+    return str(rows[0]["name"]) if rows else None
+
+
 def require_trusted_owner(session: PsycopgSession, schema: str) -> None:
     """Make sure that a schema, if it exists, belongs to a superuser."""
     rows = session.fetch(
@@ -210,6 +223,12 @@ def install(
                 _require_own_schema(session)
             _lock(session)
             _require_encoding(session)
+            if (name := renamed_to(session)) is not None:
+                raise ServerError(
+                    "the schema kanon has been renamed",
+                    detail=f"schema {name}",
+                    hint=f"ALTER SCHEMA {name} RENAME TO kanon",
+                )
             paths = []
             if not queued:
                 _create_language(session)

@@ -29,6 +29,7 @@ from tests.integration.parties import (
     create_source,
     fetch,
     parties,
+    sqlstate_of,
     value,
     warn_only,
 )
@@ -341,6 +342,33 @@ def test_a_renamed_schema_is_renamed_back(live: Connection, parties: Parties) ->
         install(parties.dsn)
     fetch(parties.admin, broken.remedy)
     assert {finding.state for finding in examine(parties.dsn)} == {"ok"}
+
+
+def test_kanon_is_renamed_back(live: Connection, parties: Parties) -> None:
+    """Rather than made again beside the publications of the one that was renamed."""
+    before = dump(parties.dsn)
+    fetch(parties.admin, "ALTER SCHEMA kanon RENAME TO elsewhere")
+    broken = examine(parties.dsn)[-1]
+    with pytest.raises(ServerError, match="the schema kanon has been renamed"):
+        install(parties.dsn)
+    fetch(parties.admin, broken.remedy)
+    assert dump(parties.dsn) == before
+    assert {finding.state for finding in examine(parties.dsn)} == {"ok"}
+
+
+def test_a_source_elsewhere(live: Connection, parties: Parties) -> None:
+    """A source whose schema is renamed is answered from, and registered again for more."""
+    kanon = Functions(live)
+    query = "SELECT COUNT(*) FROM people WHERE age < 30"
+    before, verified = kanon.estimate(query), kanon.verify("people")
+    fetch(live, "ALTER SCHEMA data RENAME TO moved")
+    assert (kanon.estimate(query), kanon.verify("people")) == (before, verified)
+    publish = lambda: kanon.publish("moved.people", "people", privacy='{"l": 2}', replace=True)
+    assert sqlstate_of(publish) is not None
+    kanon.register("moved.people", ["age"], "sick")
+    publish()
+    assert kanon.estimate(query)[2] <= before[3]
+    fetch(live, "ALTER SCHEMA moved RENAME TO data")
 
 
 def test_uninstall_keeps_views_of_others(live: Connection, parties: Parties) -> None:

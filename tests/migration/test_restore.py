@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from kanon_db.cluster._host import find_programs
 from kanon_db.cluster.local_cluster import LocalCluster
+from kanon_db.errors import PermissionDeniedError
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, uninstall
 from tests.integration.parties import (
@@ -243,6 +244,55 @@ def test_31_without_the_roles(
     install(dsn)
     with connect_as(dsn, publisher) as connection:
         assert sqlstate_of(lambda: Functions(connection).drop("census")) == "42501"
+
+
+def test_a_dump_without_privileges(
+    other: str,
+    dumped: tuple[str, str],
+    module_database: str,
+    roles: tuple[str, str],
+    connect_as: Callable[[str, str], Connection],
+) -> None:
+    """The installation grants again what the dump does not."""
+    restore_roles(other, dumped[1])
+    dump = run("pg_dump", "--no-privileges", f"--dbname={module_database}")
+    dsn = restored(other, dump, "without_privileges")
+    install(dsn)
+    works(dsn, roles, connect_as)
+    assert amiss(dsn) == []
+
+
+def test_a_dump_without_data(other: str, dumped: tuple[str, str], module_database: str) -> None:
+    """Nothing works, and what is said of it is no bug's."""
+    restore_roles(other, dumped[1])
+    dsn = restored(other, run("pg_dump", "-s", f"--dbname={module_database}"), "without_data")
+    assert any("catalog: kanon_db's own tables are empty" in found for found in amiss(dsn))
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        with pytest.raises(psycopg.Error) as caught:
+            Functions(admin).estimate(QUERY)
+        assert caught.value.diag.message_primary == (
+            "kanon_db's own tables are empty, as a dump without data leaves them"
+        )
+    with pytest.raises(PermissionDeniedError, match="exists and is not empty"):
+        install(dsn)
+
+
+def test_who_may_dump(
+    module_database: str, dumped: tuple[str, str], connect_as: Callable[[str, str], Connection],
+    new_role: Callable[..., str],
+) -> None:  # fmt: skip
+    """A role that reads everything, and neither analysts nor publishers."""
+
+    def dump_as(role: str) -> list[str]:
+        dsn = psycopg.conninfo.make_conninfo(module_database, user=role)
+        lines = run("pg_dump", f"--dbname={dsn}").splitlines()
+        return [line for line in lines if not line.startswith("\\")]  # psql's keys, newly drawn
+
+    everything = [line for line in dumped[0].splitlines() if not line.startswith("\\")]
+    assert dump_as(new_role("pg_read_all_data")) == everything
+    for group in ("kanon_analyst", "kanon_publisher"):
+        with pytest.raises(subprocess.CalledProcessError):
+            dump_as(new_role(group))
 
 
 @pytest.mark.pitfall(31)
