@@ -270,9 +270,10 @@ class Service:
 @contextlib.contextmanager
 def served(cluster_dsn: str, database: str, folder: Path) -> Iterator[Service]:
     """Make a database, and install kanon_db there as a host's customer could."""
-    administrator = f"{database}_admin"
+    administrator = "host_admin"  # of all databases, as at hosts
     with psycopg.connect(cluster_dsn, autocommit=True) as superuser:
-        fetch(superuser, f"CREATE ROLE {administrator} LOGIN CREATEROLE")
+        if not fetch(superuser, "SELECT FROM pg_roles WHERE rolname = $1", administrator):
+            fetch(superuser, f"CREATE ROLE {administrator} LOGIN CREATEROLE")
         fetch(superuser, f"CREATE DATABASE {database} TEMPLATE template0")
         fetch(superuser, f"GRANT CREATE ON DATABASE {database} TO {administrator}")
     service = Service(make_conninfo(cluster_dsn, dbname=database), administrator, folder)
@@ -320,7 +321,7 @@ class Jobs(Functions):
             return cursor.fetchall()
 
 
-def wait_until(holds: Callable[[], Any], seconds: float = 30) -> Any:
+def wait_until(holds: Callable[[], Any], seconds: float = 60) -> Any:
     """Wait until something holds, and return it."""
     until = time.monotonic() + seconds
     while not (found := holds()):

@@ -234,10 +234,10 @@ def install(
                 _create_language(session)
                 paths = server_paths(session)
                 actions.append(f"server imports kanon_db from {', '.join(paths)}")
+            require_trusted_schema(session)
             for role in EVERYBODY:
                 _create_role(session, role)
             _create_owner(session)
-            require_trusted_schema(session)
             before = _revision(session)
             schema = _chosen_schema(session, published_schema or _PUBLISHED)
             if published_schema not in (None, schema):
@@ -449,7 +449,9 @@ def _create_owner(session: PsycopgSession) -> None:
         raise PermissionDeniedError(
             "the role that is to own publications can do too much, or somebody can become it",
             detail=f'role "{OWNER}" may log in, has an attribute, has a member or is one',
-            hint=f"rename it, or ALTER ROLE {OWNER} NOLOGIN and revoke it from its members",
+            hint=f"rename it, or ALTER ROLE {OWNER} NOLOGIN and revoke it from its members; if an"
+            " administrator has installed kanon_db in another database of this server, which is one"
+            " of PostgreSQL 16 or later, connect as this one",
         )
 
 

@@ -365,31 +365,36 @@ BEGIN
         JOIN kanon.grants(NULL) AS g ON g.publication_id = p.publication_id
         WHERE r.grants IS DISTINCT FROM g.grants
     LOOP
-        SELECT array_agg(n.role) INTO _new FROM kanon.readers(_publication) AS n
-        WHERE NOT EXISTS (SELECT FROM kanon.release_reader AS d
-            JOIN kanon.release AS r ON r.release_id = d.release_id
-            WHERE r.publication_id = _publication.publication_id AND d.role = n.role);
-        -- They could read it for a while: the ledger keeps that.
-        PERFORM kanon.owner_note_readers(_publication);
-        IF NOT _warns AND EXISTS (
-            SELECT FROM kanon.earlier_releases(
-                (SELECT r.bases FROM kanon.release AS r
-                 WHERE r.publication_id = _publication.publication_id),
-                _new, _publication.publication_id)) THEN
-            FOR _granted IN
-                SELECT o.name, a.grantee FROM kanon.owned(_publication) AS o
-                JOIN pg_class AS c ON c.oid = o.relation CROSS JOIN aclexplode(c.relacl) AS a
-                WHERE a.grantor = c.relowner AND a.is_grantable
-            LOOP
-                -- What the publisher has granted depends on the right to grant it.
-                EXECUTE format('REVOKE GRANT OPTION FOR SELECT ON %s FROM %I CASCADE',
-                               _granted.name, pg_get_userbyid(_granted.grantee));
-                EXECUTE format('GRANT SELECT ON %s TO %I WITH GRANT OPTION',
-                               _granted.name, pg_get_userbyid(_granted.grantee));
-            END LOOP;
+        BEGIN
+            SELECT array_agg(n.role) INTO _new FROM kanon.readers(_publication) AS n
+            WHERE NOT EXISTS (SELECT FROM kanon.release_reader AS d
+                JOIN kanon.release AS r ON r.release_id = d.release_id
+                WHERE r.publication_id = _publication.publication_id AND d.role = n.role);
+            -- They could read it for a while: the ledger keeps that.
             PERFORM kanon.owner_note_readers(_publication);
-            _taken := _taken + 1;
-        END IF;
+            IF NOT _warns AND EXISTS (
+                SELECT FROM kanon.earlier_releases(
+                    (SELECT r.bases FROM kanon.release AS r
+                     WHERE r.publication_id = _publication.publication_id),
+                    _new, _publication.publication_id)) THEN
+                FOR _granted IN
+                    SELECT o.name, a.grantee FROM kanon.owned(_publication) AS o
+                    JOIN pg_class AS c ON c.oid = o.relation CROSS JOIN aclexplode(c.relacl) AS a
+                    WHERE a.grantor = c.relowner AND a.is_grantable
+                LOOP
+                    -- What the publisher has granted depends on the right to grant it.
+                    EXECUTE format('REVOKE GRANT OPTION FOR SELECT ON %s FROM %I CASCADE',
+                                   _granted.name, pg_get_userbyid(_granted.grantee));
+                    EXECUTE format('GRANT SELECT ON %s TO %I WITH GRANT OPTION',
+                                   _granted.name, pg_get_userbyid(_granted.grantee));
+                END LOOP;
+                PERFORM kanon.owner_note_readers(_publication);
+                _taken := _taken + 1;
+            END IF;
+        EXCEPTION WHEN lock_not_available THEN
+            -- Somebody holds this one back, and none of the others.
+            CONTINUE;
+        END;
     END LOOP;
     RETURN _taken;
 END

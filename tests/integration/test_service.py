@@ -155,9 +155,9 @@ class TestInstallation:
         with pytest.raises(PermissionDeniedError, match="no superuser"):
             install(service.superuser_dsn, service=True)
 
-    def test_it_goes_without_a_trace(self, service_cluster_dsn: str, tmp_path: Path) -> None:
-        with served(service_cluster_dsn, "kanon_going", tmp_path) as service:
-            allow(service.dsn, [], None)
+    def test_it_goes_without_a_trace(self, service: Service, service_cluster_dsn: str) -> None:
+        # In another database, which has the same administrator, and the same logins of workers.
+        with served(service_cluster_dsn, "kanon_going", service.folder) as service:
             left = uninstall(service.dsn)
             assert not any("plpython" in what for what in left)
             with service.connect(service.administrator) as admin:
@@ -682,7 +682,7 @@ class TestFaults:
                     fetch(admin, "SELECT pg_terminate_backend($1)", pid)
                 return state(alice, job) == "failed"
 
-            wait_until(killed, 60)
+            wait_until(killed, 120)
         with pytest.raises(psycopg.Error, match="died of this job") as caught:
             fetch(alice, "SELECT * FROM kanon.wait($1)", job)
         assert caught.value.sqlstate == "KN004"
