@@ -335,7 +335,8 @@ def column_names(
         if new is None and one != given:
             told = "named so here" if one == name else "another column has its name"
             told = told if name else "it has no name in the file"
-            notes[chosen] = f"{told}: rename => '{one}=NEW'"
+            quoted = one.replace("'", "''")
+            notes[chosen] = f"{told}: rename => '{quoted}=NEW'"
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InvalidParameterError(
@@ -604,13 +605,13 @@ def _whole_numbers(between: str, decimal: str = "", note: str = "") -> Iterator[
 
 
 _ISO_TIME: Final = (
-    "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[ T][0-9]{2}:[0-9]{2}"
-    "(:[0-9]{2}([.][0-9]{1,9})?)?"
+    "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[ T]([01][0-9]|2[0-3]):[0-5][0-9]"
+    "(:[0-5][0-9]([.][0-9]{1,9})?)?"
 )
 _ISO: Final = (
     ValueType("date", "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"),
     ValueType("timestamp", f"{_ISO_TIME}$"),
-    ValueType(_MOMENT, f"{_ISO_TIME} ?(Z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)$"),
+    ValueType(_MOMENT, f"{_ISO_TIME} ?(Z|[+-](0[0-9]|1[0-5])(:?[0-5][0-9])?)$"),
 )
 NUMBERS: Final = ("integer", "bigint", "numeric", "double precision")
 UNITS: Final = ("%", "€", "$", "£", "EUR", "USD", "CHF", "GBP")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -18,6 +20,7 @@ import pytest
 import kanon_db
 from kanon_db.interfaces.console import shown_range
 from tests.acceptance.commands import KANON, installed_kanon, kanon
+from tests.integration.test_progress import read_until
 
 N_RECORDS = 400
 OCCUPATIONS = ("Sales", "Teaching", "Farming", "Repair", "Cooking")
@@ -394,3 +397,38 @@ def test_demo(tmp_path: Path) -> None:
         assert 'accept => \'{"combined_releases": ' in again.stdout
     finally:
         kanon("local", "destroy", "--yes", "--dir", folder)
+
+
+def test_a_source_is_replaced_by_other_columns_only_if_somebody_says_so(
+    module_database: str, tmp_path: Path
+) -> None:
+    """A question on a terminal, or the option; the same columns need neither."""
+    dsn = module_database
+    first, same, other = (tmp_path / f"{name}.csv" for name in ("first", "same", "other"))
+    first.write_text("age,ill\n20,a\n30,b\n40,-\n")
+    same.write_text("Years;ill\n50;NA\n60;-\n")
+    other.write_text("age,ill,sex\n20,a,f\n")
+    loaded = kanon("load", first, "visits", "--null", "-", "--json", dsn=dsn).json()
+    assert loaded["missing"] == {"ill": 1}
+    kanon("register", "visits", "--quasi-identifiers", "age", "--sensitive", "ill", dsn=dsn)
+    options = ["--rename", "Years=age", "--null", "-", "--null", "NA"]
+    assert kanon("load", same, "visits", "--replace", *options, dsn=dsn).returncode == 0
+    refused = kanon("load", other, "visits", "--replace", dsn=dsn)
+    assert refused.returncode == 1
+    assert "with sex" in refused.stderr
+    assert "--anew" in refused.stderr
+    for answer, code in (b"n\n", 1), (b"y\n", 0):
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            [KANON, "load", other, "visits", "--replace", "--dsn", dsn],
+            stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True,
+        ) as process:  # fmt: skip
+            os.close(theirs)
+            said = read_until(ours, "[y/N]")
+            os.write(ours, answer)
+            read_until(ours, "\0")
+        os.close(ours)
+        assert "Make the table anew?" in said
+        assert process.returncode == code
+    again = kanon("load", other, "visits", "--replace", "--anew", dsn=dsn)
+    assert again.returncode == 0

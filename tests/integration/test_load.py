@@ -245,6 +245,9 @@ def test_options_that_cannot_be(parties: Parties, write: Any) -> None:
         "date_format": ("DD.MM", "DD.MM.YY", "%d.%m.%Y", "DD'MM'YYYY", "DD.MM.YYYY HH24",
                         "DD.MM.YYYY DD"),
         "types": ("[]", "{"),
+        "null": ([3],),
+        "first_year": (20, 99_999),
+        "rename": ("a", ["a=b", "c"], {"a": 3}, "=b", "a=", f"a={'b' * 64}", "a=b"),
     }.items():  # fmt: skip
         for one in values:
             with pytest.raises(InvalidParameterError):
