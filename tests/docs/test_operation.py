@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.installation.install import install, uninstall
+from kanon_db.installation.sql_objects import function_names
 from kanon_db.operations import operations
 from tests.docs.console import PAGES
 from tests.integration.parties import fetch, value
@@ -40,6 +41,8 @@ OBJECTS = {
     "views": "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'v' AND oid >= 16384",
     "functions": "SELECT DISTINCT pronamespace::regnamespace || '.' || proname FROM pg_proc"
     " WHERE oid >= 16384 AND pronamespace::regnamespace::text NOT IN ('pg_catalog', 'kanon_queue')",
+    "functions with the rights of `kanon_owner`": "SELECT oid::regproc::text FROM pg_proc"
+    " WHERE oid >= 16384 AND prosecdef AND pronamespace::regnamespace::text <> 'kanon_queue'",
     "privileges on the database": "SELECT privilege_type || ' of ' || grantee::regrole"
     " FROM pg_database CROSS JOIN aclexplode(datacl) WHERE datname = current_database()"
     " AND grantee <> 0 AND grantee <> datdba AND grantee::regrole::text ~ '^kanon_[a-z]+$'",
@@ -86,15 +89,14 @@ def written(inside: dict[str, set[str]], service: dict[str, set[str]]) -> str:
 
 
 def _names(names: set[str]) -> str:
-    """List names of objects; those that follow from others in short."""
+    """List names of objects; functions that follow from others in short."""
     shown = {name.removeprefix("kanon.") for name in names}
-    if operations().keys() <= shown:
-        owners = {name for name in shown if name.startswith("owner_")}
-        shown -= operations().keys() | owners | {f"python_{name}" for name in operations()}
-        short = ["the name of each operation", "`python_` with it", "`owner_…`"]
-    else:
-        short = []
-    return ", ".join([*short, *(f"`{name}`" for name in sorted(shown))])
+    if not operations().keys() <= shown:
+        return ", ".join(f"`{name}`" for name in sorted(shown))
+    cells, own = {"surely", "possibly"}, function_names(is_service=False)
+    assert shown <= own | {f"python_{name}" for name in operations()}  # as `kanon doctor` knows
+    assert cells <= shown
+    return "of each operation, `python_…` with its name, `owner_…`, `surely`, `possibly`, helpers"
 
 
 def test_the_page_lists_what_is_created(fresh: str, tmp_path: Path) -> None:
