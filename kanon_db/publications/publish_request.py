@@ -119,7 +119,10 @@ class PublishRequest:
         PUBLICATION, "Name of the publication.", is_positional=True, metavar="NAME"
     )
     readers: tuple[str, ...] | None = parameter(
-        NAMES, "Roles that may read it; kanon_analyst by default.", default=None, follows=1
+        NAMES,
+        "Roles that may read it, such as one in kanon_user; kanon_analyst by default.",
+        default=None,
+        follows=1,
     )
     replace: bool = parameter(
         FLAG, "Replace the publication if it exists, in the same transaction.", default=False,
@@ -196,7 +199,9 @@ class LoadRequest:
         default=None,
     )  # fmt: skip
     readers: tuple[str, ...] | None = parameter(
-        NAMES, "Roles that may read it; kanon_analyst by default.", default=None
+        NAMES,
+        "Roles that may read it, such as one in kanon_user; kanon_analyst by default.",
+        default=None,
     )
     accept: Mapping[str, str] = parameter(
         ACCEPTED, "Known risks that are accepted here, each with a reason.", default="{}"

@@ -13,6 +13,7 @@ from kanon_db.installation.doctor import examine
 from tests.integration.parties import (
     Connection,
     Functions,
+    Package,
     Parties,
     create_source,
     drop_all,
@@ -56,7 +57,11 @@ def test_two_audiences(
         kanon.generalize(patients, "patients_k", k=5, readers=[group])
     assert not [text for text in heard if "could read" in text or "combined" in text]
 
-    with connect_as(parties.dsn, new_role(group)) as researcher:
+    member = new_role(group)
+    assert Package(parties.publisher).kanon.readers("patients_k") == {
+        group: sorted((group, member))
+    }
+    with connect_as(parties.dsn, member) as researcher:
         audiences = {"patients_b": parties.analyst, "patients_k": researcher}
         for own, connection in audiences.items():
             asks = Functions(connection)
