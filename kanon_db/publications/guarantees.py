@@ -120,7 +120,16 @@ class InferenceBound:
     def of(
         cls, privacy: PrivacySpecification, labels: Sequence[str | None], counts: Sequence[int]
     ) -> InferenceBound:
-        """Apply the rules to the values of a table."""
+        """Apply the rules to the values of a table.
+
+        Examples
+        --------
+        >>> for given in ({"l": 4}, {"values": {"Flu": 0.9, "HIV": "1/3"}}):
+        ...     privacy = PrivacySpecification.parse(given)
+        ...     print(InferenceBound.of(privacy, ["Flu", "HIV"], [80, 20]))
+        25% (not less, since 80% of the records have the same value)
+        90% (not less, since 80% of the records have the same value)
+        """
         total = max(sum(counts), 1)
         rules = (privacy.default, privacy.cap, None if privacy.l is None else 1 / privacy.l)
         flat = min((rule for rule in rules if rule is not None), default=None)
@@ -134,6 +143,12 @@ class InferenceBound:
                 own.append((threshold, count))
             else:
                 others.append(count)
+        unbounded = Fraction(
+            sum(n for t, n in zip(thresholds, counts, strict=True) if t >= 1), total
+        )
+        if len(own) == len(counts) > 0:  # as after a refresh: then the highest is that of all
+            highest = max(threshold for threshold, _ in own)
+            return cls(Fraction(max(counts), total), highest, unbounded=unbounded)
         return cls(
             Fraction(max(others), total),
             flat,
@@ -142,7 +157,7 @@ class InferenceBound:
             len(own),
             Fraction(sum(count for _, count in own), total),
             max((threshold for threshold, _ in own), default=Fraction(0)),
-            Fraction(sum(n for t, n in zip(thresholds, counts, strict=True) if t >= 1), total),
+            unbounded,
         )
 
     def __str__(self) -> str:
