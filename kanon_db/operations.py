@@ -210,6 +210,15 @@ class CheckRelationRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InspectRequest:
+    """Parameters of `inspect_relation`."""
+
+    source: str = parameter(
+        RELATION, "A table or view, which need not be registered.", is_positional=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecommendRequest:
     """Parameters of `recommend`."""
 
@@ -260,6 +269,20 @@ _OTHERS: Final = (
         request=RegisterRequest, command=("register",),
         details="A source that is registered again gets the new description. If it has"
         " publications, only columns that were added at its end can get a role, as identifiers.",
+    ),
+    Operation(
+        "inspect_relation",
+        "look at the columns of a table before it is registered, and guess their roles",
+        "kanon_db.advice.identifying_columns:inspect_relation",
+        columns(
+            name="text", type="text", role="text", reason="text", distinct_values="bigint",
+            missing="double precision", once="double precision", notes="text", sql="text",
+            command="text",
+        ),
+        request=InspectRequest, is_many=True, command=("inspect",),
+        details="Roles are guesses, from names of columns and from how values recur: check them."
+        " The first row is about the relation, with what registers it as guessed. Of values, it"
+        " shows only well-known codes for what is missing, such as 99.",
     ),
     Operation(
         "unicity",

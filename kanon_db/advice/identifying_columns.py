@@ -1,21 +1,30 @@
-"""Finds the columns that identify people, and how many records are unique in them."""
+"""Finds the columns that identify people, and how many records are unique in them.
+
+Before registration, :func:`inspect_relation` guesses the role of each column of a relation, from
+its name and from how its values recur.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import secrets
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from itertools import combinations
 from math import prod
-from typing import Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.catalog.entries import Source
-from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.catalog.entries import Source, require_harmless
+from kanon_db.catalog.source_checks import looks_identifying, words_of
+from kanon_db.catalog.sources import open_source, require_readable, require_unchanged
+from kanon_db.errors import InfeasibleError
 from kanon_db.session import Session, fetch_one, undone
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import (
@@ -24,6 +33,7 @@ from kanon_db.transfer.columns import (
     column_types,
     find_relation,
     incomparable,
+    label,
 )
 from kanon_db.transfer.snapshot import Snapshot, count_records, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
@@ -284,3 +294,417 @@ def _meaning(columns: Sequence[str], records: int, share: float) -> str:
     if len(columns) == 1 and share >= _NEARLY_UNIQUE:
         said += "; nearly unique: register it as an identifier, or leave it out"
     return said
+
+
+# -- before registration --------------------------------------------------------------------------
+
+Role = Literal["identifier", "quasi-identifier", "sensitive", "entity", "arrival", "none"]
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """What is counted of a column, without its values."""
+
+    name: str
+    type_name: str
+    is_text: bool = False
+    is_whole: bool = False  # Whole numbers
+    is_time: bool = False  # Dates and timestamps
+    is_comparable: bool = True
+    distinct: int = 0
+    filled: int = 0  # Records that have a value
+    alone: int = 0  # Records whose value no other has
+    length: float = 0.0  # The mean length of texts
+    mails: int = 0  # Records with what looks like an e-mail address, or a person's name
+    names: int = 0
+    is_running: bool = False  # Whether the numbers are all different and without gaps
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def share_alone(self) -> float:
+        """The share of the records with a value that no other has, of those that have one."""
+        return self.alone / self.filled if self.filled else 0.0
+
+
+_NUMBERED: Final = frozenset(
+    "id ids nr no num number nummer key uid uuid guid mrn pid code fall case patient patients"
+    " person persons customer client student pupil member user subject participant respondent"
+    " employee kunde kennung pseudonym".split()
+)
+_ARRIVING: Final = frozenset(
+    "arrival arrived admission admitted created inserted received entered recorded registered"
+    " timestamp aufnahme eingang erfasst".split()
+)
+_PROTECTED: Final = (
+    "diagnos", "disease", "illness", "symptom", "treatment", "therap", "medication", "surgery",
+    "salary", "income", "earning", "gehalt", "einkommen", "religio", "politic", "affairs", "krank",
+    "convict", "offence", "offense", "disabilit", "genetic", "suicide", "balance", "insurance",
+    "orientation", "kosten", "befund", "outcome",
+)  # fmt: skip
+_PROTECTED_WORDS: Final = frozenset(
+    "icd icd9 icd10 hiv aids sick condition wage wages pay cost costs amount debt score grade vote"
+    " party drug test result lab health hlth genhlth crime charge charges".split()
+)
+_KNOWN: Final = (
+    "birth", "gebur", "gender", "geschlecht", "postcode", "postal", "countr", "county", "region",
+    "nation", "ethnic", "educat", "marital", "married", "occupation", "profession", "employer",
+    "children", "language", "height", "weight", "beruf", "district", "bildung",
+)  # fmt: skip
+_KNOWN_WORDS: Final = frozenset(
+    "age alter sex dob born yob year zip plz ort city town state place race educ job work hours"
+    " department ward school grade kids hometown land".split()
+)
+
+_MANY_TEXTS: Final = 0.5
+_LONG_TEXT: Final = 60.0
+_ROWS_OF_ONE: Final = 50
+"""More rows for each value of a column are rather those of a place or a doctor than of a person."""
+
+
+def guess_role(column: ColumnProfile) -> tuple[Role, str]:
+    """Guess the role of a column, from its name and its counts; return it with the reason.
+
+    Examples
+    --------
+    >>> guess_role(ColumnProfile("postcode", "text", distinct=90, filled=100, alone=1))
+    ('quasi-identifier', 'its name: others may know it')
+    >>> guess_role(ColumnProfile("patient_id", "integer", distinct=60, filled=100, alone=20))
+    ('entity', 'its name, and values that recur: several rows are of one')
+    """
+    identifying = _identifying_reason(column)
+    words = set(words_of(column.name))
+    whole = "".join(words_of(column.name))
+    if not column.is_comparable:
+        return "none", "its values cannot be compared"
+    if column.distinct <= 1:
+        return "none", "all values are missing" if not column.distinct else "it has one value only"
+    if identifying:
+        return "identifier", identifying
+    if words & _NUMBERED and 1 < column.filled / column.distinct <= _ROWS_OF_ONE:
+        return "entity", "its name, and values that recur: several rows are of one"
+    if column.is_time and words & _ARRIVING:
+        return "arrival", "its name and type: when a record came"
+    if words & _PROTECTED_WORDS or any(part in whole for part in _PROTECTED):
+        return "sensitive", "its name"
+    if words & _KNOWN_WORDS or any(part in whole for part in _KNOWN):
+        return "quasi-identifier", "its name: others may know it"
+    if column.is_time:
+        return "quasi-identifier", "a date, which others may know"
+    if column.is_text and column.length > _LONG_TEXT:
+        return "none", "long texts"
+    if 2 * column.names > column.filled:
+        return "none", "values like names of people or places"
+    return "none", "nothing says what it is"
+
+
+def _identifying_reason(column: ColumnProfile) -> str:
+    """Say why a column looks like one that identifies people; empty if it does not."""
+    is_unique = column.share_alone >= 1 - _NEARLY_UNIQUE
+    if looks_identifying(column.name):
+        return "its name"
+    if 2 * column.mails > column.filled:
+        return "values like e-mail addresses"
+    if column.is_running:
+        return "a running number"
+    if is_unique and set(words_of(column.name)) & _NUMBERED:
+        return "its name, and values that are nearly all different"
+    if column.is_text and 2 * column.names > column.filled and column.share_alone >= _NEARLY_UNIQUE:
+        return "values like people's names"
+    if column.is_text and column.share_alone >= _MANY_TEXTS and column.length <= _LONG_TEXT:
+        return "texts that are mostly different"
+    return ""
+
+
+def guess_roles(columns: Sequence[ColumnProfile]) -> list[tuple[Role, str]]:
+    """Guess the role of each column; one at the most is the entity, and one the arrival.
+
+    Where no column looks like one that others know, all that nothing is said of are taken for such.
+    """
+    found = [guess_role(column) for column in columns]
+    entities = [i for i, (role, _) in enumerate(found) if role == "entity"]
+    chosen = max(entities, key=lambda i: columns[i].distinct, default=None)
+    for i in entities:
+        # Rows without an entity are refused.
+        if i != chosen or columns[i].filled < max(one.filled for one in columns):
+            found[i] = ("identifier", "its name: a number of somebody or something")
+    arrivals = [i for i, (role, _) in enumerate(found) if role == "arrival"]
+    for i in arrivals[1:]:
+        found[i] = ("quasi-identifier", "a date, which others may know")
+    if not any(role == "quasi-identifier" for role, _ in found):
+        for i, (role, reason) in enumerate(found):
+            if role == "none" and reason == "nothing says what it is":
+                found[i] = ("quasi-identifier", "nothing says that others do not know it")
+    return found
+
+
+def registration(columns: Sequence[tuple[str, Role]]) -> dict[str, list[str]]:
+    """Return the parameters of `register_source` for these roles; none without quasi-identifiers.
+
+    Examples
+    --------
+    >>> registration([("age", "quasi-identifier"), ("sick", "sensitive"), ("pay", "sensitive")])
+    {'quasi_identifiers': ['age'], 'sensitive': ['sick'], 'also_sensitive': ['pay']}
+    """
+    of: dict[Role, list[str]] = {}
+    for name, role in columns:
+        of.setdefault(role, []).append(name)
+    if "quasi-identifier" not in of:
+        return {}
+    sensitive = of.get("sensitive", [])
+    given = {
+        "quasi_identifiers": of["quasi-identifier"],
+        "sensitive": sensitive[:1],
+        "also_sensitive": sensitive[1:],
+        "identifiers": of.get("identifier", []),
+        "entity": of.get("entity", []),
+        "arrival": of.get("arrival", []),
+    }
+    return {parameter: names for parameter, names in given.items() if names}
+
+
+_LISTS: Final = ("quasi_identifiers", "also_sensitive", "identifiers")
+
+
+def register_command(source: str, given: Mapping[str, Sequence[str]]) -> str:
+    r"""Write the command that registers a source, quoted for a POSIX shell.
+
+    Examples
+    --------
+    >>> register_command("public.stays", {"quasi_identifiers": ["age", "a, b"], "entity": ["id"]})
+    'kanon register public.stays --quasi-identifiers \'age,"a, b"\' --entity id'
+    """
+    words = ["kanon", "register", source]
+    for parameter, names in given.items():
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow(names)
+        value = text.getvalue() if parameter in _LISTS else names[0]
+        words += [f"--{parameter.replace('_', '-')}", value]
+    return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class InspectedColumn:
+    """A column and its guessed role; without a name, the relation and how to register it."""
+
+    name: str | None
+    type: str | None
+    role: str | None
+    reason: str | None
+    distinct_values: int  # Of the relation: different rows
+    missing: float | None  # Share of the records without a value
+    once: float | None  # Share of the records whose value occurs once
+    notes: str  # What else is odd; of values, only codes from a fixed list
+    sql: str | None = None
+    command: str | None = None
+
+
+def inspect_relation(session: Session, source: str) -> list[InspectedColumn]:
+    """Count what is in the columns of a table or view, and guess their roles for registration.
+
+    Parameters
+    ----------
+    session : Session
+        A session of a role with SELECT on all columns; everything runs with its rights.
+    source : str
+        A relation, which need not be registered.
+
+    Returns
+    -------
+    list of InspectedColumn
+        The relation first, with the command that registers it; then its columns in their order.
+    """
+    with undone(session):
+        relation, oid, _ = find_relation(session, source)
+        require_harmless(session, relation, oid)
+        types = column_types(session, oid)
+        if not types:
+            raise InfeasibleError("the relation has no columns", detail=f"relation {relation}")
+        require_readable(session, relation, oid, list(types))
+        n = count_records(session, relation)
+        share = MOST_RECORDS / max(n, 1)
+        where = "true" if share >= 1 else f"random() < {share!r}::float8"
+        room = Allowance.of(session)
+        snapshot = take_snapshot(session, relation, list(types), room, where=where)
+        if snapshot.n_records < n:
+            session.tell(
+                f"counted in a random sample of {snapshot.n_records:,} of {n:,} records: of all of"
+                " them, fewer values occur once"
+            )
+        unknown = incomparable(session, relation, list(types))
+        session.step("looking at columns")
+        profiles = []
+        for i, column in enumerate(types.values()):
+            session.done(i, len(types))
+            profiles.append(_profile(session, snapshot, column, column.name not in unknown))
+        roles = guess_roles(profiles)
+        (row,) = session.fetch(
+            "SELECT to_regclass($1::text)::text AS name", relation.quoted(session)
+        )
+        whole = _inspected_relation(session, snapshot, row["name"], profiles, roles)
+        return [whole, *map(_inspected, profiles, roles, [snapshot.n_records] * len(roles))]
+
+
+def _inspected(column: ColumnProfile, role: tuple[Role, str], n_records: int) -> InspectedColumn:
+    notes = list(column.notes)
+    if role[0] == "quasi-identifier" and column.share_alone >= _NEARLY_UNIQUE:
+        notes.insert(0, "nearly unique: coarsen it, or leave it out")
+    return InspectedColumn(
+        column.name, column.type_name, *role, column.distinct,
+        1 - column.filled / n_records, column.alone / n_records, "; ".join(notes),
+    )  # fmt: skip
+
+
+def _inspected_relation(
+    session: Session, snapshot: Snapshot, name: str, columns: Sequence[ColumnProfile],
+    roles: Sequence[tuple[Role, str]],
+) -> InspectedColumn:  # fmt: skip
+    """Count rows that are alike, and write what registers the relation."""
+    kept = [
+        column.name for column, (role, _) in zip(columns, roles, strict=True)
+        if role != "identifier" or column.share_alone < 1 - _NEARLY_UNIQUE
+    ]  # fmt: skip
+    texts = ", ".join(label(session.identifier(one)) for one in kept or [columns[0].name])
+    row = fetch_one(
+        session,
+        f"SELECT count(*) AS n, coalesce(sum(n) - count(*), 0)::int8 AS repeated FROM (SELECT"
+        f" count(*) AS n FROM {snapshot.table} GROUP BY ROW({texts})::text) AS alike",
+    )
+    notes = [f"{snapshot.n_records:,} records"]
+    if row["repeated"]:
+        but = ", but for identifiers" if len(kept) < len(columns) else ""
+        notes.append(f"{row['repeated']:,} repeat another one in all columns{but}")
+    for column, (role, _) in zip(columns, roles, strict=True):
+        if role == "entity":
+            mean = column.filled / column.distinct
+            notes.append(f"{mean:.1f} records for each {column.name}")
+    given = registration([(one.name, role) for one, (role, _) in zip(columns, roles, strict=True)])
+    if not given:
+        notes.append("no column can be a quasi-identifier")
+        return InspectedColumn(None, None, None, None, row["n"], None, None, "; ".join(notes))
+    arguments = [session.literal(name)]
+    for parameter, names in given.items():
+        values = ", ".join(map(session.literal, names))
+        text = f"ARRAY[{values}]" if parameter in _LISTS else values
+        arguments.append(f"{parameter} => {text}")
+    return InspectedColumn(
+        None, None, None, None, row["n"], None, None, "; ".join(notes),
+        f"SELECT kanon.register_source({', '.join(arguments)});", register_command(name, given),
+    )  # fmt: skip
+
+
+_TEXT_CODES: Final = (
+    "na", "n/a", "nan", "null", "none", "nil", "unknown", "missing", "unbekannt", "k.a.", "?", "-",
+    "--", ".", "*", "#n/a", "tbd", "-1", "-9", "-99", "99", "999", "9999",
+)  # fmt: skip
+_NUMBER_CODES: Final = (
+    -1, -2, -7, -8, -9, -77, -88, -98, -99, -999, -9999, 77, 88, 97, 98, 99, 777, 888, 998, 999,
+    7777, 8888, 9998, 9999, 99999, 999999, 9999999, 99999999,
+)  # fmt: skip
+_DATE_CODES: Final = (
+    "0001-01-01", "1753-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1901-01-01",
+    "1970-01-01", "2999-12-31", "3000-01-01", "9999-12-31", "infinity", "-infinity",
+)  # fmt: skip
+"""What often stands for a missing value."""
+
+_TIME_TYPES: Final = ("date", "timestamp without time zone", "timestamp with time zone")
+_WHOLE: Final = ("smallint", "integer", "bigint")
+_PATTERNS: Final = {
+    "mails": r"^[^@\s]+@[^@\s]+\.[^@\s]+$",
+    "names": r"^[[:upper:]][[:alpha:]''.-]+,? ([[:upper:]]\.? )?[[:upper:]][[:alpha:]''-]+$",
+    "numbers": r"^\s*[-+]?[0-9][0-9.,]*\s*%?$",
+    "dates": r"^\s*([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}"
+    r"|[0-9]{1,2}-[A-Za-z]{3}-[0-9]{2,4})",
+}
+_MOSTLY: Final = 0.9
+
+
+def _profile(
+    session: Session, snapshot: Snapshot, column: ColumnType, is_comparable: bool
+) -> ColumnProfile:
+    """Count what is in a column; no value leaves the server but codes from the fixed lists."""
+    name = session.identifier(column.name)
+    is_text = column.type_category == "S"
+    matching = ", ".join(
+        f"coalesce(sum(n) FILTER (WHERE v ~ '{pattern}'), 0)::int8 AS {what}"
+        for what, pattern in _PATTERNS.items()
+    )
+    row = fetch_one(
+        session,
+        f'WITH c AS (SELECT {label(name)} COLLATE pg_catalog."C" AS v, count(*)::int8 AS n'
+        f" FROM {snapshot.table} GROUP BY 1)"
+        " SELECT count(v) AS distinct, coalesce(sum(n) FILTER (WHERE v IS NOT NULL), 0)::int8"
+        " AS filled, count(v) FILTER (WHERE n = 1) AS alone,"
+        " coalesce(sum(n * length(v)) / nullif(sum(n) FILTER (WHERE v IS NOT NULL), 0), 0)::float8"
+        " AS length, coalesce(sum(n) FILTER (WHERE v <> btrim(v)), 0)::int8 AS padded,"
+        f" count(DISTINCT lower(btrim(v))) AS folded, {matching} FROM c",
+    )
+    found = ColumnProfile(
+        column.name, column.type_name, is_text=is_text,
+        is_whole=column.type_name in _WHOLE, is_time=column.type_name in _TIME_TYPES,
+        is_comparable=is_comparable, distinct=row["distinct"], filled=row["filled"],
+        alone=row["alone"], length=row["length"],
+        mails=row["mails"] if is_text else 0, names=row["names"] if is_text else 0,
+    )  # fmt: skip
+    notes = []
+    if is_text:
+        notes = list(_text_notes(row))
+    elif found.is_whole and found.alone == found.filled > 1:
+        low, high = snapshot.ends.get(column.name, (0, 0))
+        found = replace(found, is_running=high - low + 1 == found.filled)
+    notes += _code_notes(session, snapshot, column, name)
+    return replace(found, notes=tuple(notes))
+
+
+def _text_notes(row: Mapping[str, Any]) -> Iterator[str]:
+    for what in ("numbers", "dates"):
+        if row[what] >= _MOSTLY * max(row["filled"], 1):
+            others = row["filled"] - row[what]
+            but = f", but for {others:,} records" if others else ""
+            yield f"texts that look like {what}{but}"
+    if row["padded"]:
+        yield f"{row['padded']:,} records with blanks around the text"
+    if row["folded"] < row["distinct"]:
+        yield f"{row['distinct'] - row['folded']:,} values differ in case or blanks alone"
+
+
+def _code_notes(session: Session, snapshot: Snapshot, column: ColumnType, name: str) -> list[str]:
+    """Name the codes that seem to stand for missing values, and how many records have them.
+
+    Of numbers and dates, such a code lies far from the other values, or is the first or last one.
+    """
+    codes: tuple[str, ...]
+    ends, empty = "", []
+    if column.type_category == "S":
+        codes, value, odd = _TEXT_CODES, f"lower(btrim({label(name)}))", "true"
+        empty = session.fetch(
+            f"SELECT count(*) AS n FROM {snapshot.table} WHERE btrim({label(name)}) = ''"
+        )
+    elif column.type_category == "N" and (number := column.number(name)) is not None:
+        codes, value = tuple(map(str, _NUMBER_CODES)), f"({number})::text"
+        ends = (
+            f", e AS (SELECT min({number}) AS low, max({number}) AS high FROM {snapshot.table}"
+            f" WHERE {value} <> ALL ($1::text[]) AND {number} NOT IN"
+            " ('NaN', 'Infinity', '-Infinity'))"
+        )
+        odd = (
+            "(SELECT code::float8 > high + (high - low) / 10 OR (code::float8 < 0 AND low >= 0)"
+            " FROM e)"
+        )
+    elif column.type_name in _TIME_TYPES:
+        codes, value = _DATE_CODES, f"left({label(name)}, 10)"
+        ends = (
+            f", e AS (SELECT min({name}) AS low, max({name}) AS high FROM {snapshot.table}"
+            f" WHERE {value} <> ALL ($1::text[]))"
+        )
+        odd = f"(SELECT code::{column.type_name} NOT BETWEEN low AND high FROM e)"
+    else:
+        return []
+    rows = session.fetch(
+        # The condition is about codes alone: other texts need not be numbers or dates.
+        f"WITH c AS MATERIALIZED (SELECT {value} AS code, count(*) AS n FROM {snapshot.table}"
+        f" WHERE {value} = ANY ($1::text[]) GROUP BY 1){ends}"
+        f" SELECT code, n FROM c WHERE {odd} ORDER BY n DESC",
+        list(codes),
+    )
+    said = [f"{row['n']:,} records have {row['code']}, which may mean missing" for row in rows]
+    return said + [f"{row['n']:,} records have an empty text" for row in empty if row["n"]]

@@ -338,7 +338,7 @@ def looks_identifying(column: str) -> bool:
     >>> [looks_identifying(name) for name in ("lastName", "e_mail", "home-phone", "weekly_hours")]
     [True, True, True, False]
     """
-    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)]
+    words = words_of(column)
     whole = "".join(words)
     return not _WORDS.isdisjoint(words) or any(part in whole for part in _PARTS)
 
@@ -351,8 +351,13 @@ def looks_like_entity(column: str) -> bool:
     >>> [looks_like_entity(name) for name in ("patient", "PatientNo", "case_id", "paid", "age")]
     [True, True, True, False, False]
     """
-    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)]
+    words = words_of(column)
     return not _KEYS.isdisjoint(words) or "".join(words).startswith(_WHOM)
+
+
+def words_of(column: str) -> list[str]:
+    """Return the words that a column's name is made of, in lower case."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)]
 
 
 def _readable(session: Session, source: Source, columns: Sequence[str]) -> list[str]:

@@ -561,6 +561,7 @@ class TestOtherWays:
         kanon.publish("hers.people", "others", privacy='{"l": 2}', replace=True)
         assert kanon.rows("recommend", "hers.people", time_limit=1)
         assert kanon.rows("unicity", "hers.people")
+        assert kanon.rows("inspect_relation", "hers.people")[0]["sql"]
         assert kanon.rows("check_relation", "hers.people", quasi_identifiers=["age"], k=2)
         assert kanon.rows("check_release", "hers.people", "others") is not None
         assert kanon.evaluate("others", queries=20)

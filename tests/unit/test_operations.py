@@ -36,6 +36,7 @@ SIGNATURES = {
     " labels options readers replace",
     "classify": "publication features",
     "classify_all": "publication rows",
+    "inspect_relation": "source",
     "unicity": "source",
     "recommend": "source purpose protection time_limit",
     "suppression_patterns": "source patterns rules weights",

@@ -274,6 +274,7 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "publish": lambda _given, found: found,
     "patterns": lambda _given, found: {"patterns": found},
     "unicity": lambda _given, found: {"identifying": found},
+    "inspect": lambda _given, found: {"inspected": found},
     "verify": lambda _given, found: {"checks": found},
     "check": lambda _given, found: {"measures": found},
     "releases": lambda _given, found: {"releases": found},
@@ -307,6 +308,23 @@ def _print_answers(given: Mapping[str, Any], found: Any) -> None:
         _print_rows(given, found)
     else:
         console.print_answers(found)
+
+
+def _print_inspected(_given: Mapping[str, Any], found: Any) -> None:
+    whole, *columns = found.to_dict("records")
+    console.say(f"{whole['notes']}.\n")
+    console.print_table(
+        ["column", "type", "looks like", "because of", "values", "missing", "once", "notes"],
+        [
+            [
+                one["name"], one["type"], one["role"], one["reason"], one["distinct_values"],
+                f"{one['missing']:.1%}", f"{one['once']:.1%}", one["notes"],
+            ]
+            for one in columns
+        ],
+    )  # fmt: skip
+    if isinstance(whole["command"], str):
+        console.say(f"\nThese are guesses: check them, and then register it.\n{whole['command']}")
 
 
 def _print_registered(given: Mapping[str, Any], found: int) -> None:
@@ -428,6 +446,7 @@ def _print_dropped(given: Mapping[str, Any], _found: None) -> None:
 
 _PRINTED: Final[Mapping[str, Callable[[Mapping[str, Any], Any], None]]] = {
     "estimate": _print_answers,
+    "inspect": _print_inspected,
     "register": _print_registered,
     "publish": _print_published,
     "refresh": _print_refreshed,

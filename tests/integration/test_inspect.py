@@ -1,0 +1,235 @@
+"""`inspect_relation` counts rightly, guesses roles that can be registered, and shows no values."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from kanon_db.advice import identifying_columns
+from kanon_db.interfaces.python import connect
+from tests.acceptance.commands import kanon as command
+from tests.integration.parties import (
+    Functions,
+    Parties,
+    create_table,
+    everything,
+    fetch,
+    sqlstate_of,
+    value,
+)
+
+FORBIDDEN, INFEASIBLE, INVALID = "42501", "KN002", "22023"
+N = 600
+NAMES = ("Anna Maier", "Bernd O'Neil", "Clara Weber", "Doris Huber-Lang")
+COLUMNS = (
+    "number int, patient_id text, contact text, nurse text, born date, sex text, zip int,"
+    " admitted date, diagnosis text, cost numeric, age int, remark text, ward_name text, same text,"
+    ' "Station, ""B""" text, shape point, document json, amount_text text'
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stays(parties: Parties) -> None:
+    rows = [
+        (
+            i + 1, f"P{i % 250:04}", f"person{i}@example.org", NAMES[i % 4] + "abcdefghij"[i % 10],
+            "9999-12-31" if i % 100 == 0 else f"{1930 + i % 70}-0{1 + i % 9}-1{i % 10}",
+            "w " if i % 50 == 0 else "wm"[i % 2], 80000 + i % 30, f"2024-0{1 + i % 9}-01",
+            "unknown" if i % 60 == 0 else f"code {i % 7}", i + 0.5, 999 if i % 40 == 0 else i % 90,
+            "a long story " * (5 + i % 9), f"ward {i % 3}", "x", f"bed {i % 5}", f"({i},1)",
+            '{"a": 1}', f"{i % 40},5" if i % 30 else "many",
+        )
+        for i in range(N)
+    ]  # fmt: skip
+    create_table(parties.publisher, "data.stays", COLUMNS, rows)
+
+
+@pytest.fixture(scope="module")
+def inspected(parties: Parties, stays: None) -> list[dict[str, Any]]:
+    before = everything(parties.admin)
+    found = Functions(parties.publisher).rows("inspect_relation", "data.stays")
+    assert everything(parties.admin) == before
+    return found
+
+
+ROLES = {
+    "number": "identifier", "patient_id": "entity", "contact": "identifier", "nurse": "none",
+    "born": "quasi-identifier", "sex": "quasi-identifier", "zip": "quasi-identifier",
+    "admitted": "arrival", "diagnosis": "sensitive", "cost": "sensitive",
+    "age": "quasi-identifier", "remark": "none", "ward_name": "identifier", "same": "none",
+    'Station, "B"': "none", "shape": "none", "document": "none", "amount_text": "sensitive",
+}  # fmt: skip
+
+
+def test_roles_are_guessed(inspected: list[dict[str, Any]]) -> None:
+    assert {row["name"]: row["role"] for row in inspected[1:]} == ROLES
+    assert all(row["reason"] for row in inspected[1:])
+    (reason,) = (row["reason"] for row in inspected if row["name"] == "nurse")
+    assert reason == "values like names of people or places"
+
+
+def test_counts_are_those_of_the_table(parties: Parties, inspected: list[dict[str, Any]]) -> None:
+    for row in inspected[1:]:
+        name = '"' + row["name"].replace('"', '""') + '"'
+        (counted,) = fetch(
+            parties.publisher,
+            "SELECT count(*), coalesce(sum(n) FILTER (WHERE v IS NULL), 0) / 600.0,"
+            f" count(*) FILTER (WHERE n = 1) / 600.0 FROM (SELECT {name}::text AS v, count(*) AS n"
+            " FROM data.stays GROUP BY 1) AS s",
+        )
+        found = (row["distinct_values"], row["missing"], row["once"])
+        assert found == pytest.approx(tuple(map(float, counted)))
+
+
+NOTES = {
+    "born": "6 records have 9999-12-31, which may mean missing",
+    "sex": "12 records with blanks around the text; 1 values differ in case or blanks alone",
+    "diagnosis": "10 records have unknown, which may mean missing",
+    "age": "15 records have 999, which may mean missing",
+    "amount_text": "texts that look like numbers, but for 20 records",
+}
+
+
+def test_what_is_odd_is_noted(inspected: list[dict[str, Any]]) -> None:
+    notes = {row["name"]: row["notes"] for row in inspected}
+    for name, said in NOTES.items():
+        assert said in notes[name], name
+    assert notes[None] == "600 records; 2.4 records for each patient_id"
+    assert notes["zip"] == notes["cost"] == ""  # 99 within other numbers is a number
+
+
+def test_rows_that_repeat_are_counted(parties: Parties) -> None:
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.twice AS SELECT row_number() OVER () AS number, age, sex FROM"
+        " (SELECT age, sex FROM data.stays, generate_series(1, 2)) AS s",
+    )
+    whole = Functions(parties.publisher).rows("inspect_relation", "data.twice")[0]
+    different = value(
+        parties.publisher, "SELECT count(*) FROM (SELECT DISTINCT age, sex FROM data.twice) AS s"
+    )
+    assert whole["distinct_values"] == different
+    assert (
+        f"{1200 - different:,} repeat another one in all columns, but for identifiers"
+        in (whole["notes"])
+    )
+
+
+def test_what_it_writes_registers_the_table(
+    parties: Parties, inspected: list[dict[str, Any]]
+) -> None:
+    by_role: dict[str, list[str]] = {}
+    for name, role in ROLES.items():
+        by_role.setdefault(role, []).append(name)
+
+    def registered() -> tuple[Any, ...]:
+        (row,) = fetch(
+            parties.publisher,
+            "SELECT quasi_identifiers, sensitive, also_sensitive, identifiers, entity, arrival"
+            " FROM kanon.source WHERE source_id = $1", number,
+        )  # fmt: skip
+        return row
+
+    wanted = (
+        by_role["quasi-identifier"], "diagnosis", ["cost", "amount_text"], by_role["identifier"],
+        "patient_id", "admitted",
+    )  # fmt: skip
+    number = value(parties.publisher, inspected[0]["sql"])
+    assert registered() == wanted
+    words = shlex.split(inspected[0]["command"])
+    assert words[:2] == ["kanon", "register"]
+    done = command(*words[1:], dsn=parties.publisher.info.dsn)
+    assert done.returncode == 0, done.stderr
+    number = value(parties.publisher, "SELECT max(source_id) FROM kanon.source")
+    assert registered() == wanted
+
+
+def test_names_of_columns_are_quoted(parties: Parties) -> None:
+    fetch(
+        parties.publisher,
+        'CREATE TABLE data."it\'s; $(x)" AS SELECT age AS "age, ""x""", sex AS "--sex", diagnosis'
+        " AS \"diagnosis'\", cost AS \"cost $(y)\" FROM data.stays",
+    )  # fmt: skip
+    found = Functions(parties.publisher).rows("inspect_relation", 'data."it\'s; $(x)"')[0]
+    number = value(parties.publisher, found["sql"])
+    known = "SELECT quasi_identifiers FROM kanon.source WHERE source_id = $1"
+    assert value(parties.publisher, known, number) == ['age, "x"', "--sex"]
+    done = command(*shlex.split(found["command"])[1:], dsn=parties.publisher.info.dsn)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_value_is_shown(parties: Parties, inspected: list[dict[str, Any]]) -> None:
+    """Neither in rows nor in messages; codes are from a list that everybody can read."""
+    told: list[str] = []
+    with connect(
+        parties.publisher.info.dsn, on_notice=told.append, on_warning=told.append
+    ) as kanon:
+        found = kanon.inspect_relation("data.stays")
+    shown = " ".join([*told, *(str(row) for row in inspected), found.to_string()])
+    for name in ("patient_id", "contact", "nurse", "zip", "remark", "ward_name", "amount_text"):
+        rows = fetch(parties.publisher, f"SELECT DISTINCT {name}::text FROM data.stays LIMIT 50")
+        assert not [text for (text,) in rows if len(text) > 3 and text.strip() in shown], name
+
+
+def test_types_that_are_odd(parties: Parties) -> None:
+    """Infinity, NaN, years before and long after ours, arrays, and nothing at all."""
+    fetch(
+        parties.publisher,
+        "CREATE TABLE data.odd AS SELECT * FROM (VALUES"
+        " (timestamptz 'infinity', numeric 'NaN', date '0044-03-15 BC', '{1}'::int[], NULL::text,"
+        " float8 '-Infinity', int4range(1, 3), interval '1 day', '\\x00'::bytea),"
+        " ('2020-01-01', 99, '10000-01-01', NULL, NULL, -99, NULL, NULL, NULL),"
+        " ('2021-01-01', 3, '2020-01-01', NULL, NULL, 3, NULL, NULL, NULL))"
+        " AS s (seen, number, day, list, nothing, figure, span, length, bytes)",
+    )
+    found = Functions(parties.publisher).rows("inspect_relation", "data.odd")
+    notes = {row["name"]: row["notes"] for row in found}
+    assert "1 records have infinity" in notes["seen"]
+    assert "1 records have 99," in notes["number"]
+    assert "1 records have -99," in notes["figure"]
+    assert next(row["role"] for row in found if row["name"] == "nothing") == "none"
+    fetch(parties.publisher, "CREATE TABLE data.empty AS SELECT * FROM data.odd WHERE false")
+    fetch(parties.publisher, "CREATE TABLE data.bare ()")
+    for name in ("empty", "bare"):
+        call = lambda name=name: Functions(parties.publisher).rows(
+            "inspect_relation", f"data.{name}"
+        )
+        assert sqlstate_of(call) == INFEASIBLE
+    fetch(parties.publisher, "CREATE TABLE data.blank AS SELECT NULL::text AS a, 1 AS b")
+    (whole, *_) = Functions(parties.publisher).rows("inspect_relation", "data.blank")
+    assert whole["sql"] is whole["command"] is None
+    assert "no column can be a quasi-identifier" in whole["notes"]
+
+
+def test_only_who_may_read_all_of_it(parties: Parties) -> None:
+    call = lambda who: Functions(who).rows("inspect_relation", "data.stays")
+    for connection in (parties.analyst, parties.stranger, parties.admin):
+        assert sqlstate_of(lambda: call(connection)) == FORBIDDEN
+    other = parties.analyst.info.user
+    fetch(parties.admin, f'GRANT kanon_publisher TO "{other}"')
+    fetch(parties.publisher, f'GRANT USAGE ON SCHEMA data TO "{other}"')
+    fetch(parties.publisher, f'GRANT SELECT (age, sex) ON data.stays TO "{other}"')
+    assert sqlstate_of(lambda: call(parties.analyst)) == FORBIDDEN
+    fetch(parties.publisher, f'GRANT SELECT ON data.stays TO "{other}"')
+    assert call(parties.analyst)
+    fetch(parties.admin, f'REVOKE kanon_publisher FROM "{other}"')
+
+
+def test_a_large_table_is_sampled(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identifying_columns, "MOST_RECORDS", 300)
+    told: list[str] = []
+    with connect(parties.publisher.info.dsn, on_notice=told.append) as kanon:
+        found = kanon.inspect_relation("data.stays")
+    assert told[0].startswith("counted in a random sample of ")
+    assert 200 < found["distinct_values"][1] < 400
+
+
+def test_the_command_prints_what_to_type(parties: Parties) -> None:
+    dsn = parties.publisher.info.dsn
+    done = command("inspect", "data.stays", dsn=dsn)
+    assert done.returncode == 0, done.stderr
+    assert "These are guesses" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("kanon register data.stays --quasi-identifiers ")
+    assert command("inspect", "data.stays", "--json", dsn=dsn).json().keys() == {"inspected"}
