@@ -13,11 +13,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jinja2
 import psycopg
 import pytest
 
+from kanon_db.operations import operations
+from tests.docs.console import PAGES, blocks
 from tests.integration.parties import Parties, create_source, create_table, fetch, value
 
 PACKAGE = Path(__file__).parents[2] / "dbt"
@@ -49,6 +52,23 @@ def test_rows_are_failures(parties: Parties) -> None:
     for name in ("absent", "o'clock"):
         with pytest.raises(psycopg.Error, match="there is no such publication"):
             fetch(parties.publisher, statement(name))
+
+
+def test_the_example_on_the_page_has_parameters_that_there_are() -> None:
+    (block,) = blocks(PAGES / "howto" / "workers.md", "jinja")
+    given: dict[str, Any] = {}
+    environment = jinja2.Environment()  # noqa: S701  # SQL, no HTML
+    text = environment.from_string(block).render(
+        config=lambda **named: given.update(named) or "", ref=lambda name: f'"db"."data"."{name}"'
+    )
+    assert text.split() == ["SELECT", "*", "FROM", '"db"."data"."stays"']
+    assert given["materialized"] == "kanon_publication"
+    for word, name in (("register", "register_source"), ("publish", f"publish_{given['kind']}")):
+        assert given[word].keys() <= {item.name for item in operations()[name].parameters}
+    assert (
+        "{% materialization kanon_publication, adapter='postgres' %}"
+        in (PACKAGE / "macros" / "kanon_publication.sql").read_text()
+    )
 
 
 # -- publications ----------------------------------------------------------------------------------
