@@ -89,7 +89,8 @@ class Scopes:
                 detail=detail,
             )
         if near := get_close_matches(column.lower(), known, n=1, cutoff=0.6):
-            detail = f'"{column}", {detail}' if detail else f'"{column}"'
+            if column.isprintable():
+                detail = f'"{column}", {detail}' if detail else f'"{column}"'
             hint = f'write "{near[0]}"; {hint}'
         return refusal(
             "the query names a column that the publication does not have", hint=hint, detail=detail

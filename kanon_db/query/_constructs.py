@@ -304,7 +304,7 @@ class LexemePlace:
         for offset in range(1, len(self._lexemes) - self._index):
             lexeme = self.neighbor(offset)
             depth += lexeme.is_symbol("(") - lexeme.is_symbol(")")
-            if depth == 0:
+            if not 0 < depth <= MAX_NESTING:  # deeper ones are refused later
                 return False
             if depth == 1 and lexeme.is_word(word):
                 return True

@@ -471,7 +471,7 @@ class _Checker:
 
     def query(self, matches: Sequence[ex.Matched]) -> Query:
         """Check one clause after the other."""
-        text = self._text = self._listing(self._text)
+        text = self._text
         conditions: list[ex.Expression] = list(matches)
         if text.where is not None:
             conditions.append(self._binder.condition(text.where))
@@ -491,15 +491,6 @@ class _Checker:
             text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
             tuple(self._measures.formulas), self._measures.listed,
         )  # fmt: skip
-
-    def _listing(self, text: QueryText) -> QueryText:
-        """Read a query that lists just what it groups by as SELECT DISTINCT."""
-        written = [item.expression for item in text.items]
-        if not text.group or text.having is not None or any(map(_aggregates_in, written)):
-            return text
-        listed = {self._binder.value(self._meant(one))[0] for one in written}
-        grouped = {self._binder.value(self._meant(one))[0] for one in text.group}
-        return text._replace(is_distinct=True, group=()) if listed == grouped else text
 
     def _keys(self) -> tuple[Key, ...]:
         """Check the expressions of GROUP BY."""
@@ -561,11 +552,8 @@ class _Checker:
                     hint="list what GROUP BY names, and COUNT(*) or other aggregates; SELECT"
                     " DISTINCT lists values",
                 )
-        if not self._measures.listed:
-            raise refusal(
-                "the select list has no COUNT, SUM or AVG",
-                hint="ask for COUNT(*) of each group, or SELECT DISTINCT without GROUP BY",
-            )
+        if not self._measures.listed:  # groups are listed, as by SELECT DISTINCT
+            self._measures.show(ex.Aggregate("count", None), None)
 
     def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
         """Check an item of ORDER BY."""

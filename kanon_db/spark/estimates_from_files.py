@@ -567,7 +567,9 @@ def _asked(
         else:
             layout = _bucket_layout(reading, publication, is_paper=is_paper)
         checked, _ = checked_query(text, layout, [])
-        for part in (*checked.evaluated, *checked.selected):
+        calculated = [part for formula in checked.formulas for part in ex.walk(formula.expression)]
+        totals = [part for part in calculated if isinstance(part, ex.Whole)]
+        for part in (*checked.evaluated, *checked.selected, *totals):
             _require_same_meaning(part)
         asked = SparkQuery(reading, text, checked, publication, layout, (), Limits(_MEMORY))
         _require_dates_as_keys(asked)

@@ -105,7 +105,10 @@ def test_publication_is_listed_measured_and_verified(published: str) -> None:
     }  # fmt: skip
     assert listed[0]["state"] == "whole"
     assert listed[0]["parameters"]["privacy"] == {"l": 4}
-    assert "people_b" in kanon("publications", dsn=published).stdout
+    told = kanon("publications", dsn=published).stdout
+    assert "people_b: count with sum(weight) in other tools, never with count(*)" in " ".join(
+        told.split()
+    )
 
     checks = kanon("verify", "people_b", "--json", dsn=published)
     assert checks.returncode == 0

@@ -49,7 +49,6 @@ SELECT COUNT(*) FROM ill WHERE CASE WHEN age THEN 1 END = 1 -- condition is need
 SELECT COUNT(*) FROM ill WHERE CASE WHEN member THEN age ELSE sex END = 1 -- results of a CASE
 SELECT age, COUNT(*) FROM ill -- GROUP BY does not name
 SELECT sex, COUNT(*) FROM ill GROUP BY age -- GROUP BY does not name
-SELECT sex FROM ill GROUP BY sex, age -- no COUNT, SUM or AVG
 SELECT COUNT(*) FROM ill WHERE 2 > COUNT(*) -- contains an aggregate
 SELECT COUNT(*) FILTER (WHERE age > 30) / COUNT(*) FROM ill -- cut to a whole number
 SELECT COUNT(*) + age FROM ill GROUP BY age -- calculations with aggregates
@@ -117,7 +116,7 @@ SELECT COUNT(*) FROM (SELECT age FROM data.people) AS t -- only publications
 WITH t AS (SELECT age FROM people) SELECT COUNT(*) FROM t -- there is no such publication
 SELECT sex, COUNT(*) FROM (SELECT age, sex FROM ill) AS t GROUP BY age -- GROUP BY does not name
 SELECT DISTINCT COUNT(*) FROM ill -- only supported for columns
-SELECT DISTINCT sex FROM ill GROUP BY sex, age -- only supported for columns
+SELECT DISTINCT sex FROM ill GROUP BY sex -- only supported for columns
 SELECT DISTINCT sex FROM ill ORDER BY COUNT(*) -- only supported for columns
 SELECT DISTINCT sex FROM ill ORDER BY age -- neither in GROUP BY nor an aggregate
 SELECT DISTINCT 1 FROM ill -- SELECT DISTINCT contains a constant

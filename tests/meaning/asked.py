@@ -161,7 +161,7 @@ SUPERSET = (
     ),
     Asked(
         "Superset",
-        "SELECT race AS race FROM people GROUP BY race ORDER BY race ASC LIMIT 1000",
+        "SELECT race AS race FROM people GROUP BY race ORDER BY COUNT(*) DESC LIMIT 1000",
     ),
 )
 

@@ -210,3 +210,55 @@ class Questions:
         if self.often(0.1):
             return f"SELECT DISTINCT {listed} FROM {source}{where}"
         return f"SELECT {listed}, {self.aggregate()} FROM {source}{where} GROUP BY {listed}"
+
+
+_OF_KIND: Final = {
+    "number": (
+        "floor({})", "ceil({} / 10.0) * 10", "abs({} - 30)", "trunc({}::numeric, -1)",
+        "round({}::numeric)", "round({}::float8)", "floor({} * 1.5) - {}",
+    ),
+    "text": (
+        "upper({})", "lower({})", "initcap({})", "left({}, 9)", "right({}, -2)", "substr({}, 2, 8)",
+        "length({})", "{} || '-' || {}", "btrim({})", "replace({}, 'ill', 'x')", "strpos({}, 'n')",
+        "concat({}, 'x')", "rtrim({}, '013')",
+    ),
+    "moment": (
+        "{} - INTERVAL '1 month'", "{} + INTERVAL '40 days'", "({}::timestamp) AT TIME ZONE 'UTC'",
+        "{}::date + 30", "{}::date - DATE '1980-01-01'",
+        "date_trunc('year', {} - INTERVAL '9 days')",
+    ),
+}  # fmt: skip
+"""Values that functions make of a column's."""
+
+
+class FunctionQuestions(Questions):
+    """Questions about what functions make of values."""
+
+    def made_of(self, name: str) -> tuple[str, str]:
+        """Draw a function of a column, and the same of a constant."""
+        form = self.one(_OF_KIND[self._kinds[name]])
+        text = self.text_of(name).replace("'", "''")
+        constant = {
+            "number": text if not text.startswith("-") else f"({text})",
+            "text": f"'{text}'", "moment": f"TIMESTAMP '{text[:19]}'",
+        }[self._kinds[name]]  # fmt: skip
+        return form.replace("{}", name), form.replace("{}", constant)
+
+    def question(self) -> str:
+        names = [name for name in (*self._names, self._sensitive) if self._kinds[name] in _OF_KIND]
+        made, constant = self.made_of(self.one(names))
+        where = f"{made} {self.one(['=', '<>', '<', '>='])} {constant}"
+        if self.often(0.5):
+            where = (
+                f"{self.one(['', 'NOT '])}({where}) {self.one(['AND', 'OR'])} {self.condition(1)}"
+            )
+        value, _ = self.made_of(self.one(names))
+        numbers = [name for name in self._names if self._kinds[name] == "number"]
+        forms = ["COUNT(*)", "COUNT(*)", f"COUNT(DISTINCT {value})"]
+        if numbers:
+            number, _ = self.made_of(self.one(numbers))
+            forms += [f"{one}({number})" for one in ("SUM", "AVG", "MIN", "MAX")]
+        if self.often(0.6):
+            return f"SELECT {self.one(forms)} FROM {FROM} WHERE {where}"
+        key, _ = self.made_of(self.one(names))
+        return f"SELECT {key} AS key, {self.one(forms)} FROM {FROM} WHERE {where} GROUP BY 1"

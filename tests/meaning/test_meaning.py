@@ -15,7 +15,7 @@ from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.bucket_ways import keep_bitmaps
 from tests.integration.parties import Functions, Parties, fetch, parties, sqlstate_of
-from tests.meaning.questions import FROM, Questions
+from tests.meaning.questions import FROM, FunctionQuestions, Questions
 from tests.meaning.tables import (
     SCHEMA,
     TABLES,
@@ -62,6 +62,25 @@ def drawn(parties: Parties, way: str, table: str, seed: int) -> list[str]:
     publish(parties.publisher, way, table)
     questions = Questions(parties.publisher, *TABLES[table], seed=seed)
     return [questions.question() for _ in range(N_QUESTIONS)]
+
+
+FUNCTIONS = [(way, table) for way in OF_KINDS for table in ("mixed", "exact")]
+
+
+@pytest.mark.parametrize(("way", "table"), FUNCTIONS)
+def test_functions_of_values(parties: Parties, way: str, table: str) -> None:
+    """They are calculated for each value that a cell may stand for, as on the source."""
+    publish(parties.publisher, way, table)
+    questions = FunctionQuestions(parties.publisher, *TABLES[table], seed=43)
+    outcomes: Counter[str] = Counter()
+    faults = []
+    for _ in range(N_QUESTIONS):
+        found = judged(parties, way, table, questions.question())
+        outcomes[found.outcome] += 1
+        faults += [f"{found.question}: {fault}" for fault in found.faults]
+    print(way, table, dict(outcomes))  # shown with -rP
+    assert not faults, "\n".join([f"{len(faults)} of {outcomes}", *faults[:20]])
+    assert outcomes["answered"] > N_QUESTIONS / 6, outcomes  # some columns are all suppressed
 
 
 def judged(parties: Parties, way: str, table: str, question: str) -> Verdict:

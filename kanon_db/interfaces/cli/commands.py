@@ -552,8 +552,14 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
     elif len(found):
         shown = ["name", "source", "method", "rows", "published_at", "published_by"]
         console.print_frame(found[shown])
-        for name, guarantee, waits in found[["name", "guarantee", "waits"]].itertuples(index=False):
+        told = ["name", "guarantee", "waits", "layout"]
+        for name, guarantee, waits, layout in found[told].itertuples(index=False):
             console.say(f"{name}: {guarantee}")
+            if weight := layout.get("weight"):
+                console.say(
+                    f"{name}: count with sum({weight}) in other tools, never with count(*), which"
+                    " counts each record once for each value of its bucket"
+                )
             if waits:  # the publisher alone is told
                 console.say(f"{name}: {waits_in_words(waits)}")
     else:

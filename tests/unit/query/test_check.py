@@ -178,11 +178,35 @@ def test_groups() -> None:
     assert [order.nulls_first for order in found.order] == [True, True, False]
 
 
+def test_groups_alone_are_listed_with_their_counts() -> None:
+    found = query("SELECT age FROM t GROUP BY age HAVING COUNT(*) > 1 ORDER BY COUNT(*) DESC")
+    assert found.measures == query("SELECT age, COUNT(*) FROM t GROUP BY age").measures
+    assert found.listed == (0,)
+
+
+@pytest.mark.parametrize(
+    ("condition", "detail", "hint"),
+    [
+        ("agee = 1", '"agee", at character 30 of the query', 'write "age"; its columns are'),
+        ("sex = 'f' AND T.Yaers = 1", '"yaers", at character 44 of the query', 'write "years"'),
+        ('sex = "female"', "at character 36 of the query", "single quotes"),
+        ("weight > 1", "at character 30 of the query", "write COUNT(*) for SUM(weight)"),
+    ],
+)
+def test_an_unknown_column_is_placed_with_the_nearest_name(
+    condition: str, detail: str, hint: str
+) -> None:
+    """One that is like none is not repeated, since it could be a value."""
+    with pytest.raises(UnsupportedQueryError) as refused:
+        where(condition)
+    assert refused.value.detail == detail
+    assert hint in refused.value.hint
+    assert "female" not in f"{refused.value.message}{refused.value.hint}"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SELECT age FROM t GROUP BY age, sex", "no COUNT"),
-        ("SELECT age FROM t GROUP BY age HAVING COUNT(*) > 1", "no COUNT"),
         ("SELECT COUNT(*) FROM t GROUP BY 2", "not the position"),
         ("SELECT COUNT(*) FROM t GROUP BY t.zip, r.zip", "same name"),
         ("SELECT age a, sex a, COUNT(*) FROM t GROUP BY age, sex ORDER BY a", "same name"),
