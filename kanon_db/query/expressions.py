@@ -24,7 +24,7 @@ ALLOWED: Final = (
     " COUNT(DISTINCT x), SUM, AVG, MIN, MAX and percentile_cont may stand beside it;"
     " conditions are made of columns and constants by =, <>, <, <=, >, >=, IN, BETWEEN, LIKE,"
     " IS NULL, IS DISTINCT FROM, AND, OR, NOT, arithmetic, EXTRACT (also of AGE), date_trunc, CASE,"
-    " COALESCE, NULLIF and casts"
+    " COALESCE, NULLIF, casts, and functions such as floor, upper, left and ||"
 )
 
 

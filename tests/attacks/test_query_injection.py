@@ -41,6 +41,13 @@ ATTACKS = {
     "function": f"{COUNT} WHERE public.spy() = 1",
     "function of a column": f"{COUNT} WHERE public.spy(age) = 1",
     "function without brackets": f"{COUNT} WHERE age = current_user",
+    "function of a known name": f"{COUNT} WHERE public.upper(sick) = 'x'",
+    "function of a known name, quoted": f"{COUNT} WHERE \"upper\"(sick) = 'x'",
+    "keyword of another schema": f"{COUNT} WHERE public.left(sick, 1) = 'x'",
+    "relation in a total": "SELECT 1.0 * COUNT(*) / (SELECT COUNT(*) FROM data.people) FROM people",
+    "condition in a total": (
+        "SELECT 1 + (SELECT COUNT(*) FROM people WHERE public.spy() = 1) FROM people"
+    ),
     "function in FROM": "SELECT COUNT(*) FROM public.spy()",
     "function of the file system": f"{COUNT} WHERE sick = pg_read_file('/etc/passwd')",
     "sequence": f"{COUNT} WHERE age = nextval('public.canary')",
