@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
+from psycopg.types.range import Range
 
 import kanon_db
 from kanon_db.advice.publication_candidates import PROTECTIONS, SourceTraits, candidates_for
@@ -324,6 +325,41 @@ def test_risks_of_linking(parties: Parties, publisher: kanon_db.Kanon) -> None:
         with pytest.raises(KanonError, match=said):
             publisher.report("few", population=population)
     for name in ("few", "few_b"):
+        publisher.drop_publication(name)
+
+
+def test_a_population_is_counted_in_sets_and_empty_cells(
+    parties: Parties, publisher: kanon_db.Kanon
+) -> None:
+    """As somebody would count it who reads the published rows."""
+    rows = [(i % 7, "abc"[i % 3], f"ill {i % 4}") for i in range(60)]
+    create_source(parties.publisher, "data.both", "age int, city text, ill text", rows)
+    people = [(age, city, 10 + age) for age in range(9) for city in "abcd"]
+    columns = "age int, city text, people int"
+    create_table(parties.publisher, "data.everybody", columns, people)
+    publisher.publish_generalized("data.both", "ranges", k=8, method="mondrian", readers=[])
+    publisher.publish_suppressed("data.both", "holes", k=8, readers=[])
+
+    def fits(cell: Any, value: object) -> bool:
+        if isinstance(cell, Range):
+            return value in cell
+        return cell is None or (value in cell if isinstance(cell, list) else value == cell)
+
+    for name in ("ranges", "holes"):
+        with publisher._operation() as session:
+            linking = gather(session, name, "data.everybody").linking
+        alike = f"SELECT age, city, count(*) FROM published.{name} GROUP BY age, city"
+        classes = fetch(parties.publisher, alike)
+        counted = [
+            sum(n for a, c, n in people if fits(age, a) and fits(city, c))
+            for age, city, _ in classes
+        ]
+        assert linking.after is not None
+        assert linking.after.journalist is not None
+        assert linking.misfits == 0
+        assert linking.after.journalist.highest == 1 / min(counted)
+        shares = [n / f for (_, _, n), f in zip(classes, counted, strict=True)]
+        assert linking.after.marketer == pytest.approx(sum(shares) / 60)
         publisher.drop_publication(name)
 
 
