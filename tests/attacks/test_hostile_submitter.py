@@ -389,8 +389,7 @@ def test_nobody_holds_up_the_watch_over_others(
 @pytest.mark.pitfall(51)
 def test_what_hangs_is_canceled(service: Service, mallory: Connection, vera: Connection) -> None:
     """It holds up its own role's jobs, until the worker's limit of time."""
-    service.workers[-1].stop()
-    limited = service.work(time_limit="2")
+    service.working(time_limit="2")
     fetch(mallory, "CREATE VIEW evil.hanging AS SELECT p.* FROM evil.people AS p,"
                    " LATERAL (SELECT pg_sleep(1000)) AS s")  # fmt: skip
     job = submit(mallory, "register_source('evil.hanging', '{age,sex}', sensitive => 'sick')")
@@ -398,14 +397,13 @@ def test_what_hangs_is_canceled(service: Service, mallory: Connection, vera: Con
     assert Jobs(vera).rows("unicity", "veras.people")
     with pytest.raises(psycopg.errors.QueryCanceled, match="longer than the worker allows"):
         fetch(mallory, "SELECT * FROM kanon.wait($1)", job)
-    limited.stop()
-    service.work()
 
 
 @pytest.mark.pitfall(51)
 def test_a_role_made_again_gets_no_jobs_of_the_old_one(service: Service, vera: Connection) -> None:
     """A job belongs to the role that submitted it, not to its name."""
-    service.workers[-1].stop()
+    for worker in service.workers:
+        worker.stop()
     with service.submitter("phoenix", "kanon_publisher") as phoenix:
         job = submit(phoenix, "metrics('veras_b')")
     forbid(service.dsn, ["phoenix"])
@@ -463,6 +461,7 @@ def test_a_login_is_not_guessed_from_another(service: Service, tmp_path: Path) -
 @pytest.mark.pitfall(51)
 def test_a_process_ends_with_its_worker(service: Service, vera: Connection) -> None:
     """Nobody goes on as a submitter after its worker was killed."""
+    service.working()
     job = submit(vera, "register_source('veras.slow', '{age,sex}', sensitive => 'sick')")
     wait_until(lambda: state(vera, job) == "running")
     acting = "SELECT 1 FROM pg_stat_activity WHERE usename ~ '^kanon_as_'"
