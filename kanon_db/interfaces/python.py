@@ -308,26 +308,14 @@ class Kanon(Methods):
         return write_page(facts)
 
     def readers(self, name: str) -> dict[str, list[str]]:
-        """List the roles that a publication was published for, each with who is a member now.
+        """List the roles that may read a publication, each with who can log in as it now.
 
-        Members can log in. Neither administrators nor the publisher count, who read it anyway.
+        Neither administrators nor the publisher count, who read it anyway.
         """
+        from kanon_db.publications.lifecycle import access_to
+
         with self._operation() as session:
-            rows = session.fetch(
-                "SELECT g.rolname::text AS role, ARRAY(SELECT l.rolname::text FROM pg_roles AS l"
-                " WHERE l.rolcanlogin AND NOT kanon.is_administrator(l.oid)"
-                " AND pg_has_role(l.oid, g.oid, 'MEMBER')"
-                " AND NOT pg_has_role(l.oid, p.published_by::name, 'MEMBER')"
-                " AND NOT EXISTS (SELECT FROM pg_auth_members AS m WHERE m.member = l.oid"
-                " AND l.rolname = 'kanon_as_' || m.roleid)"  # a worker's login for a role
-                " ORDER BY 1) AS members"
-                " FROM kanon.publications AS p"
-                " CROSS JOIN jsonb_array_elements_text(p.parameters -> 'readers')"
-                " WITH ORDINALITY AS r (name, place)"
-                " JOIN pg_roles AS g ON g.rolname = r.name WHERE p.name = $1::text ORDER BY place",
-                name,
-            )
-        return {row["role"]: list(row["members"]) for row in rows}
+            return access_to(session, [name])[name].members
 
     @explained()
     def export(

@@ -1,4 +1,4 @@
-"""Names, replaces, drops and loads publications.
+"""Names, replaces, drops and loads publications, and says who can read them.
 
 Loading takes the tables of a publication that was made elsewhere, from which all others follow. The
 rest is written and verified by the code that publishing uses, before it gets its name. There is no
@@ -32,10 +32,11 @@ from kanon_db.publications.releases.ledger import (
     check_readers,
     digest_of_relations,
     earlier_releases_elsewhere,
+    shortened,
 )
 from kanon_db.publications.releases.release_check import RISK, CombinedReleases, require_alone
 from kanon_db.publications.results import Published, require_checks
-from kanon_db.session import Session, fetch_one
+from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.protocol import (
     DUPLICATE_TABLE,
     INSUFFICIENT_PRIVILEGE,
@@ -57,7 +58,6 @@ _WITHDRAWAL_SECONDS: Final = 1.0
 
 _PATIENCE_SECONDS: Final = 60.0
 """Time after which attempts end; the caller's own lock_timeout comes first."""
-
 
 _CLOSED: Final = "withdrawn from kanon_db: nobody may read it"
 """Beginning of the comment on closed relations; see ``sql/20_withdrawing.sql``."""
@@ -391,3 +391,120 @@ def require_loaded_tables(kind: str, tables: Iterable[str]) -> Sequence[str]:
             hint="publish it again",
         )
     return told
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who can log in and read a publication."""
+
+    name: str
+    through: Sequence[str]  # Roles that it was granted to, of which they are members
+    hurdle: str  # What they must do first; empty if nothing
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who can read a publication at this moment, as the server's catalog says."""
+
+    granted: Sequence[str]  # Roles, but for the publisher; "everybody" for PUBLIC
+    now: Sequence[Reader]  # Those who can log in, but for whom `besides` names
+    # Who can read it without being granted it, or give themselves the right, and why
+    besides: Sequence[tuple[str, str]]
+
+    @property
+    def members(self) -> dict[str, list[str]]:
+        """Who can read it now as what it was granted to, for each of these roles."""
+        return {
+            role: [one.name for one in self.now if role in (one.name, *one.through)]
+            for role in self.granted
+        }
+
+
+_GRANTS: Final = """
+SELECT p.name, bool_or(a.grantor = c.relowner AND a.is_grantable) AS is_publisher,
+       CASE WHEN a.grantee = 0 THEN '' ELSE pg_get_userbyid(a.grantee)::text END AS grantee
+FROM kanon.publication AS p
+JOIN kanon.setting AS s ON s.name = 'published_schema'
+JOIN pg_namespace AS n ON n.nspname = s.value
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = ANY (p.relations)
+CROSS JOIN LATERAL (
+    SELECT t.grantee, t.grantor, t.is_grantable, t.privilege_type
+    FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS t
+    UNION ALL
+    SELECT t.grantee, t.grantor, false, t.privilege_type
+    FROM pg_attribute AS b CROSS JOIN aclexplode(b.attacl) AS t WHERE b.attrelid = c.oid
+) AS a
+WHERE p.name = ANY ($1::text[]) AND a.privilege_type = 'SELECT' AND a.grantee <> c.relowner
+GROUP BY p.name, a.grantee ORDER BY 3
+"""
+_LOGINS: Final = """
+SELECT l.rolname::text AS name, kanon.is_administrator(l.oid) AS is_administrator,
+       ARRAY(SELECT g FROM unnest($1::text[]) AS g
+             WHERE g = '' OR pg_has_role(l.oid, nullif(g, ''), 'MEMBER')) AS through,
+       EXISTS (SELECT FROM unnest($1::text[]) AS g
+               WHERE g = '' OR pg_has_role(l.oid, nullif(g, ''), 'USAGE')) AS inherits,
+       EXISTS (SELECT FROM unnest($2::text[]) AS g
+               WHERE pg_has_role(l.oid, g, 'MEMBER')) AS is_publisher,
+       pg_has_role(l.oid, 'pg_read_all_data', 'MEMBER')
+           OR pg_has_role(l.oid, 'kanon_owner', 'MEMBER') AS reads_all,
+       l.rolcreaterole OR EXISTS (
+           SELECT FROM pg_auth_members AS m JOIN pg_roles AS r ON r.oid = m.roleid
+           WHERE m.member = l.oid AND m.admin_option AND r.rolname = ANY ($1::text[])) AS adds,
+       has_database_privilege(l.oid, current_database(), 'CONNECT') AS connects,
+       EXISTS (SELECT FROM kanon.setting AS s WHERE s.name = 'published_schema'
+               AND (has_schema_privilege(l.oid, s.value, 'USAGE') OR EXISTS (
+                   SELECT FROM unnest($1::text[]) AS g WHERE g <> ''
+                   AND pg_has_role(l.oid, nullif(g, ''), 'MEMBER')
+                   AND has_schema_privilege(nullif(g, ''), s.value, 'USAGE')))) AS reaches
+FROM pg_roles AS l
+WHERE l.rolcanlogin AND NOT EXISTS (
+    -- A worker's login for a role is that role, which counts.
+    SELECT FROM pg_auth_members AS m
+    WHERE m.member = l.oid AND l.rolname = 'kanon_as_' || m.roleid)
+ORDER BY 1
+"""
+
+
+def access_to(session: Session, names: Sequence[str]) -> dict[str, Access]:
+    """Say who can read publications now: through grants, memberships, or without either."""
+    grants: dict[str, list[Row]] = {name: [] for name in names}
+    for row in session.fetch(_GRANTS, list(names)) if names else ():
+        grants[row["name"]].append(row)
+    return {name: _access_by(session, rows) for name, rows in grants.items()}
+
+
+def _access_by(session: Session, grants: Sequence[Row]) -> Access:
+    granted = [row["grantee"] for row in grants if not row["is_publisher"]]
+    publishers = [row["grantee"] for row in grants if row["is_publisher"]]
+    rows = session.fetch(_LOGINS, granted, publishers)
+    administrators = [row["name"] for row in rows if row["is_administrator"]]
+    others = [row for row in rows if not row["is_administrator"]]
+    publishing = [row["name"] for row in others if row["is_publisher"]]
+    reading = [row["name"] for row in others if row["reads_all"]]
+    adding = [row["name"] for row in others if row["adds"]]
+    besides = [
+        (publishing, "published it, or is a member of the role that did, and may grant it"),
+        (administrators, "administrators of the server or of kanon_db, who may read everything"),
+        (reading, "members of pg_read_all_data or kanon_owner, who may read it without a grant"),
+        (adding, "may make others, and so themselves, members of roles"),
+    ]
+    groups = [name for name in granted if name]
+    if groups:
+        besides.append((groups, "every member that these roles are given from now on"))
+    readers, barred = [], []
+    for row in others:
+        if not row["through"] or row["is_publisher"]:
+            continue
+        if not (row["connects"] and row["reaches"]):
+            barred.append(row["name"])
+            continue
+        through = [name or "everybody" for name in row["through"] if name != row["name"]]
+        hurdle = "" if row["inherits"] else "SET ROLE: does not inherit what the role may do"
+        readers.append(Reader(row["name"], through, hurdle))
+    if barred:
+        besides.append((barred, "granted, but may not connect, or not use the schema"))
+    return Access(
+        [name or "everybody" for name in granted],
+        readers,
+        [(shortened(names), why) for names, why in besides if names],
+    )

@@ -38,8 +38,10 @@ from kanon_db.publications.guarantees import (
     rows_in_words,
 )
 from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
+from kanon_db.publications.lifecycle import Access, access_to
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
+from kanon_db.publications.releases.ledger import shortened
 from kanon_db.publications.results import Attack, Check, waits_in_words
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation, column_types, find_relation, label
@@ -124,25 +126,6 @@ class ErrorsAt:
     median: float
     tenth: float
     ninetieth: float
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Somebody who can log in and read a publication."""
-
-    name: str
-    through: str  # The roles it was granted to that they are members of; empty if to themselves
-    hurdle: str  # What they must do first; empty if nothing
-
-
-@dataclass(frozen=True)
-class Access:
-    """Who can read a publication at the moment of the report, as the server's catalog says."""
-
-    granted: Sequence[str]  # Roles, but for the publisher; "everybody" for PUBLIC
-    now: Sequence[Reader]  # Those who can log in, but for whom `besides` names
-    # Who can read it without being granted it, or give themselves the right, and why
-    besides: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -252,7 +235,7 @@ def gather(session: Session, name: str, population: int | str | None = None) -> 
     errors, losses = _useful(kind, target)
     sizes = _sizes(target, {**publication.metrics, **examined.metrics})
     entry = _entry(session, name)
-    readers = _access(session, [name])[name]
+    readers = access_to(session, [name])[name]
     releases = _releases(session, source)
     own = [release for release in releases if release.name == name]
     accepted = publication.parameters.get("accept") or {}
@@ -316,7 +299,7 @@ def _releases(session: Session, source: Source) -> list[ReleaseFacts]:
         str(source.relation),
     )
     live = [row["name"] for row in rows if row["state"] in ("draft", "live")]
-    access = _access(session, live)
+    access = access_to(session, live)
     found = []
     for row in rows:
         now = access.get(row["name"]) if row["state"] in ("draft", "live") else None
@@ -324,109 +307,11 @@ def _releases(session: Session, source: Source) -> list[ReleaseFacts]:
         found.append(
             ReleaseFacts(
                 row["name"], row["kind"], row["at"], row["publisher"],
-                "" if now is None else _listed([one.name for one in now.now]), row["readers"],
+                "" if now is None else shortened([one.name for one in now.now]), row["readers"],
                 state, row["digest"],
             )
         )  # fmt: skip
     return found
-
-
-_GRANTS: Final = """
-SELECT p.name, bool_or(a.grantor = c.relowner AND a.is_grantable) AS is_publisher,
-       CASE WHEN a.grantee = 0 THEN '' ELSE pg_get_userbyid(a.grantee)::text END AS grantee
-FROM kanon.publication AS p
-JOIN kanon.setting AS s ON s.name = 'published_schema'
-JOIN pg_namespace AS n ON n.nspname = s.value
-JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = ANY (p.relations)
-CROSS JOIN LATERAL (
-    SELECT t.grantee, t.grantor, t.is_grantable, t.privilege_type
-    FROM aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS t
-    UNION ALL
-    SELECT t.grantee, t.grantor, false, t.privilege_type
-    FROM pg_attribute AS b CROSS JOIN aclexplode(b.attacl) AS t WHERE b.attrelid = c.oid
-) AS a
-WHERE p.name = ANY ($1::text[]) AND a.privilege_type = 'SELECT' AND a.grantee <> c.relowner
-GROUP BY p.name, a.grantee ORDER BY 3
-"""
-_LOGINS: Final = """
-SELECT l.rolname::text AS name, kanon.is_administrator(l.oid) AS is_administrator,
-       ARRAY(SELECT g FROM unnest($1::text[]) AS g
-             WHERE g = '' OR pg_has_role(l.oid, nullif(g, ''), 'MEMBER')) AS through,
-       EXISTS (SELECT FROM unnest($1::text[]) AS g
-               WHERE g = '' OR pg_has_role(l.oid, nullif(g, ''), 'USAGE')) AS inherits,
-       EXISTS (SELECT FROM unnest($2::text[]) AS g
-               WHERE pg_has_role(l.oid, g, 'MEMBER')) AS is_publisher,
-       pg_has_role(l.oid, 'pg_read_all_data', 'MEMBER')
-           OR pg_has_role(l.oid, 'kanon_owner', 'MEMBER') AS reads_all,
-       l.rolcreaterole OR EXISTS (
-           SELECT FROM pg_auth_members AS m JOIN pg_roles AS r ON r.oid = m.roleid
-           WHERE m.member = l.oid AND m.admin_option AND r.rolname = ANY ($1::text[])) AS adds,
-       has_database_privilege(l.oid, current_database(), 'CONNECT') AS connects,
-       EXISTS (SELECT FROM kanon.setting AS s WHERE s.name = 'published_schema'
-               AND (has_schema_privilege(l.oid, s.value, 'USAGE') OR EXISTS (
-                   SELECT FROM unnest($1::text[]) AS g WHERE g <> ''
-                   AND pg_has_role(l.oid, nullif(g, ''), 'MEMBER')
-                   AND has_schema_privilege(nullif(g, ''), s.value, 'USAGE')))) AS reaches
-FROM pg_roles AS l
-WHERE l.rolcanlogin AND NOT EXISTS (
-    -- A worker's login for a role is that role, which counts.
-    SELECT FROM pg_auth_members AS m
-    WHERE m.member = l.oid AND l.rolname = 'kanon_as_' || m.roleid)
-ORDER BY 1
-"""
-
-
-def _access(session: Session, names: Sequence[str]) -> dict[str, Access]:
-    """Say who can read publications now: through grants, memberships, or without either."""
-    grants: dict[str, list[Row]] = {name: [] for name in names}
-    for row in session.fetch(_GRANTS, list(names)) if names else ():
-        grants[row["name"]].append(row)
-    return {name: _access_by(session, rows) for name, rows in grants.items()}
-
-
-def _access_by(session: Session, grants: Sequence[Row]) -> Access:
-    granted = [row["grantee"] for row in grants if not row["is_publisher"]]
-    publishers = [row["grantee"] for row in grants if row["is_publisher"]]
-    rows = session.fetch(_LOGINS, granted, publishers)
-    administrators = [row["name"] for row in rows if row["is_administrator"]]
-    others = [row for row in rows if not row["is_administrator"]]
-    publishing = [row["name"] for row in others if row["is_publisher"]]
-    reading = [row["name"] for row in others if row["reads_all"]]
-    adding = [row["name"] for row in others if row["adds"]]
-    besides = [
-        (publishing, "published it, or is a member of the role that did, and may grant it"),
-        (administrators, "administrators of the server or of kanon_db, who may read everything"),
-        (reading, "members of pg_read_all_data or kanon_owner, who may read it without a grant"),
-        (adding, "may make others, and so themselves, members of roles"),
-    ]
-    groups = [name for name in granted if name]
-    if groups:
-        besides.append((groups, "every member that these roles are given from now on"))
-    readers, barred = [], []
-    for row in others:
-        if not row["through"] or row["is_publisher"]:
-            continue
-        if not (row["connects"] and row["reaches"]):
-            barred.append(row["name"])
-            continue
-        through = _listed([name or "everybody" for name in row["through"] if name != row["name"]])
-        hurdle = "" if row["inherits"] else "SET ROLE: does not inherit what the role may do"
-        readers.append(Reader(row["name"], through, hurdle))
-    if barred:
-        besides.append((barred, "granted, but may not connect, or not use the schema"))
-    return Access(
-        [name or "everybody" for name in granted],
-        readers,
-        [(_listed(names), why) for names, why in besides if names],
-    )
-
-
-_MOST_NAMES: Final = 20
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f", and {more:,} more" if more > 0 else "")
 
 
 def _counted(session: Session, source: Source) -> Counted:

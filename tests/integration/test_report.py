@@ -21,7 +21,8 @@ from kanon_db.advice.publication_candidates import PROTECTIONS, SourceTraits, ca
 from kanon_db.errors import KanonError
 from kanon_db.metrics.disclosure_risk import ReidentificationRisk
 from kanon_db.publications.examination import open_target
-from kanon_db.reporting.facts import Access, Counted, RiskFacts, gather, promise_of
+from kanon_db.publications.lifecycle import Access
+from kanon_db.reporting.facts import Counted, RiskFacts, gather, promise_of
 from kanon_db.reporting.page import ATTACKS, linking_rows, three_tests
 from tests.integration.parties import Functions, Parties, create_source, create_table, fetch, value
 
@@ -246,10 +247,11 @@ def test_who_can_read_it_now(
     found, state = access()
     now = {reader.name: reader for reader in found.now}
     assert set(now) == {team, late, dormant}
-    assert (now[late].through, now[late].hurdle) == (team, "")
-    assert now[team].through == ""
+    assert (now[late].through, now[late].hurdle) == ([team], "")
+    assert now[team].through == []
     assert now[dormant].hurdle.startswith("SET ROLE")
     assert idle not in now
+    assert set(publisher.readers("seen")[team]) == {team, late, dormant}
     assert state == "live"
     besides = {why: names for names, why in found.besides}
     assert barred in besides["granted, but may not connect, or not use the schema"]
