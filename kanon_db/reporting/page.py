@@ -203,9 +203,9 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
         alone = linked = "limited"
         seen = [one.name for one in facts.columns if one.shown == "as it is"]
         row = (
-            f"quasi-identifiers fit at least {k} {who}, but for what the promise excepts; with all"
-            f" columns ({', '.join(seen)} as they are), {_percent(linking.alone)} of the rows are"
-            " alone"
+            f"quasi-identifiers fit at least {k} {who}, but for what the promise excepts;"
+            f" together with what is published as it is ({', '.join(seen) or 'no column'}),"
+            f" {_percent(linking.alone)} of the rows are alone"
         )
         record = (
             "by quasi-identifiers, a record elsewhere is linked to a group, not to a row; by"
