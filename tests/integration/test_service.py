@@ -30,6 +30,7 @@ from tests.docs.console import PAGES, blocks
 from tests.integration.growing import Source
 from tests.integration.parties import (
     Connection,
+    Package,
     Parties,
     fetch,
     remains,
@@ -444,7 +445,7 @@ class TestBattery:
     ) -> Iterator[Parties]:
         for module in ("tests.checks", "tests.integration.parties", "tests.integration.growing"):
             monkeypatch.setattr(f"{module}.Functions", Jobs)
-        monkeypatch.setattr("tests.checks.WAYS", {"sql": Jobs})
+        monkeypatch.setattr("tests.checks.WAYS", {"sql": Jobs, "python": Package})
         with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
             if not value(superuser, "SELECT to_regclass('data.people') IS NOT NULL"):
                 fetch(alice, "CREATE SCHEMA data")
