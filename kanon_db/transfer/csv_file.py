@@ -587,6 +587,11 @@ _PLAIN: Final = (
     ValueType("boolean", "^(true|false|TRUE|FALSE|True|False)$"),
     # Of one letter alone, nobody knows what it stands for: f may be female.
     ValueType("boolean", "^(t|f)$", n_different=2),
+    ValueType(
+        "integer",
+        "^(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$",
+        note="if these are dates: date_format => 'YYYYMMDD'",
+    ),
     ValueType("integer", "^-?(0|[1-9][0-9]{0,8})$"),
     ValueType("bigint", "^-?(0|[1-9][0-9]{0,17})$"),
     ValueType("numeric", "^-?(0|[1-9][0-9]*)$"),

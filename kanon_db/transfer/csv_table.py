@@ -4,7 +4,7 @@ The file is first copied into a temporary table of texts (`StagedFile`), where t
 which types its columns can have, and which line does not fit.
 
 A reader of others was considered. Of the files in ``tests/acceptance/test_messy_files.py``, DuckDB
-2.0 reads 1.234 as a fraction beside 3.228,94, the second of January as the first of February, and
+2.0 reads 1.234 as a fraction beside 3.228,94, 01/02/2020 as the first of February, and
 a column of f as false, drops a line with a field too many, and says nothing of it. pandas guesses,
 too. What is guessed here is what the file proves, and what it does not is said.
 """

@@ -16,6 +16,7 @@ from kanon_db.errors import InvalidNameError, KanonError
 from kanon_db.installation.install import install, uninstall
 from kanon_db.operations import operations
 from kanon_db.session.psycopg_session import PsycopgSession
+from kanon_db.transfer.csv_file import BLANKS
 from kanon_db.transfer.csv_table import load_csv
 from tests.hostile_input.arguments import as_json
 from tests.hostile_input.entries import REFUSED, ways_in
@@ -372,8 +373,9 @@ def test_hostile_csv(parties: Parties, tmp_path: Path) -> None:
         file.write_bytes(f"{field},other\n{field},1\n{field},2\n".encode())
         with session.transaction():
             assert load_csv(session, file, table).table == table
-        assert columns_of(parties.publisher, table) == [hostile, "other"]
-        rows = fetch(parties.publisher, f"SELECT {quoted(hostile)}::text, other FROM {table}")
+        name = " ".join(hostile.strip(BLANKS).split())
+        assert columns_of(parties.publisher, table) == [name, "other"]
+        rows = fetch(parties.publisher, f"SELECT {quoted(name)}::text, other FROM {table}")
         assert sorted(rows) == [(hostile, 1), (hostile, 2)]
         fetch(parties.publisher, f"DROP TABLE {table}")
         before = value(parties.admin, "SELECT count(*) FROM pg_class")

@@ -247,7 +247,7 @@ def test_options_that_cannot_be(parties: Parties, write: Any) -> None:
         "types": ("[]", "{"),
         "null": ([3],),
         "first_year": (20, 99_999),
-        "rename": ("a", ["a=b", "c"], {"a": 3}, "=b", "a=", f"a={'b' * 64}", "a=b"),
+        "rename": ("a", ["a=b", "c"], {"a": 3}, "a=", f"a={'b' * 64}", "a=b"),
     }.items():  # fmt: skip
         for one in values:
             with pytest.raises(InvalidParameterError):
@@ -304,6 +304,15 @@ def test_guesses_are_told_before_the_table_is_written(parties: Parties, write: A
         assert found.notes.keys() == {"b", "c", "d"}
         assert "DD/MM/YYYY" in found.notes["d"]
     assert len(told) == 2
+
+
+def test_numbers_that_could_be_dates_are_noted(parties: Parties, write: Any) -> None:
+    path = write("am,pay\n20200131,20200132\n19991231,1\n")
+    report = load(parties, path)
+    assert report.columns == [("am", "integer"), ("pay", "integer")]
+    assert report.notes == {"am": "if these are dates: date_format => 'YYYYMMDD'"}
+    load(parties, path, date_format="YYYYMMDD", types={"pay": "integer"}, replace=True)
+    assert value(parties.publisher, "SELECT max(am) FROM data.loaded") == date(2020, 1, 31)
 
 
 def test_a_record_in_the_place_of_the_header_is_noted(parties: Parties, write: Any) -> None:
