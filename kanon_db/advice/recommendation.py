@@ -304,6 +304,9 @@ _TRYING: Final = 0.95
 _MORE: Final = 4
 """Times the time that is suggested where it did not suffice."""
 
+_MOST: Final = 86_400
+"""Seconds that may be suggested."""
+
 
 @dataclass(frozen=True)
 class RecommendedPublication:
@@ -402,11 +405,11 @@ def _recommended(
     try:
         for result in tried_in_time(candidates, attempt, shared):
             found.add(result)
+        found.warn_of_time(candidates, seconds)
     except KeyboardInterrupt:
         if found.best is None:
             raise
         session.warn("stopped: this is recommended of what was tried until then")
-    found.warn_of_time(candidates, seconds)
     _warn_of_releases(session, described)
     tried = [
         found.tried.get(one.title, TriedCandidate(one, failure="not tried: it was stopped before"))
@@ -460,7 +463,7 @@ class _Found:
             if titles
         ]  # fmt: skip
         if said:
-            more = max(int(TIME_LIMIT), round(_MORE * seconds))
+            more = min(_MOST, max(int(TIME_LIMIT), round(_MORE * seconds)))
             self.session.warn(
                 f"the time did not suffice for all candidates ({'. '.join(said)}); pass"
                 f" time_limit => {more} to give them more"

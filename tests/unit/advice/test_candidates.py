@@ -33,6 +33,7 @@ from kanon_db.advice.publication_candidates import (
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.interfaces.cli import main
 from kanon_db.publications.registry import KINDS
+from kanon_db.wording import for_shell
 
 COUNTS = {
     "even": [10] * 20,
@@ -145,6 +146,14 @@ def test_texts_are_quoted_in_sql() -> None:
     candidate = Candidate("buckets", "", "value", "", {"privacy": {"l": 3}}, "b")
     call = sql_call("it's", "o'ut", candidate, lambda text: "'" + text.replace("'", "''") + "'")
     assert call == "kanon.publish_buckets('it''s', 'o''ut', privacy => '{\"l\": 3}')"
+
+
+@pytest.mark.parametrize("candidate", all_candidates(), ids=lambda one: one.title)
+def test_a_call_in_a_notice_is_the_command_in_a_shell(candidate: Candidate) -> None:
+    """Who stops `kanon recommend` can publish the best so far as it was told."""
+    call = sql_call("people", "out", candidate, lambda text: "'" + text.replace("'", "''") + "'")
+    command = shell_command("people", "out", candidate)
+    assert shlex.split(for_shell(call)) == shlex.split(command)
 
 
 def test_a_long_name_is_cut_between_characters() -> None:
