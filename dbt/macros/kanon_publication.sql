@@ -36,23 +36,14 @@
   {%- if state['schema'] != this.schema -%}
     {{ exceptions.raise_compiler_error("publications are in the schema " ~ state['schema'] ~ ", and this model in " ~ this.schema ~ ": set its schema, and let generate_schema_name return it") }}
   {%- endif -%}
-  {%- if state['is_service'] -%}
-    {{ exceptions.raise_compiler_error("operations of this database are jobs of workers, for which dbt does not wait: call kanon publish and kanon refresh instead") }}
-  {%- endif -%}
-
   {%- if state['is_published'] and not should_full_refresh() -%}
-    {%- call statement('main') -%}
-      SELECT * FROM kanon.refresh({{ kanon_db.arguments([name], config.get('refresh', {})) }})
-    {%- endcall -%}
+    {%- do kanon_db.perform('main', 'refresh', [name], config.get('refresh', {}), state['is_service']) -%}
   {%- else -%}
     {%- if not state['is_described'] -%}
-      {%- call statement('register') -%}
-        SELECT kanon.register_source({{ kanon_db.arguments([source], config.require('register')) }})
-      {%- endcall -%}
+      {%- do kanon_db.perform('register', 'register_source', [source], config.require('register'), state['is_service']) -%}
     {%- endif -%}
-    {%- call statement('main') -%}
-      SELECT * FROM kanon.publish_{{ kind }}({{ kanon_db.arguments([source, name], dict({'replace': state['is_published']}, **config.get('publish', {}))) }})
-    {%- endcall -%}
+    {%- set given = dict({'replace': state['is_published']}, **config.get('publish', {})) -%}
+    {%- do kanon_db.perform('main', 'publish_' ~ kind, [source, name], given, state['is_service']) -%}
   {%- endif -%}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}
@@ -60,6 +51,26 @@
   {{ run_hooks(post_hooks, inside_transaction=False) }}
   {{ return({'relations': [target_relation]}) }}
 {% endmaterialization %}
+
+
+{#- Call a function; where that submits a job, wait for its end, which no worker can bring about
+    before the transaction has ended. -#}
+{% macro perform(statement_name, function, first, named, is_service) %}
+  {%- call statement(statement_name) -%}
+    SELECT * FROM kanon.{{ function }}({{ kanon_db.arguments(first, named) }})
+  {%- endcall -%}
+  {%- if is_service -%}
+    {%- call statement('job', fetch_result=True) -%}
+      SELECT max(job_id) AS job FROM kanon.jobs WHERE submitted_by = pg_current_xact_id_if_assigned()
+    {%- endcall -%}
+    {%- do adapter.commit() -%}
+    {%- call statement('wait') -%}
+      SELECT * FROM kanon.wait({{ load_result('job').table.rows[0]['job'] }})
+    {%- endcall -%}
+    {#- dbt begins no transaction of its own after a COMMIT. -#}
+    {%- call statement('begin', auto_begin=False) -%} BEGIN {%- endcall -%}
+  {%- endif -%}
+{% endmacro %}
 
 
 {#- Arguments of a function of kanon_db: the first ones by their position, others by name. -#}

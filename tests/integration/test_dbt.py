@@ -21,7 +21,15 @@ import pytest
 
 from kanon_db.operations import operations
 from tests.docs.console import PAGES, blocks
-from tests.integration.parties import Parties, create_source, create_table, fetch, value
+from tests.integration.parties import (
+    Connection,
+    Parties,
+    create_source,
+    create_table,
+    fetch,
+    value,
+)
+from tests.service import Service
 
 PACKAGE = Path(__file__).parents[2] / "dbt"
 MACRO = PACKAGE / "macros" / "verified.sql"
@@ -104,14 +112,13 @@ SELECT * FROM {{ source('data', "it's") }}
 Run = Callable[..., tuple[int, str]]
 
 
-@pytest.fixture
-def run(parties: Parties, tmp_path: Path) -> Run:
-    """A project of the publisher's, and dbt in it."""
+def project(folder: Path, connection: Connection, reader: str) -> Run:
+    """A project of a role's, and dbt in it."""
     if DBT is None:
         pytest.skip("dbt is not installed; KANON_DBT=/path/to/dbt names it")
     for name in ("macros", "models"):
-        (tmp_path / name).mkdir()
-    info = parties.publisher.info
+        (folder / name).mkdir()
+    info = connection.info
     profile = {
         "type": "postgres", "host": info.host, "port": info.port, "user": info.user,
         "password": "none", "dbname": info.dbname, "schema": "data", "threads": 1,
@@ -122,52 +129,56 @@ def run(parties: Parties, tmp_path: Path) -> Run:
         "profiles.yml": json.dumps({"clinic": {"target": "own", "outputs": {"own": profile}}}),
         "macros/names.sql": NAMED,
         "models/sources.yml": SOURCES,
-        "models/stays_b.sql": MODEL.replace("READERS", f"'{parties.analyst.info.user}'"),
+        "models/stays_b.sql": MODEL.replace("READERS", f"'{reader}'"),
     }
     for name, text in files.items():
-        (tmp_path / name).write_text(text)
+        (folder / name).write_text(text)
 
     def called(*arguments: str) -> tuple[int, str]:
-        options = ["--project-dir", str(tmp_path), "--profiles-dir", str(tmp_path)]
+        options = ["--project-dir", str(folder), "--profiles-dir", str(folder)]
         done = subprocess.run(
-            [str(DBT), *arguments, *options], cwd=tmp_path, capture_output=True, text=True,
+            [str(DBT), *arguments, *options], cwd=folder, capture_output=True, text=True,
             env={**os.environ, "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "NO_COLOR": "1"},
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
 
     assert called("deps")[0] == 0
     rows = [(i, i % 30, "fm"[i % 2], f"n{i}", f"ill {i % 4}") for i in range(200)]
-    create_table(
-        parties.publisher, 'data."it\'s"',
-        "seen int, age int, \"the 'sex'\" text, name text, sick text",
-        rows,
-    )  # fmt: skip
+    columns = "seen int, age int, \"the 'sex'\" text, name text, sick text"
+    create_table(connection, 'data."it\'s"', columns, rows)
     return called
 
 
-def state(parties: Parties) -> list[tuple[int, int]]:
+ARRIVALS = (
+    "INSERT INTO data.\"it's\" SELECT 200 + i, i % 30, 'f', 'n', 'ill ' || i % 4"
+    " FROM generate_series(1, 60) AS i"
+)
+
+
+def state(connection: Connection) -> list[tuple[int, int]]:
     return fetch(
-        parties.publisher,
+        connection,
         "SELECT rows, (parameters ->> 'k')::int4 FROM kanon.publications WHERE name = 'stays_b'",
     )
 
 
-def test_dbt_publishes_refreshes_and_replaces(parties: Parties, run: Run, tmp_path: Path) -> None:
+def test_dbt_publishes_refreshes_and_replaces(parties: Parties, tmp_path: Path) -> None:
+    run = project(tmp_path, parties.publisher, parties.analyst.info.user)
     model = tmp_path / "models" / "stays_b.sql"
     text = model.read_text()
 
     # What fails leaves nothing.
     model.write_text(text.replace("SELECT * FROM", "SELECT age FROM"))
     code, said = run("run")
-    assert (code, state(parties)) == (1, [])
+    assert (code, state(parties.publisher)) == (1, [])
     assert "a publication is made of one relation" in said
     model.write_text(text.replace("kind=", "post_hook='SELECT 1 / 0', kind="))
-    assert (run("run")[0], state(parties)) == (1, [])
+    assert (run("run")[0], state(parties.publisher)) == (1, [])
     assert fetch(parties.publisher, "SELECT FROM kanon.source WHERE schema_name = 'data'") == []
     model.write_text(text)
 
     assert run("run")[0] == 0
-    assert state(parties) == [(200, 5)]
+    assert state(parties.publisher) == [(200, 5)]
     assert value(parties.analyst, "SELECT count(*) FROM published.stays_b") == 200
     described = "SELECT identifiers, arrival, attributes FROM kanon.source WHERE relation_name = $1"
     assert fetch(parties.publisher, described, "it's") == [
@@ -177,28 +188,42 @@ def test_dbt_publishes_refreshes_and_replaces(parties: Parties, run: Run, tmp_pa
 
     # Who came since is added; nobody who was there moves.
     before = set(fetch(parties.analyst, "SELECT p::text FROM published.stays_b AS p"))
-    fetch(
-        parties.publisher,
-        "INSERT INTO data.\"it's\" SELECT 200 + i, i % 30, 'f', 'n', 'ill ' || i % 4"
-        " FROM generate_series(1, 60) AS i",
-    )
+    fetch(parties.publisher, ARRIVALS)
     assert run("run")[0] == 0
-    assert state(parties) == [(260, 5)]
+    assert state(parties.publisher) == [(260, 5)]
     assert before <= set(fetch(parties.analyst, "SELECT p::text FROM published.stays_b AS p"))
 
     model.write_text(text.replace("'k': 5", "'k': 7"))
     assert run("run", "--full-refresh")[0] == 0
-    assert state(parties) == [(260, 7)]
-
-    # Where operations are jobs, dbt would not wait for them.
-    fetch(parties.admin, "CREATE VIEW kanon.jobs AS SELECT")
-    code, said = run("run")
-    fetch(parties.admin, "DROP VIEW kanon.jobs")
-    assert code == 1
-    assert "operations of this database are jobs of workers" in said
+    assert state(parties.publisher) == [(260, 7)]
 
     # The schema must be that of publications.
     (tmp_path / "macros" / "names.sql").unlink()
     code, said = run("run")
     assert code == 1
     assert "publications are in the schema published" in said
+
+
+def test_dbt_waits_where_operations_are_jobs(service: Service, tmp_path: Path) -> None:
+    """Also for their errors, which are its own."""
+    with service.submitter("dora", "kanon_publisher") as dora:
+        with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+            fetch(superuser, "CREATE SCHEMA data AUTHORIZATION dora")
+        service.work()
+        run = project(tmp_path, dora, "dora")
+        assert run("run")[0] == 0
+        assert state(dora) == [(200, 5)]
+        fetch(dora, ARRIVALS)
+        assert run("run")[0] == 0
+        assert state(dora) == [(260, 5)]
+        fetch(dora, 'ALTER TABLE data."it\'s" ADD COLUMN more int')
+        code, said = run("run")
+        assert code == 1
+        assert "register it again" in said
+        done = "SELECT operation, state FROM kanon.jobs ORDER BY job_id"
+        assert fetch(dora, done) == [
+            ("register_source", "done"),
+            ("publish_generalized", "done"),
+            ("refresh", "done"),
+            ("refresh", "failed"),
+        ]
