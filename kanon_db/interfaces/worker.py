@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 import procrastinate
 import procrastinate.worker
 import psycopg
+from numba.core.registry import cpu_target
 from procrastinate import exceptions as queue_errors
 from procrastinate.job_context import AbortReason
 from procrastinate.retry import BaseRetryStrategy, RetryDecision
@@ -178,16 +179,11 @@ _PRELOADED: Final = (
         f"kanon_db.publications.{kind}.kind"
         for kind in ("buckets", "generalized", "freeform", "suppressed")
     ),
-    # What numba imports when it loads its first kernel, which takes most of a second.
-    "numba.cpython.randomimpl",
-    "numba.experimental.jitclass.base",
-    "numba.np.npyimpl",
-    "numba.np.polynomial.polynomial_core",
-    "numba.np.random.generator_methods",
-    "numba.typed.typeddict",
-    "numba.typed.typedlist",
 )
 """What most jobs need; what trains models is imported by those that do."""
+
+# So does numba: what it looks up for its first kernel takes each job a quarter of a second.
+cpu_target.target_context.refresh()
 
 _log: Final = logging.getLogger("kanon_db.worker")
 
@@ -221,7 +217,7 @@ class WorkerOptions:
     concurrency: int = 2
     grace: float = 60.0
     time_limit: float = 21_600.0
-    poll: float = 0.5
+    poll: float = 0.2
     heartbeat: float = 4.0
 
 

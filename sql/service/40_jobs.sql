@@ -129,6 +129,7 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
+    _began   CONSTANT timestamptz := clock_timestamp();
     _until   CONSTANT timestamptz := clock_timestamp() + make_interval(secs => coalesce(seconds, 86400));
     _role    CONSTANT text := current_user;
     _number  bigint := job;
@@ -165,14 +166,15 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the job has not ended yet',
                 DETAIL = format('job %s is %s', _number, _job.state),
                 HINT = format('SELECT * FROM kanon.wait(%1$s) again, or kanon.cancel(%1$s)', _number);
-        ELSIF _job.state = 'waiting' AND NOT _is_told AND _pause >= 0.5
+        ELSIF _job.state = 'waiting' AND NOT _is_told AND _pause >= 0.1
               AND NOT EXISTS (SELECT FROM kanon.workers) THEN
             RAISE WARNING 'no worker has been heard of in the last minute'
                 USING HINT = 'an administrator starts one with kanon worker';
             _is_told := true;
         END IF;
         PERFORM pg_sleep(least(_pause, greatest(extract(epoch FROM _until - clock_timestamp()), 0)));
-        _pause := least(_pause * 1.5, 0.5);
+        -- Nobody waits much longer than the job takes.
+        _pause := least(0.02 + extract(epoch FROM clock_timestamp() - _began) / 20, 0.5);
     END LOOP;
     FOR _said IN
         SELECT s ->> 0 AS how, s ->> 1 AS what
