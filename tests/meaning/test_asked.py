@@ -13,6 +13,7 @@ import pytest
 from tests.integration.parties import Functions, Parties, fetch, parties, quoted
 from tests.meaning.asked import ASKED, Asked
 from tests.meaning.tables import EXACT
+from tests.rewritten import compared
 
 __all__ = ["parties"]
 
@@ -123,6 +124,18 @@ def test_a_question_is_answered_or_refused_with_the_line_to_write(
     assert asked.hint in (caught.value.diag.message_hint or "")
     for line in asked.instead:
         assert faults_of(parties, publication, line) == []
+
+
+@pytest.mark.parametrize("publication", PUBLICATIONS)
+def test_statements_of_what_is_asked(parties: Parties, publication: str) -> None:
+    """The statement of an answered question gives the paper's estimate, functions and all."""
+    outcomes: Counter[str] = Counter()
+    for asked in ASKED:
+        question = asked_of(publication, asked.question)
+        outcomes[compared(parties.analyst, question, seconds=2)] += 1
+    print(publication, dict(outcomes))  # shown with -rP
+    assert outcomes.keys() <= {"equal", "refused", "no statement", "too long"}, outcomes
+    assert outcomes["equal"] > len(ASKED) / 2
 
 
 def test_most_questions_are_answered() -> None:
