@@ -124,7 +124,8 @@ class InferenceBound:
 
         Examples
         --------
-        >>> for given in ({"l": 4}, {"values": {"Flu": 0.9, "HIV": "1/3"}}):
+        >>> own = {"Flu": 0.9, "HIV": "1/3"}
+        >>> for given in ({"l": 4}, {"default": 0.1, "values": own}):
         ...     privacy = PrivacySpecification.parse(given)
         ...     print(InferenceBound.of(privacy, ["Flu", "HIV"], [80, 20]))
         25% (not less, since 80% of the records have the same value)
