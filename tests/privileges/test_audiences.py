@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from kanon_db.installation.doctor import examine
+from tests.acceptance.commands import kanon as run
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -148,6 +149,25 @@ def test_users_read_nothing_that_does_not_name_them(
         assert refused(read).sqlstate == "42501"
         publish = lambda: Functions(connection).publish(patients, "mine", privacy='{"l": 2}')
         assert refused(publish).sqlstate == "42501"
+
+
+def test_a_role_without_members_is_no_way_round(parties: Parties, patients: str) -> None:
+    """Nobody reads either yet, so nothing is refused: whoever joins would read both."""
+    fetch(parties.admin, "CREATE ROLE kanon_test_later IN ROLE kanon_user")
+    try:
+        given = {"privacy": '{"l": 3}', "readers": ["kanon_test_later"]}
+        Functions(parties.publisher).publish(patients, "patients_b", **given)
+        answer = run(
+            "publish", "suppressed", patients, "patients_p", "--k", "2",
+            "--readers", "kanon_test_later", dsn=parties.publisher.info.dsn,
+        )  # fmt: skip
+        assert answer.returncode == 0, answer.stderr
+        assert "patients_b, of the same people" in answer.stdout
+        assert "nobody yet: GRANT kanon_test_later TO somebody" in answer.stdout
+    finally:
+        drop_all(parties)
+        fetch(parties.admin, "DROP OWNED BY kanon_test_later")
+        fetch(parties.admin, "DROP ROLE kanon_test_later")
 
 
 def test_the_way_to_name_a_reader(

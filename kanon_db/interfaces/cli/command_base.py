@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -209,6 +209,7 @@ def derived_command(operation: Operation, name: str) -> click.Command:
             found = kanon.perform(operation.name, passed(given))
             if operation.command[0] == "publish" and not as_json and not given["dry_run"]:
                 given[_READERS] = kanon.readers(found.name)
+                given[_BESIDE] = _beside(kanon, found.name, given[_READERS])
         print_result(operation.command[0], given, found, as_json=as_json)
 
     run.__doc__ = f"{operation.sentence}\n\n{operation.details}"
@@ -334,11 +335,13 @@ def _print_registered(given: Mapping[str, Any], found: int) -> None:
 def _print_published(given: Mapping[str, Any], found: Any) -> None:
     """Print what was published, for people; `kanon metrics` has the rest of what is kept."""
     tried = bool(given.get("dry_run"))
+    others = ", ".join(given.get(_BESIDE, ()))
     console.print_fields(
         {
             "publication": found.name,
             "guarantee": found.guarantee,
-            **({} if tried else {"who can read": _who_reads(given[_READERS])}),
+            **({} if tried else {_READERS: _who_reads(given[_READERS])}),
+            **({_BESIDE: f"{others}, of the same people"} if others else {}),
             "records": found.records,
             **{
                 name: value
@@ -360,9 +363,22 @@ def _print_published(given: Mapping[str, Any], found: Any) -> None:
 
 
 _READERS: Final = "who can read"
+_BESIDE: Final = "they also read"
 
 _HEADLINES: Final = ("certain_records", "suppressed_records")
 """Metrics that somebody who publishes has to see."""
+
+
+def _beside(kanon: Kanon, name: str, readers: Iterable[str]) -> list[str]:
+    """Name other publications of the source for the same roles, whose members would read both."""
+    rows = {row["name"]: row for row in kanon.publications().to_dict("records")}
+    return [
+        other
+        for other, row in rows.items()
+        if other != name
+        and row["source"] == rows[name]["source"]
+        and set(row["parameters"].get("readers") or ()) & set(readers)
+    ]
 
 
 def _who_reads(readers: Mapping[str, Sequence[str]]) -> str:
