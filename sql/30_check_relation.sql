@@ -62,8 +62,8 @@ COMMENT ON FUNCTION kanon.check_relation IS 'measure k, l, t and the risks of an
 REVOKE ALL ON FUNCTION
     kanon.check_relation(regclass, text[], text[], text, text, integer, integer, numeric),
     kanon.python_check_relation(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.check_relation(regclass, text[], text[], text, text, integer, integer, numeric),
     kanon.python_check_relation(jsonb)
-TO kanon_publisher, kanon_analyst;
+TO kanon_publisher, kanon_analyst, kanon_user;

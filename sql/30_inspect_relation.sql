@@ -48,7 +48,7 @@ COMMENT ON FUNCTION kanon.inspect_relation IS 'look at the columns of a table be
 REVOKE ALL ON FUNCTION
     kanon.inspect_relation(regclass),
     kanon.python_inspect_relation(jsonb)
-FROM PUBLIC, kanon_publisher, kanon_analyst;
+FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
     kanon.inspect_relation(regclass),
     kanon.python_inspect_relation(jsonb)

@@ -201,11 +201,11 @@ def change(connection: Connection, table: str, changes: Changes) -> None:
 def write_file(path: Path, stays: Sequence[Stay]) -> None:
     """Write stays as a spreadsheet in Germany does, with the names of the columns first.
 
-    Semicolons, dates such as 31.12.2024, and costs such as 1234,50.
+    Semicolons, dates such as 31.12.2024, and costs such as 1.234,50.
     """
     with path.open("w", newline="", encoding="utf-8-sig") as file:
         writer = csv.writer(file, delimiter=";")
         writer.writerow(Stay._fields)
         for stay in stays:
-            cost = f"{stay.cost:.2f}".replace(".", ",")
+            cost = f"{stay.cost:,.2f}".translate(str.maketrans(",.", ".,"))
             writer.writerow(stay._replace(admission=f"{stay.admission:%d.%m.%Y}", cost=cost))  # type: ignore[arg-type]
