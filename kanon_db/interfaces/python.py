@@ -303,6 +303,8 @@ class Kanon(Methods):
         from kanon_db.reporting.facts import gather
         from kanon_db.reporting.page import write_page
 
+        if isinstance(population, str):
+            population = self._session.qualified(population)
         with self._operation() as session, session.reporting():
             facts = gather(session, name, population)
         return write_page(facts)

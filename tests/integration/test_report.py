@@ -301,7 +301,10 @@ def test_risks_of_linking(parties: Parties, publisher: kanon_db.Kanon) -> None:
     assert linking.before.journalist.highest == 1 / 4
     assert linking.before.marketer == pytest.approx((4 / 10 + 4 / 40 + 4 / 4) / 12)
     assert linking.misfits == 1
-    text = Page(publisher.report("few_b", population="data.census")).text
+    # By the caller's search path, as other operations find relations.
+    given = {"user": parties.publisher.info.user, "options": "-c search_path=data"}
+    with kanon_db.connect(make_conninfo(parties.dsn, **given)) as kanon:
+        text = Page(kanon.report("few_b", population="census")).text
     assert "1 classes have fewer people there" in text
 
     linking = risks("few", "data.census")
@@ -322,6 +325,7 @@ def test_risks_of_linking(parties: Parties, publisher: kanon_db.Kanon) -> None:
     for population, said in (
         (11, "smaller than the table"),
         ("data.nothing", "does not exist"),
+        ("8,000,000", "does not exist"),
         ("data.bad", "does not have the quasi-identifiers"),
     ):
         with pytest.raises(KanonError, match=said):
