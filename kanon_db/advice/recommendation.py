@@ -391,10 +391,13 @@ def _recommended(
         )
     data = what_is_protected(large, has_entities=whole.has_entities(session))
     candidates = candidates_for(purpose, protection, data)
-    session.plan([one.title for one in sorted(candidates, key=lambda one: one.cost)])
+    order = sorted(candidates, key=lambda one: one.cost)
+    session.plan([_FIRST, *(one.title for one in order)])
 
     def attempt(candidate: Candidate, deadline: float, is_brief: bool) -> TriedCandidate:
         if is_brief:
+            if not found.tried:
+                session.phase(_FIRST)
             session.step(f"{candidate.title}: on a small sample")
             return try_candidate(session, candidate, brief, brief, deadline, is_brief=True)
         session.phase(candidate.title)
@@ -471,6 +474,8 @@ class _Found:
 
 
 _SELECT: Final = "SELECT * FROM "
+
+_FIRST: Final = "a first candidate on a small sample"
 
 
 def what_is_protected(ground: TrialGround, *, has_entities: bool) -> SourceTraits:
