@@ -114,7 +114,7 @@ def export(
     publication = find_publication(session, name)
     oid = _readable(session, publication, relation)
     table = session.identifier(published_schema(session), name + RELATIONS[relation])
-    columns = [_Column.of(session, column) for column in column_types(session, oid).values()]
+    columns = [_FileColumn.of(session, column) for column in column_types(session, oid).values()]
     asked = [item for i, column in enumerate(columns) for item in column.survey(i) if is_parquet]
     shown = [
         f"{item.value if is_parquet else item.unrun(session)} AS {item.quoted}" for item in columns
@@ -252,7 +252,7 @@ _DIGITS: Final = 38
 
 
 @dataclass(frozen=True)
-class _Column:
+class _FileColumn:
     """A column, and SQL with which it is read."""
 
     name: str
@@ -263,7 +263,7 @@ class _Column:
     order: str  # SQL for what rows are sorted by
 
     @classmethod
-    def of(cls, session: Session, column: ColumnType) -> _Column:
+    def of(cls, session: Session, column: ColumnType) -> _FileColumn:
         """Describe a column."""
         read, is_own = column.read(session), column.operator_schema is None
         is_plain = is_own and column.type_name in _PLAIN
@@ -313,7 +313,7 @@ class _Format(Protocol):
 class _Csv:
     """Comma-separated values in UTF-8; texts are in quotes, and NULL is nothing at all."""
 
-    def __init__(self, file: IO[bytes], columns: Sequence[_Column], *, is_compressed: bool) -> None:
+    def __init__(self, file: IO[bytes], columns: Sequence[_FileColumn], *, is_compressed: bool) -> None:
         self.types: Mapping[str, str] = {column.name: column.type_name for column in columns}
         self._zipped = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_compressed else None
         self._file = self._zipped or file
@@ -338,7 +338,7 @@ class _Csv:
 class _Parquet:
     """Parquet, whose columns have the types of the publication where it has them, too."""
 
-    def __init__(self, file: IO[bytes], columns: Sequence[_Column], survey: Row) -> None:
+    def __init__(self, file: IO[bytes], columns: Sequence[_FileColumn], survey: Row) -> None:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
         from pyarrow import parquet
@@ -375,7 +375,7 @@ class _Parquet:
         self._writer.close()
 
 
-def _arrow_type(pa: Any, column: _Column, number: int, survey: Row) -> Any:
+def _arrow_type(pa: Any, column: _FileColumn, number: int, survey: Row) -> Any:
     """Return a column's type in Parquet, if all values have it, and otherwise that of texts."""
     if not column.is_plain or not survey.get(f"fits_{number}", True):
         return pa.string()

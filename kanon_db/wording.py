@@ -16,7 +16,7 @@ from typing import Final
 from kanon_db.errors import KanonError
 from kanon_db.operations import operations
 
-_VALUE: Final = r"'(?:[^']|'')*'|\.\.\.|…|[\w.]*\w"
+_VALUE: Final = r"'(?:[^']|'')*'|\.\.\.|\u2026|[\w.]*\w"
 _ARGUMENT: Final = re.compile(rf"\b(?P<name>[a-z_]+) => (?P<value>{_VALUE})")
 _FUNCTION: Final = re.compile(
     rf"\bkanon\.(?P<name>[a-z_]+)\b"
