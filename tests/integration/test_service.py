@@ -557,6 +557,7 @@ class TestOtherWays:
         )
         Jobs(alice).drop("by_cli")
 
+    @pytest.mark.usefixtures("bob")
     def test_the_rest_as_jobs(self, alice: Connection) -> None:
         kanon = Jobs(alice)
         kanon.publish("hers.people", "others", privacy='{"l": 2}', replace=True)
