@@ -292,6 +292,10 @@ class Worker:
         # Processes are copies of one that has imported what they need, and has no secrets.
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload([__name__, *_PRELOADED])
+        # The first process waits for the imports, which would hold up signs of life.
+        first = self._processes.Process(target=len, args=("",))
+        first.start()
+        first.join()
         self._app = self._new_app()
 
     def _new_app(self) -> procrastinate.App:
