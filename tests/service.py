@@ -272,7 +272,7 @@ def served(cluster_dsn: str, database: str, folder: Path) -> Iterator[Service]:
     """Make a database, and install kanon_db there as a host's customer could."""
     administrator = "host_admin"  # of all databases, as at hosts
     with psycopg.connect(cluster_dsn, autocommit=True) as superuser:
-        if not fetch(superuser, "SELECT FROM pg_roles WHERE rolname = $1", administrator):
+        if not fetch(superuser, "SELECT true FROM pg_roles WHERE rolname = $1", administrator):
             fetch(superuser, f"CREATE ROLE {administrator} LOGIN CREATEROLE")
         fetch(superuser, f"CREATE DATABASE {database} TEMPLATE template0")
         fetch(superuser, f"GRANT CREATE ON DATABASE {database} TO {administrator}")

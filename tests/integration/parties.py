@@ -28,7 +28,9 @@ def fetch(connection: Connection, statement: str, *values: object) -> list[tuple
     """Run one statement; its rows."""
     with psycopg.RawCursor(connection) as cursor:
         cursor.execute(statement.encode(), values or None, prepare=False)
-        return cursor.fetchall() if cursor.description else []
+        # Without columns, there may be rows all the same.
+        has_rows = cursor.pgresult and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
+        return cursor.fetchall() if has_rows else []
 
 
 def value(connection: Connection, statement: str, *values: object) -> Any:
