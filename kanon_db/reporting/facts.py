@@ -140,6 +140,7 @@ class ReleaseFacts:
     readers: str  # Who could read it since when, as the ledger has it
     state: str
     digest: str
+    is_shared: bool  # Whether somebody can read it now, and what is reported on, too
 
 
 class Counted(Enum):
@@ -236,7 +237,7 @@ def gather(session: Session, name: str, population: int | str | None = None) -> 
     sizes = _sizes(target, {**publication.metrics, **examined.metrics})
     entry = _entry(session, name)
     readers = access_to(session, [name])[name]
-    releases = _releases(session, source)
+    releases = _releases(session, source, {one.name for one in readers.now})
     own = [release for release in releases if release.name == name]
     accepted = publication.parameters.get("accept") or {}
     return Facts(
@@ -283,7 +284,7 @@ def _entry(session: Session, name: str) -> Row:
     )
 
 
-def _releases(session: Session, source: Source) -> list[ReleaseFacts]:
+def _releases(session: Session, source: Source, readers: set[str]) -> list[ReleaseFacts]:
     """List what this role released from the source; the ledger shows a publisher no more.
 
     The ledger hears of grants in this database. Who becomes a member of a role that may read, it
@@ -303,12 +304,12 @@ def _releases(session: Session, source: Source) -> list[ReleaseFacts]:
     found = []
     for row in rows:
         now = access.get(row["name"]) if row["state"] in ("draft", "live") else None
+        logins = [] if now is None else [one.name for one in now.now]
         state = row["state"] if now is None else "live" if now.granted else "draft"
         found.append(
             ReleaseFacts(
-                row["name"], row["kind"], row["at"], row["publisher"],
-                "" if now is None else shortened([one.name for one in now.now]), row["readers"],
-                state, row["digest"],
+                row["name"], row["kind"], row["at"], row["publisher"], shortened(logins),
+                row["readers"], state, row["digest"], not readers.isdisjoint(logins),
             )
         )  # fmt: skip
     return found

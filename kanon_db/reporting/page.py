@@ -182,12 +182,18 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
     linking, k, kind = facts.linking, facts.parameters.get("k"), facts.kind
     is_model, is_bucket = kind == "model", kind == "buckets"
     who = "people" if facts.counted is Counted.PEOPLE else "records"
-    others = [one.name for one in facts.releases if one.now and one.name != facts.name]
-    further = (
-        f"; readers can now read other releases of this source as well: {', '.join(others)}"
-        if others
-        else "; no other release of this source that this role made can be read now"
-    )
+    others = [one for one in facts.releases if one.now and one.name != facts.name]
+    shared = [one.name for one in others if one.is_shared]
+    further = "; no other release of this source that this role made can be read now"
+    if shared:
+        further = (
+            f"; readers can now read other releases of this source as well: {', '.join(shared)}"
+        )
+    elif others:
+        further = (
+            "; other releases of this source can be read now, by nobody who reads this one:"
+            f" {', '.join(one.name for one in others)}"
+        )
     if is_bucket:
         alone = linked = "not prevented"
         row = (

@@ -266,6 +266,30 @@ def test_who_can_read_it_now(
     publisher.drop_publication("seen")
 
 
+def test_other_releases_are_read_by_whoever_reads_this_one(
+    parties: Parties, publisher: kanon_db.Kanon, new_role: Callable[..., str]
+) -> None:
+    create_source(
+        parties.publisher, "data.apart", "age int, ill text",
+        [(i % 20, f"ill {i % 6}") for i in range(120)], ["age"], "ill",
+    )  # fmt: skip
+    counting, reading = new_role("kanon_user"), new_role("kanon_user")
+    publisher.publish_buckets("data.apart", "apart_b", privacy={"l": 3}, readers=[counting])
+    publisher.publish_generalized("data.apart", "apart_k", k=4, readers=[reading])
+
+    def said() -> str:
+        with publisher._operation() as session:
+            return next(
+                row[3] for row in three_tests(gather(session, "apart_b")) if "Link" in row[0]
+            )
+
+    assert said().endswith("can be read now, by nobody who reads this one: apart_k")
+    fetch(parties.admin, f"GRANT {reading} TO {counting}")
+    assert said().endswith("readers can now read other releases of this source as well: apart_k")
+    for name in ("apart_b", "apart_k"):
+        publisher.drop_publication(name)
+
+
 def test_risks_of_linking(parties: Parties, publisher: kanon_db.Kanon) -> None:
     """Prosecutor, journalist and marketer risk, counted by hand, with and without a population."""
     rows = [(20 + i // 4, f"ill {i % 5}") for i in range(12)]
