@@ -518,10 +518,12 @@ class StagedFile:
                 low = middle
             else:
                 high = middle
+        sign = " or which is the decimal sign (decimal => ',')" if kind.category == "N" else ""
         raise InvalidParameterError(
             f"a value cannot be read as {kind.sql}",
             detail=self._place(column, high),
-            hint=f'correct it, or load the column as text: types => \'{{"{column}": "text"}}\'',
+            hint=f"correct it, or say what means that a value is missing (null => 'TEXT'){sign};"
+            f' or load the column as text: types => \'{{"{column}": "text"}}\'',
         )
 
     def _refuse_misfit(self, date_format: DateFormat, columns: Sequence[str]) -> None:
@@ -719,7 +721,7 @@ def load_csv(
     found_types = {column: _FULL.get(types[column].sql, types[column].sql) for column in types}
     is_kept = kept is not None and kept.fits(found_types)
     if is_bound and not is_kept:
-        raise _other_columns(target, kept, found_types)
+        raise _other_columns(target, kept, found_types, staged.notes(types))
     notes = staged.notes(types)
     for column, note in names_notes.items():
         if column in staged.header:
@@ -813,14 +815,17 @@ class _Kept:
                 types[column] = replace(kind, sql=own)
         return types
 
+    def other(self, types: Mapping[str, str]) -> list[str]:
+        """Return the columns whose types differ."""
+        return [name for name, kind in self._columns.items() if types.get(name, kind) != kind]
+
     def difference(self, types: Mapping[str, str]) -> str:
         """Say which columns differ."""
         gone = [name for name in self._columns if name not in types]
         added = [name for name in types if name not in self._columns]
         other = [
-            f'"{name}" would be {types[name]} instead of {kind}'
-            for name, kind in self._columns.items()
-            if types.get(name, kind) != kind
+            f'"{name}" would be {types[name]} instead of {self._columns[name]}'
+            for name in self.other(types)
         ]
         parts = [
             f"without {', '.join(gone)}" if gone else "",
@@ -830,7 +835,9 @@ class _Kept:
         return "; ".join(filter(None, parts)) or "in another order"
 
 
-def _other_columns(target: str, kept: _Kept | None, types: Mapping[str, str]) -> InUseError:
+def _other_columns(
+    target: str, kept: _Kept | None, types: Mapping[str, str], notes: Mapping[str, str]
+) -> InUseError:
     if kept is None:
         return InUseError(
             "the table is a registered source, and cannot be filled anew as it is",
@@ -842,7 +849,8 @@ def _other_columns(target: str, kept: _Kept | None, types: Mapping[str, str]) ->
     return InUseError(
         "the table is a registered source, and the file has other columns",
         detail=f"table {target}: {kept.difference(types)}",
-        hint="say so if they are the same: rename => 'OLD=NEW', types => '{\"COLUMN\": \"TYPE\"}';"
+        hint="".join(f'"{name}": {notes[name]}; ' for name in kept.other(types) if name in notes)
+        + "say so if they are the same: rename => 'OLD=NEW', types => '{\"COLUMN\": \"TYPE\"}';"
         " or make the table anew, and register it again: anew => true",
     )
 

@@ -432,6 +432,14 @@ def test_a_registered_source_stays_what_it_is(parties: Parties, write: Any) -> N
         assert where in refused.value.detail
         assert "anew => true" in refused.value.hint
         assert value(parties.publisher, "SELECT count(*) FROM data.loaded") == 100
+    # What the types of the last file need is said, so that nobody makes the table anew for it.
+    unlike = write("id,age,code,ill\n1,20,100,x\n2,NA,100,x\n")
+    with pytest.raises(InUseError, match="registered source") as refused:
+        kanon.load(unlike, "data.loaded", replace=True)
+    assert refused.value.hint.startswith(
+        "\"age\": 1 of 2 values are no numbers, the first one in line 3: null => 'NA'; "
+    )
+    assert len(kanon.load(unlike, "data.loaded", replace=True, null=["NA"]).columns) == 4
     kanon.load(
         write("id,years,code,ill\n1,20,,x\n"), "data.loaded", replace=True, rename="years=age"
     )
