@@ -193,6 +193,7 @@ MOST_LISTED: Final = 5
 """Pairs, and combinations of three, that are listed: those that tell most records apart."""
 
 _NEARLY_UNIQUE: Final = 0.1
+NEARLY_UNIQUE: Final = "nearly unique: coarsen it, register it as an identifier, or leave it out"
 
 SECONDS: Final = 10.0
 
@@ -292,7 +293,7 @@ def _meaning(columns: Sequence[str], records: int, share: float) -> str:
         said = f"1 record is the only one with its {named}"
     said += f": who knows {these} finds the record"
     if len(columns) == 1 and share >= _NEARLY_UNIQUE:
-        said += "; nearly unique: register it as an identifier, or leave it out"
+        said += f"; {NEARLY_UNIQUE}"
     return said
 
 
@@ -342,8 +343,9 @@ _PROTECTED: Final = (
     "orientation", "kosten", "befund", "outcome",
 )  # fmt: skip
 _PROTECTED_WORDS: Final = frozenset(
-    "icd icd9 icd10 hiv aids sick condition wage wages pay cost costs amount debt score grade vote"
-    " party drug test result lab health hlth genhlth crime charge charges".split()
+    "dx icd icd9 icd10 hiv aids sick condition wage wages pay cost costs amount debt score grade"
+    " vote party drug test result lab health hlth genhlth crime charge charges kasse versicherung"
+    " payer".split()
 )
 _KNOWN: Final = (
     "birth", "gebur", "gender", "geschlecht", "postcode", "postal", "countr", "county", "region",
@@ -370,6 +372,8 @@ def guess_role(column: ColumnProfile) -> tuple[Role, str]:
     ('quasi-identifier', 'its name: others may know it')
     >>> guess_role(ColumnProfile("patient_id", "integer", distinct=60, filled=100, alone=20))
     ('entity', 'its name, and values that recur: several rows are of one')
+    >>> guess_role(ColumnProfile("Dx", "text", distinct=9, filled=100, alone=1))
+    ('sensitive', 'its name')
     """
     identifying = _identifying_reason(column)
     words = set(words_of(column.name))

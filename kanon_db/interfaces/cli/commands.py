@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from kanon_db import __version__
+from kanon_db.advice.identifying_columns import NEARLY_UNIQUE
 from kanon_db.advice.publication_candidates import PROTECTIONS, PURPOSES
 from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import (
@@ -690,9 +691,14 @@ def _asked(name: str, question: str, choices: Mapping[str, str], given: Mapping[
 def _print_identifying(source: str, found: pd.DataFrame) -> None:
     console.say(f"What identifies people in {source}: records that differ from all others in")
     console.print_table(
-        ["columns", "records", "share"],
+        ["columns", "records", "share", ""],
         [
-            [", ".join(row["columns"]), row["records"], f"{row['share']:.1%}"]
+            [
+                ", ".join(row["columns"]),
+                row["records"],
+                f"{row['share']:.1%}",
+                NEARLY_UNIQUE if row["meaning"].endswith(NEARLY_UNIQUE) else "",
+            ]
             for row in found.to_dict("records")
             if row["records"]
         ],
