@@ -73,7 +73,7 @@ def export(
     *,
     relation: str = "view",
     file_format: str | None = None,
-    force: bool = False,
+    replace: bool = False,
 ) -> ExportReport:
     """Write a relation of a publication to a file, which is there once it is whole, or not at all.
 
@@ -89,7 +89,7 @@ def export(
         One of `RELATIONS`.
     file_format : str, optional
         One of `FORMATS`, for other names.
-    force : bool
+    replace : bool
         Whether to overwrite the file.
 
     Raises
@@ -107,7 +107,7 @@ def export(
     path = path.resolve()
     chosen = _format_of(path, file_format)
     is_parquet = chosen == "parquet"
-    _require_place(path, force=force)
+    _require_place(path, replace=replace)
     if is_parquet:
         _require_pyarrow()
     session.step("looking at the publication")
@@ -124,7 +124,7 @@ def export(
         survey = fetch_one(session, f"SELECT {', '.join(['count(*) AS n', *asked])} FROM {table}")
         total, rows = int(survey["n"]), 0
         session.step(f"writing {total:,} rows")
-        with _appearing(path, force=force) as file:
+        with _appearing(path, replace=replace) as file:
             written: _Format
             if is_parquet:
                 written = _Parquet(file, columns, survey)
@@ -169,7 +169,7 @@ def _format_of(path: Path, given: str | None) -> str:
     return found
 
 
-def _require_place(path: Path, *, force: bool) -> None:
+def _require_place(path: Path, *, replace: bool) -> None:
     """Refuse a file that cannot be there, before anything is read."""
     if not path.parent.is_dir():
         raise NotFoundError("there is no such folder for the file", hint="make it, or name another")
@@ -177,9 +177,9 @@ def _require_place(path: Path, *, force: bool) -> None:
         raise InvalidParameterError(
             "what has the file's name is a folder or a device", hint="name another file"
         )
-    if path.exists() and not force:
+    if path.exists() and not replace:
         raise DuplicateError(
-            "the file exists already", hint="name another, or overwrite it with force => true"
+            "the file exists already", hint="name another, or overwrite it with replace => true"
         )
 
 
@@ -403,7 +403,7 @@ def _blocks(rows: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 @contextmanager
-def _appearing(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
+def _appearing(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
     """Write a file that has its name only once it is whole."""
     part = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
@@ -411,7 +411,7 @@ def _appearing(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _require_place(path, force=force)
+        _require_place(path, replace=replace)
         part.replace(path)
     except OSError as error:
         raise ServerError("the file cannot be written", detail=str(error.strerror)) from None

@@ -327,12 +327,12 @@ class Kanon(Methods):
         *,
         relation: str = "view",
         format: str | None = None,  # noqa: A002  # as the command's option
-        force: bool = False,
+        replace: bool = False,
     ) -> ExportReport:
         """Write a publication to a CSV or Parquet file; see :func:`~kanon_db.exports.export`."""
         with self._operation() as session, session.reporting():
             return export(
-                session, name, Path(path), relation=relation, file_format=format, force=force
+                session, name, Path(path), relation=relation, file_format=format, replace=replace
             )
 
     def publications(self) -> pd.DataFrame:

@@ -146,7 +146,7 @@ def test_the_order_of_rows_tells_nothing(ill: Parties, tmp_path: Path, relation:
 
 def parquet_of(ill: Parties, folder: Path, relation: str) -> bytes:
     path = folder / "ordered.parquet"
-    exported(ill, "ill", path, relation=relation, force=True)
+    exported(ill, "ill", path, relation=relation, replace=True)
     return path.read_bytes()
 
 
@@ -185,8 +185,8 @@ def test_refusals(ill: Parties, tmp_path: Path) -> None:
         ("b.csv", {"format": "xlsx"}, InvalidParameterError),
         ("b.csv", {"relation": "bit"}, InvalidParameterError),
         ("none/b.csv", {}, NotFoundError),
-        ("", {"format": "csv", "force": True}, InvalidParameterError),
-        ("/dev/null", {"format": "csv", "force": True}, InvalidParameterError),
+        ("", {"format": "csv", "replace": True}, InvalidParameterError),
+        ("/dev/null", {"format": "csv", "replace": True}, InvalidParameterError),
     ):
         with pytest.raises(error):
             exported(ill, "ill", tmp_path / name, **given)
@@ -195,7 +195,7 @@ def test_refusals(ill: Parties, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such publication"):
         exported(ill, "absent", tmp_path / "b.csv")
     assert in_folder(tmp_path) == ["a.csv"]
-    exported(ill, "ill", path, force=True)
+    exported(ill, "ill", path, replace=True)
     assert path.read_text() != "kept"
 
 
@@ -212,7 +212,7 @@ def test_a_file_is_whole_or_not_there(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(ServerError, match="cannot be written") as refused:
-            exported(ill, "ill", path, force=True)
+            exported(ill, "ill", path, replace=True)
     assert refused.value.detail == "No space left on device"
     with kanon_db.connect(dsn_of(ill, "analyst")) as connected:
         original = connected._session.copied
@@ -227,7 +227,7 @@ def test_a_file_is_whole_or_not_there(
 
         monkeypatch.setattr(connected._session, "copied", ended)
         with pytest.raises(KanonError):
-            connected.export("ill", path, force=True)
+            connected.export("ill", path, replace=True)
     assert in_folder(tmp_path) == ["a.csv"]
     assert path.read_text() == "kept"
 
@@ -272,8 +272,8 @@ def test_the_command(ill: Parties, tmp_path: Path) -> None:
     assert gzip.decompress(path.read_bytes()).startswith(b"age,sex,sick\n")
     refused = kanon("export", "ill_rows", path, dsn=dsn)
     assert refused.returncode == 1
-    assert "--force" in refused.stderr
-    assert kanon("export", "ill_rows", path, "--force", dsn=dsn).returncode == 0
+    assert "--replace" in refused.stderr
+    assert kanon("export", "ill_rows", path, "--replace", dsn=dsn).returncode == 0
     how = ("--format", "parquet", "--relation", "qit")
     odd = kanon("export", "ill", tmp_path / "qit", *how, dsn=dsn)
     assert odd.stdout.startswith("Wrote 600 rows to ")

@@ -520,7 +520,7 @@ def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, 
     type=click.Choice(["csv", "parquet"]),
     help="Format, where the file's name does not say it (.csv, .csv.gz, .parquet).",
 )
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@click.option("--replace", is_flag=True, help="Overwrite the file if it exists.")
 @database_options
 def export(
     name: str, file: Path, *, dsn: str | None, directory: Path, as_json: bool, **options: Any
