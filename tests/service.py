@@ -239,11 +239,11 @@ class Service:
         """Start a worker."""
         log = self.folder / f"worker-{len(self.workers)}.log"
         dsn = self.by_tcp() if through is None else self.by_tcp(port=through.port)
-        chosen = SHORT | {"key_file": str(self.key_file)} | options
+        chosen = SHORT | {"key_file": str(self.key_file), "dsn": dsn} | options
         given = [f"--{name.replace('_', '-')}={text}" for name, text in chosen.items()]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [KANON, "worker", "--dsn", dsn, *given],
+                [KANON, "worker", *given],
                 stderr=output, stdout=output, env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
         self.workers.append(Worker(process, log, options))

@@ -223,7 +223,11 @@ def read_key(path: Path, *, create: bool = False) -> bytes:
             "others can read the key of the workers", detail=str(path), hint=f"chmod 600 {path}"
         )
     if len(text) < 32:
-        raise ServerError("the key of the workers is too short", detail=str(path))
+        raise ServerError(
+            "the key of the workers is too short",
+            detail=str(path),
+            hint="give the file that kanon service allow ROLE --key-file FILE has made",
+        )
     return text.encode()
 
 
@@ -268,7 +272,7 @@ def allow(dsn: str, roles: Sequence[str], key: bytes | None) -> list[str]:
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
         with session.transaction():
-            _require_service(session)
+            require_service(session)
             _set_password(session, WORKER, key)
             done.append(f"{WORKER} fetches jobs")
             for role in roles:
@@ -304,7 +308,8 @@ def logins(session: PsycopgSession) -> list[str]:
     return [str(row["name"]) for row in rows]
 
 
-def _require_service(session: PsycopgSession) -> None:
+def require_service(session: PsycopgSession) -> None:
+    """Make sure that operations are jobs in this database."""
     if not is_service(session):
         raise ServerError(
             "this database has no queue of jobs",

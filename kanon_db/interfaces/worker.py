@@ -35,7 +35,7 @@ from psycopg import sql
 
 import kanon_db.interfaces.backend  # noqa: F401  # before what it prepares for
 from kanon_db.errors import DatabaseError, KanonError, ServerError
-from kanon_db.installation.service import ACTING, QUEUE, WORKER, login_dsn
+from kanon_db.installation.service import ACTING, QUEUE, WORKER, login_dsn, require_service
 from kanon_db.interfaces.plpython import defect, refusal, reply
 from kanon_db.session import fetch_one
 from kanon_db.session.progress import Progress
@@ -327,6 +327,7 @@ class Worker:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, stop)
         await asyncio.to_thread(self._load)
+        said = ""
         while not self._is_stopping:
             working = asyncio.create_task(self._work())
             try:
@@ -334,8 +335,12 @@ class Worker:
             except asyncio.CancelledError:
                 break
             except KanonError as error:
-                _log.warning("%s (%s)", error.message, error.detail)
+                reason = f"{error.message} ({error.detail})"
+                if reason != said:  # rather than every second, for as long as it is so
+                    _log.warning("%s; trying again until it works", reason)
+                said = reason
             except _AWAY as error:
+                said = ""
                 _log.warning("the server is away (%s)", type(error).__name__)
             if not self._is_stopping:
                 await asyncio.sleep(1)
@@ -350,9 +355,7 @@ class Worker:
         process.join()
 
     async def _work(self) -> None:
-        # The pool would not say why it gets no connection.
-        login = login_dsn(self._dsn, self._key, WORKER)
-        await asyncio.to_thread(lambda: open_connection(login).close())
+        await asyncio.to_thread(self._look)
         async with self._app.open_async():
             _log.info("looking for jobs")
             # Anybody may NOTIFY, also that a job is to be aborted: so nobody is listened to.
@@ -382,6 +385,11 @@ class Worker:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
+
+    def _look(self) -> None:
+        """Refuse what the pool would not say: why it gets no connection, or finds no queue."""
+        with contextlib.closing(open_connection(login_dsn(self._dsn, self._key, WORKER))) as found:
+            require_service(PsycopgSession(found))
 
     async def _every(self, seconds: float, do: Any) -> None:
         while True:

@@ -199,6 +199,8 @@ class TestInstallation:
         read_key(tmp_path / "another", create=True)
         wrong = service.work(wait=False, key_file=str(tmp_path / "another"))
         wait_until(lambda: "password authentication failed" in wrong.said())
+        time.sleep(2.5)
+        assert wrong.said().count("password authentication failed") == 1
         assert wrong.stop() == 0
         with service.submitter("keyless", "kanon_analyst") as keyless:
             forbid(service.dsn, ["keyless"])
@@ -207,6 +209,13 @@ class TestInstallation:
                 Jobs(keyless).metrics("people_b")
             assert str(caught.value.diag.message_hint).endswith("kanon service allow keyless")
         forbid(service.dsn, ["keyless"])
+
+    def test_a_database_without_a_queue(self, service: Service, worker: Worker) -> None:
+        """A worker says so, rather than look for jobs where there are none."""
+        astray = service.work(wait=False, dsn=service.by_tcp(dbname="postgres"))
+        wait_until(lambda: "this database has no queue of jobs" in astray.said())
+        assert astray.stop() == 0
+        assert "looking for jobs" not in astray.said()
 
     def test_roles_of_others(self, service: Service, admin: Connection) -> None:
         """From PostgreSQL 16, an administrator grants what it has created, or was given."""
