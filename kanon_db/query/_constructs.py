@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from kanon_db.errors import UnsupportedQueryError
@@ -53,7 +54,14 @@ HINTS: Final = {
     "filter": "write COUNT(*) FILTER (WHERE ...)",
     "within": "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
     "distinct": "write SELECT DISTINCT a, b, or COUNT(DISTINCT a)",
-    "median": "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
+    **dict.fromkeys(
+        ("median", "percentile", "quantile", "approx_percentile"),
+        "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
+    ),
+    **dict.fromkeys(("mean", "average"), "write AVG(<column>)"),
+    **dict.fromkeys(("std", "stdev"), "write stddev(<column>)"),
+    "var": "write variance(<column>)",
+    "count_big": "write COUNT(*)",
     "mode": "write SELECT x, COUNT(*) ... GROUP BY x ORDER BY 2 DESC LIMIT 1",
     # functions
     **dict.fromkeys(
@@ -66,8 +74,15 @@ HINTS: Final = {
         "write strpos(x, 'ab'), left(x, 2), or x LIKE 'ab%', or join a lookup table",
     ),
     "to_timestamp": "write TIMESTAMP '2024-01-31 00:00'",
+    **dict.fromkeys(("contains", "starts_with", "ends_with"), "write x LIKE 'ab%', or '%ab%'"),
     **dict.fromkeys(("regexp_match", "regexp_like", "regexp_replace"), "write LIKE or ILIKE"),
-    **dict.fromkeys(("to_char", "make_date"), _EXTRACT),
+    **dict.fromkeys(("to_char", "make_date", "year", "month", "day"), _EXTRACT),
+    "datediff": "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))",
+    **dict.fromkeys(("if", "iif"), "write CASE WHEN x > 1 THEN a ELSE b END"),
+    **dict.fromkeys(("ifnull", "nvl"), "write COALESCE(a, b)"),
+    **dict.fromkeys(
+        ("surely", "possibly"), "ask as of the original table, as in age = 30: both are bounds here"
+    ),
     "width_bucket": "write CASE WHEN x < 10 THEN 1 WHEN x < 20 THEN 2 ELSE 3 END",
     "mod": "write x % 2",
     **dict.fromkeys(("power", "pow", "sqrt"), "write x * x; a root is compared by its square"),
@@ -458,7 +473,10 @@ def _called(place: LexemePlace) -> UnsupportedQueryError:
         return place.refusal(
             "a list of column aliases is not supported", "name each column with AS in the subquery"
         )
-    hint = HINTS.get(lexeme.text, ALLOWED) if lexeme.kind == "word" else ALLOWED
+    hint = ALLOWED
+    if lexeme.kind == "word":
+        near = get_close_matches(lexeme.text, sorted(FUNCTIONS), n=1, cutoff=0.8)
+        hint = HINTS.get(lexeme.text) or (f"write {near[0]}(...)" if near else ALLOWED)
     return place.refusal("function calls are not supported", hint)
 
 

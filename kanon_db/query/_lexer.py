@@ -210,6 +210,9 @@ _OPERATOR: Final = (
 )
 _OTHER_OPERATORS: Final = {
     "^": "write x * x for x ^ 2; a root is compared by its square",
+    "==": "write = for ==",
+    "=>": "write >= for =>",
+    "=<": "write <= for =<",
     **dict.fromkeys(("@>", "&&"), "write age <@ int4range(20, 30), or BETWEEN for the values"),
 }
 
