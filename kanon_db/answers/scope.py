@@ -773,6 +773,15 @@ def _require_short(query: OpenQuery, number: int, lookup: Lookup) -> None:
             )
 
 
+_FORMS: Final = {
+    "date": "write DATE '2024-01-31'",
+    "timestamp": "write TIMESTAMP '2024-01-31 00:00'",
+    "boolean": "write TRUE or FALSE",
+    **dict.fromkeys(("smallint", "integer", "bigint"), "write a whole number, without quotes"),
+}
+"""What to write instead of a constant that cannot be read, by the first word of its type."""
+
+
 def _require_readable_constants(opened: OpenQuery) -> None:
     """Refuse constants that their types do not allow; the server's error would quote them."""
     session = opened.session
@@ -795,7 +804,9 @@ def _require_readable_constants(opened: OpenQuery) -> None:
                 raise
             raise refusal(
                 f"a constant cannot be read as {type_name}",
-                hint="write it as PostgreSQL prints values of this type",
+                hint=_FORMS.get(
+                    type_name.split()[0], "write it as PostgreSQL prints values of this type"
+                ),
             ) from None
 
 

@@ -79,7 +79,10 @@ class Scopes:
         """Say which column may be meant; a name that is like none could be a value."""
         from difflib import get_close_matches
 
-        column, known = name.parts[-1], self._scopes[0].columns
+        *qualifier, column = name.parts
+        scope = self._qualified(tuple(qualifier))[0]
+        known = scope.columns
+        whose = "publication" if scope is self._scopes[0] else "lookup table"
         detail = f"at character {name.position} of the query" if name.position else ""
         hint = f"its columns are {', '.join(known)}; strings need single quotes, not double quotes"
         if column == "weight":
@@ -93,7 +96,7 @@ class Scopes:
                 detail = f'"{column}", {detail}' if detail else f'"{column}"'
             hint = f'write "{near[0]}"; {hint}'
         return refusal(
-            "the query names a column that the publication does not have", hint=hint, detail=detail
+            f"the query names a column that the {whose} does not have", hint=hint, detail=detail
         )
 
     def _qualified(self, qualifier: tuple[str, ...]) -> Sequence[Scope]:

@@ -583,7 +583,12 @@ class _Checker:
                     )
                 return items[int(digits[:9]) - 1].expression
             case ex.Name((name,)) if by_alias or not self._scopes.has(name):
-                named = [item.expression for item in items if item.alias == name]
+                named = [
+                    item.expression
+                    for item in items
+                    if item.alias == name
+                    or (by_alias and not item.alias and _aggregate_name(item.expression) == name)
+                ]
                 if len(named) > 1 and any(other != named[0] for other in named):
                     raise refusal("two items of the select list have the same name")
                 return named[0] if named else expression
@@ -594,6 +599,19 @@ class _Checker:
 def _aggregates_in(expression: ex.Expression) -> bool:
     """Whether an expression has aggregates."""
     return any(isinstance(part, ex.Aggregate) for part in ex.walk(expression))
+
+
+def _aggregate_name(expression: ex.Expression) -> str:
+    """Return PostgreSQL's name for an aggregate that AS does not name, for ORDER BY."""
+    match expression:
+        case ex.Aggregate(function=("cont" | "disc") as function):
+            return f"percentile_{function}"
+        case ex.Aggregate(function="distinct"):
+            return "count"
+        case ex.Aggregate(function=function) | ex.Deviation(function=function):
+            return function
+        case _:
+            return ""
 
 
 _TYPE_NAMES: Final = {

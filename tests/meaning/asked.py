@@ -98,6 +98,15 @@ PEOPLE = (
         'write "age"',
         ("SELECT COUNT(*) FROM people WHERE age > 30",),
     ),
+    Asked("people", "SELECT race, COUNT(*) FROM people GROUP BY race ORDER BY count DESC"),
+    Asked("people", "SELECT sex, AVG(age) FROM people WHERE dx = 'flu' GROUP BY sex ORDER BY avg"),
+    Asked("people", "SELECT sex, MAX(age) FROM people GROUP BY sex ORDER BY max"),
+    Asked(
+        "people",
+        "SELECT COUNT(*) FROM people WHERE born > '1970'",
+        "write DATE '",
+        ("SELECT COUNT(*) FROM people WHERE born > DATE '1970-01-01'",),
+    ),
 )
 
 SUPERSET = (

@@ -178,6 +178,30 @@ def test_groups() -> None:
     assert [order.nulls_first for order in found.order] == [True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("aggregate", "name"),
+    [
+        ("COUNT(*)", "count"),
+        ("COUNT(DISTINCT age)", "count"),
+        ("AVG(age)", "avg"),
+        ("stddev(age)", "stddev"),
+        ("percentile_cont(0.5) WITHIN GROUP (ORDER BY age)", "percentile_cont"),
+    ],
+)
+def test_an_aggregate_without_as_is_ordered_by_its_name(aggregate: str, name: str) -> None:
+    by_name = query(f"SELECT sex, {aggregate} FROM t GROUP BY sex ORDER BY {name} DESC")
+    assert by_name == query(f"SELECT sex, {aggregate} FROM t GROUP BY sex ORDER BY 2 DESC")
+    named = f"SELECT sex, {aggregate} AS n FROM t GROUP BY sex ORDER BY {name}"
+    with pytest.raises(UnsupportedQueryError, match="does not have"):
+        query(named)
+
+
+def test_an_unknown_column_of_a_lookup_table_is_looked_for_there() -> None:
+    with pytest.raises(UnsupportedQueryError, match="lookup table does not have") as refused:
+        query("SELECT r.regoin, COUNT(*) FROM t JOIN geo.regions r USING (zip) GROUP BY 1")
+    assert refused.value.hint.startswith('write "region"; its columns are zip, region')
+
+
 def test_groups_alone_are_listed_with_their_counts() -> None:
     found = query("SELECT age FROM t GROUP BY age HAVING COUNT(*) > 1 ORDER BY COUNT(*) DESC")
     assert found.measures == query("SELECT age, COUNT(*) FROM t GROUP BY age").measures
