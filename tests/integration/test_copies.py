@@ -119,7 +119,7 @@ def script(text: str, **variables: str) -> None:
 def copied(primary: Server, copy: LocalCluster, *options: str) -> Server:
     """Copy the running server as the page says."""
     (text,) = [one for one in blocks(PAGE, "sh") if "pg_basebackup" in one]
-    text = text.replace("pg_basebackup", " ".join(["pg_basebackup --checkpoint=fast", *options]))
+    text = text.replace("pg_basebackup", " ".join(["pg_basebackup", *options]))
     script(text, server=primary.dsn, copy=str(copy.directory))
     return Server(copy, copy.dsn())
 
