@@ -273,7 +273,8 @@ def test_hostile_names_side_by_side(parties: Parties) -> None:
 
 
 MEANT: dict[str, object] = {
-    "source": "data.people", "relation": "data.people", "publication": "ranged", "name": "ill", "k": 3, "label": "sex",
+    "source": "data.people", "relation": "data.people", "publication": "ranged",
+    "name": "ill", "k": 3, "label": "sex",
     "privacy": {"l": 2}, "quasi_identifiers": ["age"], "readers": ["kanon_analyst"],
     "query": "SELECT COUNT(*) FROM ill", "features": {"age": 3}, "rows": [{"age": 3}],
 }  # fmt: skip

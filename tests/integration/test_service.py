@@ -626,9 +626,9 @@ class TestFaults:
         self, service: Service, alice: Connection, *, is_canceled: bool
     ) -> None:
         """Another worker takes its job over, or cancels it; what it had begun is undone."""
-        worker = service.working(grace="0")
+        worker, name = service.working(grace="0"), f"taken_over_{int(is_canceled)}"
         with slowly(alice, 0.05):
-            job = submit(alice, SLOW, "taken_over")
+            job = submit(alice, SLOW, name)
             wait_until(lambda: state(alice, job) == "running")
             worker.stop(signal.SIGKILL)
             if is_canceled:
@@ -637,12 +637,12 @@ class TestFaults:
             fetch(alice, "UPDATE hers.pause SET seconds = 0")
         if is_canceled:
             assert _ended(alice, job) == "canceled"
-            assert self.published(alice, "taken_over") == []
+            assert self.published(alice, name) == []
             return
         assert _ended(alice, job) == "done"
         assert value(alice, "SELECT attempts FROM kanon.jobs WHERE job_id = $1", job) == 2
-        assert self.published(alice, "taken_over") == [(1,)]
-        Jobs(alice).drop("taken_over")
+        assert self.published(alice, name) == [(1,)]
+        Jobs(alice).drop(name)
 
     def test_an_end_of_which_the_queue_has_not_heard(
         self, service: Service, alice: Connection
