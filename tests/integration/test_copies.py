@@ -150,6 +150,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "estimate_counts": ("SELECT sick, COUNT(*) FROM people_k GROUP BY sick",),
     "version": (),
     "suppression_patterns": ("data.people",),
+    "check_relation": ("data.people", ["age"]),
 }
 """How the questions are asked that a standby answers; it has no model, whose answers are noted."""
 
