@@ -741,7 +741,7 @@ class TestFaults:
         if not service_server.is_small:
             pytest.skip("only root may mount a small file system")
         said = (service_server.folder / "log").read_text
-        with service.connect("alice") as submitter, slowly(submitter, 0.005):
+        with service.connect("alice") as submitter, slowly(submitter, 0.02):
             job = submit(submitter, SLOW, "crowded")
             wait_until(lambda: state(submitter, job) == "running")
             before = said().count("No space left on device")
