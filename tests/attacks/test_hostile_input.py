@@ -40,13 +40,13 @@ def test_queries_are_answered_or_refused(parties: Parties) -> None:
 
 
 def test_arguments_are_taken_or_refused(parties: Parties) -> None:
-    for verdict in call(parties, examples(40), SEED, PATIENCE):
+    for verdict in call(parties, examples(60), SEED, PATIENCE):
         assert verdict.defects == []
         assert {outcome for _, outcome in verdict.outcomes} >= {"", "0A000", "22023", "42704"}
 
 
 def test_every_operation_is_called_every_way(parties: Parties) -> None:
-    drawn = list(islice(Arguments(SEED), 200))
+    drawn = list(islice(Arguments(SEED), 400))
     assert len({operation.name for operation, _ in drawn}) == len(operations())
     assert len(list(ways_in(parties, *drawn[0]))) == 4
 

@@ -39,6 +39,7 @@ TEXTS: Final = (
 
 MEANT: Final[Mapping[str, list[Any]]] = {
     "source": ["data.people", "data.patients", "data.spare"],
+    "relation": ["data.people", "data.patients", "published.ill"],
     "publication": ["new", "other", "ill", 'a"b'],
     "name": list(PUBLICATIONS),
     "quasi_identifiers": [list(QUASI_IDENTIFIERS), ["age", "sex"], ["zip"]],
