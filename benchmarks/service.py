@@ -47,7 +47,7 @@ def main() -> str:
         tempfile.TemporaryDirectory() as folder,
         served(dsn, "as_a_service", Path(folder)) as service,
     ):
-        service.work(heartbeat="4")
+        service.work(heartbeat="4", dsn=make_conninfo(service.superuser_dsn, user=""))
         with psycopg.connect(dsn, autocommit=True) as inside, submitter(service) as outside:
             prepare(inside, "public", lambda call: inside.execute(f"SELECT kanon.{call}"))
             prepare(outside, "hers", lambda call: as_job(outside, call))
