@@ -1,21 +1,23 @@
 """Measure the package: files, lines, names that occur twice, circles, and public parameters.
 
     .venv/bin/python scripts/measure.py [FOLDER]
+    .venv/bin/python scripts/measure.py --list seams
 
 FOLDER is the package of another checkout to compare with, with its tests beside it; there,
-parameters are not counted.
+parameters are not counted. With ``--list``, the places that a rule of :func:`wording` finds.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_FILES, MOST_LINES, MOST_MODULES = 220, 900, 12
@@ -231,6 +233,117 @@ def long_files(package: Path = ROOT / "kanon_db") -> list[str]:
     ]
 
 
+_SEAM = re.compile(r"(?<=\n\n)(?:# .*\n)+(?=\n)")
+_PARTICIPLES = frozenset(
+    "begun bound bought brought built caught chosen dealt drawn found given gone grown held hidden"
+    " kept known laid led left lost made meant met paid said seen sent shown sold spent stood taken"
+    " thought told won worn written".split()
+)
+_VERBS = frozenset("embed exceed feed need proceed seed speed succeed".split())
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LONGEST_DOCSTRING = 3  # lines, of what no package offers
+OWN_WORDS = frozenset(
+    "alike asked below matched others several so_many tried together told whole".split()
+)
+"""Words of ours that say nothing to a newcomer, as names of classes and variables."""
+
+
+def _is_participle(name: str) -> bool:
+    word = name.lstrip("_").partition("_")[0]
+    return word in _PARTICIPLES or (word.endswith("ed") and word not in _VERBS)
+
+
+def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def _offered(trees: Iterable[ast.Module]) -> set[str]:
+    """Return the names in ``__all__`` of any package."""
+    return {
+        str(name.value)
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for name in ast.walk(node.value)
+        if isinstance(name, ast.Constant)
+    }
+
+
+def _definitions(
+    node: ast.AST, offered: set[str], is_offered: bool = False
+) -> Iterator[tuple[Any, bool]]:
+    """Walk through functions and classes; tell which a package offers, or are part of such."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (*_FUNCTIONS, ast.ClassDef)):
+            inside = is_offered or child.name in offered
+            yield child, inside
+            yield from _definitions(child, offered, inside)
+        else:
+            yield from _definitions(child, offered, is_offered)
+
+
+def _variables(function: ast.AST) -> set[str]:
+    return {
+        node.arg if isinstance(node, ast.arg) else node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.arg)
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    }
+
+
+def wording(package: Path = ROOT / "kanon_db") -> dict[str, list[str]]:
+    """List, by rule, what is named or described in a way that a newcomer would stumble over.
+
+    seams
+        Comments that stand alone as headings inside of a module.
+    twins
+        Private classes that hide one of the same name.
+    docstrings
+        Of more than three lines, of what no package offers.
+    found
+        Functions with a variable of that name, which says not what it holds.
+    participles
+        Functions whose names say what comes out, not what they do.
+    words
+        Classes and variables named by :data:`OWN_WORDS`.
+    """
+    texts = {path: path.read_text(encoding="utf-8") for path in modules(package).values()}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    offered = _offered(trees.values())
+    listed: dict[str, list[str]] = {
+        name: [] for name in ("seams", "twins", "docstrings", "found", "participles", "words")
+    }
+    defined = {path: list(_definitions(tree, offered)) for path, tree in trees.items()}
+    classes = {
+        node.name
+        for nodes in defined.values()
+        for node, _ in nodes
+        if isinstance(node, ast.ClassDef)
+    }
+    for path, nodes in defined.items():
+        where = path.relative_to(package).as_posix()
+        for seam in _SEAM.finditer(texts[path]):
+            listed["seams"].append(f"{where}: {seam[0].splitlines()[0]}")
+        for node, is_offered in nodes:
+            name = f"{where}: {node.name}"
+            words = (ast.get_docstring(node) or "").splitlines()
+            if len(words) > _LONGEST_DOCSTRING and not is_offered:
+                listed["docstrings"].append(name)
+            if isinstance(node, ast.ClassDef):
+                if node.name.startswith("_") and node.name.lstrip("_") in classes:
+                    listed["twins"].append(name)
+                if node.name.strip("_").lower() in OWN_WORDS:
+                    listed["words"].append(name)
+                continue
+            variables = _variables(node)
+            if "found" in variables:
+                listed["found"].append(name)
+            listed["words"] += [f"{name}: {one}" for one in sorted(variables & OWN_WORDS)]
+            if _is_participle(node.name) and not _is_property(node):
+                listed["participles"].append(name)
+    return listed
+
+
 def public_parameters() -> dict[str, list[str]]:
     """Return where each public parameter and option is declared: operations by its name."""
     sys.path.insert(0, str(ROOT))  # this checkout's package, whichever is installed
@@ -247,7 +360,10 @@ def public_parameters() -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Print all measures."""
+    """Print all measures, or the places that a rule finds."""
+    if sys.argv[1:2] == ["--list"]:
+        print(*wording()[sys.argv[2]], sep="\n")
+        return
     package = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "kanon_db"
     known = modules(package)
     by_room: Counter[str] = Counter()
@@ -268,6 +384,8 @@ def main() -> None:
         print(f"names of several {what}: {len(twice)}")
         for name, found in twice.items():
             print(f"    {name}: {', '.join(found)}")
+    for rule, places in wording(package).items():
+        print(f"{rule}: {len(places)}")
     print(f"modules in circles: {_listed(circles(package))}")
     print(f"private modules imported from outside: {_listed(private_imports(package))}")
     if package == ROOT / "kanon_db":

@@ -52,6 +52,18 @@ def test_a_name_stands_for_one_thing() -> None:
     assert MEASURE["classes_twice"]().keys() == SAME_CLASSES.keys()
 
 
+MOST_PLACES = {
+    "seams": 197, "twins": 10, "docstrings": 558, "found": 612, "participles": 482, "words": 286,
+}  # fmt: skip
+"""How many places each rule of wording finds, at most: these numbers may only fall."""
+
+
+def test_names_say_what_things_are() -> None:
+    places = MEASURE["wording"]()
+    assert places.keys() == MOST_PLACES.keys()
+    assert {rule: n for rule, n in MOST_PLACES.items() if len(places[rule]) > n} == {}
+
+
 def test_private_modules_are_private() -> None:
     assert MEASURE["private_imports"]() == []
 
@@ -69,6 +81,17 @@ def test_measures_find_what_they_look_for(tmp_path: Path) -> None:
     assert MEASURE["code_lines"]("x = (  # one\n    1,\n)\n\n") == 3
     total = MEASURE["Total"].of(sorted(tmp_path.glob("*.py")))
     assert total == (3, 905, 4, 0, 1)
+
+
+def test_rules_of_wording_find_what_they_look_for(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        "import os\n\n# A part.\n\n\nclass Cell:\n"
+        '    """One.\n\n    Two.\n    Three.\n    """\n\n'
+        "    def counted(self):\n        found = several = 1\n\n"
+        "    @property\n    def listed(self): ...\n\n\nclass _Cell: ...\n"
+    )
+    places = MEASURE["wording"](tmp_path)
+    assert {rule: len(names) for rule, names in places.items()} == dict.fromkeys(places, 1)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
