@@ -32,7 +32,8 @@ SELECT p.publication_id,
        CASE WHEN w.waits IS NOT NULL THEN (
            SELECT coalesce(sum((e.value ->> 'records')::bigint), 0)::bigint
            FROM pg_catalog.jsonb_each(w.waits) AS e) END AS waiting,
-       w.waits
+       w.waits,
+       p.promise
 FROM kanon.publication AS p
 CROSS JOIN LATERAL (
     SELECT -- The publisher is the one to whom kanon_owner granted the right to grant SELECT.

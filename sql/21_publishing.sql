@@ -178,14 +178,15 @@ BEGIN
             PERFORM kanon.owner_withdraw(_old, given ->> 'aside');
         END IF;
         INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,
-            parameters, layout, records, guarantee, metrics, source_metrics, published_by,
+            parameters, layout, records, guarantee, promise, metrics, source_metrics, published_by,
             relations)
         VALUES (_name, given ->> 'kind', given ->> 'method', source.schema_name,
             source.relation_name,
             -- A restored database grants it to these.
             given -> 'parameters' || jsonb_build_object('readers', given -> 'readers'),
             given -> 'layout',
-            (given ->> 'records')::bigint, given ->> 'guarantee', given -> 'metrics',
+            (given ->> 'records')::bigint, given ->> 'guarantee',
+            coalesce(given -> 'promise', '{}'), given -> 'metrics',
             given -> 'source_metrics', pg_get_userbyid(caller),
             ARRAY(SELECT _name || s FROM jsonb_array_elements_text(given -> 'suffixes') AS s))
         ON CONFLICT DO NOTHING

@@ -42,7 +42,7 @@ BEGIN
         ('publish', 'own label', '{label}'),
         ('publish', 'ticket', '{seen}'),
         ('publish', 'names', '{readers}'),
-        ('publish', 'anything', '{kind,method,parameters,layout,records,guarantee,metrics,'
+        ('publish', 'anything', '{kind,method,parameters,layout,records,guarantee,promise,metrics,'
             'source_metrics,columns,digest,measured,notes,upto,added,withdrawn,replace,keeps_grants}'),
         ('drop', 'own publication', '{name}'),
         ('close', 'own publication', '{name}'),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -240,6 +240,9 @@ class Publication:
     layout: Mapping[str, Any]
     records: int
     guarantee: str
+    # The figures of the guarantee, as plain JSON; see
+    # :class:`~kanon_db.publications.guarantees.Guarantee`
+    promise: Mapping[str, Any] = field(default_factory=dict)
     # The metrics that were measured when it was published; some need the source.
     metrics: Mapping[str, float]
     # Whether its relations are there, and belong to `kanon_owner`: others may run code.
@@ -384,9 +387,13 @@ def _check_keep(source: Source, rule: KeepRule, types: Mapping[str, ColumnType])
 
 _ENTRY = """
 SELECT publication_id, name, kind, method, source, parameters::text AS parameters,
-       layout::text AS layout, rows AS records, guarantee, metrics::text AS metrics, state
+       layout::text AS layout, rows AS records, guarantee, promise::text AS promise,
+       metrics::text AS metrics, state
 FROM kanon.publications WHERE name = $1::text
 """
+
+
+_PLAIN: Final = ("parameters", "layout", "promise", "metrics")
 
 
 def find_publication(session: Session, name: str) -> Publication:
@@ -401,7 +408,7 @@ def find_publication(session: Session, name: str) -> Publication:
         relation = session.identifier(published_schema(session), name)
         session.fetch(f"SELECT FROM {relation} LIMIT 0")
         found = _entry(session, name)
-    described = {key: json.loads(found[key]) for key in ("parameters", "layout", "metrics")}
+    described = {key: json.loads(found[key]) for key in _PLAIN}
     others = ("name", "kind", "method", "source", "records", "guarantee")
     return Publication(
         **{key: found[key] for key in others}, **described, is_whole=found["state"] == "whole"

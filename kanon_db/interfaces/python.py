@@ -340,7 +340,7 @@ class Kanon(Methods):
         columns = (
             "publication_id", "name", "kind", "source", "method", "parameters", "rows",
             "guarantee", "metrics", "layout", "published_at", "published_by", "state",
-            "waiting", "waits",
+            "waiting", "waits", "promise",
         )  # fmt: skip
         with self._operation() as session:
             rows = session.fetch(

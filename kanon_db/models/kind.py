@@ -42,6 +42,7 @@ from kanon_db.models.methods import (
     require_training_packages,
 )
 from kanon_db.models.request import ModelRequest
+from kanon_db.publications.guarantees import Guarantee
 from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Written, run_method
 from kanon_db.publications.relations import Note
 from kanon_db.publications.results import Attack, Check, Examination
@@ -476,40 +477,72 @@ def read_sample(target: AttackTarget, encoding: Encoding) -> tuple[Float32Array,
     return encoding.encode(columns)[labels >= 0], labels[labels >= 0]
 
 
-# The guarantee of a model, in words.
+@dataclass(frozen=True, kw_only=True)
+class ModelGuarantee(Guarantee):
+    """Differential privacy of what a reader role is told; without a budget, nothing."""
 
+    budget: Mapping[str, Any] | None  # Epsilon, delta, and the number of answers
+    of_people: bool = False  # Whether it is known whom each record is about
+    learned: tuple[str, ...] = ()  # The columns whose values were read from the source
 
-def guarantee_of(
-    job: Job[ModelRequest], budget: PaidAnswers | None, encoding: Encoding, labels: LabelValues
-) -> str:
-    """Write the guarantee: what is promised, and what is not covered."""
-    if budget is None:
+    @classmethod
+    def of(
+        cls,
+        job: Job[ModelRequest],
+        budget: PaidAnswers | None,
+        encoding: Encoding,
+        labels: LabelValues,
+    ) -> ModelGuarantee:
+        """Say what is promised, and what is not covered."""
+        learned = [feature.name for feature in encoding.features if not feature.is_declared]
+        learned += [] if labels.is_declared else [job.request.label]
+        given = None
+        if budget is not None:
+            given = {"epsilon": budget.epsilon, "delta": budget.delta, "answers": budget.answers}
+        return cls(budget=given, of_people=job.source.entity is not None, learned=tuple(learned))
+
+    @property
+    def short(self) -> str:
+        """See :attr:`.Guarantee.short`."""
+        if self.budget is None:
+            return "nothing is promised"
+        return f"({self.budget['epsilon']:g}, {self.budget['delta']:g})-differential privacy"
+
+    @property
+    def promise(self) -> str:
+        """See :attr:`.Guarantee.promise`."""
+        if self.budget is None:
+            return (
+                "nothing is promised about the people in the source: there is no limit on"
+                " questions, and answers may tell who was in it, and their values"
+            )
+        epsilon, delta = self.budget["epsilon"], self.budget["delta"]
+        whose = "one person" if self.of_people else "one record"
         return (
-            "nothing is promised about the people in the source: there is no limit on questions,"
-            " and answers may tell who was in it, and their values"
+            f"({epsilon:g}, {delta:g})-differential privacy of {whose} for each reader"
+            f" role: if {whose} had been another, all {self.budget['answers']:,} answers that the"
+            f" role may get would be as likely, up to a factor of e^{epsilon:g} and a difference of"
+            f" {delta:g}"
         )
-    whose = "one record" if job.source.entity is None else "one person"
-    learned = [feature.name for feature in encoding.features if not feature.is_declared]
-    learned += [] if labels.is_declared else [job.request.label]
-    guarantee = (
-        f"({budget.epsilon:g}, {budget.delta:g})-differential privacy of {whose} for each reader"
-        f" role: if {whose} had been another, all {budget.answers:,} answers that the role may get"
-        f" would be as likely, up to a factor of e^{budget.epsilon:g} and a difference of"
-        f" {budget.delta:g}; what several roles are told adds up"
-    )
-    if learned:
-        guarantee += (
-            f"; the ranges and values of {_listed_columns(learned)} were read from the source,"
-            " and what"
-            " these tell is not covered"
-        )
-    return guarantee
+
+    @property
+    def conditions(self) -> Sequence[str]:
+        """See :attr:`.Guarantee.conditions`."""
+        if self.budget is None:
+            return ()
+        said = ["what several roles are told adds up"]
+        if self.learned:
+            said.append(
+                f"the ranges and values of {_listed_columns(self.learned)} were read from the"
+                " source, and what these tell is not covered"
+            )
+        return said
 
 
 _MOST_NAMED: Final = 5
 
 
-def _listed_columns(names: list[str]) -> str:
+def _listed_columns(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMED
     listed = ", ".join(names[:_MOST_NAMED])
     return listed if more <= 0 else f"{listed} and {more} more columns"
@@ -806,7 +839,7 @@ class Model(Kind):
             "budget": None if budget is None else budget.plain,
         }
         return Written(
-            guarantee_of(job, budget, model.encoding, model.labels),
+            ModelGuarantee.of(job, budget, model.encoding, model.labels),
             layout=layout,
             checks=trained.checks,
             metrics=trained.metrics,

@@ -1,4 +1,4 @@
-"""Words a guarantee, checks how frequent sensitive values are, and says what is not covered.
+"""Describes a guarantee, checks how frequent sensitive values are, and says what is not covered.
 
 The server compares the frequency of each sensitive value in a bucket or class with its threshold.
 No bound on values covers what refusals and waiting tell: whoever knows who was in the source then
@@ -7,79 +7,115 @@ learns something of their values. Who waited is not recorded, since it would tel
 
 from __future__ import annotations
 
-import re
+import operator
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from math import ceil
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Proof
 from kanon_db.algorithms.ground.exact_numbers import exact_text
 from kanon_db.algorithms.recoding import Microdata
-from kanon_db.catalog.entries import Source
+from kanon_db.catalog.entries import Publication
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.results import WAITING_CLAUSE, Check, Remark
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import fixed_labels, label
 
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+
+def summed(default: int = 0) -> Any:
+    """Declare a number of records: those of two batches add up."""
+    return field(default=default, metadata={"together": operator.add})
 
 
-def joint_guarantee(one: str, other: str) -> str:
-    """Put two guarantees of the same request together.
+def largest(default: float = 0.0) -> Any:
+    """Declare a share of the records: of two batches, the larger one counts."""
+    return field(default=default, metadata={"together": max})
 
-    What follows a semicolon is about some people of a batch, such as ``3 records are left out``:
-    numbers of people add up, of shares the larger one counts, and what one of them says holds for
-    both.
 
-    Examples
-    --------
-    >>> left_out = "2-anonymity; {} records are left out"
-    >>> joint_guarantee(left_out.format(3), left_out.format(4))
-    '2-anonymity; 7 records are left out'
-    >>> exempt = "l 3; the threshold is 1 for 2.5% of the records"
-    >>> joint_guarantee(exempt, "l 3; 1 people are certain")
-    'l 3; the threshold is 1 for 2.5% of the records; 1 people are certain'
+@dataclass(frozen=True, kw_only=True)
+class Guarantee(ABC):
+    """The promise of a publication, as figures; a kind has its own, and words it.
+
+    The catalog keeps `plain` beside the text, which is written once, when it is published.
     """
-    head, *clauses = one.split("; ")
-    _, *more = other.split("; ")
-    found = {_NUMBER.sub("#", clause): clause for clause in clauses}
-    for clause in more:
-        key = _NUMBER.sub("#", clause)
-        found[key] = _added(found[key], clause) if key in found else clause
-    return "; ".join([head, *found.values()])
+
+    kept: str | None = None  # which record of each person it is about, if there are others
+
+    @property
+    @abstractmethod
+    def short(self) -> str:
+        """Name it in a few words, for lists of publications."""
+
+    @property
+    @abstractmethod
+    def promise(self) -> str:
+        """What holds for everybody."""
+
+    @property
+    def bounded(self) -> Sequence[str]:
+        """The sensitive attributes of which no value is inferred above a bound."""
+        return ()
+
+    @property
+    def conditions(self) -> Sequence[str]:
+        """Whom the promise does not cover, and what."""
+        return ()
+
+    def __str__(self) -> str:
+        """Write it for readers."""
+        kept = () if self.kept is None else (_KEPT.format(self.kept), _OTHERS)
+        return "; ".join([self.promise, *self.conditions, *kept])
+
+    def together(self, batch: Self) -> Self:
+        """Return what holds of a publication and a batch of new people, asked for alike."""
+        joined = {
+            item.name: join(getattr(self, item.name), getattr(batch, item.name))
+            for item in fields(self)
+            if (join := item.metadata.get("together"))
+        }
+        return replace(self, **joined)
+
+    def with_earlier(self, old: Publication) -> Self:
+        """Return the guarantee of a publication with the batch that this is of."""
+        return self.read(old.promise).together(self)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Return its figures as plain JSON, with what follows from them."""
+        return {**asdict(self), "short": self.short, "bounded": list(self.bounded)}
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the guarantee that has these figures."""
+        found = {item.name: plain[item.name] for item in fields(cls) if item.name in plain}
+        given: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+        return cls(**given)
 
 
-def _added(one: str, other: str) -> str:
-    numbers = iter(_NUMBER.findall(other))
-
-    def add(match: re.Match[str]) -> str:
-        mine, theirs = str(match.group()), str(next(numbers))
-        if one[match.end() : match.end() + 1] == "%":
-            return max(mine, theirs, key=float)
-        # A word such as "1/3" or a threshold is no number of people, and is the same in both.
-        is_threshold = mine == theirs and one[: match.start()].endswith(("threshold is ", "above "))
-        return mine if is_threshold else str(int(mine) + int(theirs))
-
-    return _NUMBER.sub(add, one)
+CORRELATIONS_NOT_COVERED: Final = "what correlations with other columns tell is not covered"
+"""What no bound on values covers."""
 
 
-_KEPT: Final = (
-    "each person is published with one record, {}; what somebody knows of a person's other records,"
-    " and infers from it, is not covered"
+def threshold_of_1(share: float) -> str:
+    """Say of how many records nothing is bounded; nothing of none."""
+    return f"the threshold is 1 for {share:.1%} of the records" if share else ""
+
+
+def times_of(k: int, *, of_people: bool) -> str:
+    """Say how often something occurs, and whether k people are meant."""
+    return f"{k} times, for as many different people" if of_people else f"{k} times"
+
+
+_KEPT: Final = "each person is published with one record, {}"
+_OTHERS: Final = (
+    "what somebody knows of a person's other records, and infers from it, is not covered"
 )
-
-
-def with_kept(guarantee: str, source: Source) -> str:
-    """Add which record of each person the guarantee is about, once."""
-    if source.kept_in_words is None:
-        return guarantee
-    added = f"; {_KEPT.format(source.kept_in_words)}"
-    return guarantee if added in guarantee else guarantee + added
 
 
 # What is promised, in plain words: `recommend` and reports say the same.
@@ -226,7 +262,7 @@ def inferred_in_words(bounds: Mapping[str, InferenceBound]) -> str:
     )
     if len(bounds) > 1:
         said += "; who knows one of these of a person may be surer of another"
-    return f"{said}; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
+    return f"{said}; {CORRELATIONS_NOT_COVERED}{WAITING_CLAUSE}"
 
 
 def buckets_in_words(bounds: Mapping[str, InferenceBound]) -> str:

@@ -25,6 +25,7 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountErrors, CountQuery, exact_counts, random_queries
 from kanon_db.publications.entities import Entities
+from kanon_db.publications.guarantees import Guarantee
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.relations import Note, StagedRelations
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
@@ -312,7 +313,7 @@ class MethodResult:
 class Written:
     """A written publication, with facts that are known only while writing it."""
 
-    guarantee: str
+    guarantee: Guarantee
     # What the catalog keeps for the estimator and the verification.
     layout: Mapping[str, Any] = field(default_factory=dict)
     checks: Sequence[Check] = ()  # the checks that need the source

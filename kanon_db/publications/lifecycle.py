@@ -122,6 +122,7 @@ def enter_publication(
         "layout": publication.layout,
         "records": publication.records,
         "guarantee": publication.guarantee,
+        "promise": publication.promise,
         "metrics": metrics,
         "source_metrics": publication.metrics,
         "columns": columns,

@@ -33,7 +33,6 @@ from kanon_db.publications.guarantees import (
     WarnsCaller,
     warn_of_gap,
     warn_of_unused_options,
-    with_kept,
 )
 from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Workload, Written
 from kanon_db.publications.lifecycle import check_name, enter_publication, released_columns
@@ -595,6 +594,7 @@ def verify_written(
 ) -> tuple[Publication, Examination]:  # fmt: skip
     """Describe what was written, and refuse it if any check fails: of a server, and of files."""
     session.phase("verifying")
+    guarantee = replace(written.guarantee, kept=source.kept_in_words)
     publication = Publication(
         name=sink.name,
         kind=kind_of(request).name,
@@ -603,7 +603,8 @@ def verify_written(
         parameters={**request.recorded, **written.parameters, **parameters},
         layout={**written.layout, "types": sink.types},
         records=n_records,
-        guarantee=with_kept(written.guarantee, source),
+        guarantee=str(guarantee),
+        promise=guarantee.plain,
         metrics={**written.metrics, **({} if found.proof is None else found.proof.metrics)},
     )
     examined = sink.examine(publication)

@@ -41,7 +41,6 @@ from kanon_db.publications.entities import (
     stage_published,
     stage_unknown,
 )
-from kanon_db.publications.guarantees import with_kept
 from kanon_db.publications.kind import Job, Kind, Written
 from kanon_db.publications.lifecycle import (
     enter_publication,
@@ -469,10 +468,11 @@ def refresh(
         "readers": state["grantees"], "accept": dict(request.accept), **count_kept(session, source),
     }  # fmt: skip
     staging = made.staging
+    guarantee = replace(made.written.guarantee, kept=source.kept_in_words)
     new = replace(
         old, name=staging.name, parameters=parameters,
         layout={**made.written.layout, "types": made.types}, records=made.records,
-        guarantee=with_kept(made.written.guarantee, source), metrics=made.metrics,
+        guarantee=str(guarantee), promise=guarantee.plain, metrics=made.metrics,
     )  # fmt: skip
     session.phase("verifying")
     examined = kind.examine(session, new, is_new=True)

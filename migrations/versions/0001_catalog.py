@@ -49,6 +49,7 @@ def upgrade() -> None:
             layout          jsonb NOT NULL,
             records         bigint NOT NULL,
             guarantee       text NOT NULL,
+            promise         jsonb NOT NULL DEFAULT '{}',
             metrics         jsonb NOT NULL,
             relations       text[] NOT NULL,
             published_by    name NOT NULL DEFAULT current_user,

@@ -16,7 +16,7 @@ from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.algorithms.recoding.microdata import Microdata
 from kanon_db.declaration import read_request
 from kanon_db.publications.freeform import methods
-from kanon_db.publications.freeform.kind import freeform_guarantee
+from kanon_db.publications.freeform.kind import FreeformGuarantee
 from kanon_db.publications.freeform.request import FreeformRequest
 from tests.attacks.publishers import microdata_of
 
@@ -76,7 +76,7 @@ def test_known_matches_make_others_certain_in_a_graph(*, symmetric: bool) -> Non
                 rows_of[original].add(row)
         certain += surest(rows_of) == 1
     assert certain == 55 if symmetric else certain > 0
-    said = freeform_guarantee(asked)
+    said = str(FreeformGuarantee.of(asked))
     assert "; whoever knows which record is somebody's can be certain of others'" in said
     assert ("which does not change that" in said) == symmetric
 

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from kanon_db.publications.guarantees import Guarantee
 from kanon_db.publications.kind import Kind, Written, run_method
 from kanon_db.publications.results import Check, Examination
 from kanon_db.session import fetch_one
 from kanon_db.transfer.allowance import Needs
 
 from . import methods
+
+
+@dataclass(frozen=True, kw_only=True)
+class TallyGuarantee(Guarantee):
+    """Counts of at least k."""
+
+    k: int
+
+    @property
+    def short(self):
+        """Name it in a few words."""
+        return f"{self.k} people a line"
+
+    @property
+    def promise(self):
+        """Say what holds for everybody."""
+        return f"at least {self.k} people in each line"
 
 
 class Tally(Kind):
@@ -37,7 +57,7 @@ class Tally(Kind):
             f"SELECT {names}, count(*) AS people FROM {snapshot.table}"
             f" GROUP BY {names} HAVING count(*) >= {job.request.k} ORDER BY count(*) {order}",
         )
-        return Written(f"at least {job.request.k} people in each line")
+        return Written(TallyGuarantee(k=job.request.k))
 
     def examine(self, session, publication, *, is_new=False):
         """Look for the smallest count."""

@@ -216,6 +216,21 @@ _EXAMPLE = (
 )
 
 
+def describe_rules(figures: Mapping[str, Any]) -> str:
+    """Write what :attr:`PrivacySpecification.figures` tells."""
+    rules = [f"{rule} {figures[rule]}" for rule in _RULES if rule in figures]
+    if n_own := figures.get("n_own", 0):
+        rules.append(
+            f"{n_own} values with a threshold of their own"
+            if n_own > 1
+            else "1 value with a threshold of its own"
+        )
+    rules += [
+        f"{name} ({describe_rules(own)})" for name, own in figures.get("attributes", {}).items()
+    ]
+    return ", ".join(rules)
+
+
 @dataclass(frozen=True)
 class PrivacySpecification:
     """Rules from which the threshold of every sensitive value follows.
@@ -441,17 +456,18 @@ class PrivacySpecification:
         >>> PrivacySpecification.parse('{"base": 0.02, "values": {"HIV": "1/3"}}').describe()
         'base 0.02, 1 value with a threshold of its own'
         """
+        return describe_rules(self.figures)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Return the rules as plain JSON, without naming a value."""
         numbers = {rule: getattr(self, rule) for rule in _RULES}
-        rules = [f"{rule} {exact_text(x)}" for rule, x in numbers.items() if x is not None]
+        found: dict[str, Any] = {k: exact_text(x) for k, x in numbers.items() if x is not None}
         if self.values:
-            n_values = len(self.values)
-            rules.append(
-                f"{n_values} values with a threshold of their own"
-                if n_values > 1
-                else "1 value with a threshold of its own"
-            )
-        rules += [f"{name} ({own.describe()})" for name, own in self.attributes.items()]
-        return ", ".join(rules)
+            found["n_own"] = len(self.values)
+        if self.attributes:
+            found["attributes"] = {name: own.figures for name, own in self.attributes.items()}
+        return found
 
     def thresholds(self, values: Sequence[str | None], counts: npt.ArrayLike) -> FPrimePrivacy:
         """Apply the rules to the sensitive values of a table.

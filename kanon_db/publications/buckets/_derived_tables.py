@@ -32,7 +32,6 @@ from kanon_db.publications.buckets.bucket_relations import (
     most_values,
     write_weights,
 )
-from kanon_db.publications.guarantees import joint_guarantee
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.query.layout import BIT, LIKELY, QIT, SAT, SHARES, BucketTables
@@ -587,7 +586,7 @@ def write_batch(
         session, whole, layout, job.types, Allowance.of(session), job.random,
         thresholds,
     )  # fmt: skip
-    return replace(batch, guarantee=joint_guarantee(old.guarantee, batch.guarantee), layout=layout)
+    return replace(batch, guarantee=batch.guarantee.with_earlier(old), layout=layout)
 
 
 def _numbers(tables: BucketTables, firsts: dict[int, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,13 +20,26 @@ from kanon_db.algorithms.bucketization.multi_size import (
     jointly_optimal,
     jointly_two_size,
 )
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, check_eligible
+from kanon_db.algorithms.bucketization.privacy import (
+    FPrimePrivacy,
+    check_eligible,
+    describe_rules,
+)
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.publications.buckets.request import BucketRequest
-from kanon_db.publications.guarantees import SensitiveCounts, WarnsCaller, share_unbounded
+from kanon_db.publications.guarantees import (
+    CORRELATIONS_NOT_COVERED,
+    Guarantee,
+    SensitiveCounts,
+    WarnsCaller,
+    largest,
+    share_unbounded,
+    summed,
+    threshold_of_1,
+)
 from kanon_db.publications.kind import MethodResult
-from kanon_db.publications.results import WAITING_CLAUSE
+from kanon_db.publications.results import WAITING_NOT_COVERED
 from kanon_db.transfer.values import DistinctCombinations
 
 
@@ -100,7 +113,9 @@ class ValueProtection:
         l = max(privacy.corresponding_l() for privacy in privacies) if is_diverse else None
         return cls(names, tuple(privacies), l, unbounded)
 
-    def guarantee(self, request: BucketRequest, certain: int, session: WarnsCaller) -> str:
+    def guarantee(
+        self, request: BucketRequest, certain: int, session: WarnsCaller
+    ) -> BucketGuarantee:
         """Say what is guaranteed, and warn of the people for whom it is not.
 
         Parameters
@@ -115,49 +130,77 @@ class ValueProtection:
             session.warn(f"the threshold is 1 for {unbounded:.1%} of the records: no bound")
         if certain:
             session.warn(f"the value of {certain} people is certain: their buckets have no other")
-        return _guarantee(request, self.attributes, self.l, certain, unbounded)
-
-
-_NOT_COVERED: Final = f"; what correlations with other columns tell is not covered{WAITING_CLAUSE}"
-
-
-def _guarantee(
-    request: BucketRequest,
-    attributes: Sequence[str],
-    l: int | None,
-    certain: int,
-    unbounded: float,
-) -> str:
-    value, together = "sensitive value", ""
-    if len(attributes) > 1:
-        value = f"{', '.join(attributes[:-1])} or {attributes[-1]}"
-        together = (
-            "; whoever knows one of these of a person can be surer of another, without a bound,"
-            " since buckets show which of them go together"
+        return BucketGuarantee(
+            attributes=self.attributes,
+            l=self.l,
+            rules=request.privacy.figures,
+            is_over_time=request.assignment == "m_invariant",
+            is_of_uninformed=request.assignment == "local",
+            unbounded=unbounded,
+            certain=certain if self.l is None else 0,
         )
-    if l is not None:
-        over_time = ""
-        if request.assignment == "m_invariant":
-            over_time = (
-                ", also from all its states together while people come and go, unless values"
-                " change; whoever knows one person's value can learn those of many who left"
-            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketGuarantee(Guarantee):
+    """No value is inferred with a probability above its threshold, or above 1/l."""
+
+    attributes: tuple[str, ...]  # The sensitive attributes
+    l: int | None  # The diversity of buckets that have one; others keep thresholds
+    rules: Mapping[str, Any]  # From which the thresholds follow; see `PrivacySpecification`
+    is_over_time: bool = False  # Whether it holds for all states of a publication together
+    is_of_uninformed: bool = False  # Whether it holds only for who does not know the method
+    unbounded: float = largest()  # The share of the records whose value has a threshold of 1
+    certain: int = summed()  # People whose bucket has no other value than theirs
+
+    @property
+    def bounded(self) -> Sequence[str]:
+        """All of them."""
+        return self.attributes
+
+    @property
+    def short(self) -> str:
+        """See :attr:`.Guarantee.short`."""
+        of = ", ".join(self.attributes)
+        if self.l is not None:
+            return f"{self.l}-diversity of {of}"
+        return f"F'-privacy of {of} ({describe_rules(self.rules)})"
+
+    @property
+    def promise(self) -> str:
+        """See :attr:`.Guarantee.promise`."""
+        value = "sensitive value"
+        if len(self.attributes) > 1:
+            value = f"{', '.join(self.attributes[:-1])} or {self.attributes[-1]}"
+        inferred = f"no person's {value} can be inferred with a probability above"
+        if self.l is not None:
+            over_time = ", also from all its states together while people come and go, unless"
+            said = f"{self.l}-diversity: {inferred} 1/{self.l}"
+            return f"{said}{over_time} values change" if self.is_over_time else said
         return (
-            f"{l}-diversity: no person's {value} can be inferred with a probability"
-            f" above 1/{l}{over_time}{together}{_NOT_COVERED}"
+            f"bound on guessing (F'-privacy): {inferred} the threshold of that value"
+            f" ({describe_rules(self.rules)})"
+            + ", by readers who do not know how records were put into buckets"
+            * self.is_of_uninformed
         )
-    guarantee = (
-        f"bound on guessing (F'-privacy): no person's {value} can be inferred with a"
-        f" probability above the threshold of that value ({request.privacy.describe()})"
-    )
-    if request.assignment == "local":
-        guarantee += ", by readers who do not know how records were put into buckets"
-    guarantee += together + _NOT_COVERED
-    if unbounded:
-        guarantee += f"; the threshold is 1 for {unbounded:.1%} of the records"
-    if certain:
-        guarantee += f"; the value of {certain} people is certain"
-    return guarantee
+
+    @property
+    def conditions(self) -> Sequence[str]:
+        """See :attr:`.Guarantee.conditions`."""
+        said = [
+            "whoever knows one person's value can learn those of many who left"
+            if self.is_over_time
+            else "",
+            "whoever knows one of these of a person can be surer of another, without a bound,"
+            " since buckets show which of them go together"
+            if len(self.attributes) > 1
+            else "",
+            CORRELATIONS_NOT_COVERED,
+            f"{WAITING_NOT_COVERED}, is not covered",
+            threshold_of_1(self.unbounded),
+            f"the value of {self.certain} people is certain" if self.certain else "",
+        ]
+        return [one for one in said if one]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ publishing. Afterwards, a digest of the rows tells whether the view is still the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.metrics.information_loss import measure_freeform
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.request import FreeformRequest
+from kanon_db.publications.guarantees import Guarantee
 from kanon_db.publications.kind import (
     Job,
     MethodResult,
@@ -57,21 +58,52 @@ from kanon_db.transfer.columns import ColumnType, parts_of
 from kanon_db.transfer.snapshot import Size
 
 
-def freeform_guarantee(request: FreeformRequest) -> str:
-    """Say what holds for every row."""
-    k = request.k
-    if request.method == "k_concealment":
+@dataclass(frozen=True, kw_only=True)
+class FreeformGuarantee(Guarantee):
+    """Every record matches k others, all of which are as likely to be it, or weaker: at least k."""
+
+    k: int
+    is_weaker: bool = False
+    is_symmetric: bool = False
+
+    @classmethod
+    def of(cls, request: FreeformRequest) -> FreeformGuarantee:
+        """Say what holds for every row."""
+        is_weaker = request.method == "k_concealment"
+        return cls(
+            k=request.k, is_weaker=is_weaker,
+            is_symmetric=not is_weaker and request.options.symmetric,
+        )  # fmt: skip
+
+    @property
+    def short(self) -> str:
+        """See :attr:`.Guarantee.short`."""
+        return f"{self.k}-{'concealment' if self.is_weaker else 'anonymity'}"
+
+    @property
+    def promise(self) -> str:
+        """See :attr:`.Guarantee.promise`."""
+        k = self.k
+        if self.is_weaker:
+            return (
+                f"{k}-concealment, which is weaker than k-anonymity: each record may be any of at"
+                f" least {k} published ones, but not with the same probability: readers who know"
+                " the method may be certain"
+            )
         return (
-            f"{k}-concealment, which is weaker than k-anonymity: each record may be any of at least"
-            f" {k} published ones, but not with the same probability: readers who know the method"
-            " may be certain"
+            f"k-anonymity with k = {k} by freeform generalization: each published record covers"
+            f" {k} originals, each original is covered {k} times, and each of these is its own with"
+            f" probability 1/{k}"
         )
-    said = (
-        f"k-anonymity with k = {k} by freeform generalization: each published record covers {k}"
-        f" originals, each original is covered {k} times, and each of these is its own with"
-        f" probability 1/{k}; whoever knows which record is somebody's can be certain of others'"
-    )
-    return said + "; matches are mutual, which does not change that" * request.options.symmetric
+
+    @property
+    def conditions(self) -> Sequence[str]:
+        """See :attr:`.Guarantee.conditions`."""
+        if self.is_weaker:
+            return ()
+        known = "whoever knows which record is somebody's can be certain of others'"
+        mutual = "matches are mutual, which does not change that"
+        return [known, mutual] if self.is_symmetric else [known]
 
 
 def check_graph(k: int, originals: int, published: int, outside: int, *, holds: bool) -> Check:
@@ -325,7 +357,7 @@ class FreeformRows(RowKind):
             check,
         ]
         written = Written(
-            freeform_guarantee(request),
+            FreeformGuarantee.of(request),
             layout={"digest": digest_rows(session, rows.view)},
             checks=checks,
             metrics=loss_metrics(job.source, lost),

@@ -142,18 +142,17 @@ class ClassConstraints:
         """The least number of different values in a class that follows from them."""
         return max(self.l or 1, 1 if self.entropy_l is None else ceil(self.entropy_l))
 
-    def __str__(self) -> str:
-        """Describe them without naming a value."""
-        said = []
-        if self.l is not None:
-            said.append(f"distinct {self.l}-diversity")
-        if self.entropy_l is not None:
-            said.append(f"entropy {float(self.entropy_l):g}-diversity")
-        if self.t is not None:
-            said.append(f"{float(self.t):g}-closeness ({self.distance} distance)")
-        if self.privacy is not None:
-            said.append("a bound on guessing (F'-privacy)")
-        return ", ".join(said)
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Return them as plain JSON, without naming a value."""
+        found = {
+            "l": self.l,
+            "entropy_l": None if self.entropy_l is None else float(self.entropy_l),
+            "t": None if self.t is None else float(self.t),
+            "distance": None if self.t is None else self.distance,
+            "guessing": None if self.privacy is None else self.privacy.figures,
+        }
+        return {name: figure for name, figure in found.items() if figure is not None}
 
 
 @dataclass(frozen=True)
@@ -229,14 +228,31 @@ def constraint_of_each(constraints: Sequence[Constraint]) -> Constraint:
     return replace(first, also=tuple(others))
 
 
-def say_constraints(constraints: Mapping[str, ClassConstraints]) -> str:
-    """Describe the constraints on each attribute, without naming a value."""
+def _say(own: Mapping[str, Any]) -> str:
+    said = []
+    if "l" in own:
+        said.append(f"distinct {own['l']}-diversity")
+    if "entropy_l" in own:
+        said.append(f"entropy {own['entropy_l']:g}-diversity")
+    if "t" in own:
+        said.append(f"{own['t']:g}-closeness ({own['distance']} distance)")
+    if "guessing" in own:
+        said.append("a bound on guessing (F'-privacy)")
+    return ", ".join(said)
+
+
+def bounds_guesses(own: Mapping[str, Any]) -> bool:
+    """Tell whether constraints limit how frequent a value is in a class."""
+    return "guessing" in own or own.get("distance") == "equal"
+
+
+def say_constraints(constraints: Mapping[str, Mapping[str, Any]]) -> str:
+    """Describe the figures of constraints on each attribute, which name no value."""
     if len(constraints) == 1:
-        return ", ".join(map(str, constraints.values()))
+        return ", ".join(map(_say, constraints.values()))
     named: dict[str, list[str]] = {}
     for name, own in constraints.items():
-        # A semicolon would end the part of a guarantee that holds for every row.
-        named.setdefault(str(own), []).append(name.replace(";", ","))
+        named.setdefault(_say(own), []).append(name)
     return " and ".join(f"{own} of {', '.join(names)}" for own, names in named.items())
 
 

@@ -7,7 +7,7 @@ Verification uses the published view only.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -30,16 +30,22 @@ from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.class_constraints import (
     ClassConstraints,
     ConstraintsOfEach,
+    bounds_guesses,
     constraint_of_each,
     say_constraints,
 )
 from kanon_db.publications.generalized.request import GeneralizedRequest
 from kanon_db.publications.guarantees import (
+    Guarantee,
     SensitiveCounts,
     check_exposure,
+    largest,
     measure_exposure,
     proof_of_published,
     report_unbounded,
+    summed,
+    threshold_of_1,
+    times_of,
 )
 from kanon_db.publications.kind import (
     Job,
@@ -51,7 +57,7 @@ from kanon_db.publications.kind import (
     run_method,
 )
 from kanon_db.publications.results import (
-    WAITING_CLAUSE,
+    WAITING_NOT_COVERED,
     Check,
     Examination,
     Remark,
@@ -219,56 +225,94 @@ class _Finishing:
         return proof_of_published(bound, self.data, self.loss(classes))
 
 
-def generalized_guarantee(
-    request: GeneralizedRequest,
-    n_suppressed: int,
-    constraints: Mapping[str, ClassConstraints],
-    exposures: Mapping[str, Row],
-    warn: Callable[[str], None],
-    *,
-    with_entities: bool = False,
-) -> str:
-    """Say what holds in each class, and for whom.
+@dataclass(frozen=True, kw_only=True)
+class ClassGuarantee(Guarantee):
+    """Classes have k rows, and keep the constraints on their sensitive values."""
 
-    Parameters
-    ----------
-    request : GeneralizedRequest
-    n_suppressed : int
-        Records that are left out.
-    constraints : mapping
-        Those on each sensitive attribute; none without constraints.
-    exposures : mapping
-        How frequencies compare with thresholds, for the attributes that have any.
-    warn : callable
-        Called with a text where they bound nothing.
-    with_entities : bool
-        Whether it is known whom each record is about.
-    """
-    times = "times, for as many different people" if with_entities else "times"
-    said = (
-        f"{request.k}-anonymity: every combination of generalized quasi-identifiers occurs at"
-        f" least {request.k} {times}"
-    )
-    if constraints:
-        counts_people = with_entities and any(one.privacy for one in constraints.values())
-        counting = ", counting people," if counts_people else ","
-        said += (
-            f", with {say_constraints(constraints)} in each{counting} which bounds inferences by"
-            f" readers who do not know how classes were formed{WAITING_CLAUSE}"
-        )
+    k: int
+    of_people: bool  # Whether it is known whom each record is about
+    constraints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # By attribute
+    unbounded: float = largest()  # The share of the records whose value has a threshold of 1
+    left_out: int = summed()
+
+    @classmethod
+    def of(
+        cls,
+        request: GeneralizedRequest,
+        n_suppressed: int,
+        constraints: Mapping[str, ClassConstraints],
+        exposures: Mapping[str, Row],
+        warn: Callable[[str], None],
+        *,
+        with_entities: bool = False,
+    ) -> ClassGuarantee:
+        """Say what holds in each class, and for whom.
+
+        Parameters
+        ----------
+        request : GeneralizedRequest
+        n_suppressed : int
+            Records that are left out.
+        constraints : mapping
+            Those on each sensitive attribute; none without constraints.
+        exposures : mapping
+            How frequencies compare with thresholds, for the attributes that have any.
+        warn : callable
+            Called with a text where they bound nothing.
+        with_entities : bool
+            Whether it is known whom each record is about.
+        """
         shares = [0.0]
         for name, exposure in exposures.items():
             if exposure["unbounded"]:
                 shares.append(exposure["unbounded"] / exposure["records"])
                 which = of_attribute(name, constraints)
                 warn(f"the threshold is 1 for {shares[-1]:.1%} of the records{which}: no bound")
-        if max(shares):
-            said += f"; the threshold is 1 for {max(shares):.1%} of the records"
-        if len(constraints) > 1:
-            said += f"; {TOGETHER}"
-    if n_suppressed:
-        said += f"; {n_suppressed} records are left out"
-    return said
+        return cls(
+            k=request.k,
+            of_people=with_entities,
+            constraints={name: own.figures for name, own in constraints.items()},
+            unbounded=max(shares),
+            left_out=n_suppressed,
+        )
+
+    @property
+    def bounded(self) -> Sequence[str]:
+        """Those whose values have thresholds, or frequencies close to those of the table."""
+        return [name for name, own in self.constraints.items() if bounds_guesses(own)]
+
+    @property
+    def short(self) -> str:
+        """See :attr:`.Guarantee.short`."""
+        said = f"{self.k}-anonymity"
+        return f"{said}, {say_constraints(self.constraints)}" if self.constraints else said
+
+    @property
+    def promise(self) -> str:
+        """See :attr:`.Guarantee.promise`."""
+        said = (
+            f"{self.k}-anonymity: every combination of generalized quasi-identifiers occurs at"
+            f" least {times_of(self.k, of_people=self.of_people)}"
+        )
+        if not self.constraints:
+            return said
+        has_thresholds = any(own.get("guessing") for own in self.constraints.values())
+        counting = ", counting people," if self.of_people and has_thresholds else ","
+        return (
+            f"{said}, with {say_constraints(self.constraints)} in each{counting} which bounds"
+            " inferences by readers who do not know how classes were formed"
+        )
+
+    @property
+    def conditions(self) -> Sequence[str]:
+        """See :attr:`.Guarantee.conditions`."""
+        said = [
+            f"{WAITING_NOT_COVERED}, is not covered" if self.constraints else "",
+            threshold_of_1(self.unbounded),
+            TOGETHER if len(self.constraints) > 1 else "",
+            f"{self.left_out} records are left out" if self.left_out else "",
+        ]
+        return [one for one in said if one]
 
 
 TOGETHER: Final = (
@@ -624,7 +668,7 @@ class Generalized(RowKind):
             holds=outside == 0,
         )
         written = Written(
-            generalized_guarantee(
+            ClassGuarantee.of(
                 request,
                 measured.n_suppressed,
                 constraints,

@@ -32,7 +32,7 @@ from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.examination import AttackSession
-from kanon_db.publications.guarantees import SensitiveCounts, joint_guarantee
+from kanon_db.publications.guarantees import SensitiveCounts
 from kanon_db.publications.kind import (
     AttackTarget,
     Job,
@@ -257,7 +257,7 @@ class RowKind(Kind):
         if "suppressed" in parameters:
             parameters["suppressed"] += old.left_out
         return replace(
-            batch, guarantee=joint_guarantee(old.guarantee, batch.guarantee), layout=layout,
+            batch, guarantee=batch.guarantee.with_earlier(old), layout=layout,
             parameters=parameters,
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, classes_of
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.metrics.information_loss import RowTypeDiversity
+from kanon_db.publications.guarantees import Guarantee, summed, times_of
 from kanon_db.publications.kind import (
     Job,
     MethodResult,
@@ -54,31 +55,49 @@ from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
 
-def suppressed_guarantee(
-    request: SuppressedRequest, n_left_over: int, *, with_entities: bool = False
-) -> str:
-    """Say what holds for every row, and what became of the left-over records.
+@dataclass(frozen=True, kw_only=True)
+class SuppressedGuarantee(Guarantee):
+    """Every combination of kept values occurs k times; left-over records are an exception."""
 
-    Parameters
-    ----------
-    request : SuppressedRequest
-    n_left_over : int
-    with_entities : bool
-        Whether it is known whom each record is about.
-    """
-    times = "times, for as many different people" if with_entities else "times"
-    said = (
-        f"{request.k}-anonymity by suppression: every combination of kept quasi-identifiers"
-        f" occurs at least {request.k} {times}"
-    )
-    if n_left_over:
-        said += f"; {n_left_over} left-over records are "
-        said += (
+    k: int
+    of_people: bool  # Whether it is known whom each record is about
+    left_over: int = summed()
+    are_published: bool = False  # The left-over records, fully suppressed
+
+    @classmethod
+    def of(
+        cls, request: SuppressedRequest, n_left_over: int, *, with_entities: bool = False
+    ) -> SuppressedGuarantee:
+        """Say what holds for every row, and what became of the left-over records."""
+        return cls(
+            k=request.k, of_people=with_entities, left_over=n_left_over,
+            are_published=request.options.left_over == "publish",
+        )  # fmt: skip
+
+    @property
+    def short(self) -> str:
+        """See :attr:`.Guarantee.short`."""
+        return f"{self.k}-anonymity"
+
+    @property
+    def promise(self) -> str:
+        """See :attr:`.Guarantee.promise`."""
+        return (
+            f"{self.k}-anonymity by suppression: every combination of kept quasi-identifiers"
+            f" occurs at least {times_of(self.k, of_people=self.of_people)}"
+        )
+
+    @property
+    def conditions(self) -> Sequence[str]:
+        """See :attr:`.Guarantee.conditions`."""
+        if not self.left_over:
+            return ()
+        became = (
             "suppressed fully, and whoever knows the quasi-identifiers can tell whose they are"
-            if request.options.left_over == "publish"
+            if self.are_published
             else "left out"
         )
-    return said
+        return [f"{self.left_over} left-over records are {became}"]
 
 
 _BITS = 62  # of a whole number
@@ -328,7 +347,7 @@ class Suppressed(RowKind):
         cells.drop(session)
         read.drop()
         return Written(
-            suppressed_guarantee(
+            SuppressedGuarantee.of(
                 request, suppression.n_left_over, with_entities=job.source.entity is not None
             ),
             layout={**layout, **counted_layout(job, view)},

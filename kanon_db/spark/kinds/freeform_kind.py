@@ -21,8 +21,8 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.kind import (
     SAME_ROWS,
+    FreeformGuarantee,
     check_graph,
-    freeform_guarantee,
     judge_freeform,
 )
 from kanon_db.publications.freeform.request import FreeformRequest
@@ -279,7 +279,7 @@ class SparkFreeform(SparkRows):
         return SparkResult(
             MethodResult(None),
             Written(
-                freeform_guarantee(request),
+                FreeformGuarantee.of(request),
                 checks=[*checks, check, _check_graphs(recoded, request.k)],
                 metrics={**loss_metrics(job.source, measured), "segments": n_segments},
                 layout={**layout, "digest": checksum},

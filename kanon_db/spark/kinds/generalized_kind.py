@@ -29,12 +29,12 @@ from kanon_db.publications.generalized.class_constraints import (
     constraint_of_each,
 )
 from kanon_db.publications.generalized.kind import (
+    ClassGuarantee,
     ClassValues,
     check_constraints,
     checks_of,
     constraints_of,
     find_classes,
-    generalized_guarantee,
     judge_classes,
     profile_of,
     published_constraints,
@@ -319,7 +319,7 @@ class SparkGeneralized(SparkRows):
         return SparkResult(
             MethodResult(None, method=method),
             Written(
-                generalized_guarantee(request, left_out, constraints, exposures, job.voice.warn),
+                ClassGuarantee.of(request, left_out, constraints, exposures, job.voice.warn),
                 checks=[*checks, check],
                 metrics={
                     **loss_metrics(job.source, measured, gcp_ob=measured.ob_gcp), "parts": n_parts,

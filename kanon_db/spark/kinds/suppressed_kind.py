@@ -30,7 +30,7 @@ from kanon_db.publications.kind import MethodResult, Written
 from kanon_db.publications.results import Examination
 from kanon_db.publications.rows.distinct_cells import ClassSizes
 from kanon_db.publications.rows.row_kind import require_k, row_layout
-from kanon_db.publications.suppressed.kind import examine_suppressed, suppressed_guarantee
+from kanon_db.publications.suppressed.kind import SuppressedGuarantee, examine_suppressed
 from kanon_db.publications.suppressed.methods import allowed_patterns, recorded_patterns
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.randomness import SecureRandom
@@ -256,7 +256,7 @@ class SparkSuppressed(SparkRows):
         return SparkResult(
             MethodResult(None),
             Written(
-                suppressed_guarantee(request, chosen.n_left_over),
+                SuppressedGuarantee.of(request, chosen.n_left_over),
                 layout=layout,
                 checks=[*checks, check],
                 metrics=metrics,
