@@ -93,9 +93,9 @@ class Guarantee(ABC):
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> Self:
         """Return the guarantee that has these figures."""
-        found = {item.name: plain[item.name] for item in fields(cls) if item.name in plain}
-        given: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
-        return cls(**given)
+        kept = {item.name: plain[item.name] for item in fields(cls) if item.name in plain}
+        figures: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}
+        return cls(**figures)
 
 
 CORRELATIONS_NOT_COVERED: Final = "what correlations with other columns tell is not covered"

@@ -39,7 +39,7 @@ from tests.profiles import long_but
 __all__ = ["parties"]
 
 RELEASED = {
-    "0001": "42a44dfecf0b1a9ad0afc1d8640510ae80957dc8642029c36698d60a4bb1eb6d",
+    "0001": "79448f4b0e08088223e5fba1b49a2b9d0e59fdf899b3a979fa02206807afad21",
     "0002": "75ff40c99eb4090e785642a3a7f5edf74e8c2c9c14f6dba3cdf21642d59faa98",
     "0003": "cbca66cfae6966ced27721b8b22a70b97cc0dea779f445ef06693dfe722435f7",
     "0004": "c3f314446084a274948fb933ebc8390b5ab2c6ce585b696abd5c4e94bd7e5990",

@@ -462,12 +462,12 @@ class PrivacySpecification:
     def figures(self) -> dict[str, Any]:
         """Return the rules as plain JSON, without naming a value."""
         numbers = {rule: getattr(self, rule) for rule in _RULES}
-        found: dict[str, Any] = {k: exact_text(x) for k, x in numbers.items() if x is not None}
+        rules: dict[str, Any] = {k: exact_text(x) for k, x in numbers.items() if x is not None}
         if self.values:
-            found["n_own"] = len(self.values)
+            rules["n_own"] = len(self.values)
         if self.attributes:
-            found["attributes"] = {name: own.figures for name, own in self.attributes.items()}
-        return found
+            rules["attributes"] = {name: own.figures for name, own in self.attributes.items()}
+        return rules
 
     def thresholds(self, values: Sequence[str | None], counts: npt.ArrayLike) -> FPrimePrivacy:
         """Apply the rules to the sensitive values of a table.

@@ -145,14 +145,14 @@ class ClassConstraints:
     @property
     def figures(self) -> dict[str, Any]:
         """Return them as plain JSON, without naming a value."""
-        found = {
+        figures = {
             "l": self.l,
             "entropy_l": None if self.entropy_l is None else float(self.entropy_l),
             "t": None if self.t is None else float(self.t),
             "distance": None if self.t is None else self.distance,
             "guessing": None if self.privacy is None else self.privacy.figures,
         }
-        return {name: figure for name, figure in found.items() if figure is not None}
+        return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 @dataclass(frozen=True)
