@@ -39,7 +39,7 @@ BEGIN
         ORDER BY p.name);
     -- While it is published, columns may be added at the end, and become identifiers.
     IF _published <> '{}' AND (
-        _old.source_id IS NULL OR _old.columns = '{}'
+        _old.source_id IS NULL
         OR (_new.quasi_identifiers, _new.sensitive, _new.entity, _new.attributes, _new.insensitive,
             _new.also_sensitive, _new.keep, _new.columns[:cardinality(_old.columns)])
            IS DISTINCT FROM

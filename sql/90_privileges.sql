@@ -80,7 +80,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_take_away(regclass[], text[])
 TO kanon_owner;
 
--- Publications from before, and restored ones: a dump does not have the rights on tables' types.
+-- Restored publications: a dump does not have the rights on tables' types.
 DO $$
 DECLARE
     _relation regclass;

@@ -15,14 +15,7 @@ import kanon_db
 from kanon_db.catalog.entries import OWNER
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
-from kanon_db.installation._existing_publications import (
-    adopt_counters,
-    adopt_publications,
-    enter_releases,
-    guard_views,
-    note_fingerprints,
-    repair_restored,
-)
+from kanon_db.installation._existing_publications import give_back, repair_restored
 from kanon_db.installation.interpreter import resource_directory, server_paths
 from kanon_db.installation.service import (
     QUEUE,
@@ -265,12 +258,9 @@ def install(
                 _grant(session, schema)
                 actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
                 session.phase("looking after publications")
-                note_fingerprints(session)
-                actions += adopt_publications(session, schema)
-                adopt_counters(session, schema)
+                actions += give_back(session, schema)
                 actions += repair_restored(session, schema)
-                actions += enter_releases(session)
-                actions += guard_views(session, schema)
+                session.fetch("SELECT kanon.owner_note_readers(p) FROM kanon.publication AS p")
                 session.fetch("SELECT kanon.owner_sweep()")
     if queued:
         actions.append(

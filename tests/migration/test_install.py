@@ -1,11 +1,10 @@
-"""Installing: afresh, from every revision, again; and taking it out."""
+"""Installing: afresh, from an earlier catalog, again; and taking it out."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,17 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-import kanon_db
 from kanon_db.errors import InUseError, ServerError
 from kanon_db.installation import doctor
 from kanon_db.installation.doctor import examine
-from kanon_db.installation.install import install, migration_script, uninstall
+from kanon_db.installation.install import install, uninstall
 from kanon_db.installation.interpreter import resource_directory
 from tests.integration.parties import (
     Connection,
     Functions,
     Parties,
-    columns_of,
     create_source,
+    create_table,
     fetch,
     parties,
     sqlstate_of,
@@ -34,26 +32,11 @@ from tests.integration.parties import (
     warn_only,
 )
 from tests.migration.test_restore import run
-from tests.profiles import long_but
 
 __all__ = ["parties"]
 
 RELEASED = {
-    "0001": "79448f4b0e08088223e5fba1b49a2b9d0e59fdf899b3a979fa02206807afad21",
-    "0002": "75ff40c99eb4090e785642a3a7f5edf74e8c2c9c14f6dba3cdf21642d59faa98",
-    "0003": "cbca66cfae6966ced27721b8b22a70b97cc0dea779f445ef06693dfe722435f7",
-    "0004": "c3f314446084a274948fb933ebc8390b5ab2c6ce585b696abd5c4e94bd7e5990",
-    "0005": "a4465d6f70eb08a42d43488dd8722b4664a9b20cea224ce2eaa46c712ab18a51",
-    "0006": "41586670aec9fc4de263c2408a458fb1737e2be41b441d9f0b4c2f6218ab578f",
-    "0007": "21be0e9aeaa901d0a9a7dd7c7d94a14cf9c95c29e9c84ec143478fdd72b44631",
-    "0008": "00d39e8a803da6115b170522f6b4d174132f71e2dc7ecae4e7e3679941c67a2e",
-    "0009": "7b42272c8f5b156302f3dc17ff6b81ca4ddbd4b3bffc0e8e3543638f5f949070",
-    "0010": "5f6963e3761333bc22599d7914785553244a8bdcaf3b080979266b57b0975fee",
-    "0011": "70d7173ae23523069dfaaf1a3c85b09baf3beac13722e698c1a5992a9e8e5922",
-    "0012": "3fc5322419c19338e9d01b5d0363a6f611c3e7ffed3de49da08916cb16347a9c",
-    "0013": "746b6afd6d46ce1c8705160b2239db233772eb9d54ce843fbb170bd6e2925bad",
-    "0014": "7069ccf8ddd9a5d22cb38c977dd3f011f1124b5e39effeab85d3a6b5a71440eb",
-    "0015": "ad2832e229636bd9f98c8e6dcd53c0a8dd0b1c5008663bbb32c875c4c1e35651",
+    "0001": "ff0a388b12aaaaf4b779e2f477585996701d493e308218a1966b0768192798a3",
 }
 """SHA-256 of every released migration: what is released is never edited, only followed."""
 
@@ -65,10 +48,6 @@ def script_directory() -> ScriptDirectory:
     config.set_main_option("script_location", str(MIGRATIONS))
     config.set_main_option("path_separator", "os")
     return ScriptDirectory.from_config(config)
-
-
-REVISIONS = [script.revision for script in script_directory().walk_revisions()][::-1]
-"""All revisions, oldest first."""
 
 
 @pytest.fixture
@@ -89,11 +68,6 @@ def dump(dsn: str) -> str:
     return re.sub(r"^\\(un)?restrict .*$", "", written, flags=re.MULTILINE)
 
 
-def restore(dsn: str, file: Path) -> None:
-    """Restore a dump from before; its functions import from a folder that does not exist."""
-    run("psql", "-q", dsn, text=gzip.decompress(file.read_bytes()).decode())
-
-
 def test_released_migrations_are_never_edited() -> None:
     """One line of descent: a branch would leave two installations that are not alike."""
     hashes = {
@@ -103,212 +77,95 @@ def test_released_migrations_are_never_edited() -> None:
     assert hashes == RELEASED
     script = script_directory()
     assert len(script.get_heads()) == len(script.get_bases()) == 1
-    assert sorted(RELEASED) == REVISIONS
+    assert sorted(RELEASED) == sorted(one.revision for one in script.walk_revisions())
 
 
-# The way from the first revision leads through all others.
-@pytest.mark.parametrize("revision", long_but((REVISIONS[0], REVISIONS[-1]), REVISIONS))
-def test_migrated_equals_fresh(
-    dsn: str, admin: Connection, installed_dsn: str, revision: str
+SECOND = """
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE kanon.publication ADD title text NOT NULL DEFAULT ''")
+    op.execute("UPDATE kanon.publication SET title = 'The publication ' || name")
+    op.execute("CREATE TABLE kanon.reader_note (release_id bigint REFERENCES kanon.release)")
+"""
+"""A migration that changes a table with rows, and makes one."""
+
+
+@pytest.fixture
+def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let the package bring a second migration, once it is called."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(MIGRATIONS, folder)
+    (folder / "versions" / "0002_second.py").write_text(SECOND)
+    resources = {"migrations": folder}
+
+    def bring() -> None:
+        monkeypatch.setattr(
+            "kanon_db.installation.install.resource_directory",
+            lambda name: resources.get(name) or resource_directory(name),
+        )
+
+    return bring
+
+
+def test_a_second_migration(
+    database: str, dsn: str, second: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetch(admin, "CREATE SCHEMA kanon")
-    fetch(admin, "CREATE SCHEMA published")
-    admin.execute(migration_script(None, revision).encode())
-    report = install(dsn)
-    assert f"was {revision}" in " ".join(report.actions)
-    assert dump(dsn) == dump(installed_dsn)
-    settings = dict(fetch(admin, "SELECT name, value FROM kanon.setting"))
-    assert settings.keys() == {"home", "published_schema"}
-    assert settings["published_schema"] == "published"
-    assert value(admin, "SELECT kanon.version()") == kanon_db.__version__
-
-
-BEFORE = Path(__file__).parent / "before"
-
-
-@pytest.mark.parametrize("state", sorted(path.name for path in BEFORE.iterdir()))
-def test_upgrade_of_a_dump(dsn: str, admin: Connection, installed_dsn: str, state: str) -> None:
-    """What an older version published is verified, asked, replaced and dropped by this one."""
-    restore(dsn, BEFORE / state)
-    kanon = Functions(admin)
-    names = kanon.publications()
-    assert [name.removeprefix("before_") for name in names] == list("balgfp")
-    oid = "SELECT 'kanon.verify(text)'::regprocedure::oid"
-    entries = (
-        "SELECT publication_id, name, kind, method, source_schema, source_relation, parameters,"
-        " layout, records, guarantee, relations, published_by, published_at, {} FROM"
-        " kanon.publication ORDER BY name"
-    )
-    before = value(admin, oid), fetch(admin, entries.format("metrics"))
-    install(dsn)
-    assert fetch(admin, "SELECT name FROM kanon.releases ORDER BY name") == [
-        (name,) for name in sorted(names)
-    ]
-    warn_only(admin)
-    # Only of local assignment something was promised that did not hold: now it is said.
-    parameters, guarantee = fetch(
-        admin, "SELECT parameters, guarantee FROM kanon.publication WHERE name = 'before_l'"
-    )[0]
-    accept = parameters.pop("accept")
-    assert accept == {"uninformed_reader": "published before this risk had to be accepted"}
-    said = ", by readers who do not know how records were put into buckets"
-    assert guarantee.endswith(said)
-    fetch(
-        admin,
-        "UPDATE kanon.publication SET parameters = parameters - 'accept',"
-        f" guarantee = replace(guarantee, '{said}', '') WHERE name = 'before_l'",
-    )
-    assert before == (
-        value(admin, oid), fetch(admin, entries.format("metrics || source_metrics")),
-    )  # fmt: skip
-    # Columns without a role were published; now each must be named to be published again.
-    assert fetch(admin, "SELECT insensitive, entity FROM kanon.source") == [([], None)]
-    was_shown = {"number", "age", "sex", "sick"}
-    for name in ("before_f", "before_g", "before_p"):
-        assert was_shown <= set(columns_of(admin, f"published.{name}"))
-    columns = "SELECT columns FROM kanon.source"
-    names_of = "SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attnum > 0"
-    assert value(admin, columns) == value(
-        admin, f"{names_of} AND NOT attisdropped AND attrelid = 'public.people'::regclass"
-    )
-    for (measured,) in fetch(admin, "SELECT metrics FROM kanon.publication"):
-        assert not {"gcp", "usefulness_loss", "loss_of_age"} & measured.keys()
-    for name in names:
-        assert all(holds for *_, holds in kanon.verify(name)), name
-        assert kanon.metrics(name)["records"] == 60
-        assert kanon.attack(name)
-        estimate, _, lower, upper = kanon.estimate(f"SELECT COUNT(*) FROM {name} WHERE sex = 'f'")
-        assert lower <= estimate <= upper
-    # What would look empty in a snapshot from before it took another's place fails there.
-    for name in ("before_a", "before_b", "before_l"):
-        definition = value(admin, f"SELECT pg_get_viewdef('published.{name}'::regclass)")
-        assert "kanon.require_visible(" in definition
-        assert value(admin, f"SELECT sum(weight)::int FROM published.{name}") == 60
-    kanon.publish("public.people", "before_b", privacy='{"l": 2}', replace=True)
-    kanon.freeform("public.people", "before_f", k=3, replace=True)
-    kanon.generalize("public.people", "before_g", k=3, replace=True)
-    kanon.suppress("public.people", "before_p", k=3, replace=True)
-    for name in ("before_f", "before_g", "before_p"):
-        assert not {"number", "name"} & set(columns_of(admin, f"published.{name}"))
-    for name in names:
-        kanon.drop(name)
-    fetch(admin, "DROP TABLE public.people")
-    fetch(admin, "DELETE FROM kanon.source")
-    assert functions_of(dsn) == functions_of(installed_dsn)
-
-
-EVERY_KIND = Path(__file__).parent / "every_kind"
-"""A database of version 0.1.0 before it had one answering engine: how it was made, and answers."""
-
-
-@pytest.mark.parametrize("part", long_but((0,), range(4)))
-def test_an_upgrade_answers_as_before(dsn: str, admin: Connection, part: int) -> None:
-    """Every kind, by both estimators: all numbers to nine digits, and the same refusals.
-
-    Bounds are not equal in all digits: since then, the ends of sums are rounded outward. Buckets
-    had no weights yet: both estimators are the paper's, whose errors are others now.
-    """
-    restore(dsn, EVERY_KIND / "dump.sql.gz")
-    install(dsn)
-    kanon = Functions(admin)
-    answers = json.loads((EVERY_KIND / "answers.json").read_text())
-    assert sorted(answers) == sorted(kanon.publications())
-    for name, by_estimator in answers.items():
-        assert all(holds for *_, holds in kanon.verify(name)), name
-        if name == "model":
-            for age, town, votes in by_estimator:
-                asked = json.dumps({"age": age, "town": town})
-                assert list(*fetch(admin, CLASSIFY, asked)) == votes
-            continue
-        of_buckets = name in ("buckets_random", "buckets_cells", "buckets_local", "stays_m")
-        for estimator in by_estimator:
-            fetch(admin, f"SET kanon.estimator = '{estimator}'")
-            questions = by_estimator["paper" if of_buckets else estimator]
-            for question, before in [*questions.items()][part::4]:
-                now = _answered(admin, question.format(name))
-                if of_buckets:
-                    now, before = _without_errors(now), _without_errors(before)  # noqa: PLW2901
-                assert now == before, (name, estimator, question)
-
-
-CLASSIFY = "SELECT label, agreement FROM kanon.classify('model', $1::jsonb)"
-
-
-def _answered(connection: Connection, question: str) -> object:
-    """Estimates, errors and bounds by their groups and aggregates, or the SQLSTATE of a refusal."""
-    try:
-        rows = fetch(
-            connection,
-            "SELECT group_key, aggregate, estimate, std_error, lower_bound, upper_bound"
-            " FROM kanon.estimate($1::text)",
-            question,
-        )
-    except psycopg.Error as error:
-        return error.sqlstate
-    tolerance = 1e-9 * max(1, *(abs(number or 0) for row in rows for number in row[2:]))
-    return {
-        json.dumps([group, aggregate]): [
-            None if number is None else pytest.approx(number, rel=1e-9, abs=tolerance)
-            for number in numbers
-        ]
-        for group, aggregate, *numbers in rows
-    }
-
-
-def _without_errors(answer: Any) -> object:
-    """Leave out the errors, and what follows from them."""
-    if not isinstance(answer, dict):
-        return answer
-    return {
-        key: [number for place, number in enumerate(numbers) if place != 1]
-        for key, numbers in answer.items()
-    }
-
-
-def test_older_buckets_live_on(dsn: str, admin: Connection) -> None:
-    """Those whose composition was published are answered, refreshed with weights, and dropped."""
-    restore(dsn, EVERY_KIND / "dump.sql.gz")
-    install(dsn)
-    kanon = Functions(admin)
-    described = "SELECT layout FROM kanon.publications WHERE name = $1::text"
-    kanon.register(
-        "public.clinic", ["age", "born", "income", "height", "town", "ward", "smoker"], "ill",
-        ["id"], insensitive=["cost"], arrival="seen",
-    )  # fmt: skip
-    kanon.register("public.stays", ["age", "town", "smoker"], "ill", entity="id")
-    for name in ("buckets_random", "buckets_cells", "stays_m"):
-        ((before,),) = fetch(admin, described, name)
-        assert before["spectrum"]
-        assert "weighted" not in before
-        explained = fetch(
-            admin, "SELECT * FROM kanon.explain_count($1::text)",
-            f"SELECT COUNT(*) FROM {name} WHERE age < 40 AND ill = 'ill 3'",
+    """Publications of the first catalog are answered as before, and go on; no way leads back."""
+    with psycopg.connect(database, autocommit=True) as admin:
+        warn_only(admin)
+        rows = [(i, i % 9, i % 4) for i in range(60)]
+        create_table(admin, "public.people", "id int, age int, sick int", rows)
+        kanon = Functions(admin)
+        kanon.register("public.people", ["age"], "sick", entity="id")
+        kanon.publish("public.people", "parts", privacy='{"l": 2}')
+        kanon.generalize("public.people", "rows", k=3)
+        question = "SELECT COUNT(*) FROM {} WHERE age < 4"
+        entries = "SELECT to_jsonb(p) - 'title' FROM kanon.publication AS p ORDER BY name"
+        look = lambda: (
+            fetch(admin, entries), fetch(admin, "SELECT name, state, readers FROM kanon.releases"),
+            [(kanon.estimate(question.format(name)), kanon.verify(name)) for name in ENTRIES],
         )  # fmt: skip
-        assert "the paper's estimator" in str(explained)
-        fetch(
-            admin,
-            "INSERT INTO public.clinic SELECT id + 2000, seen + 900, age, born, income, height,"
-            " town, ward, smoker, ill, cost FROM public.clinic"
-            " WHERE id <= 100 AND NOT EXISTS (SELECT FROM public.clinic WHERE id > 2000)",
-        )
-        if name != "buckets_random":  # whose source is published again in other buckets
-            fetch(admin, "DELETE FROM public.stays WHERE id = 230")
-            kanon.call("refresh", name)
-            ((after,),) = fetch(admin, described, name)
-            assert "weighted" in after
-            assert "spectrum" not in after
-        assert all(holds for *_, holds in kanon.verify(name)), name
-        kanon.drop(name)
-        assert fetch(admin, "SELECT to_regclass($1::text)", f"published.{name}_est") == [(None,)]
+        before = look()
+        second()
+        catalog = {finding.subject: finding for finding in examine(database)}["catalog"]
+        assert (catalog.state, catalog.remedy) == ("broken", "kanon install")
+        assert "catalog at revision 0002, was 0001" in install(database).actions
+        assert {finding.state for finding in examine(database)} == {"ok"}
+        assert look() == before
+        titles = fetch(admin, "SELECT title FROM kanon.publication ORDER BY name")
+        assert titles == [(f"The publication {name}",) for name in ENTRIES]
+        install(dsn)
+        assert fetch_catalog(database) == fetch_catalog(dsn)
+        # What was published goes on.
+        fetch(admin, "INSERT INTO public.people SELECT i, i % 9, i % 4"
+              " FROM generate_series(60, 99) AS i")  # fmt: skip
+        assert kanon.call("refresh", "parts")["added"] == 40
+        kanon.generalize("public.people", "rows", k=4, replace=True)
+        for name in ENTRIES:
+            kanon.drop(name)
+    monkeypatch.undo()
+    with pytest.raises(ServerError, match="newer than this package"):
+        install(database)
 
 
-def functions_of(dsn: str) -> list[tuple[Any, ...]]:
-    """Every function of ours, whole."""
+ENTRIES = ("parts", "rows")
+
+
+def fetch_catalog(dsn: str) -> list[tuple[Any, ...]]:
+    """The columns and constraints of the catalog's tables."""
     with psycopg.connect(dsn) as connection:
         return fetch(
             connection,
-            "SELECT pg_get_functiondef(oid), proacl::text FROM pg_proc"
-            " WHERE pronamespace = 'kanon'::regnamespace ORDER BY proname",
+            "SELECT table_name, column_name, data_type, column_default, is_nullable"
+            " FROM information_schema.columns WHERE table_schema = 'kanon' UNION ALL"
+            " SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), NULL, NULL"
+            " FROM pg_constraint WHERE connamespace = 'kanon'::regnamespace"
+            " ORDER BY 1, 2",
         )
 
 
