@@ -294,4 +294,19 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         " password: `kanon service forbid` drops that"
         " ([workers](../howto/workers.md)).",
     ),
+    64: Pitfall(
+        "A verdict in words beside a figure that exceeds it",
+        "A report says that inference is bounded, of the first sensitive column or by a sentence,"
+        " while an attack on another column, or a learner, is right more often.",
+    ),
+    65: Pitfall(
+        "Attacks that understate",
+        "A learner is measured on people who are alike, or with an unlucky start: whoever is easy"
+        " to find is told far more surely.",
+    ),
+    66: Pitfall(
+        "A bound on cells that are lists",
+        "A sensitive cell has several codes: no cell is above its bound in a bucket, and one of the"
+        " codes is in all of them.",
+    ),
 }

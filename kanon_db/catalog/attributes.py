@@ -358,3 +358,72 @@ def _read_keep(value: Any, name: str) -> str:
 
 KEEP: Final = replace(TEXT, read=_read_keep)
 """The type of the parameter `keep`."""
+
+
+# Values that are lists of codes.
+
+_SEPARATORS: Final = (";", "|", ",", "/", "\n", "\t", "+", "^", "~")
+_LEAST_LISTED: Final = 0.05
+_NUMBER_OR_DATE: Final = re.compile(r"[-+\d.]+([,/][-+\d.]+){0,2}")
+
+
+@dataclass(frozen=True)
+class ListedParts:
+    """The parts of a column's values that are lists, such as ``I10, E11.9``."""
+
+    separator: str
+    names: tuple[str, ...]
+    of_value: tuple[tuple[int, ...], ...]  # The places of each value's parts among the names
+    listed: int  # Records whose value has several parts
+
+
+def listed_parts(labels: Sequence[str | None], counts: Sequence[int]) -> ListedParts | None:
+    """Tell whether the values of a column are lists of codes; None if they are not.
+
+    `labels` are the values' texts, `counts` how many records have each.
+
+    Notes
+    -----
+    Values are lists if one of twenty records has several parts, and most of these records have one
+    that is at another place in another value: ``E11.9, I10`` beside ``B20, E11.9``, but not
+    ``Married, spouse absent`` beside ``Married, spouse present``. What may be numbers or dates
+    are none. Arrays of PostgreSQL and JSON are lists, too.
+
+    Examples
+    --------
+    >>> parts = listed_parts(["B20, E11", "E11", "J44, B20", None], [5, 5, 5, 5])
+    >>> parts.separator, parts.names, parts.of_value, parts.listed
+    (',', ('B20', 'E11', 'J44'), ((0, 1), (1,), (0, 2), ()), 10)
+    >>> listed_parts(["Married, spouse absent", "Married, spouse present"], [5, 5])
+    """
+    tried = (
+        _split(separator, labels, counts)
+        for separator in _SEPARATORS
+        if any(text and separator in text for text in labels)
+    )
+    return max(filter(None, tried), key=lambda parts: parts.listed, default=None)
+
+
+def _split(
+    separator: str, labels: Sequence[str | None], counts: Sequence[int]
+) -> ListedParts | None:
+    lists = [
+        list(filter(None, (part.strip(" \"'") for part in (text or "").strip(" {}[]")
+                           .split(separator))))
+        for text in labels
+    ]  # fmt: skip
+    places: dict[str, set[int]] = {}
+    for parts in lists:
+        for place, part in enumerate(parts):
+            places.setdefault(part, set()).add(place)
+    several = [place for place, parts in enumerate(lists) if len(parts) > 1]
+    listed = sum(counts[at] for at in several)
+    moved = sum(counts[at] for at in several if any(len(places[part]) > 1 for part in lists[at]))
+    if not listed or listed < _LEAST_LISTED * sum(counts) or 2 * moved < listed:
+        return None
+    if separator in ",/" and all(_NUMBER_OR_DATE.fullmatch(labels[at] or "") for at in several):
+        return None
+    names = sorted(places)
+    number = {name: place for place, name in enumerate(names)}
+    of_value = tuple(tuple(sorted({number[part] for part in parts})) for parts in lists)
+    return ListedParts(separator, tuple(names), of_value, listed)

@@ -246,8 +246,12 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
 ATTACKS: Final[Mapping[str, str]] = {
     "most frequent value": "guesses the most frequent value among those a person may have",
     "unusual people: most frequent value": "the same, only for people who are easy to find",
-    "minimality": "knows that buckets may be closed as soon as they are allowed to be",
-    "deFinetti": "learns from the publication which values go with which people",
+    "minimality": "sorts people, and takes the first or last of a bucket for whom it was kept open",
+    "deFinetti": "learns from the publication which values go with which people; those who are"
+    " alike are told the same",
+    "unusual people: deFinetti": "the same, only for people who are easy to find",
+    "unique people: deFinetti": "the same, only for people who are alone with what is known of them",
+    "a part of the value": "guesses one of the codes of a value that is a list of codes",
     "surer than the bound: deFinetti": "the same, only for people of whom it is surer than allowed",
     "correlations of the source": "knows that already, from other people's true values",
     "homogeneity": "waits for people whose value is certain",

@@ -182,6 +182,63 @@ def test_a_learner_is_surer_than_the_bound(parties: Parties) -> None:
     assert max(rates["independent"][:2]) < 0.4
 
 
+@pytest.mark.pitfall(65)
+def test_learners_are_scored_on_those_who_are_easily_found(parties: Parties) -> None:
+    """People who are alike hide in the average that the others are told; the same twice."""
+    random = np.random.default_rng(3)
+    alike = [(i % 4, 0, f"d{random.integers(6)}") for i in range(1200)]
+    alone = [(i % 3, 100 + i, f"d{i % 3}") for i in range(400)]
+    columns = "trade int, zip int, sick text"
+    kanon = create_source(
+        parties.publisher, "data.alone", columns, [*alike, *alone], ["trade", "zip"], "sick"
+    )
+    kanon.publish("data.alone", "p", privacy='{"l": 3}', assignment="random")
+    found = attacked(parties)
+    assert found["unique people: deFinetti"]["people"] == len(alone)
+    assert found["unusual people: deFinetti"]["people"] >= len(alone)
+    assert found["unique people: deFinetti"]["bound"] == pytest.approx(1 / 3)
+    assert found["deFinetti"]["rate"] < 0.5 < 0.6 < found["unique people: deFinetti"]["rate"]
+    assert found["unusual people: most frequent value"]["rate"] < 0.45
+    assert attacked(parties) == found
+    kanon.drop("p")
+    kanon.of_kind("suppressed", "data.alone", "p", k=3)
+    assert attacked(parties)["unique people: deFinetti"]["people"] == len(alone)
+
+
+@pytest.mark.pitfall(66)
+def test_a_code_of_a_list_exceeds_the_bound_of_the_list(parties: Parties) -> None:
+    """No list is above its bound in a bucket; a code of many lists is, and the attack says so."""
+    random = np.random.default_rng(4)
+    codes = ["B20", "E11", "F32", "G47", "H25", "I10", "J44"]
+    lists = [
+        ", ".join(["B20"] * (i % 2) + sorted(random.choice(codes[1:], 2, replace=False)))
+        for i in range(240)
+    ]
+    rows = [(i, text) for i, text in enumerate(lists)]
+    kanon = create_source(parties.publisher, "data.lists", "age int, codes text", rows)
+    kanon.publish("data.lists", "p", privacy='{"l": 3}', assignment="random")
+    found = attacked(parties)
+    share = value(
+        parties.publisher,
+        "SELECT avg(best::float8) FROM (SELECT bucket_id, max(n) AS best FROM ("
+        " SELECT s.bucket_id, sum(s.count)::float8 / z.size AS n FROM published.p_sat AS s"
+        " JOIN (SELECT bucket_id, sum(count) AS size FROM published.p_sat GROUP BY 1) AS z"
+        " USING (bucket_id) CROSS JOIN string_to_table(s.codes, ', ') AS part"
+        " GROUP BY s.bucket_id, part, z.size) AS parts GROUP BY bucket_id) AS b"
+        " JOIN published.p_qit USING (bucket_id)",
+    )
+    part = found["a part of the value"]
+    assert part["people"] == len(rows)
+    assert part["bound"] is None
+    assert part["base_rate"] == pytest.approx(0.5)  # B20
+    assert part["rate"] == pytest.approx(share, abs=0.12)
+    assert share > 0.5 > found["most frequent value"]["bound"]
+    kanon.drop("p")
+    kanon.register("data.lists", ["codes"], "age")
+    kanon.publish("data.lists", "p", privacy='{"l": 3}')
+    assert "a part of the value" not in attacked(parties)
+
+
 def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:
     rows = [(20 + i % 40, "mf"[i % 2]) for i in range(100)]
     columns = "age int, sex text"

@@ -219,7 +219,7 @@ def test_the_same_is_found_of_buckets(
         expected = evaluate_buckets(target, Workload(200, None, SELECTIVITY, 3))
     assert [one.attack for one in here] == [one.attack for one in there]
     for one, other in zip(here, there, strict=True):
-        if one.attack not in (*DRAWN, "minimality", SURER):
+        if not one.attack.endswith((*DRAWN, "minimality")):
             assert one == other
         elif one.bound is not None and one.attack != SURER:
             assert one.bound == pytest.approx(other.bound, abs=0.05)

@@ -2,6 +2,7 @@
 
 from kanon_db.algorithms.attacks.attack_scores import (
     AttackScore,
+    PairCounts,
     TrueValues,
     score_guesses,
     unusual_records,
@@ -35,6 +36,7 @@ __all__ = [
     "BucketCandidates",
     "BucketValues",
     "Guesses",
+    "PairCounts",
     "PublishedRows",
     "RowClasses",
     "RowGuesses",

@@ -145,6 +145,10 @@ class Guesses:
     values: IntArray
     people: IntArray
 
+    def about(self, tuples: BoolArray) -> Guesses:
+        """Return those about people with some combinations, given as a mask of all."""
+        return replace(self, people=np.where(tuples[self.tuples], self.people, 0))
+
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:

@@ -6,7 +6,6 @@ Attackers and readers see QIT and SAT only; the source scores what they say.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,6 +20,7 @@ from kanon_db.algorithms.attacks import (
     Beliefs,
     BucketValues,
     Guesses,
+    PairCounts,
     TrueValues,
     candidates_of,
     learned_weights,
@@ -34,6 +34,7 @@ from kanon_db.algorithms.attacks import (
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
+    BoolArray,
     CodeArray,
     FloatArray,
     IntArray,
@@ -41,6 +42,7 @@ from kanon_db.algorithms.ground.arrays import (
     sort_keys,
 )
 from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.catalog.attributes import ListedParts, listed_parts
 from kanon_db.catalog.entries import Publication
 from kanon_db.metrics.count_queries import (
     CountErrors,
@@ -252,6 +254,7 @@ class ScoringSource:
     codes: CodeArray
     values: IntArray
     tuples: IntArray
+    of_people: IntArray  # (n_source,): the same numbers, of the source's people
     truth: TrueValues
 
     @classmethod
@@ -271,7 +274,7 @@ class ScoringSource:
         tuples, n_tuples = _tuples(np.concatenate([published.codes, codes]))
         n_published = len(published.codes)
         truth = TrueValues.of(tuples[n_published:], values, n_tuples, published.bounds.size)
-        return cls(codes, values, tuples[:n_published], truth)
+        return cls(codes, values, tuples[:n_published], tuples[n_published:], truth)
 
 
 def attack_buckets(target: MeasuredPublication) -> list[Attack]:
@@ -287,7 +290,8 @@ def attack_buckets(target: MeasuredPublication) -> list[Attack]:
     is_one = len(read.attributes) == 1
     found = []
     for name in read.attributes:
-        played = _play(listener, pulse, *read.of_attribute(name))
+        labels = read.labels[read.attributes.index(name)]
+        played = _play(listener, pulse, *read.of_attribute(name), labels)
         found += [(attack if is_one else f"{attack} of {name}", score) for attack, score in played]
     for known, guessed in permutations(read.attributes, 2):
         listener.step("attacking: one sensitive value tells another")
@@ -300,26 +304,38 @@ def attack_buckets(target: MeasuredPublication) -> list[Attack]:
     ]
 
 
+_SEED: Final = 1
+"""Attacks on the same publication achieve the same twice."""
+
+_MOST_STARTS: Final = 3
+_MOST_LEARNED: Final = 1_200_000
+"""Pairs of a record and a value that the second learner learns from, in all its starts."""
+
+
 def _play(
-    session: AttackSession, pulse: Pulse, published: AttackedBuckets, source: ScoringSource
+    session: AttackSession,
+    pulse: Pulse,
+    published: AttackedBuckets,
+    source: ScoringSource,
+    labels: Sequence[str | None],
 ) -> Iterator[tuple[str, AttackScore]]:
-    random = np.random.default_rng(secrets.randbits(128))
+    random = np.random.default_rng(_SEED)
     codes, buckets, values, bounds = (
         published.codes, published.buckets, published.values, published.bounds,
     )  # fmt: skip
 
-    def scored(found: Guesses) -> AttackScore:
-        return score_guesses(source.truth, found.tuples, found.values, bounds, found.people)
+    def scored(guesses: Guesses) -> AttackScore:
+        return score_guesses(source.truth, guesses.tuples, guesses.values, bounds, guesses.people)
 
     session.step("attacking: most frequent value")
-    guesses = _most_frequent(published, source.tuples, pulse)
+    guesses = _most_frequent(published, source.tuples, bounds < 1, pulse)
     yield "most frequent value", scored(guesses)
     session.step("attacking: unusual people")
-    is_unusual = np.zeros(source.truth.people.size, dtype=np.bool_)
-    is_unusual[source.tuples[unusual_records(codes, pulse=pulse)]] = True
-    people = np.where(is_unusual[guesses.tuples], guesses.people, 0)
-    found = scored(Guesses(guesses.tuples, guesses.values, people))
-    yield "unusual people: most frequent value", found
+    easily_found = _easily_found(source, codes, pulse)
+    yield (
+        "unusual people: most frequent value",
+        scored(guesses.about(easily_found["unusual people"])),
+    )
 
     session.step("attacking: minimality")
     orders = sweep_orders(codes)
@@ -344,35 +360,100 @@ def _play(
     candidates = candidates_of(its_buckets, its_values)
     holders = np.bincount(its_values.value, its_values.count, bounds.size).astype(np.int64)
 
-    def believed(weights: FloatArray) -> tuple[Beliefs, AttackScore]:
-        found = Beliefs.of(candidates, weights, tuples, bounds.size).among(bounds < 1)
-        return found, scored(found.named(holders))
+    def believed(weights: FloatArray) -> Beliefs:
+        return Beliefs.of(candidates, weights, tuples, bounds.size).among(bounds < 1)
 
     learned = [believed(learned_weights(codes, candidates, bounds.size, pulse=pulse))]
-    modelled = modelled_weights(codes, its_buckets, its_values, bounds.size, random, pulse)
-    if modelled is not None:
-        learned.append(believed(modelled))
-    beliefs, score = max(learned, key=lambda one: one[1].rate or 0)
-    yield "deFinetti", score
-    yield "surer than the bound: deFinetti", scored(beliefs.surer_than(bounds))
+    n_starts = max(1, min(_MOST_STARTS, _MOST_LEARNED // candidates.record.size))
+    for start in random.spawn(n_starts):
+        weights = modelled_weights(codes, its_buckets, its_values, bounds.size, start, pulse)
+        if weights is None:
+            break
+        learned.append(believed(weights))
+    named = [scored(beliefs.named(holders)) for beliefs in learned]
+    best = max(range(len(named)), key=lambda at: named[at].rate or 0)
+    yield "deFinetti", named[best]
+    for who, tuples_of in easily_found.items():
+        tried = [scored(beliefs.most_likely.about(tuples_of)) for beliefs in learned]
+        yield f"{who}: deFinetti", max(tried, key=lambda score: score.rate or 0)
+    yield "surer than the bound: deFinetti", scored(learned[best].surer_than(bounds))
     known = source.values >= 0
     own = source.truth.share(tuples[candidates.record], candidates.value)
     weights = weights_of_source(
         codes, candidates, source.codes[known], source.values[known], bounds.size,
         own=np.nan_to_num(own), pulse=pulse,
     )  # fmt: skip
-    yield "correlations of the source", believed(weights)[1]
+    yield "correlations of the source", scored(believed(weights).named(holders))
 
     counts = np.bincount(values.value, values.count, bounds.size)
     certain = int(values.count[values.count == values.sizes[values.bucket]].sum())
     unbounded = float(counts[bounds >= 1].sum() / counts.sum())
     base = float(np.count_nonzero(counts) == 1)
     yield "homogeneity", AttackScore(buckets.size, certain / buckets.size, base, unbounded)
+    if (parts := listed_parts(labels, counts.astype(np.int64).tolist())) is not None:
+        session.step("attacking: parts of values")
+        yield "a part of the value", _part_guessed(published, source, parts, pulse)
 
 
-def _most_frequent(published: AttackedBuckets, tuples: IntArray, pulse: Pulse) -> Guesses:
-    """Guess the most frequent protected value in the buckets of everybody's possible records."""
-    buckets, values, bounds = published.buckets, published.values, published.bounds
+def _easily_found(source: ScoringSource, codes: CodeArray, pulse: Pulse) -> dict[str, BoolArray]:
+    """Tell which combinations of quasi-identifiers are easily found, shape (n_tuples,)."""
+    n_tuples = source.truth.people.size
+    is_unusual = np.zeros(n_tuples, dtype=np.bool_)
+    is_unusual[source.tuples[unusual_records(codes, pulse=pulse)]] = True
+    is_unique = np.bincount(source.tuples, minlength=n_tuples) == 1
+    return {"unusual people": is_unusual, "unique people": is_unique}
+
+
+def _part_guessed(
+    published: AttackedBuckets, source: ScoringSource, parts: ListedParts, pulse: Pulse
+) -> AttackScore:
+    """Guess of everybody the part that most records of the bucket have, of values that are lists.
+
+    The bound is on whole values: it says nothing of parts, which many values may have.
+    """
+    of_value = [np.array(one, dtype=np.int64) for one in parts.of_value]
+    lengths = np.array([one.size for one in of_value])
+    starts, every = np.cumsum(lengths) - lengths, np.concatenate(of_value)
+
+    def parts_of(values: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the parts of values, with which of these each belongs to."""
+        n = lengths[values]
+        own = np.repeat(np.arange(values.size), n)
+        within = np.arange(own.size) - np.repeat(np.cumsum(n) - n, n)
+        return every[np.repeat(starts[values], n) + within], own
+
+    n_parts, values = len(parts.names), published.values
+    part, own = parts_of(values.value)
+    keys, numbers = np.unique(values.bucket[own] * n_parts + part, return_inverse=True)
+    counts = np.bincount(numbers, values.count[own]).astype(np.int64)
+    in_buckets = replace(
+        published, values=BucketValues(keys // n_parts, keys % n_parts, counts),
+        bounds=np.ones(n_parts),
+    )  # fmt: skip
+    all_parts = np.ones(n_parts, dtype=np.bool_)
+    guesses = _most_frequent(in_buckets, source.tuples, all_parts, pulse, values.sizes)
+    known = np.flatnonzero(source.values >= 0)
+    part, own = parts_of(source.values[known])
+    tuples = source.of_people[known][own]
+    people = source.truth.people
+    frequent = int(np.bincount(part, minlength=n_parts).argmax())
+    truth = TrueValues(PairCounts.of(tuples, part, n_parts), people, frequent)
+    return score_guesses(truth, guesses.tuples, guesses.values, None, guesses.people)
+
+
+def _most_frequent(
+    published: AttackedBuckets,
+    tuples: IntArray,
+    guessed: BoolArray,
+    pulse: Pulse,
+    sizes: IntArray | None = None,
+) -> Guesses:
+    """Guess the most frequent value in the buckets of everybody's possible records.
+
+    `guessed`, shape (n_values,), are the values that may be guessed; `sizes` those of the buckets,
+    where a record has several values.
+    """
+    buckets, values = published.buckets, published.values
     order = np.argsort(tuples, kind="stable")
     n_candidates = np.diff(values.starts, append=values.bucket.size)[buckets[order]]
     blocks = np.cumsum(n_candidates) // MOST_CANDIDATES
@@ -383,8 +464,11 @@ def _most_frequent(published: AttackedBuckets, tuples: IntArray, pulse: Pulse) -
     for records in np.split(order, cuts[1:]):
         pulse.beat()
         candidates = candidates_of(buckets[records], values)
-        beliefs = Beliefs.of(candidates, candidates.share, tuples[records], bounds.size)
-        found.append(beliefs.among(bounds < 1).most_likely)
+        shares = candidates.share
+        if sizes is not None:
+            shares = candidates.count / sizes[buckets[records]][candidates.record]
+        beliefs = Beliefs.of(candidates, shares, tuples[records], guessed.size)
+        found.append(beliefs.among(guessed).most_likely)
     return Guesses(
         np.concatenate([part.tuples for part in found]),
         np.concatenate([part.values for part in found]),
@@ -494,7 +578,7 @@ def _drawn_of(sizes: IntArray, most: int) -> IntArray:
     """Draw records whose sizes are together no more than a number; all, if these are."""
     if int(sizes.sum()) <= most:
         return np.arange(sizes.size)
-    order = np.random.default_rng(secrets.randbits(128)).permutation(sizes.size)
+    order = np.random.default_rng(_SEED).permutation(sizes.size)
     return order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
 
 

@@ -5,7 +5,6 @@ Readers and attackers see the view only; the source scores what they say.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -363,6 +362,10 @@ def attack_read_rows(
     ]
 
 
+_SEED: Final = 1
+"""Attacks on the same publication achieve the same twice."""
+
+
 def _play(
     session: AttackSession,
     pulse: Pulse,
@@ -373,7 +376,7 @@ def _play(
     shares_cells: bool,
 ) -> Iterator[tuple[str, AttackScore]]:
     k = int(publication.parameters["k"])
-    random = np.random.default_rng(secrets.randbits(128))
+    random = np.random.default_rng(_SEED)
     n_people, n_rows = len(attacked.codes), attacked.class_of_row.size
     # Among the rows of k entities, most may be about the same one.
     counts_entities = publication.parameters.get("counts_entities")
@@ -383,6 +386,10 @@ def _play(
 
     session.step("attacking: people")
     unusual = unusual_records(attacked.codes, pulse=pulse)
+    _, alike, n_alike = np.unique(
+        sort_keys([*attacked.codes.T]), return_inverse=True, return_counts=True
+    )
+    is_unique = n_alike[alike] == 1
     half = random.random(n_people) < 0.5
     for prefix, people in (
         ("", np.arange(n_people)),
@@ -407,9 +414,13 @@ def _play(
                 continue
             which = f" of {of.name}" if len(seen) > 1 else ""
             truth, numbers = _truth(values, drawn, rows.n_values)
-            guessed = {"most frequent value": found.most_frequent}
+            guessed = {"most frequent value": found.most_frequent, "deFinetti": found.learned}
             if not prefix:
-                guessed |= {"deFinetti": found.learned, "correlations of the source": found.known}
+                # Those whose quasi-identifiers nobody else in the source has.
+                alone = np.where(is_unique[drawn], found.learned, -1)
+                guessed |= {
+                    "unique people: deFinetti": alone, "correlations of the source": found.known,
+                }  # fmt: skip
             for name, guesses in guessed.items():
                 scored = score_guesses(truth, numbers, guesses, bound.values)
                 yield f"{prefix}{name}{which}", scored

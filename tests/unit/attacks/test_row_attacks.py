@@ -132,6 +132,43 @@ def test_minimality_breaks_local_and_not_random(assignment: str) -> None:
         assert found.rate < 0.1 + 4 * (0.1 * 0.9 / found.people) ** 0.5
 
 
+@pytest.mark.pitfall(20)
+@pytest.mark.parametrize("is_related", [True, False])
+def test_minimality_of_random_buckets_follows_from_correlations(*, is_related: bool) -> None:
+    """Records are drawn into buckets: only what goes with their value can place them.
+
+    So whatever minimality is right about, whoever learns it from the buckets is right about, too.
+    """
+    n, n_values = 1200, 10
+    ages = np.arange(n)
+    random = np.random.default_rng(5)
+    values = ages // (n // n_values) if is_related else random.integers(0, n_values, n)
+    counts = np.bincount(values)
+    privacy = FPrimePrivacy((Fraction(1, 3),) * n_values)
+    setting = two_size(counts, privacy, 50)
+    limits = privacy.occurrence_limits(setting.sizes)
+    buckets = assign_randomly(values, counts, limits, setting, random)
+    order = np.argsort(buckets, kind="stable")
+    codes = np.column_stack([ages // 20, ages * 31 % 17]).astype(np.int32)[order]
+    buckets, values = buckets[order], values[order]
+    sat = BucketValues.of(buckets, values, n_values)
+    truth = TrueValues.of(np.arange(n), values, n, n_values)
+    half = random.random(sat.sizes.size) < 0.5
+    named = name_rarest(
+        codes, buckets, sat, np.arange(n), truth, np.full(n_values, 1 / 3), sweep_orders(codes),
+        half,
+    )  # fmt: skip
+    candidates = candidates_of(buckets, sat)
+    learned = share_right(
+        candidates, learned_weights(codes, candidates, n_values), values, n_values
+    )
+    assert named.rate is not None
+    if is_related:
+        assert min(named.rate, learned) > 0.8
+    else:
+        assert max(named.rate, learned) < 1 / 3 + 0.1
+
+
 def test_learners_find_correlations(random: np.random.Generator) -> None:
     """The first attribute tells the value; buckets are of random records with four values each."""
     n, n_values = 4000, 4
