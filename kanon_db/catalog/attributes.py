@@ -360,8 +360,6 @@ KEEP: Final = replace(TEXT, read=_read_keep)
 """The type of the parameter `keep`."""
 
 
-# Values that are lists of codes.
-
 _SEPARATORS: Final = (";", "|", ",", "/", "\n", "\t", "+", "^", "~")
 _LEAST_LISTED: Final = 0.05
 _NUMBER_OR_DATE: Final = re.compile(r"[-+\d.]+([,/][-+\d.]+){0,2}")
@@ -396,12 +394,12 @@ def listed_parts(labels: Sequence[str | None], counts: Sequence[int]) -> ListedP
     (',', ('B20', 'E11', 'J44'), ((0, 1), (1,), (0, 2), ()), 10)
     >>> listed_parts(["Married, spouse absent", "Married, spouse present"], [5, 5])
     """
-    tried = (
+    splits = (
         _split(separator, labels, counts)
         for separator in _SEPARATORS
         if any(text and separator in text for text in labels)
     )
-    return max(filter(None, tried), key=lambda parts: parts.listed, default=None)
+    return max(filter(None, splits), key=lambda parts: parts.listed, default=None)
 
 
 def _split(
@@ -416,12 +414,12 @@ def _split(
     for parts in lists:
         for place, part in enumerate(parts):
             places.setdefault(part, set()).add(place)
-    several = [place for place, parts in enumerate(lists) if len(parts) > 1]
-    listed = sum(counts[at] for at in several)
-    moved = sum(counts[at] for at in several if any(len(places[part]) > 1 for part in lists[at]))
+    with_parts = [place for place, parts in enumerate(lists) if len(parts) > 1]
+    listed = sum(counts[at] for at in with_parts)
+    moved = sum(counts[at] for at in with_parts if any(len(places[part]) > 1 for part in lists[at]))
     if not listed or listed < _LEAST_LISTED * sum(counts) or 2 * moved < listed:
         return None
-    if separator in ",/" and all(_NUMBER_OR_DATE.fullmatch(labels[at] or "") for at in several):
+    if separator in ",/" and all(_NUMBER_OR_DATE.fullmatch(labels[at] or "") for at in with_parts):
         return None
     names = sorted(places)
     number = {name: place for place, name in enumerate(names)}

@@ -250,7 +250,7 @@ ATTACKS: Final[Mapping[str, str]] = {
     "deFinetti": "learns from the publication which values go with which people; those who are"
     " alike are told the same",
     "unusual people: deFinetti": "the same, only for people who are easy to find",
-    "unique people: deFinetti": "the same, only for people who are alone with what is known of them",
+    "unique people: deFinetti": "the same, only for people whom nobody else is like",
     "a part of the value": "guesses one of the codes of a value that is a list of codes",
     "surer than the bound: deFinetti": "the same, only for people of whom it is surer than allowed",
     "correlations of the source": "knows that already, from other people's true values",

@@ -374,8 +374,8 @@ def _play(
     best = max(range(len(named)), key=lambda at: named[at].rate or 0)
     yield "deFinetti", named[best]
     for who, tuples_of in easily_found.items():
-        tried = [scored(beliefs.most_likely.about(tuples_of)) for beliefs in learned]
-        yield f"{who}: deFinetti", max(tried, key=lambda score: score.rate or 0)
+        scores = [scored(beliefs.most_likely.about(tuples_of)) for beliefs in learned]
+        yield f"{who}: deFinetti", max(scores, key=lambda score: score.rate or 0)
     yield "surer than the bound: deFinetti", scored(learned[best].surer_than(bounds))
     known = source.values >= 0
     own = source.truth.share(tuples[candidates.record], candidates.value)

@@ -386,10 +386,10 @@ def _play(
 
     session.step("attacking: people")
     unusual = unusual_records(attacked.codes, pulse=pulse)
-    _, alike, n_alike = np.unique(
+    _, numbers, sizes = np.unique(
         sort_keys([*attacked.codes.T]), return_inverse=True, return_counts=True
     )
-    is_unique = n_alike[alike] == 1
+    is_unique = sizes[numbers] == 1
     half = random.random(n_people) < 0.5
     for prefix, people in (
         ("", np.arange(n_people)),
