@@ -124,7 +124,7 @@ def _drawn_from_buckets(
     weights = np.empty(int(offsets[-1]))
     weights[cell] = (counts / of_pair)[at]
     caps = np.ones(buckets.size)
-    if tables.is_likely and tables.has_likely:
+    if tables.is_likely:
         bit_of = np.empty(len(records), dtype=np.int64)
         bit_of[in_slots(np.arange(len(records)), setting)] = np.arange(len(records))
         for number, levels, parts in _levels(session, tables, numbers):

@@ -92,7 +92,6 @@ class BucketTables:
     weighted: tuple[str, ...]  # The sensitive attributes whose values have weights
     with_bitmaps: tuple[str, ...]
     is_likely: bool  # Whether the second view weighs by what was learned
-    has_likely: bool  # Earlier publications have no second view
     slot_order: str  # SQL of a row ``q``: in this order, a bucket's records take their slots
     n_buckets: int
     sizes: tuple[int, ...]
@@ -104,8 +103,7 @@ class BucketTables:
         view, likely, qit, sat, bit, learned = (
             quotes.identifier(schema, name + suffix) for suffix in SUFFIXES
         )
-        columns = ("bucket_id", "count", "attribute", "bits", "weight")
-        added = {name: layout.get(name, name) for name in ("weights", "parts")}
+        columns = ("bucket_id", "count", "attribute", "bits", "weight", "weights", "parts")
         sensitive = (layout["sensitive"], *layout.get("also_sensitive", ()))
         return cls(
             view=view,
@@ -116,12 +114,10 @@ class BucketTables:
             learned=learned,
             quasi_identifiers=tuple(map(quotes.identifier, layout["quasi_identifiers"])),
             **{column: quotes.identifier(layout[column]) for column in columns},
-            **{name: quotes.identifier(column) for name, column in added.items()},
             sensitive={name: quotes.identifier(name) for name in sensitive},
             weighted=tuple(map(str, layout.get("weighted", ()))),
             with_bitmaps=tuple(layout["with_bitmaps"]),
             is_likely=bool(layout.get("weighted")) and len(sensitive) == 1,
-            has_likely="placed_by" in layout,
             slot_order=", ".join(
                 f"q.{quotes.identifier(name)}"
                 + (' COLLATE pg_catalog."C"' if name in layout["bytewise"] else "")
@@ -316,7 +312,7 @@ class CellLayout(NamedTuple):
     # Whether the paper's estimator is asked for: suppressed cells have each value as often as kept
     # cells have it
     is_paper: bool = False
-    classes: ClassTable | None = None  # None for publications from before there was such a table
+    classes: ClassTable | None = None  # None where the role may not read it
 
     @property
     def rarity(self) -> float:

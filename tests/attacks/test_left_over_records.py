@@ -21,7 +21,6 @@ from tests.integration.parties import (
     Parties,
     create_source,
     fetch,
-    holds,
     sqlstate_of,
     value,
 )
@@ -103,12 +102,6 @@ def test_left_over_records_are_a_risk_that_must_be_accepted(parties: Parties) ->
     analyst = Functions(parties.analyst)
     (line,) = [line for line in analyst.verify("p") if "accepted risk" in line[0]]
     assert REASON in line[2]
-    # Publications from before the choice say that they show left-over records.
-    before = "parameters - '{left_over,suppressed,accept}'::text[]"
-    fetch(parties.admin, f"UPDATE kanon.publication SET parameters = {before}")
-    assert holds(parties.analyst, "p")
-    (line,) = [line for line in analyst.verify("p") if line[0].startswith("left-over records")]
-    assert line[2] == "2 records"
 
 
 @pytest.mark.pitfall(22)

@@ -645,7 +645,7 @@ def test_29_nobody_waits_for_ever_to_describe_a_source(
 LAYOUT = {
     "quasi_identifiers": ["age"], "sensitive": "sick", "bucket_id": "bucket_id", "count": "count",
     "attribute": "attribute", "bits": "bits", "with_bitmaps": ["age", "sick"], "weight": "weight",
-    "n_buckets": 1, "sizes": [300], "first_bucket_ids": [1],
+    "weights": "weights", "parts": "parts", "n_buckets": 1, "sizes": [300], "first_bucket_ids": [1],
 }  # fmt: skip
 COLUMNS = {
     "_qit": "NULL::int AS age, NULL::int AS bucket_id",

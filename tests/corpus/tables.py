@@ -145,6 +145,8 @@ def _publish(
         "attribute": "attribute",
         "bits": "bits",
         "weight": "weight",
+        "weights": "weights",
+        "parts": "parts",
         "with_bitmaps": [*COLUMNS, sensitive],
         "n_buckets": SETTING.n_buckets,
         "sizes": SETTING.sizes.tolist(),

@@ -28,7 +28,7 @@ KINDS = {
         {"privacy": '{"default": 0.5}', "max_bucket_size": 4, "assignment": "random"},
         ("projected", "paper"), "msbs",
     ),
-    "generalized": Kind({"k": 2}, ("set_partition", "paper", "bigm"), "weighted_loss"),
+    "generalized": Kind({"k": 2}, ("set_partition", "paper"), "weighted_loss"),
     "freeform": Kind({"k": 2}, ("match_sets", "paper"), "weighted_loss"),
     "suppressed": Kind({"k": 2}, ("reduced", "paper"), "suppressed_cells"),
 }  # fmt: skip

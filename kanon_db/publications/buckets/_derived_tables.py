@@ -23,7 +23,6 @@ from kanon_db.algorithms.bucketization.buckets import (
 )
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of, sort_keys, taken
 from kanon_db.catalog.entries import Publication
-from kanon_db.catalog.names import free_column_name
 from kanon_db.errors import VerificationError
 from kanon_db.publications.buckets.bucket_relations import (
     Thresholds,
@@ -448,10 +447,6 @@ def write_derived_tables(
     thresholds : callable, optional
         See :func:`.write_weights`.
     """
-    # Publications from before there were weights have no names for their columns.
-    names = [*layout["quasi_identifiers"], layout["sensitive"], *layout.get("also_sensitive", ())]
-    added = {name: free_column_name(name, names) for name in ("weights", "parts")}
-    layout = {**added, **layout}
     staging.create_weighted_view(layout, QIT, SAT)
     tables = BucketTables.of(session, staging.schema, staging.name, layout)
     setting = BucketSetting.of(list(tables.sizes), tables.buckets_of_sizes)
@@ -465,7 +460,7 @@ def write_derived_tables(
     columns = read_few_values(
         qit, [types[name] for name in quasi_identifiers], most_values(qit.n_records)
     )
-    layout |= write_bitmaps(
+    written = write_bitmaps(
         staging, tables, layout, columns, found, contents, bucket_ids, order, thresholds, random
     )
     found.drop()
@@ -474,7 +469,7 @@ def write_derived_tables(
     qit.drop()
     session.step("gathering statistics")
     staging.analyze(QIT, SAT)
-    return layout
+    return {**layout, **written}
 
 
 def _require_sizes(

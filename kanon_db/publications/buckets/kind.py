@@ -275,14 +275,12 @@ def examine_buckets(
     )
     if not relations.holds:
         return Examination([relations], {})
-    further = []
-    if tables.has_likely:
-        likely = check_relations(
-            session, "the view of weights reads nothing else", tables.likely, others
-        )
-        if not likely.holds:
-            return Examination([relations, likely], {})
-        further.append(likely)
+    likely = check_relations(
+        session, "the view of weights reads nothing else", tables.likely, others
+    )
+    if not likely.holds:
+        return Examination([relations, likely], {})
+    further = [likely]
     session.step("checking the sizes of buckets")
     qit = _count_qit(session, tables)
     sat, profiles = _count_sat(session, tables)
@@ -317,7 +315,7 @@ def examine_buckets(
     if tables.weighted:
         session.step("checking the weights of values")
         further.append(check_weights(session, tables, limits_of(parameters, tables)))
-    if tables.is_likely and tables.has_likely:
+    if tables.is_likely:
         misplaced = count_misplaced(session, tables, whole=all_bitmaps)
         further.append(
             Check(

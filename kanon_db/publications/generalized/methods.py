@@ -18,11 +18,10 @@ _MOST_FOR_K_MEMBER: Final = 50_000  # it compares every record with every other
 
 def optimal(data: Microdata, request: GeneralizedRequest, pulse: Pulse) -> MethodResult:
     """Find the classes that lose least of all; a third of the time is left for what follows."""
-    chosen = request.options.formulation
     found = generalization.optimal(
         data,
         request.k,
-        formulation="paper" if chosen == "bigm" else chosen,
+        formulation=request.options.formulation,
         pulse=pulse.until(2 / 3),
     )
     return MethodResult(found.class_of_record, found.proof)

@@ -86,13 +86,12 @@ class GeneralizedOptions:
         default="strict",
         methods=("mondrian",),
     )
-    formulation: Literal["set_partition", "paper", "bigm"] = parameter(
+    formulation: Literal["set_partition", "paper"] = parameter(
         choice(
             "formulation",
             set_partition="a variable for each class that may be part of the optimum",
             paper="as the paper states it, with a variable for each pair of records; for about ten"
             " records",
-            bigm="the former name of paper",
         ),
         "The integer program that finds the optimum.",
         default="set_partition",

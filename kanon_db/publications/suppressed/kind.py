@@ -143,8 +143,7 @@ def examine_suppressed(
     everything = "*" * n_columns
     published = sum(row.records for row in profile)
     shown = sum(row.shown for row in profile)
-    # Before there was a choice, left-over records were published.
-    with_left_over = publication.parameters.get("left_over", "publish") == "publish"
+    with_left_over = publication.parameters.get("left_over") == "publish"
     left_over = sum(
         row.records
         for row in profile

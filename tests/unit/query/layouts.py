@@ -31,6 +31,8 @@ def bucket_tables(
             "attribute": "attribute",
             "bits": "bits",
             "weight": "weight",
+            "weights": "weights",
+            "parts": "parts",
             "with_bitmaps": [],
             "n_buckets": sum(n_buckets),
             "sizes": sizes,
