@@ -44,21 +44,37 @@ def give_back(session: PsycopgSession, schema: str) -> list[str]:
     return [f"{len(rows)} relations of publications belong to {OWNER} again"] if rows else []
 
 
+# The number of another server's role is that of anybody here: so first, each gets one of nobody's,
+# from the end, which no two rows have. The numbers of an earlier try are there already.
+_OF_NOBODY: Final = """
+UPDATE kanon.{0} AS t SET role = n.role::oid FROM (
+    SELECT o.ctid, (SELECT coalesce(min(l.role::int8), 4294967295) FROM kanon.{0} AS l
+        WHERE l.role::int8 > 4200000000) - row_number() OVER () AS role
+    FROM kanon.{0} AS o
+) AS n WHERE n.ctid = t.ctid
+"""
+_BY_NAME: Final = """
+UPDATE kanon.{0} AS t SET role = u.oid FROM pg_roles AS u WHERE u.rolname = t.role_name
+"""
+_WITH_ROLES: Final = ("release_reader", "budget", "job")
+_RELATIONS: Final = """
+UPDATE kanon.release AS r SET
+    publisher = (SELECT u.oid FROM pg_roles AS u WHERE u.rolname = r.released_by),
+    source_oid = (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE format('%I.%I', n.nspname, c.relname) = r.source
+          AND kanon.name_elsewhere(r.source) <> ALL (r.base_names)),
+    bases = ARRAY(SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE format('%I.%I', n.nspname, c.relname) = ANY (r.base_names) ORDER BY c.oid)
+"""
+"""The label of a source elsewhere is no name, whatever it looks like."""
+
+
 def find_again(session: PsycopgSession) -> None:
-    """Look up the ledger's roles and relations by their names, in another database than theirs."""
-    session.fetch(
-        "UPDATE kanon.release_reader AS d SET role = u.oid FROM pg_roles AS u"
-        " WHERE u.rolname = d.role_name"
-    )
-    session.fetch(
-        "UPDATE kanon.budget AS b SET role = u.oid FROM pg_roles AS u WHERE u.rolname = b.role_name"
-    )
-    session.fetch(
-        "UPDATE kanon.release AS r SET publisher = (SELECT u.oid FROM pg_roles AS u"
-        " WHERE u.rolname = r.released_by), source_oid = to_regclass(r.source),"
-        " bases = ARRAY(SELECT to_regclass(n)::oid FROM unnest(r.base_names) AS n"
-        "  WHERE to_regclass(n) IS NOT NULL)"
-    )
+    """Look up roles and relations by their names, in another database than theirs."""
+    for table in _WITH_ROLES:
+        for statement in (_OF_NOBODY, _BY_NAME):
+            session.fetch(statement.format(table))
+    session.fetch(_RELATIONS)
 
 
 # A dump lacks the roles of its server, and so the grants to them.

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from psycopg import ConnectionInfo
+
 import kanon_db
 from kanon_db.catalog.entries import EMPTY_CATALOG, OWNER, REFILL_CATALOG, published_schema
 from kanon_db.cluster.cluster_folder import ENVIRONMENT
@@ -16,9 +18,13 @@ from kanon_db.installation.install import (
     dependents,
     migration_script,
     renamed_to,
-    require_trusted_schema,
 )
-from kanon_db.installation.interpreter import can_import, import_paths, server_interpreter
+from kanon_db.installation.interpreter import (
+    can_import,
+    import_paths,
+    is_current,
+    server_interpreter,
+)
 from kanon_db.installation.service import WORKER, is_service, is_superuser, logins
 from kanon_db.installation.sql_objects import function_names
 from kanon_db.session.protocol import fetch_one
@@ -47,13 +53,28 @@ def examine(dsn: str) -> list[Diagnosis]:
     """
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
-        with session.transaction():
-            findings = [*_examine_server(session), *_examine_installation(session)]
-            # Who is no superuser installs without PL/Python.
-            if session.fetch(f"SELECT 1 FROM {_AVAILABLE}") or not _needs_python(session):
-                return findings
-            later = {"kanon install": "PL/Python first, then kanon install"}
-            return [replace(one, remedy=later.get(one.remedy, one.remedy)) for one in findings]
+        findings = [*_examine_connection(connection.info)]
+        try:
+            with session.transaction():
+                findings += [*_examine_server(session), *_examine_installation(session)]
+                needs_python = not session.fetch(f"SELECT 1 FROM {_AVAILABLE}") and _needs_python(
+                    session
+                )
+        except PermissionDeniedError as error:
+            # We must not call its functions, which would run with the rights of the current role.
+            found = f"{error.message}: {error.detail}"
+            return [*findings, Diagnosis("schema kanon", "broken", found, error.hint)]
+    # Who is no superuser installs without PL/Python.
+    later = {"kanon install": "PL/Python first, then kanon install"} if needs_python else {}
+    return [replace(one, remedy=later.get(one.remedy, one.remedy)) for one in findings]
+
+
+def _examine_connection(info: ConnectionInfo) -> Iterator[Diagnosis]:
+    """Say what the server has said of itself, without running anything."""
+    yield Diagnosis("PostgreSQL", "ok", info.parameter_status("server_version") or "unknown")
+    yield Diagnosis("database", "ok", info.dbname)
+    is_almighty = info.parameter_status("is_superuser") == "on"
+    yield Diagnosis("role", "ok", f"{info.user}{', superuser' if is_almighty else ''}")
 
 
 _AVAILABLE: Final = "pg_available_extensions WHERE name = 'plpython3u'"
@@ -69,20 +90,12 @@ def _judged(subject: str, value: str, remedy: str = "kanon install", *, is_ok: b
 
 
 def _examine_server(session: PsycopgSession) -> Iterator[Diagnosis]:
-    row = fetch_one(
-        session,
-        "SELECT current_setting('server_version') AS version, current_user::text AS role,"
-        " current_database()::text AS database, current_setting('is_superuser') AS superuser",
-    )
-    yield Diagnosis("PostgreSQL", "ok", row["version"])
-    yield Diagnosis("database", "ok", row["database"])
-    is_almighty = row["superuser"] == "on"
-    yield Diagnosis("role", "ok", f"{row['role']}{', superuser' if is_almighty else ''}")
     if is_service(session):
         yield Diagnosis("PL/Python", "ok", "not needed: operations are jobs of a worker")
         return
-    major = row["version"].split(".")[0]
     if not session.fetch(f"SELECT 1 FROM {_AVAILABLE}"):
+        version = fetch_one(session, "SELECT current_setting('server_version') AS value")["value"]
+        major = version.split(".")[0]
         yield Diagnosis(
             "PL/Python", "broken", "not available",
             f"apt-get install postgresql-plpython3-{major}, on the server; or kanon install"
@@ -93,7 +106,7 @@ def _examine_server(session: PsycopgSession) -> Iterator[Diagnosis]:
         yield Diagnosis("PL/Python", "broken", "not created in this database", "kanon install")
         return
     yield Diagnosis("PL/Python", "ok", "created in this database")
-    if not is_almighty:
+    if not is_superuser(session):
         yield Diagnosis(
             "server's Python", "warning", "only a superuser can examine it",
             "kanon doctor --dsn ... as the server's administrator",
@@ -130,20 +143,19 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
         remedy = f"ALTER SCHEMA {name} RENAME TO kanon" if name else "kanon install"
         yield Diagnosis("kanon_db", "broken", found, remedy)
         return
-    try:
-        require_trusted_schema(session)
-    except PermissionDeniedError as error:
-        # We must not call its functions, which would run with the rights of the current role.
-        yield Diagnosis("schema kanon", "broken", f"{error.message}: {error.detail}", error.hint)
-        return
     yield from _examine_functions(session)
     for role in (*EVERYBODY, OWNER):
         yield _examine_role(session, role)
     if not rows[0]["usable"]:
         yield Diagnosis("kanon_db", "warning", "not open to this role", "grant it kanon_user")
         return
-    yield _examine_version(session)
+    version = _examine_version(session)
+    yield version
     yield from _examine_catalog(session)
+    if (
+        version.state != "ok"
+    ):  # what follows calls functions and reads columns as this package knows
+        return
     if is_service(session):
         yield from _examine_service(session)
     n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
@@ -242,6 +254,9 @@ def _examine_version(session: PsycopgSession) -> Diagnosis:
     except DatabaseError as error:
         return Diagnosis("kanon_db", "broken", f"does not run: {error.message}", "kanon install")
     found = f"{version} in the server, {kanon_db.__version__} here"
+    if version == kanon_db.__version__ and not is_current(session):
+        found += ", which is not the same state of it"
+        return Diagnosis("kanon_db", "broken", found, "kanon install")
     return _judged("kanon_db", found, is_ok=version == kanon_db.__version__)
 
 

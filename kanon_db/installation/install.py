@@ -16,7 +16,11 @@ from kanon_db.catalog.entries import OWNER
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
 from kanon_db.installation._existing_publications import give_back, repair_restored
-from kanon_db.installation.interpreter import resource_directory, server_paths
+from kanon_db.installation.interpreter import (
+    package_digest,
+    resource_directory,
+    server_paths,
+)
 from kanon_db.installation.service import (
     QUEUE,
     WORKER,
@@ -31,48 +35,12 @@ from kanon_db.installation.service import (
 from kanon_db.installation.sql_objects import replace_objects, run_script
 from kanon_db.session import fetch_one
 from kanon_db.session.progress import Watcher
-from kanon_db.session.psycopg_session import PsycopgSession, open_connection
-
-_TRUSTED: Final = """
-    r.rolsuper OR NOT u.rolsuper AND (r.oid = u.oid OR r.rolcreaterole
-        AND r.oid = (SELECT k.nspowner FROM pg_namespace AS k WHERE k.nspname = 'kanon'))
-"""
-"""Whether the current role, `u`, runs what the role `r` owns."""
-
-
-def require_trusted_schema(session: PsycopgSession) -> None:
-    """Make sure that the schema kanon, if it exists, and everything in it belong to superusers.
-
-    The owner of an object can change it, even after CREATE OR REPLACE, and somebody else's view or
-    function can run with the rights of whoever reads or calls it. So this check comes first.
-
-    One function belongs to the role that owns publications, which nobody can become. Where the
-    installation is no superuser's, everything belongs to the administrator who made it; superusers
-    do not trust that one.
-
-    Raises
-    ------
-    PermissionDeniedError
-    """
-    require_trusted_owner(session, "kanon")
-    n = fetch_one(
-        session,
-        "SELECT count(*) AS n FROM ("
-        "SELECT proowner, pronamespace FROM pg_proc UNION ALL"
-        " SELECT relowner, relnamespace FROM pg_class UNION ALL"
-        " SELECT typowner, typnamespace FROM pg_type) AS o (owner, namespace)"
-        " JOIN pg_roles AS r ON r.oid = o.owner"
-        " CROSS JOIN pg_roles AS u WHERE o.namespace = to_regnamespace('kanon')"
-        f" AND u.rolname = current_user AND NOT ({_TRUSTED})"
-        " AND r.rolname <> $1::text",
-        OWNER,
-    )["n"]
-    if n:
-        raise PermissionDeniedError(
-            "the schema kanon contains objects that are not owned by a superuser",
-            detail=f"{n} functions, relations or types",
-            hint=NOT_ADOPTED,
-        )
+from kanon_db.session.psycopg_session import (
+    NOT_ADOPTED,
+    PsycopgSession,
+    open_connection,
+    require_trusted,
+)
 
 
 def renamed_to(session: PsycopgSession) -> str | None:
@@ -86,32 +54,6 @@ def renamed_to(session: PsycopgSession) -> str | None:
         OWNER,
     )
     return str(rows[0]["name"]) if rows else None
-
-
-def require_trusted_owner(session: PsycopgSession, schema: str) -> None:
-    """Make sure that a schema, if it exists, belongs to a superuser."""
-    rows = session.fetch(
-        "SELECT r.rolname::text AS owner, r.rolcreaterole AS is_administrator"
-        " FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner CROSS JOIN pg_roles AS u"
-        f" WHERE n.nspname = $1::text AND u.rolname = current_user AND NOT ({_TRUSTED})",
-        schema,
-    )
-    if rows and rows[0]["is_administrator"]:
-        raise PermissionDeniedError(
-            "kanon_db was installed by a role that is no superuser, whose code a superuser does not"
-            " run",
-            detail=f'schema "{schema}" is owned by role "{rows[0]["owner"]}"',
-            hint=f"connect as {rows[0]['owner']}",
-        )
-    if rows:
-        raise PermissionDeniedError(
-            "a schema of this name belongs to somebody else",
-            detail=f'schema "{schema}" is owned by role "{rows[0]["owner"]}"',
-            hint=NOT_ADOPTED,
-        )
-
-
-NOT_ADOPTED: Final = "drop or rename it; kanon_db does not adopt foreign objects"
 
 
 # Objects of others that depend on kanon_db or on publications.
@@ -227,7 +169,6 @@ def install(
                 _create_language(session)
                 paths = server_paths(session)
                 actions.append(f"server imports kanon_db from {', '.join(paths)}")
-            require_trusted_schema(session)
             for role in EVERYBODY:
                 _create_role(session, role)
             _create_owner(session)
@@ -249,6 +190,11 @@ def install(
                     "INSERT INTO kanon.setting (name, value) VALUES ('published_schema', $1::text)"
                     " ON CONFLICT ON CONSTRAINT setting_pkey DO NOTHING",
                     schema,
+                )
+                session.fetch(
+                    "INSERT INTO kanon.setting (name, value) VALUES ('package', $1::text)"
+                    " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
+                    package_digest(),
                 )
                 if queued:
                     actions.append(install_queue(session))
@@ -295,7 +241,6 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
             if not is_superuser(session):
                 require_rights(session)
                 _require_own_schema(session)
-            require_trusted_schema(session)
             if not session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NOT NULL"):
                 raise ServerError(
                     "kanon_db is not installed in this database", hint="there is nothing to do"
@@ -326,23 +271,25 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 )
             _refuse_dependents(session, schema)
             is_queued = is_service(session)
-            roles = [*EVERYBODY, OWNER, *([WORKER] if is_queued else [])]
             session.fetch("DROP SCHEMA kanon CASCADE")
             session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
             if is_queued:
                 session.fetch(f"DROP SCHEMA {QUEUE} CASCADE")
-            with member_of(session, roles):
-                for role in roles:
-                    # DROP OWNED revokes privileges, but would drop whatever else the role owns.
-                    session.fetch(f"REASSIGN OWNED BY {session.identifier(role)} TO CURRENT_USER")
-                    session.fetch(f"DROP OWNED BY {session.identifier(role)}")
-        kept = [role for role in roles if not _drop_unused(session, role)]
-        kept += logins(session)
+            is_used = _roles_of_ours(session, is_queued=is_queued)
+            _drop_roles(session, [role for role, used in is_used.items() if not used])
+            owned = {role: _owned(session, role) for role, used in is_used.items() if used}
+            for role in owned:
+                session.fetch(
+                    f"REVOKE TEMPORARY ON DATABASE {_database(session)}"
+                    f" FROM {session.identifier(role)}"
+                )
+            kept = [*owned, *logins(session)]
     left = ["the tables and views that were registered as sources"]
     if not is_queued:
         left.append("the extension plpython3u")
     if kept:
         left.append(f"roles that people or other databases have: {', '.join(kept)}")
+    left += [f"what {role} owns: {', '.join(names)}" for role, names in owned.items() if names]
     return left
 
 
@@ -458,7 +405,7 @@ def _create_schema(session: PsycopgSession, schema: str, *, is_ours: bool) -> No
 
     Uninstalling would drop whatever else is in it.
     """
-    require_trusted_owner(session, schema)
+    require_trusted(session, schema)
     rows = session.fetch(
         "SELECT EXISTS (SELECT FROM pg_depend AS d"
         " WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) AS filled"
@@ -517,26 +464,59 @@ def _grant(session: PsycopgSession, schema: str) -> None:
     session.fetch(f"REVOKE CREATE ON SCHEMA {name} FROM kanon_publisher")
     session.fetch(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {session.identifier(OWNER)}")
     session.fetch(f"GRANT USAGE ON SCHEMA {name} TO {', '.join(EVERYBODY)}")
-    database = fetch_one(session, "SELECT current_database()::text AS name")["name"]
     if not fetch_one(
         session,
         "SELECT has_database_privilege('kanon_publisher', current_database(), 'TEMPORARY') AS held",
     )["held"] or is_superuser(session):
-        session.fetch(
-            f"GRANT TEMPORARY ON DATABASE {session.identifier(database)} TO kanon_publisher"
-        )
+        session.fetch(f"GRANT TEMPORARY ON DATABASE {_database(session)} TO kanon_publisher")
 
 
-def _drop_unused(session: PsycopgSession, role: str) -> bool:
-    """Drop a role unless another database or a person still has it; tell whether it is gone."""
-    with session.transaction():
-        in_use = session.fetch(
-            "SELECT 1 FROM pg_roles r WHERE r.rolname = $1::text AND (EXISTS (SELECT FROM"
-            " pg_shdepend d WHERE d.refobjid = r.oid AND d.classid <> 'pg_auth_members'::regclass)"
-            " OR EXISTS (SELECT FROM pg_auth_members m WHERE r.oid IN (m.roleid, m.member)"
-            " AND NOT (m.admin_option AND pg_get_userbyid(m.member) = current_user)))",
-            role,
-        )
-        if not in_use:
-            session.fetch(f"DROP ROLE IF EXISTS {session.identifier(role)}")
-    return not in_use
+def _database(session: PsycopgSession) -> str:
+    row = fetch_one(session, "SELECT quote_ident(current_database()) AS name")
+    return str(row["name"])
+
+
+# Whether it has a member, is one, owns anything, or has rights in another database.
+_ROLES: Final = """
+SELECT r.rolname::text AS name,
+    EXISTS (SELECT FROM pg_auth_members AS m WHERE r.oid IN (m.roleid, m.member)
+            AND NOT (m.admin_option AND pg_get_userbyid(m.member) = current_user))
+    OR EXISTS (SELECT FROM pg_shdepend AS d WHERE d.refclassid = 'pg_authid'::regclass
+               AND d.refobjid = r.oid AND d.classid <> 'pg_auth_members'::regclass
+               AND (d.deptype = 'o' OR b.oid NOT IN (d.dbid, d.objid))) AS is_used
+FROM unnest($1::text[]) WITH ORDINALITY AS n (name, position)
+JOIN pg_roles AS r ON r.rolname = n.name
+JOIN pg_database AS b ON b.datname = current_database() ORDER BY n.position
+"""
+
+_OWNED: Final = """
+SELECT DISTINCT CASE WHEN d.dbid IN (0, b.oid)
+    THEN pg_describe_object(d.classid, d.objid, d.objsubid)
+    ELSE format('something in database %I', (SELECT o.datname FROM pg_database AS o
+                                             WHERE o.oid = d.dbid)) END AS name
+FROM pg_shdepend AS d JOIN pg_roles AS r ON r.oid = d.refobjid
+JOIN pg_database AS b ON b.datname = current_database()
+WHERE r.rolname = $1::text AND d.refclassid = 'pg_authid'::regclass AND d.deptype = 'o'
+ORDER BY 1
+"""
+
+
+def _roles_of_ours(session: PsycopgSession, *, is_queued: bool) -> dict[str, bool]:
+    """Return which roles of ours there are, each with whether anybody else has a use for it."""
+    names = [*EVERYBODY, OWNER, *([WORKER] if is_queued else [])]
+    return {row["name"]: row["is_used"] for row in session.fetch(_ROLES, names)}
+
+
+def _drop_roles(session: PsycopgSession, roles: Sequence[str]) -> None:
+    """Drop roles that nobody can become, so that none of them gets to own anything meanwhile."""
+    if not roles:
+        return
+    names = ", ".join(map(session.identifier, roles))
+    with member_of(session, roles):
+        session.fetch(f"DROP OWNED BY {names}")  # which is what was granted to them
+    session.fetch(f"DROP ROLE {names}")
+
+
+def _owned(session: PsycopgSession, role: str) -> list[str]:
+    """Describe what a role owns: that of people, since any member may have given it away."""
+    return [str(row["name"]) for row in session.fetch(_OWNED, role)]

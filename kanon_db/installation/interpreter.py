@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import hashlib
 import json
 import os
 import secrets
@@ -179,18 +180,46 @@ def _not_for_the_server(folder: str, names: list[str]) -> set[str]:
     return set()
 
 
+def package_digest() -> str:
+    """Return what identifies this package's Python, SQL and migrations, whatever its version."""
+    parts = {
+        "kanon_db": _PACKAGE.rglob("*.py"),
+        "sql": resource_directory("sql").rglob("*.sql"),
+        "migrations": (resource_directory("migrations") / "versions").glob("*.py"),
+    }
+    inside = tuple(_PACKAGE / name for name in ("sql", "migrations"))  # in a wheel
+    digest = hashlib.sha256()
+    for name, files in parts.items():
+        for file in sorted(files):
+            if name != "kanon_db" or not any(map(file.is_relative_to, inside)):
+                digest.update(f"{name} {file.name} ".encode() + file.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def is_current(session: PsycopgSession) -> bool:
+    """Tell whether the database's objects are those of this package."""
+    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'package'")
+    return bool(rows) and rows[0]["value"] == package_digest()
+
+
 def preamble(paths: Sequence[str]) -> str:
-    """Return the first lines of every PL/Python body: use this environment, and this version."""
+    """Return the first lines of every PL/Python body: use this environment, and this package.
+
+    A session keeps the modules that it has imported, and with them what its first call was
+    installed with. So it can tell whether it was there before an upgrade.
+    """
     refused = {
         "message": "this session holds an older kanon_db",
         "hint": "start a new session",
         "sqlstate": ServerError.sqlstate,
     }
+    digest = package_digest()
     return (
         "import sys\n"
         f"sys.path[:0] = [path for path in {list(paths)!r} if path not in sys.path]\n"
         "import kanon_db\n"
-        f"if kanon_db.__version__ != {kanon_db.__version__!r}:\n"
+        f"if (kanon_db.__version__ != {kanon_db.__version__!r}\n"
+        f"        or vars(kanon_db).setdefault('installed', {digest!r}) != {digest!r}):\n"
         f"    return {json.dumps({'error': refused})!r}\n"
     )
 
@@ -274,7 +303,7 @@ class _Trial:
         schema = f"kanon_{secrets.token_hex(8)}"  # nobody has a publication of this name
         with open_connection(dsn) as connection:
             session = PsycopgSession(connection)
-            with session.translated_errors(), connection.transaction(force_rollback=True):
+            with connection.transaction(force_rollback=True), session.transaction():
                 trial = cls(session, schema)
                 connection.execute("SET LOCAL client_min_messages = error")
                 connection.execute("SET LOCAL statement_timeout = 0")

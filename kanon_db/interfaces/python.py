@@ -20,7 +20,7 @@ from kanon_db.catalog.entries import is_registered
 from kanon_db.declaration import RELATION, Operation
 from kanon_db.declaration.parameter_types import decoded
 from kanon_db.declaration.shown import UNITS
-from kanon_db.errors import PermissionDeniedError, ServerError
+from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
 from kanon_db.exports import ExportReport, export
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.operations import operations
@@ -93,6 +93,9 @@ _ANSWER: Final = (
     "estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high",
 )  # fmt: skip
 _NUMBERS: Final = ("bigint", "integer", "double precision")
+
+_MISSING: Final = ("42703", "42883", "42P01")
+"""SQLSTATEs of a column, a function or a relation that is not there."""
 
 
 @explained()
@@ -191,10 +194,27 @@ class Kanon(Methods):
 
     @contextmanager
     def _operation(self) -> Iterator[PsycopgSession]:
-        session = self._session
-        with session.transaction():
-            self._require_installed()
-            yield session
+        try:
+            with self._session.transaction():
+                self._require_installed()
+                yield self._session
+        except DatabaseError as error:
+            if error.sqlstate in _MISSING and not self._is_current():
+                raise ServerError(
+                    "the database's kanon_db is not of the same state as this one",
+                    detail=error.message,
+                    hint="run `kanon install` of the newer of both as the server's administrator",
+                ) from None
+            raise
+
+    def _is_current(self) -> bool:
+        from kanon_db.installation.interpreter import is_current
+
+        try:
+            with self._session.transaction():
+                return is_current(self._session)
+        except DatabaseError:  # the connection is gone, or the caller's own transaction has failed
+            return True
 
     def _require_installed(self) -> None:
         row = fetch_one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -9,14 +10,28 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import psycopg
-from psycopg import sql
+from psycopg import pq, sql
 from psycopg.rows import dict_row
 
-from kanon_db.errors import InvalidParameterError, ServerError, UndoneInterrupt
+from kanon_db.errors import (
+    InvalidParameterError,
+    PermissionDeniedError,
+    ServerError,
+    UndoneInterrupt,
+)
 from kanon_db.session.progress import PREFIX, ReportingSession, Watcher
-from kanon_db.session.protocol import SETTINGS, Row, Value, database_error
+from kanon_db.session.protocol import SETTINGS, Row, Session, Value, database_error
 
 Listener = Callable[[str], None]
+
+_OURS: Final = ("kanon", "kanon_queue")
+"""The schemas whose functions, views and triggers statements call."""
+
+# Everything is qualified, since this still runs with the caller's search path.
+_SETTLE: Final = "SELECT " + ", ".join(
+    f"pg_catalog.set_config(${i}::pg_catalog.text, ${i + 1}::pg_catalog.text, true)"
+    for i in range(1, 2 * len(SETTINGS), 2)
+)
 
 _NO_DATE: Final = "a date lies outside of the years 1 to 9999, which Python's dates have"
 _NO_TEXT: Final = "a text holds a NUL character, or is not valid Unicode"
@@ -40,26 +55,30 @@ class PsycopgSession(ReportingSession):
         self.connection = connection
         self._on_warning = on_warning
         self._on_notice = on_notice
+        self._depth = 0
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the block in one transaction, under the settings that statements rely on."""
+        """Run the block in one transaction, under the settings that statements rely on.
+
+        The outermost one first makes sure that kanon_db's own objects are of somebody whose code
+        this role may run; see :func:`require_trusted`.
+        """
         with self.translated_errors(), self.connection.transaction():
-            for name, value in SETTINGS.items():
-                # Everything is qualified, since this still runs with the caller's search path.
-                self.fetch(
-                    "SELECT pg_catalog.set_config($1::pg_catalog.text, $2::pg_catalog.text, true)",
-                    name,
-                    value,
-                )
+            self._fetch(_SETTLE, *itertools.chain(*SETTINGS.items()))
+            self._depth += 1
             try:
+                if self._depth == 1:
+                    require_trusted(self, *_OURS)
                 yield
             except KeyboardInterrupt:
                 raise UndoneInterrupt from None
+            finally:
+                self._depth -= 1
 
     def qualified(self, relation: str) -> str:
         """Find a relation with the connection's own search path, so outside of a transaction."""
-        rows = self.fetch(
+        rows = self._fetch(
             "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name"
             " FROM pg_catalog.pg_class AS c"
             " JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
@@ -70,6 +89,15 @@ class PsycopgSession(ReportingSession):
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run one statement; see the protocol."""
+        self._require_transaction()
+        return self._fetch(statement, *values)
+
+    def _require_transaction(self) -> None:
+        """Refuse a statement that could run with any search path, or before anybody has looked."""
+        if self.connection.info.transaction_status is pq.TransactionStatus.IDLE:
+            raise AssertionError("statements belong in PsycopgSession.transaction()")
+
+    def _fetch(self, statement: str, *values: Value) -> list[Row]:
         with (
             self.translated_errors(),
             psycopg.RawCursor(self.connection, row_factory=dict_row) as cursor,
@@ -80,6 +108,7 @@ class PsycopgSession(ReportingSession):
 
     def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
         """Run one statement through a cursor of the server; see the protocol."""
+        self._require_transaction()
         name = f"kanon_{secrets.token_hex(8)}"
         with (
             self.translated_errors(),
@@ -91,6 +120,7 @@ class PsycopgSession(ReportingSession):
 
     def copy(self, statement: str, blocks: Iterable[bytes]) -> None:
         """Run ``COPY ... FROM STDIN`` with data that comes in blocks."""
+        self._require_transaction()
         with (
             self.translated_errors(),
             psycopg.RawCursor(self.connection) as cursor,
@@ -102,6 +132,7 @@ class PsycopgSession(ReportingSession):
 
     def copied(self, statement: str) -> Iterator[bytes]:
         """Run ``COPY ... TO STDOUT``, and yield the rows; meanwhile nothing else can be run."""
+        self._require_transaction()
         self._is_wanted, wanted = False, self._is_wanted
         try:
             with (
@@ -147,6 +178,86 @@ class PsycopgSession(ReportingSession):
         """Pass the warning to the listener."""
         if self._on_warning:
             self._on_warning(message)
+
+
+NOT_ADOPTED: Final = "drop or rename it; kanon_db does not adopt foreign objects"
+
+# Whoever can become a superuser may be made to by any code. The objects of the owner of
+# publications, which nobody can become, are as good as those of whoever could: its members.
+_UNTRUSTED: Final = """
+WITH caller AS (
+    SELECT u.oid, EXISTS (
+        SELECT FROM pg_roles AS s WHERE s.rolsuper AND (pg_has_role(current_user, s.oid, 'MEMBER')
+            OR pg_has_role(session_user, s.oid, 'MEMBER'))) AS is_superuser
+    FROM pg_roles AS u WHERE u.rolname = current_user
+), ours AS (
+    SELECT n.oid, n.nspname::text AS name, n.nspowner AS owner FROM pg_namespace AS n
+    WHERE n.nspname = ANY ($1::text[])
+), objects AS (
+    SELECT n.name, s.refobjid AS owner FROM ours AS n
+    JOIN pg_depend AS d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid
+    JOIN pg_shdepend AS s ON s.classid = d.classid AND s.objid = d.objid AND s.deptype = 'o'
+        AND s.dbid = (SELECT b.oid FROM pg_database AS b WHERE b.datname = current_database())
+)
+SELECT f.rank, f.name AS schema, r.rolname::text AS owner, r.rolcreaterole AS is_administrator
+FROM (
+    SELECT 1 AS rank, name, owner FROM ours
+    UNION ALL
+    SELECT 2, o.name, o.owner FROM objects AS o JOIN pg_roles AS r ON r.oid = o.owner
+    WHERE r.rolname <> 'kanon_owner' OR r.rolcanlogin
+    UNION ALL
+    SELECT 3, o.name, m.member FROM objects AS o JOIN pg_roles AS r ON r.oid = o.owner
+    JOIN pg_auth_members AS m ON m.roleid = r.oid WHERE r.rolname = 'kanon_owner'
+) AS f
+JOIN pg_roles AS r ON r.oid = f.owner CROSS JOIN caller AS u
+WHERE NOT (r.rolsuper OR NOT u.is_superuser AND (r.oid = u.oid OR r.rolcreaterole
+    AND r.oid = (SELECT n.owner FROM ours AS n WHERE n.name = 'kanon')))
+ORDER BY f.rank, f.name, r.rolname LIMIT 1
+"""
+
+
+def require_trusted(session: Session, *schemas: str) -> None:
+    """Make sure that schemas, where they exist, are of roles whose code the session may run.
+
+    These are superusers and, unless the session's role is one or could become one, that role
+    itself and the administrator who has installed kanon_db. The owner of an object can change it,
+    even after CREATE OR REPLACE, and somebody else's view or function can run with the rights of
+    whoever reads or calls it.
+
+    Raises
+    ------
+    PermissionDeniedError
+    """
+    rows = session.fetch(_UNTRUSTED, list(schemas))
+    if not rows:
+        return
+    row = rows[0]
+    schema, owner = row["schema"], f'role "{row["owner"]}"'
+    if row["rank"] == 1 and row["is_administrator"]:
+        raise PermissionDeniedError(
+            "kanon_db was installed by a role that is no superuser, whose code a superuser does not"
+            " run",
+            detail=f'schema "{schema}" is owned by {owner}',
+            hint=f"connect as {row['owner']}",
+        )
+    if row["rank"] == 1:
+        raise PermissionDeniedError(
+            "a schema of this name belongs to somebody else",
+            detail=f'schema "{schema}" is owned by {owner}',
+            hint=NOT_ADOPTED,
+        )
+    if row["rank"] == 3 or row["owner"] == "kanon_owner":
+        raise PermissionDeniedError(
+            "somebody can become the role that owns publications",
+            detail='role "kanon_owner" '
+            + (f"has the member {owner}" if row["rank"] == 3 else "can log in"),
+            hint="ALTER ROLE kanon_owner NOLOGIN, and REVOKE it from its members",
+        )
+    raise PermissionDeniedError(
+        f"the schema {schema} contains objects of somebody else",
+        detail=f"functions, relations or types are owned by {owner}",
+        hint=NOT_ADOPTED,
+    )
 
 
 def open_connection(dsn: str) -> psycopg.Connection:

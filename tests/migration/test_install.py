@@ -263,11 +263,13 @@ def test_uninstall_keeps_what_is_not_ours(live: Connection, parties: Parties) ->
     fetch(admin, "CREATE SCHEMA own AUTHORIZATION kanon_publisher")
     fetch(admin, "CREATE TABLE own.people (a int)")
     fetch(admin, "ALTER TABLE own.people OWNER TO kanon_publisher")
-    uninstall(dsn, drop_publications=True)
-    assert fetch(admin, "SELECT count(*) FROM own.people") == [(0,)]
-    left = dump(dsn)
-    assert "kanon." not in left
-    assert "kanon_publisher" not in left
+    left = uninstall(dsn, drop_publications=True)
+    assert "what kanon_publisher owns: schema own, table own.people" in left
+    owners = "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'own' UNION ALL"
+    assert fetch(admin, f"{owners} SELECT relowner::regrole::text FROM pg_class"
+                 " WHERE oid = 'own.people'::regclass") == [("kanon_publisher",)] * 2  # fmt: skip
+    assert "kanon." not in dump(dsn)
+    fetch(admin, "DROP SCHEMA own CASCADE")
     assert fetch(live, "SELECT count(*) FROM data.people") == [(60,)]
 
 
