@@ -388,8 +388,11 @@ class Worker:
 
     def _look(self) -> None:
         """Refuse what the pool would not say: why it gets no connection, or finds no queue."""
-        with contextlib.closing(open_connection(login_dsn(self._dsn, self._key, WORKER))) as found:
-            require_service(PsycopgSession(found))
+        dsn = login_dsn(self._dsn, self._key, WORKER)
+        with contextlib.closing(open_connection(dsn)) as connection:
+            session = PsycopgSession(connection)
+            with session.transaction():
+                require_service(session)
 
     async def _every(self, seconds: float, do: Any) -> None:
         while True:
