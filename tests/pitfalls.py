@@ -309,4 +309,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A sensitive cell has several codes: no cell is above its bound in a bucket, and one of the"
         " codes is in all of them.",
     ),
+    73: Pitfall(
+        "Free texts that name people",
+        "A column of remarks is published as it is, with the names that somebody wrote in them.",
+    ),
 }

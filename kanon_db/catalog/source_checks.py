@@ -281,6 +281,49 @@ def warn_of_roles(session: Session, source: Source) -> None:
     warn_of_values(session.warn, shares, shown_by_buckets, source.insensitive, once)
     found = {name: shares[name] for name in recurring if name in shares}
     warn_of_recurring(session.warn, found, [name for name in others if name in found])
+    _warn_of_texts(session, source)
+
+
+def _warn_of_texts(session: Session, source: Source) -> None:
+    """Warn of free texts that would be published, and of sensitive cells that are lists."""
+    # It needs numpy, for which a first estimate does not wait.
+    from kanon_db.transfer.cell_texts import count_free_texts, find_lists
+
+    columns = types_of(session, source.relation, source.published)
+    rows = f"FROM {source.relation.rows(session)} LIMIT {MOST_RECORDS}"
+    whose = None if source.entity is None else f"s.{session.identifier(source.entity)}"
+    shown = [one for one in columns if "hierarchy" not in source.attributes.get(one.name, {})]
+    try:
+        with session.savepoint():
+            texts = count_free_texts(session, rows, shown, whose)
+            lists = {
+                column.name: find_lists(session, rows, column)
+                for column in columns
+                if column.name in source.all_sensitive
+            }
+    except DatabaseError as error:
+        if error.sqlstate.startswith(_STOPPED):
+            raise
+        session.warn(
+            f"{source.relation} cannot be read (SQLSTATE {error.sqlstate}), so it is not known"
+            " whether its texts name people, or list several values"
+        )
+        return
+    for name, counted in texts.items():
+        if counted.matter:
+            session.warn(
+                f'column "{name}" has free texts, which can name people ({counted}): it is'
+                " published as it is, only where the risk free_text is accepted; leave it without"
+                " a role, or publish a column of what matters in it"
+            )
+    for name, listed in lists.items():
+        if listed is not None:
+            session.warn(
+                f'sensitive column "{name}" has cells with several values ({listed}): whatever is'
+                " bounded is the whole cell, and one of its values may be far surer; publish a"
+                " view with one row for each value, the person as the entity and keep, or with a"
+                " column for each value that matters"
+            )
 
 
 def warn_of_values(

@@ -46,6 +46,7 @@ from kanon_db.publications.results import FIGURES, Examination, Published, requi
 from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session, fetch_one, undone
 from kanon_db.transfer.allowance import Allowance, Needs
+from kanon_db.transfer.cell_texts import count_read_texts
 from kanon_db.transfer.coded_columns import CodedRecords, read_coded
 from kanon_db.transfer.columns import (
     WHOLE_NUMBERS,
@@ -474,6 +475,7 @@ def stage(
         coded = read_coded(session, source.relation, read, room, most)
     records = coded or take_snapshot(session, source.relation, columns, room, most)
     records.hold(forecast.require(records.size()).memory, "the rows")
+    accepted |= accept_free_texts(request, source, records, [types[name] for name in published])
     described = describe_types(session, source.relation, published)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     # Entities matter only where they are counted; the order in which records came, never.
@@ -547,6 +549,18 @@ def accept_request(
     accepted = accepted_risks(request.accept, [*kind.risks(request), *risks])
     warn_of_unused_options(session, request)
     return accepted
+
+
+def accept_free_texts(
+    request: PublishRequest, source: Source, records: Records, columns: Sequence[ColumnType]
+) -> dict[str, str]:
+    """Refuse free texts, which can name people, unless the publisher accepts this risk."""
+    shown = [one for one in columns if "hierarchy" not in source.attributes.get(one.name, {})]
+    counted = count_read_texts(records, shown)
+    said = [f'column "{name}" ({texts})' for name, texts in counted.items() if texts.matter]
+    if not said or request.is_tried:
+        return {}
+    return accepted_risks(request.accept, ["free_text"], f"; {'; '.join(said)}")
 
 
 def require_protected(source: Source, *, protects_several: bool) -> None:

@@ -33,6 +33,8 @@ RISKS: Final[Mapping[str, str]] = {
     " also where that is surer than their value's threshold",
     "left_over_records": "fewer than k records that match nobody else are published: anyone who"
     " knows the quasi-identifiers finds out whose they are",
+    "free_text": "texts that no other record has are published as they are: what was written freely"
+    " can name people",
     "model_without_budget": "nothing bounds what a model tells about the people it was trained on:"
     " readers may find out who was in the source, and their values",
     "combined_releases": "readers can set releases of the same people against each other, which"
@@ -66,13 +68,15 @@ ACCEPTED: Final = json_object(_read_accepted)
 """The type of a parameter that accepts risks, each with a reason."""
 
 
-def accepted_risks(accepted: Mapping[str, str], taken: Sequence[str]) -> dict[str, str]:
-    """Return the reasons for the risks that a publication takes."""
+def accepted_risks(
+    accepted: Mapping[str, str], taken: Sequence[str], where: str = ""
+) -> dict[str, str]:
+    """Return the reasons for the risks that a publication takes, `where` it does."""
     for name in taken:
         if name not in accepted:
             raise RiskError(
                 f"a known risk is not accepted: {name}",
-                detail=RISKS[name],
+                detail=RISKS[name] + where,
                 hint="to publish all the same, say why: accept =>"
                 f""" '{{"{name}": "why this is acceptable"}}'""",
             )

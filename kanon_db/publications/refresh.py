@@ -47,7 +47,12 @@ from kanon_db.publications.lifecycle import (
     refusal_of_owner,
     released_columns,
 )
-from kanon_db.publications.pipeline import PHASES, count_kept, draw_records
+from kanon_db.publications.pipeline import (
+    PHASES,
+    accept_free_texts,
+    count_kept,
+    draw_records,
+)
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.registry import DeclaredKind, kind_named
 from kanon_db.publications.relations import StagedRelations
@@ -360,6 +365,7 @@ def _read(
     columns = [*published, *entity, *more]
     snapshot = take_snapshot(session, source.relation, columns, room, where=where)
     require_unchanged(session, source)
+    accept_free_texts(task.request, source, snapshot, [task.types[name] for name in published])
     deciding = [*published, *(entity if are_counted or kind.renews(task.old) else ())]
     snapshot, random = draw_records(
         session, task.request, source, snapshot, [task.types[name] for name in deciding]
