@@ -12,9 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-import numpy as np
-
-from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.coded_columns import CodedRecords
 from kanon_db.transfer.columns import ColumnType, label_of
@@ -104,10 +101,10 @@ def count_read_texts(records: Records, columns: Sequence[ColumnType]) -> dict[st
     return counted
 
 
-SEPARATORS: Final = (";", "|", "\n", ",", "/", " ")
+SEPARATORS: Final = (";", "|", "\n", "\t", "^", "~", ",", "/", "+", " ")
 """What stands between the values of a cell, the surest first."""
 
-_SURE: Final = (";", "|", "\n")
+_SURE: Final = (";", "|", "\n", "\t", "^", "~")
 _WRAPPED: Final = re.compile(r"^\s*[\[({](.*)[\])}]\s*$", re.DOTALL)
 _NO_LIST: Final = re.compile(r"[-+]?[\d.,/:\s%-]+|.*://.*", re.DOTALL)
 """Numbers, dates and times, and addresses of pages, which have separators of their own."""
@@ -138,55 +135,66 @@ def split_cell(cell: str, separator: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class CellLists:
-    """Cells of a column that list several values each."""
+class ListedParts:
+    """The parts of a column's values that are lists, such as ``I10, E11.9``."""
 
     separator: str
-    cells: int  # Records whose cell lists several values
+    names: tuple[str, ...]
+    of_value: tuple[tuple[int, ...], ...]  # The places of each value's parts among the names
+    listed: int  # Records whose value has several parts
     filled: int
-    parts: int  # Different values in all cells
 
     @classmethod
-    def of(cls, cells: Sequence[str | None], counts: Sequence[int] | AnyIntArray) -> Self | None:
-        """Recognize lists among the different cells of a column; None if they are plain values.
+    def of(cls, labels: Sequence[str | None], counts: Sequence[int]) -> Self | None:
+        """Recognize values that are lists; None if they are not.
 
         Parameters
         ----------
-        cells : sequence of str
-            The different cells; None, a missing value, is no cell.
+        labels : sequence of str or None
+            The texts of a column's values; None is a missing one.
         counts : sequence of int
             How many records have each.
 
+        Notes
+        -----
+        One of twenty records has several parts, and parts recur in different values; where a
+        separator is not sure, most of these stand alone, or at different places: ``E11.9, I10``
+        beside ``B20, E11.9``, but not ``Boston, MA`` beside ``Salem, MA``.
+
         Examples
         --------
-        >>> CellLists.of(["I10", "E11;I10", "E11;J44", "J44;I10", "E11"], [5, 2, 1, 1, 3])
-        CellLists(separator=';', cells=4, filled=12, parts=3)
-        >>> CellLists.of(["very good", "good", "fair", "poor", "very poor"], [5, 2, 1, 1, 3])
+        >>> parts = ListedParts.of(["I10", "E11;I10", "E11;J44", "J44;I10", None], [5, 2, 1, 1, 3])
+        >>> parts.separator, parts.names, parts.of_value, parts.listed
+        (';', ('E11', 'I10', 'J44'), ((1,), (0, 1), (0, 2), (1, 2), ()), 4)
+        >>> ListedParts.of(["very good", "good", "fair", "poor", "very poor"], [5, 2, 1, 1, 3])
         """
-        of_cells = {
-            cell: int(n)
-            for cell, n in zip(cells, np.asarray(counts).tolist(), strict=True)
-            if cell is not None
-        }
+        of_label = {label: n for label, n in zip(labels, counts, strict=True) if label is not None}
         for separator in SEPARATORS:
             lists = {
-                cell: parts
-                for cell in of_cells
-                if separator in cell and not _NO_LIST.fullmatch(cell)
-                if len(parts := split_cell(cell, separator)) > 1
+                label: parts
+                for label in of_label
+                if separator in label and not _NO_LIST.fullmatch(label)
+                if len(parts := split_cell(label, separator)) > 1
             }
-            if _are_lists(lists, of_cells, separator):
-                every = {part for cell in of_cells for part in split_cell(cell, separator)}
-                n = sum(of_cells[cell] for cell in lists)
-                return cls(separator, n, sum(of_cells.values()), len(every))
+            if _are_lists(lists, of_label, separator):
+                every = [split_cell(label or "", separator) for label in labels]
+                names = sorted({part for parts in every for part in parts})
+                places = {name: place for place, name in enumerate(names)}
+                return cls(
+                    separator,
+                    tuple(names),
+                    tuple(tuple(sorted({places[part] for part in parts})) for parts in every),
+                    sum(of_label[label] for label in lists),
+                    sum(of_label.values()),
+                )
         return None
 
     def __str__(self) -> str:
         """Say how many there are; no value is shown."""
         said = {" ": "blanks", "\n": "line breaks"}.get(self.separator, f'"{self.separator}"')
         return (
-            f"{self.cells:,} of {self.filled:,} cells list several values between {said}"
-            f" ({self.parts:,} different ones)"
+            f"{self.listed:,} of {self.filled:,} cells list several values between {said}"
+            f" ({len(self.names):,} different ones)"
         )
 
 
@@ -223,7 +231,7 @@ _MOST_CELLS: Final = 5_000
 _LONGEST_CELL: Final = 500
 
 
-def find_lists(session: Session, rows: str, column: ColumnType) -> CellLists | None:
+def find_lists(session: Session, rows: str, column: ColumnType) -> ListedParts | None:
     """Look for lists in a column of what ``rows`` selects as ``s``; None if there are none."""
     is_array = column.type_category == "A"
     if not is_array and column.type_category != "S":
@@ -233,4 +241,4 @@ def find_lists(session: Session, rows: str, column: ColumnType) -> CellLists | N
         f"SELECT v AS cell, count(*) AS n FROM (SELECT {text} AS v {rows}) AS s WHERE"
         f" length(v) <= {_LONGEST_CELL} GROUP BY v ORDER BY n DESC, v LIMIT {_MOST_CELLS}"
     )
-    return CellLists.of([row["cell"] for row in cells], [row["n"] for row in cells])
+    return ListedParts.of([row["cell"] for row in cells], [row["n"] for row in cells])

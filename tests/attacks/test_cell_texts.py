@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kanon_db.errors import RiskError
-from kanon_db.transfer.cell_texts import CellLists
+from kanon_db.transfer.cell_texts import ListedParts
 from tests.checks import NEEDED
 from tests.integration.parties import Functions, Parties, create_table, hearing, sqlstate_of, value
 
@@ -102,6 +102,7 @@ CELLS = {
     "bars": (["heart|pain", "heart|failure", "lung|pain", "lung|failure"], "|"),
     "select multiple": (["fever", "pain", "rash", "fever pain", "pain rash", "rash fever"], " "),
     "json": (['["a"]', '["a","b"]', '["b","c"]', '["c","a"]'], ","),
+    "sorted paths": (["heart^pain", "heart^failure", "lung^pain", "lung^failure"], "^"),
     "array": (["{a}", "{a,b}", "{b,c}", "{c,a}"], ","),
 }
 PLAIN = {
@@ -120,6 +121,7 @@ PLAIN = {
     "numbers": ["1,5", "2,5", "1,7", "2,7"],
     "dates": ["01/02/2020", "01/03/2020", "02/02/2020", "02/03/2020"],
     "peoples": ["Black/African", "White", "Asian/Pacific", "Other"],
+    "statuses": ["Married, spouse absent", "Married, spouse present"],
     "no values": [],
 }
 
@@ -128,11 +130,11 @@ PLAIN = {
 @pytest.mark.parametrize("name", CELLS)
 def test_cells_that_list_values_are_recognized(name: str) -> None:
     cells, separator = CELLS[name]
-    lists = CellLists.of([*cells, None], [3] * (len(cells) + 1))
+    lists = ListedParts.of([*cells, None], [3] * (len(cells) + 1))
     assert lists is not None
     assert lists.separator == separator
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_cells_of_one_value_are_no_lists(name: str) -> None:
-    assert CellLists.of(PLAIN[name], [3] * len(PLAIN[name])) is None
+    assert ListedParts.of(PLAIN[name], [3] * len(PLAIN[name])) is None

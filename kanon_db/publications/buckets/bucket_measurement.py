@@ -42,7 +42,6 @@ from kanon_db.algorithms.ground.arrays import (
     sort_keys,
 )
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.catalog.attributes import ListedParts, listed_parts
 from kanon_db.catalog.entries import Publication
 from kanon_db.metrics.count_queries import (
     CountErrors,
@@ -62,6 +61,7 @@ from kanon_db.publications.kind import (
 )
 from kanon_db.publications.results import Attack, CountAccuracy
 from kanon_db.query.layout import QIT, SAT
+from kanon_db.transfer.cell_texts import ListedParts
 from kanon_db.transfer.values import DistinctValues
 
 
@@ -390,7 +390,7 @@ def _play(
     unbounded = float(counts[bounds >= 1].sum() / counts.sum())
     base = float(np.count_nonzero(counts) == 1)
     yield "homogeneity", AttackScore(buckets.size, certain / buckets.size, base, unbounded)
-    if (parts := listed_parts(labels, counts.astype(np.int64).tolist())) is not None:
+    if (parts := ListedParts.of(labels, counts.astype(np.int64).tolist())) is not None:
         session.step("attacking: parts of values")
         yield "a part of the value", _part_guessed(published, source, parts, pulse)
 
