@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.conftest import LONG  # noqa: E402
+from tests.promises import is_short  # noqa: E402
 
 
 class Mutation(NamedTuple):
@@ -201,7 +201,7 @@ def main() -> int:
     wanted = [m for m in MUTATIONS if not sys.argv[1:] or any(w in m.name for w in sys.argv[1:])]
     for mutation in wanted:
         place_of(mutation, ROOT / "kanon_db")
-        long = [test for test in mutation.tests if f"tests/{test}".startswith(LONG)]
+        long = [test for test in mutation.tests if not is_short(test.partition("[")[0])]
         if long:
             raise ValueError(f"{mutation.name}: `make test` does not run {', '.join(long)}")
     missed = 0

@@ -94,18 +94,6 @@ FIRST = (
 longest modules, since one at the end would leave the other workers idle."""
 
 
-LONG = (
-    "tests/docs/test_examples.py",
-    "tests/integration/test_interrupted.py",
-    "tests/integration/test_local.py",
-    "tests/unit/test_model_attacks.py",
-    "tests/unit/test_noisy_counts.py",
-)
-"""What `make test` leaves to `make test-all`, but for their tests of attacks: servers that are
-killed and started again and again, the examples of all pages, and what only benchmarks use. No
-promise names them."""
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Before any worker starts, make room for compiled code that every process can use."""
     if not hasattr(config, "workerinput"):
@@ -148,11 +136,7 @@ def _hand_compiled_code_to(account: pwd.struct_passwd | None) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `LONG`, and put those of `FIRST` first, in its order."""
-    for item in items:
-        is_attack = item.get_closest_marker("pitfall") is not None
-        if item.nodeid.startswith(LONG) and not is_attack:
-            item.add_marker(pytest.mark.long)
+    """Put the tests of `FIRST` first, in its order."""
     items.sort(
         key=lambda item: next(
             (place for place, start in enumerate(FIRST) if item.nodeid.startswith(start)),

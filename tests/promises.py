@@ -95,6 +95,36 @@ def exists(test: str) -> bool:
     return not name or name in names_of(TESTS / path)
 
 
+def is_short(test: str) -> bool:
+    """Tell whether `make test` runs a test, or at least one of a module."""
+    path, _, name = test.partition("::")
+    short = _short_names_of(TESTS / path)
+    return name in short if name else bool(short)
+
+
+@functools.cache
+def _short_names_of(path: Path) -> set[str]:
+    """Name the tests of a module that have no mark `long`, nor their class or module."""
+
+    def short(body: list[ast.stmt]) -> Iterator[str]:
+        for node in body:
+            if ast.unparse(node) == "pytestmark = pytest.mark.long":
+                return
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                if any(ast.unparse(mark)[-9:] == "mark.long" for mark in node.decorator_list):
+                    continue
+                if isinstance(node, ast.ClassDef):
+                    yield from short(node.body)
+                elif node.name.startswith("test_") and not _needs_spark(path, node):
+                    yield node.name
+
+    return set(short(ast.parse(path.read_text(encoding="utf-8")).body))
+
+
+def _needs_spark(path: Path, test: ast.FunctionDef) -> bool:
+    return path.parent.name == "spark" and "spark" in {arg.arg for arg in test.args.args}
+
+
 @functools.cache
 def names_of(path: Path) -> set[str]:
     """Name the functions of a module."""

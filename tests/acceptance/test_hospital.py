@@ -191,6 +191,7 @@ def test_ten_commands_from_a_file_to_reports_for_two_audiences(nothing: Path) ->
         assert kanon("query", question.format(other), dsn=theirs, cwd=nothing).returncode == 1
 
 
+@pytest.mark.long
 def test_a_year_of_a_hospital(officer: Officer) -> None:
     """Published, asked, attacked and reported; then each quarter's changes are counted."""
     table = Hospital()

@@ -36,6 +36,7 @@ def _is_run(words: list[str]) -> bool:
     return words[0] == "psql" or (words[0] == "kanon" and words[1] not in _NOT_RUN)
 
 
+@pytest.mark.long
 def test_what_is_shown_is_compared() -> None:
     assert says(
         "likely range  923.3 to 1,035\n…", "likely range   6 to 9\ncertain bounds  1 to 2\n"
@@ -105,6 +106,7 @@ def check_nobody_is_certain(dsn: str) -> None:
                 assert least > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("privacy", [demo.FAIR_PRIVACY, demo.DEFAULT_PRIVACY])
 def test_the_demo_leaves_nobody_certain(
     privacy: str, database: str, fair_csv: Path, capfd: pytest.CaptureFixture[str]
@@ -119,6 +121,7 @@ def test_the_demo_leaves_nobody_certain(
     check_nobody_is_certain(database)
 
 
+@pytest.mark.long
 def test_a_report_on_ones_own_file_takes_eight_commands() -> None:
     """From a fresh clone, with a recommendation; what the commands do is tested below."""
     first = blocks(PAGES[0], "console")[1]
@@ -129,6 +132,7 @@ def test_a_report_on_ones_own_file_takes_eight_commands() -> None:
     assert any(line.startswith("kanon recommend") for line in needed)
 
 
+@pytest.mark.long
 def test_eight_words_are_enough_for_who_publishes() -> None:
     """And where they are enough, those of the papers come after plain ones, if at all."""
     glossary = (ROOT / "docs" / "reference" / "glossary.md").read_text()
@@ -141,6 +145,7 @@ def test_eight_words_are_enough_for_who_publishes() -> None:
             assert text.find(word) == -1 or plain < text.index(word), f"{page.name}: {word}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None:
     for words, shown in commands(page):
@@ -157,6 +162,7 @@ def test_console_examples_run(page: Path, database: str, fair_csv: Path) -> None
         check_nobody_is_certain(database)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", IN_SQL, ids=lambda page: page.name)
 def test_sql_examples_run(page: Path, database: str, fair_csv: Path) -> None:
     with kanon_db.connect(database) as kanon:
@@ -170,6 +176,7 @@ def test_sql_examples_run(page: Path, database: str, fair_csv: Path) -> None:
                         check_nobody_is_certain(database)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_python_examples_run(
     page: Path, database: str, fair_csv: Path, capsys: pytest.CaptureFixture[str],
@@ -188,6 +195,7 @@ def test_python_examples_run(
         assert capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_every_sql_function_is_in_the_reference(database: str) -> None:
     reference = (ROOT / "docs" / "reference" / "reference.md").read_text()
     with psycopg.connect(database) as connection:

@@ -25,7 +25,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
-from tests.profiles import examples
+from tests.profiles import examples, long_but
 from tests.rewritten import compared
 
 COLUMNS: dict[str, tuple[str, list[object], list[str]]] = {
@@ -115,7 +115,7 @@ def others(name: str, constants: list[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("name", long_but({"small", "exact", "real", "day", "words"}, COLUMNS))
 def test_as_postgresql_answers(parties: Parties, name: str) -> None:
     """Where PostgreSQL fails, it is refused; where it answers, the answer is the same, or none.
 

@@ -155,6 +155,7 @@ CALLS: dict[str, tuple[object, ...]] = {
 """How the questions are asked that a standby answers; it has no model, whose answers are noted."""
 
 
+@pytest.mark.long
 def test_a_standby(primary: Server, places: Callable[[], LocalCluster]) -> None:
     """It answers what only looks, refuses the rest, follows, and takes over."""
     standby = copied(primary, places(), "--write-recovery-conf")
@@ -198,6 +199,7 @@ def test_a_standby(primary: Server, places: Callable[[], LocalCluster]) -> None:
         Functions(connection).drop("followed")
 
 
+@pytest.mark.long
 def test_a_subscriber(primary: Server, places: Callable[[], LocalCluster]) -> None:
     """What the page says of logical replication, on two servers."""
     cluster = places()

@@ -34,7 +34,8 @@ from kanon_db.interfaces.cli import main
 from kanon_db.session.progress import Progress
 from tests.acceptance.commands import kanon
 from tests.integration.parties import Functions, Parties, create_source, create_table, fetch, value
-from tests.integration.test_types import SETUP, TYPES
+from tests.integration.test_types import EXTENSIONS, SETUP, SHORT, TYPES
+from tests.profiles import long_but
 
 ILLNESSES = ("flu", "", None, "=1+1", "-5", "a;=1+1", 'say "so"', "two\nlines", "\\.", "é漢")
 
@@ -309,7 +310,9 @@ def made(parties: Parties) -> None:
         fetch(parties.admin, statement)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind not in ("citext", "hstore")])
+@pytest.mark.parametrize(
+    "kind", long_but(SHORT, [kind for kind in TYPES if kind not in EXTENSIONS])
+)
 def test_every_type(parties: Parties, made: None, tmp_path: Path, kind: str) -> None:
     """Both formats give every value as the server writes it, to whoever asks, whatever is set."""
     own = Functions(parties.publisher)
@@ -379,6 +382,7 @@ with kanon_db.connect(sys.argv[1]) as kanon:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_memory_is_bounded(parties: Parties, tmp_path: Path, suffix: str) -> None:
     """A file of more than 100 MB needs no more memory than a few of its blocks."""

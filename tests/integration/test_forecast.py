@@ -20,6 +20,7 @@ from tests.integration.parties import (
     remains,
     value,
 )
+from tests.profiles import long_but
 
 INFEASIBLE = "KN002"
 NEEDS = r"needs some \d+ MB of memory and \d+ MB of disk"
@@ -154,7 +155,7 @@ def test_sets_of_very_many_values_are_refused(parties: Parties) -> None:
             assert "leave out quasi-identifiers with very many values" in said
 
 
-@pytest.mark.parametrize("kind", ["buckets", "suppressed"])
+@pytest.mark.parametrize("kind", long_but(["suppressed"], ["buckets", "suppressed"]))
 def test_texts_that_compress_are_as_long_as_they_are(parties: Parties, kind: str) -> None:
     """Texts of 45 kB, which the server stores in a hundredth of that: all of them were fetched.
 
@@ -253,7 +254,8 @@ def test_a_program_that_is_too_large_is_refused(parties: Parties, notices: list[
 
 
 @pytest.mark.parametrize(
-    ("kind", "n_identifying"), [("generalized", 6), ("freeform", 449), ("buckets", 449)]
+    ("kind", "n_identifying"),
+    long_but([("generalized", 6)], [("generalized", 6), ("freeform", 449), ("buckets", 449)]),
 )
 def test_very_many_columns_are_refused_before_they_are_read(
     parties: Parties, kind: str, n_identifying: int

@@ -9,6 +9,7 @@ import pytest
 
 from kanon_db.algorithms import programs
 from tests.integration.parties import Functions, Package, Parties, create_source, holds
+from tests.profiles import long_but
 
 COLUMNS = "number int, name text, age int, sex text, sick text"
 PEOPLE = [
@@ -42,7 +43,7 @@ def people(parties: Parties) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", long_but({"buckets", "generalized"}, KINDS))
 def test_every_formulation_finds_the_optimum(
     kanon: Functions | Package, parties: Parties, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from tests.integration.parties import (
     value,
 )
 from tests.integration.row_checks import check_bounds
+from tests.profiles import long_but
 
 INVALID, MISMATCH = "22023", "42804"
 JOBS = {
@@ -77,7 +78,7 @@ def members(label: str | None) -> set[str | None]:
     return {job for job, labels in JOBS.items() if label in (job, *labels)}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", long_but({"mondrian", "sort_greedy"}, METHODS))
 def test_labels_cover_the_values(parties: Parties, method: str) -> None:
     kanon = register(parties, job={"hierarchy": JOBS}, age={"round": 10})
     kind = METHODS[method]

@@ -106,6 +106,7 @@ ERRORS = [name for name in INTERRUPTIONS if name != "cancel"]
 
 # Each interruption in one kind, each kind interrupted: what is undone knows nothing of why. So a
 # cancel comes at every definition, and one of the errors: each at the next one in turn.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "interruption", "first", "step", "way"),
     [*((kind, "cancel", 1, 1, way) for kind, way in zip(PUBLISHERS, [*WAYS] * 2, strict=True)),
@@ -138,6 +139,7 @@ def test_at_every_definition(
     kanon.drop("kept")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_timeouts(parties: Parties, way: str) -> None:
     kanon = WAYS[way](parties.publisher)
@@ -155,6 +157,7 @@ def test_timeouts(parties: Parties, way: str) -> None:
     kanon.drop("some")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("way", "kind"), [("sql", "buckets"), ("python", "generalized")])
 def test_timeouts_of_attacks(parties: Parties, way: str, kind: str) -> None:
     """The publication stays as it is, and nothing is kept of an attack that did not end."""
@@ -195,6 +198,7 @@ $$
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["tell", "warn"])
 def test_cancelled_while_it_sends(parties: Parties, kind: str) -> None:
     """A cancel that comes out of sending a message ends the call as any other."""
@@ -224,6 +228,7 @@ $$
 """
 
 
+@pytest.mark.long
 def test_cancelled_while_it_sorts(parties: Parties) -> None:
     """Sorting a long array, which nobody gave a pulse, ends as soon, and leaves no thread."""
     with psycopg.connect(parties.dsn, autocommit=True) as connection:
@@ -234,6 +239,7 @@ def test_cancelled_while_it_sorts(parties: Parties) -> None:
         assert value(connection, "SELECT pg_temp.sort()") == "57014, 1 thread"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("way", "signal_sent"), [("sql", "pg_cancel_backend"), ("python", "pg_terminate_backend")]
 )
@@ -263,6 +269,7 @@ def test_signals_from_elsewhere(
     Functions(parties.publisher).drop("some")
 
 
+@pytest.mark.long
 def test_ended_while_rows_are_read(
     parties: Parties, connect_as: Callable[[str, str], Connection]
 ) -> None:
@@ -305,6 +312,7 @@ def wait_for(connection: Connection, statement: str, *values: object) -> None:
     raise AssertionError("waited in vain")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_client_killed(parties: Parties, definitions: Callable[[str], None], way: str) -> None:
     """The client dies while the server is half through: all of it is published, or nothing."""
@@ -367,6 +375,7 @@ def test_disk_full(parties: Parties, small_tablespace: str, setting: str, way: s
     kanon.drop("many")
 
 
+@pytest.mark.long
 def test_backend_killed() -> None:
     """A backend dies of SIGKILL, as by the kernel for want of memory; the server recovers."""
     cluster = LocalCluster(Path(tempfile.gettempdir(), f"kanon-test-{uuid.uuid4().hex[:12]}"))

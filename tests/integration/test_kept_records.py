@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import date, timedelta
+from itertools import product
 from typing import Any
 
 import psycopg
@@ -26,6 +27,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.profiles import long_but
 
 INVALID, UNKNOWN, MISMATCH, DENIED, IN_USE = "22023", "42704", "42804", "42501", "55006"
 COLUMNS = "stay int, patient int, admission date, age int, sex text, sick text, cost numeric(8,2)"
@@ -392,8 +394,13 @@ class Stays(Source):
 
 
 @pytest.mark.usefixtures("refused_by_default")
-@pytest.mark.parametrize("kind", ["buckets", "generalized", "suppressed", "freeform"])
-@pytest.mark.parametrize("arrival", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "arrival"),
+    long_but(
+        [("buckets", True), ("generalized", False)],
+        product(["buckets", "generalized", "suppressed", "freeform"], [False, True]),
+    ),
+)
 def test_later_records_of_who_is_published_are_not_new(
     parties: Parties, kind: str, *, arrival: bool
 ) -> None:

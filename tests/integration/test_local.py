@@ -80,6 +80,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_settings(cluster: LocalCluster) -> None:
     dsn = cluster.dsn()
     for setting, expected in SETTINGS.items():
@@ -104,6 +105,7 @@ def test_log_holds_no_data(cluster: LocalCluster) -> None:
     assert "canary" not in (cluster.directory / "server.log").read_text()
 
 
+@pytest.mark.long
 def test_stop_and_start_keep_data(cluster: LocalCluster, folders: Callable[..., Path]) -> None:
     other = LocalCluster(folders())
     with psycopg.connect(other.start(), autocommit=True) as connection:
@@ -121,6 +123,7 @@ def test_stop_and_start_keep_data(cluster: LocalCluster, folders: Callable[..., 
     assert fetch(other.start(), "SELECT answer FROM kept") == 42
 
 
+@pytest.mark.long
 def test_stop_does_not_wait_for_a_deaf_backend(
     folders: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +138,7 @@ def test_stop_does_not_wait_for_a_deaf_backend(
     assert fetch(cluster.start(), "SELECT 1") == 1
 
 
+@pytest.mark.long
 def test_start_after_kill_with_a_backend_that_does_not_notice(
     folders: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +156,7 @@ def test_start_after_kill_with_a_backend_that_does_not_notice(
         assert not command.exists() or not command.read_bytes()
 
 
+@pytest.mark.long
 def test_start_after_reboot_that_reused_the_process_number(folders: Callable[..., Path]) -> None:
     cluster = LocalCluster(folders())
     cluster.start()
@@ -173,6 +178,7 @@ def test_start_after_reboot_that_reused_the_process_number(folders: Callable[...
             other.kill()
 
 
+@pytest.mark.long
 def test_interrupted_first_start_is_repeated(folders: Callable[..., Path]) -> None:
     cluster = LocalCluster(folders())
     unfinished = cluster.directory / "data.new"
@@ -184,6 +190,7 @@ def test_interrupted_first_start_is_repeated(folders: Callable[..., Path]) -> No
     assert not unfinished.exists()
 
 
+@pytest.mark.long
 def test_concurrent_starts_make_one_cluster(folders: Callable[..., Path]) -> None:
     cluster = LocalCluster(folders())
     starters = [
@@ -199,6 +206,7 @@ def test_concurrent_starts_make_one_cluster(folders: Callable[..., Path]) -> Non
     assert {json.loads(answer)["dsn"] for answer, _ in said} == {cluster.dsn()}
 
 
+@pytest.mark.long
 def test_path_too_long_for_a_socket(folders: Callable[..., Path]) -> None:
     cluster = LocalCluster(folders("deep" * 20, "deeper" * 10))
     dsn = cluster.start()
@@ -217,6 +225,7 @@ def test_path_too_long_for_a_socket(folders: Callable[..., Path]) -> None:
     assert not socket.exists()
 
 
+@pytest.mark.long
 def test_socket_lost_while_running(folders: Callable[..., Path]) -> None:
     cluster = LocalCluster(folders())
     cluster.start()
@@ -225,6 +234,7 @@ def test_socket_lost_while_running(folders: Callable[..., Path]) -> None:
     assert fetch(cluster.start(), "SELECT 1") == 1
 
 
+@pytest.mark.long
 def test_hostile_folder_name(folders: Callable[..., Path]) -> None:
     cluster = LocalCluster(folders("a\"b'c,$(touch broken)`touch broken` \\ %s"))
     dsn = cluster.start()
@@ -232,6 +242,7 @@ def test_hostile_folder_name(folders: Callable[..., Path]) -> None:
     assert not list(cluster.directory.parent.rglob("broken"))
 
 
+@pytest.mark.long
 def test_destroy_leaves_what_it_did_not_make(folders: Callable[..., Path]) -> None:
     cluster = LocalCluster(folders())
     cluster.start()
@@ -255,6 +266,7 @@ def refused(folder: Path, match: str) -> None:
     assert {path.name: path.read_text() for path in folder.iterdir()} == before
 
 
+@pytest.mark.long
 def test_folder_not_of_our_making(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("mine")
     refused(tmp_path, "contains no private cluster")
@@ -270,6 +282,7 @@ def test_folder_not_of_our_making(tmp_path: Path) -> None:
         refused(tmp_path, "state file is malformed")
 
 
+@pytest.mark.long
 def test_absent_cluster(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "absent")
     assert cluster.status().state == "absent"
@@ -278,6 +291,7 @@ def test_absent_cluster(tmp_path: Path) -> None:
     assert not cluster.directory.exists()
 
 
+@pytest.mark.long
 @as_root
 def test_folder_that_the_server_cannot_reach(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
@@ -301,6 +315,7 @@ def test_folder_that_the_server_cannot_reach(tmp_path: Path) -> None:
     assert not cluster.directory.exists()
 
 
+@pytest.mark.long
 @as_root
 def test_ordinary_user_runs_the_server_as_themselves(folders: Callable[..., Path]) -> None:
     nobody = pwd.getpwnam("nobody")
@@ -329,6 +344,7 @@ def test_ordinary_user_runs_the_server_as_themselves(folders: Callable[..., Path
     os.chown(home, 0, 0)  # or else root refuses to look for a cluster there
 
 
+@pytest.mark.long
 def test_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pg_config = tmp_path / "pg_config"
     pg_config.write_text(f"#!/bin/sh\necho {tmp_path}\necho {tmp_path}\n")

@@ -29,6 +29,7 @@ from tests.integration.parties import (
     value,
 )
 from tests.migration.test_restore import restored, run
+from tests.profiles import long_but
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,7 +42,7 @@ __all__ = ["nothing_left"]
 GOOD = {"members": 5, "options": '{"steps": 150}'}
 
 
-@pytest.mark.parametrize("method", ["disjoint", "all"])
+@pytest.mark.parametrize("method", long_but(["disjoint"], ["disjoint", "all"]))
 def test_it_tells_what_it_learned(parties: Parties, method: str) -> None:
     """The older ones are sick; values that it does not know are taken for others."""
     published = publish(parties.publisher, "m", method=method, **GOOD)
@@ -86,6 +87,7 @@ def test_all_ways_ask_the_same(parties: Parties) -> None:
     assert [row["position"] for row in rows["rows"]] == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_images(parties: Parties) -> None:
     """An array with a shape of height and width gets the network for images."""
     rows = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from tests.integration.parties import (
     value,
     warn_only,
 )
-from tests.profiles import examples
+from tests.profiles import examples, long_but
 
 FORBIDDEN = "42501"
 N = 400
@@ -77,15 +78,17 @@ PURPOSES = {"people": "both", "visits": "rows", "plain": "counts", "alike": "row
 
 
 @pytest.fixture(scope="module")
-def advice(parties: Parties, people: None) -> dict[str, list[dict[str, Any]]]:
-    """What is recommended for each source, of which nothing is left."""
-    before = everything(parties.admin)
-    found = {
-        source: recommended(parties, source, purpose=purpose, protection="basic")
-        for source, purpose in PURPOSES.items()
-    }
-    assert everything(parties.admin) == before
-    return found
+def advice(parties: Parties, people: None) -> Callable[[str], list[dict[str, Any]]]:
+    """What is recommended for a source, of which nothing is left."""
+
+    @functools.cache
+    def advise(source: str) -> list[dict[str, Any]]:
+        before = everything(parties.admin)
+        rows = recommended(parties, source, purpose=PURPOSES[source], protection="basic")
+        assert everything(parties.admin) == before
+        return rows
+
+    return advise
 
 
 # -- what identifies people -----------------------------------------------------------------------
@@ -114,11 +117,11 @@ def test_unicity_is_as_counted_in_sql(parties: Parties) -> None:
 # -- candidates -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["people", "visits", "plain"])
+@pytest.mark.parametrize("source", long_but({"people"}, ["people", "visits", "plain"]))
 def test_candidates_are_measured_and_nothing_is_left(
-    advice: dict[str, list[dict[str, Any]]], source: str
+    advice: Callable[[str], list[dict[str, Any]]], source: str
 ) -> None:
-    found = advice[source]
+    found = advice(source)
     assert [row["place"] for row in found if row["place"]] == list(
         range(1, 1 + sum(row["objection"] is None for row in found))
     )
@@ -136,13 +139,13 @@ def test_candidates_are_measured_and_nothing_is_left(
         assert bool(row["certain_people"]) == (row["objection"] is not None)
 
 
-@pytest.mark.parametrize("source", ["people", "visits"])
+@pytest.mark.parametrize("source", long_but({"people"}, ["people", "visits"]))
 def test_what_is_recommended_can_be_published_as_it_says(
-    parties: Parties, advice: dict[str, list[dict[str, Any]]], source: str
+    parties: Parties, advice: Callable[[str], list[dict[str, Any]]], source: str
 ) -> None:
     warn_only(parties.admin)
     publisher = Functions(parties.publisher)
-    for row in advice[source]:
+    for row in advice(source):
         (published,) = fetch(parties.publisher, row["sql"])
         name = published[1]
         assert name.startswith(source)
@@ -153,9 +156,9 @@ def test_what_is_recommended_can_be_published_as_it_says(
         publisher.drop(name)
 
 
-def test_nobody_is_published_in_the_clear(advice: dict[str, list[dict[str, Any]]]) -> None:
+def test_nobody_is_published_in_the_clear(advice: Callable[[str], list[dict[str, Any]]]) -> None:
     """Where groups that look alike have one value, this is said, and comes last."""
-    found = advice["alike"]
+    found = advice("alike")
     clear = [row for row in found if row["certain_people"]]
     assert clear
     assert found[-len(clear) :] == clear
@@ -181,6 +184,7 @@ def test_the_command_prints_everything(parties: Parties) -> None:
     assert answer.json().keys() == {"identifying", "candidates"}
 
 
+@pytest.mark.long
 def test_each_of_several_columns_gets_its_cap(parties: Parties) -> None:
     """One with a frequent value does not keep the others from being protected."""
     fetch(
@@ -224,6 +228,7 @@ def test_without_time_something_is_recommended(parties: Parties) -> None:
     assert holds(parties.publisher, published[1])
 
 
+@pytest.mark.long
 def test_every_purpose_gets_something_without_time(parties: Parties) -> None:
     for source, purpose in PURPOSES.items():
         if source != "alike":  # nobody's values are to be certain: two diseases, 20 ages
@@ -259,6 +264,7 @@ def test_whoever_stops_it_gets_the_best_so_far(
     assert everything(parties.admin) == before
 
 
+@pytest.mark.long
 def test_a_large_table_is_tried_as_a_sample(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +329,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", long_but({"random", "generalized", "suppressed"}, PUBLISHED))
 def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> None:
     kind, given = PUBLISHED[name]
     functions = Functions(parties.publisher)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.growing import Source
 from tests.integration.parties import Functions, Parties, fetch, sqlstate_of, value
+from tests.profiles import long_but
 
 pytestmark = pytest.mark.usefixtures("refused_by_default")
 
@@ -367,7 +368,10 @@ def test_any_history(parties: Parties) -> None:
         assert (row["records"], source.kept()) == (len(published), len(published))
 
 
-@pytest.mark.parametrize(("kind", "first"), [("generalized", True), ("suppressed", False)])
+@pytest.mark.parametrize(
+    ("kind", "first"),
+    long_but([("generalized", True)], [("generalized", True), ("suppressed", False)]),
+)
 def test_batches_of_which_one_counts_entities(parties: Parties, kind: str, first: bool) -> None:
     """Somebody has several records, in the first batch or in the second one only."""
     source = Source(parties)

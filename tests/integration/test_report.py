@@ -25,6 +25,7 @@ from kanon_db.publications.lifecycle import Access
 from kanon_db.reporting.facts import Counted, RiskFacts, gather, promise_of
 from kanon_db.reporting.page import ATTACKS, linking_rows, three_tests
 from tests.integration.parties import Functions, Parties, create_source, create_table, fetch, value
+from tests.profiles import long_but
 
 BAD = "<script>alert('1')</script> & co"
 COMBINED = {"combined_releases": "a test"}
@@ -104,7 +105,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-@pytest.mark.parametrize("kind", GIVEN)
+@pytest.mark.parametrize("kind", long_but({"buckets", "generalized", "model"}, GIVEN))
 def test_it_is_whole_and_says_what_functions_say(
     parties: Parties, reports: dict[str, str], kind: str
 ) -> None:

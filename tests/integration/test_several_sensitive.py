@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.integration.parties import (
     fetch,
     value,
 )
+from tests.profiles import long_but
 
 N_RECORDS = 600
 ILLNESSES = ("flu", "gout", "measles", "mumps", "asthma", None)
@@ -85,8 +87,11 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()) or "cells")
-@pytest.mark.parametrize("source", ["stays", "stays_3"])
+@pytest.mark.parametrize(
+    ("source", "way"),
+    long_but([("stays", WAYS[0]), ("stays_3", WAYS[4])], product(["stays", "stays_3"], WAYS)),
+    ids=lambda part: part if isinstance(part, str) else "-".join(part.values()) or "cells",
+)
 def test_every_way_keeps_the_bound_of_each(parties: Parties, source: str, way: Any) -> None:
     kanon = Functions(parties.publisher)
     made = kanon.publish(f"data.{source}", "kept", privacy='{"l": 3}', replace=True, **way)
@@ -265,7 +270,10 @@ def test_attacks_on_each_and_from_one_to_the_other(parties: Parties, published: 
 
 @pytest.mark.usefixtures("refused_by_default")
 @pytest.mark.parametrize(
-    ("first", "second"), [(("cost",), ()), ((), ("cost",)), (("cost",), ("cost", "insurance"))]
+    ("first", "second"),
+    long_but(
+        [(("cost",), ())], [(("cost",), ()), ((), ("cost",)), (("cost",), ("cost", "insurance"))]
+    ),
 )
 def test_two_releases_of_the_same_people_are_refused(
     parties: Parties, first: tuple[str, ...], second: tuple[str, ...]

@@ -34,6 +34,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.profiles import long_but
 
 N_RECORDS = 2_400
 NAME = "drawn"
@@ -363,7 +364,7 @@ def singled_out(parties: Parties, name: str, values: Sequence[Any]) -> dict[Any,
 
 
 @pytest.mark.pitfall(12)
-@pytest.mark.parametrize("name", SPECIFICATIONS)
+@pytest.mark.parametrize("name", long_but({"one strict", "l"}, SPECIFICATIONS))
 def test_nobody_weighs_more_than_the_threshold(parties: Parties, few: None, name: str) -> None:
     """A theorem, exactly; and what questions tell of one person is the weight."""
     limits = thresholds(parties, name)
@@ -406,6 +407,7 @@ def test_differences_of_one_person(parties: Parties, few: None) -> None:
             assert -1e-9 <= told <= limits[ill] + Fraction(1, 10**9), (person, ill, others)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(12)
 def test_differences_of_one_person_where_either_side_is_asked(parties: Parties) -> None:
     """Of two values: levels of one say nothing of the other that its own would not."""

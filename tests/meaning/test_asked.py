@@ -126,6 +126,7 @@ def test_a_question_is_answered_or_refused_with_the_line_to_write(
         assert faults_of(parties, publication, line) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("publication", PUBLICATIONS)
 def test_statements_of_what_is_asked(parties: Parties, publication: str) -> None:
     """The statement of an answered question gives the paper's estimate, functions and all."""

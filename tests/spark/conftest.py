@@ -34,24 +34,18 @@ FOLLOWED = 'ignore:(insensitive column|quasi-identifier) "(id|who)" is nearly un
 
 IS_ALL = os.environ.get("KANON_SPARK") == "all"
 
-SHORT = (
-    "test_publishing.py",
-    "test_staging.py",
-    "test_attacks.py",
-    "test_levels.py",
-    "test_buckets.py::test_buckets_are_those_of_one_machine[5-anatomy-cells]",
-)
-"""What ``make test`` runs, besides tests that are marked with an attack."""
+SHORT = ("test_buckets.py::test_buckets_are_those_of_one_machine[5-anatomy-cells]",)
+"""What ``make test`` runs of those that need a session of Spark."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes, unless it was asked for."""
+    """Leave to ``make spark`` what takes minutes."""
     here = Path(__file__).parent
     for item in (item for item in items if item.path.parent == here):
         item.add_marker(pytest.mark.filterwarnings(FOLLOWED))
-        is_attack = item.get_closest_marker("pitfall") is not None
-        if not (IS_ALL or is_attack or item.nodeid.rpartition("/")[2].startswith(SHORT)):
-            item.add_marker(pytest.mark.skip(reason="make spark runs it: it takes minutes"))
+        is_short = item.nodeid.rpartition("/")[2].startswith(SHORT)
+        if "spark" in getattr(item, "fixturenames", ()) and not is_short:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import astuple
@@ -34,9 +33,6 @@ from tests.spark import data
 
 __all__ = ["parties"]
 
-IS_LONG = pytest.mark.skipif(
-    os.environ.get("KANON_SPARK") != "all", reason="make spark runs it: it takes minutes"
-)
 CHECK = "weights of values add up to their numbers in each bucket, none above its threshold"
 
 
@@ -326,7 +322,6 @@ def test_verification_adds_up_weights(
 # What takes longer.
 
 
-@IS_LONG
 def test_uncapped(spark: Any, related: str, tmp_path: Path) -> None:
     """A risk, which is refused, and accepted with a reason."""
     target = tmp_path / "published" / "people_u"
@@ -344,7 +339,6 @@ def test_uncapped(spark: Any, related: str, tmp_path: Path) -> None:
     assert any("uncapped_estimates" in name for name in names)
 
 
-@IS_LONG
 @pytest.mark.parametrize("estimates", ["paper", "capped"])
 def test_nothing_is_learned(
     spark: Any, people: str, related: str, tmp_path: Path, estimates: str
@@ -358,7 +352,6 @@ def test_nothing_is_learned(
     assert not any("weights of values" in one.check for one in on_spark.verify(spark, str(target)))
 
 
-@IS_LONG
 def test_odd_names(spark: Any, related: str, tmp_path: Path, parties: Parties) -> None:
     """Columns may be called as those of weights are."""
     frame = spark.read.parquet(related).selectExpr(
@@ -382,7 +375,6 @@ def test_odd_names(spark: Any, related: str, tmp_path: Path, parties: Parties) -
     on_spark.load(spark, str(target), parties.publisher)
 
 
-@IS_LONG
 def test_weights_are_as_near_as_those_of_postgresql(
     spark: Any, related: str, weighted: Path, found: Weighted, parties: Parties
 ) -> None:
@@ -406,7 +398,6 @@ def test_weights_are_as_near_as_those_of_postgresql(
     assert 0.8 < here / in_postgresql < 1.25
 
 
-@IS_LONG
 def test_changed_weights_are_not_loaded(
     spark: Any, weighted: Path, tmp_path: Path, parties: Parties
 ) -> None:

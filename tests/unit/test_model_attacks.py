@@ -13,6 +13,8 @@ from benchmarks.model_attacks import (
     with_noise,
 )
 
+pytestmark = pytest.mark.long
+
 
 def test_carlini_and_wagner_find_the_nearest_example(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a linear model it is known: the distance to the plane between two classes."""

@@ -19,6 +19,8 @@ from benchmarks.noisy_counts import (
     zcdp_budget,
 )
 
+pytestmark = pytest.mark.long
+
 N_DRAWS = 400_000
 
 
