@@ -25,7 +25,10 @@ SELECT r.release_id,
                       + pg_catalog.pg_stat_get_tuples_updated(b)
                       + pg_catalog.pg_stat_get_tuples_deleted(b)) FROM unnest(r.bases) AS b
            ) - r.changes, 0)::bigint END AS source_changes,
-       b.budgets
+       b.budgets,
+       -- Two releases that share any of these may be about the same people.
+       r.bases,
+       r.base_names
 FROM kanon.release AS r
 CROSS JOIN LATERAL (
     SELECT jsonb_agg(jsonb_build_object('role', d.role_name, 'since', d.since, 'until', d.until)

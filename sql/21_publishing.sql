@@ -183,7 +183,8 @@ BEGIN
         VALUES (_name, given ->> 'kind', given ->> 'method', source.schema_name,
             source.relation_name,
             -- A restored database grants it to these.
-            given -> 'parameters' || jsonb_build_object('readers', given -> 'readers'),
+            (given -> 'parameters') - 'combined_with' || kanon.combined_with(given)
+                || jsonb_build_object('readers', given -> 'readers'),
             given -> 'layout',
             (given ->> 'records')::bigint, given ->> 'guarantee',
             coalesce(given -> 'promise', '{}'), given -> 'metrics',

@@ -495,6 +495,21 @@ $function$;
 COMMENT ON FUNCTION kanon.owner_require_alone IS
     'refuses a release that readers can set against another one, of which its publisher did not know';
 
+CREATE OR REPLACE FUNCTION kanon.combined_with(given jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN coalesce((
+        SELECT jsonb_build_object('combined_with', jsonb_agg(jsonb_build_object(
+            'name', a -> 'name', 'readers', a -> 'shared') ORDER BY a ->> 'name'))
+        FROM jsonb_array_elements(given -> 'measured' -> 'against') AS a
+        HAVING count(*) > 0), '{}');
+END
+$function$;
+COMMENT ON FUNCTION kanon.combined_with IS
+    'the releases that readers of a new one can set beside it, and who they are, as its parameter';
+
 CREATE OR REPLACE FUNCTION kanon.owner_grant(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -544,6 +559,7 @@ BEGIN
             SELECT DISTINCT r FROM jsonb_array_elements_text(
                 coalesce(p.parameters -> 'readers', '[]') || (given -> 'readers')) AS r ORDER BY r),
         'accept', coalesce(p.parameters -> 'accept', '{}') || (given -> 'accept'))
+        || kanon.combined_with(given)
     WHERE p.publication_id = _publication.publication_id
     RETURNING * INTO _publication;
     PERFORM kanon.owner_open_budgets(_publication);

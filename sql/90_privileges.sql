@@ -56,7 +56,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.earlier_named(oid[], text[], oid[], bigint), kanon.name_elsewhere(text),
     kanon.source_elsewhere(text),
     kanon.named(text, text), kanon.granted(kanon.publication), kanon.login_readers(oid[], oid[]),
-    kanon.batch(bigint, jsonb), kanon.kept_grants(jsonb), kanon.grants(bigint), kanon.owner_drop_staged(oid, jsonb), kanon.changes(oid[]), kanon.owner_batches(oid, jsonb),
+    kanon.batch(bigint, jsonb), kanon.combined_with(jsonb), kanon.kept_grants(jsonb), kanon.grants(bigint), kanon.owner_drop_staged(oid, jsonb), kanon.changes(oid[]), kanon.owner_batches(oid, jsonb),
     kanon.owner_refresh_release(kanon.publication, jsonb),
     kanon.key_pads(bytea), kanon.owner_seed(oid, jsonb), kanon.owner_unknown(oid, jsonb),
     kanon.owner_keep_entities(kanon.publication, oid, jsonb),

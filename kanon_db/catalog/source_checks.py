@@ -271,7 +271,12 @@ def warn_of_roles(session: Session, source: Source) -> None:
             f"columns without a role are not published: {_listed(source.without_role)}; name those"
             " that are to be published as they are as insensitive"
         )
-    shown_by_buckets = [] if source.sensitive is None else source.quasi_identifiers
+    # Buckets show no coarsened columns: they are refused.
+    shown_by_buckets = [
+        name
+        for name in source.quasi_identifiers
+        if source.sensitive is not None and name not in source.coarsened
+    ]
     others = [*source.quasi_identifiers, *source.insensitive, *source.without_role]
     whom = [*source.identifiers, *filter(looks_like_entity, others)]
     recurring = _readable(session, source, whom) if source.entity is None else []

@@ -27,7 +27,7 @@ from kanon_db.catalog.sources import open_source, require_readable
 from kanon_db.declaration import unknown
 from kanon_db.errors import InfeasibleError, InvalidParameterError, SchemaMismatchError
 from kanon_db.publications.kind import AttackTarget, Workload
-from kanon_db.publications.publish_request import RISKS
+from kanon_db.publications.publish_request import COMBINED, RISKS
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import (
     Attack,
@@ -61,11 +61,23 @@ def verify(session: Session, name: str) -> list[Check]:
 
 def accepted_checks(publication: Publication) -> list[Check]:
     """Say which risks were accepted, and why."""
-    accepted = publication.parameters.get("accept", {})
-    if not isinstance(accepted, dict):
+    if not isinstance(publication.parameters.get("accept", {}), dict):
         return [Check("accepted risks are recorded", "an object", "none", holds=False)]
     return [
-        Remark(f"accepted risk: {risk}", RISKS.get(risk, ""), f"because: {reason}")
+        Remark(f"accepted risk: {risk}", RISKS.get(risk, ""), f"because: {why}")
+        for risk, why in accepted_reasons(publication)
+    ]
+
+
+def accepted_reasons(publication: Publication) -> list[tuple[str, str]]:
+    """Return the accepted risks with their reasons, and which releases who can set beside it."""
+    accepted = publication.parameters.get("accept") or {}
+    also = [
+        f"{', '.join(one['readers'])} could also read {one['name']}"
+        for one in publication.parameters.get("combined_with", ())
+    ]
+    return [
+        (risk, "; ".join([str(reason), *(also if risk == COMBINED else ())]))
         for risk, reason in accepted.items()
     ]
 

@@ -25,7 +25,7 @@ from kanon_db.errors import (
     PermissionDeniedError,
     VerificationError,
 )
-from kanon_db.publications.publish_request import LoadRequest
+from kanon_db.publications.publish_request import COMBINED, LoadRequest
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.relations import ShownNames, StagedRelations
 from kanon_db.publications.releases.ledger import (
@@ -34,7 +34,7 @@ from kanon_db.publications.releases.ledger import (
     earlier_releases_elsewhere,
     shortened,
 )
-from kanon_db.publications.releases.release_check import RISK, CombinedReleases, require_alone
+from kanon_db.publications.releases.release_check import CombinedReleases, require_alone
 from kanon_db.publications.results import Published, require_checks
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.protocol import (
@@ -345,8 +345,8 @@ def load_publication(
     combined = require_alone(
         session, earlier, request.accept, "their source is not in this database"
     )
-    if not combined.refused and RISK not in given.parameters.get("accept", {}):
-        accepted.pop(RISK, None)
+    if not combined.refused and COMBINED not in given.parameters.get("accept", {}):
+        accepted.pop(COMBINED, None)
     publication_id = enter_publication(
         staging, staged, given.name, None, metrics=examined.metrics, columns=elsewhere.columns,
         combined=combined, replace=request.replace, label=label, upto=None, keeps_grants=False,

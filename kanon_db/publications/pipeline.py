@@ -36,11 +36,10 @@ from kanon_db.publications.guarantees import (
 )
 from kanon_db.publications.kind import AttackTarget, Job, Kind, MethodResult, Workload, Written
 from kanon_db.publications.lifecycle import check_name, enter_publication, released_columns
-from kanon_db.publications.publish_request import RISKS, PublishRequest, accepted_risks
+from kanon_db.publications.publish_request import COMBINED, RISKS, PublishRequest, accepted_risks
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.releases.ledger import check_readers, earlier_releases
-from kanon_db.publications.releases.release_check import RISK as COMBINED
 from kanon_db.publications.releases.release_check import judge_release
 from kanon_db.publications.results import FIGURES, Examination, Published, require_checks
 from kanon_db.randomness import SeededRandom

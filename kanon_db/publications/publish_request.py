@@ -26,6 +26,7 @@ from kanon_db.declaration import (
 )
 from kanon_db.errors import InvalidParameterError, RiskError
 
+COMBINED: Final = "combined_releases"
 RISKS: Final[Mapping[str, str]] = {
     "uninformed_reader": "the bound holds only against readers who do not know how records were"
     " put into buckets",
@@ -37,7 +38,7 @@ RISKS: Final[Mapping[str, str]] = {
     " can name people",
     "model_without_budget": "nothing bounds what a model tells about the people it was trained on:"
     " readers may find out who was in the source, and their values",
-    "combined_releases": "readers can set releases of the same people against each other, which"
+    COMBINED: "readers can set releases of the same people against each other, which"
     " can tell more than each of them allows",
 }
 """The meaning of each risk."""

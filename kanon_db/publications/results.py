@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any, Final, NamedTuple
 
 from kanon_db.declaration.shown import ShownResult
@@ -66,6 +67,42 @@ class Attack:
     # The share of people for whom the attack is right; None if there is nobody to guess.
     rate: float | None
     people: int  # how many people were guessed
+
+    @property
+    def excess(self) -> float:
+        """How far it is right above what is allowed, or else above guessing; -1 if it cannot."""
+        least = self.base_rate if self.bound is None else self.bound
+        return -1.0 if self.rate is None else self.rate - (least or 0.0)
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether it is right more often than its bound allows, beyond chance."""
+        if self.bound is None or self.rate is None or not self.people:
+            return False
+        return self.excess > 3 * sqrt(self.bound * (1 - self.bound) / self.people)
+
+
+VALUE_ATTACKS: Final = (
+    "most frequent value", "unusual people: most frequent value", "minimality", "deFinetti",
+    "unusual people: deFinetti", "unique people: deFinetti", "surer than the bound: deFinetti",
+    "correlations of the source", "a part of the value",
+)  # fmt: skip
+"""The attacks that guess a sensitive value of somebody."""
+
+
+def attacks_on(
+    attacks: Sequence[Attack], sensitive: str, attributes: Sequence[str]
+) -> list[Attack]:
+    """Return those that guess values of one of the sensitive attributes, the worst first."""
+    which = f" of {sensitive}" if len(attributes) > 1 else ""
+    names = {f"{name}{which}" for name in VALUE_ATTACKS}
+    names |= {f"knows the value of {known}, guesses {sensitive}" for known in attributes}
+    return worst_first([line for line in attacks if line.attack in names])
+
+
+def worst_first(attacks: Sequence[Attack]) -> list[Attack]:
+    """Order attacks: those that exceed their bound, then by how far they do."""
+    return sorted(attacks, key=lambda line: (not line.exceeds, -line.excess))
 
 
 def is_attack(attack: str, name: str) -> bool:

@@ -25,6 +25,7 @@ _STYLE: Final[Any] = {
     "font.size": 10, "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _INK,
     "xtick.color": _INK, "ytick.color": _INK, "axes.spines.top": False,
     "axes.spines.right": False, "legend.frameon": False,
+    "text.parse_math": False,  # names of columns are no formulas
 }  # fmt: skip
 _MOST_BARS: Final = 60
 """Bars of a plot of sizes; further sizes are grouped."""

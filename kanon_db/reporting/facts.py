@@ -25,7 +25,7 @@ from kanon_db.metrics.disclosure_risk import (
     marketer_risk,
     prosecutor_risk,
 )
-from kanon_db.publications.examination import open_target
+from kanon_db.publications.examination import accepted_reasons, open_target
 from kanon_db.publications.generalized.class_constraints import ClassConstraints
 from kanon_db.publications.generalized.kind import published_constraints
 from kanon_db.publications.guarantees import (
@@ -42,7 +42,13 @@ from kanon_db.publications.lifecycle import Access, access_to
 from kanon_db.publications.publish_request import RISKS
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.releases.ledger import shortened
-from kanon_db.publications.results import Attack, Check, waits_in_words
+from kanon_db.publications.results import (
+    Attack,
+    Check,
+    attacks_on,
+    waits_in_words,
+    worst_first,
+)
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation, column_types, find_relation, label
 from kanon_db.transfer.snapshot import take_snapshot
@@ -73,6 +79,22 @@ class Knowledge:
     unique: float | None
     certain: float | None  # Share of the people whose sensitive value is certain
     guessed: float | None  # Share of the people whose value the best guess finds
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What is promised of a sensitive attribute, and what attacks on its values achieve."""
+
+    name: str
+    is_bounded: bool  # By the guarantee, for readers who learn nothing
+    known: Knowledge
+    attacks: Sequence[Attack]  # The worst first
+
+    @property
+    def worst(self) -> Attack | None:
+        """The attack that exceeds its bound and is right most often, or else is right so."""
+        played = [line for line in self.attacks if line.rate is not None]
+        return max(played, key=lambda line: (line.exceeds, line.rate or 0.0), default=None)
 
 
 @dataclass(frozen=True)
@@ -130,10 +152,11 @@ class ErrorsAt:
 
 @dataclass(frozen=True)
 class ReleaseFacts:
-    """A release of the same source."""
+    """A release of the same tables."""
 
     name: str
     kind: str
+    source: str
     released_at: str
     released_by: str
     now: str  # Who can read it now, by the catalog
@@ -179,6 +202,7 @@ class Facts:
     sensitive: str | None  # The first sensitive attribute, which they are about
     # The same for each further sensitive attribute, with its name
     others: Sequence[tuple[str, Knowledge, Knowledge]]
+    inferences: Sequence[Inference]  # Of each sensitive attribute, the worst first
     attacks: Sequence[Attack]
     checks: Sequence[Check]
     sizes: list[tuple[int, int]]  # Sizes of buckets or classes, each with how many there are
@@ -223,7 +247,7 @@ def gather(session: Session, name: str, population: int | str | None = None) -> 
     session.phase("verifying")
     examined = kind.examine(session, publication)
     session.phase("attacking")
-    attacks = list(kind.attack(target))
+    attacks = worst_first(kind.attack(target))
     session.phase("reading the source")
     counted = _counted(session, source)
     before = _known_of_source(target, source.sensitive)
@@ -237,9 +261,8 @@ def gather(session: Session, name: str, population: int | str | None = None) -> 
     sizes = _sizes(target, {**publication.metrics, **examined.metrics})
     entry = _entry(session, name)
     readers = access_to(session, [name])[name]
-    releases = _releases(session, source, {one.name for one in readers.now})
+    releases = _releases(session, source, name, {one.name for one in readers.now})
     own = [release for release in releases if release.name == name]
-    accepted = publication.parameters.get("accept") or {}
     return Facts(
         name=name,
         kind=publication.kind,
@@ -256,19 +279,24 @@ def gather(session: Session, name: str, population: int | str | None = None) -> 
         waits=waits_in_words(json.loads(entry["waits"])) if entry["waits"] else "",
         access=readers,
         columns=_columns(publication, source),
-        risks=[(risk, RISKS.get(risk, ""), str(reason)) for risk, reason in accepted.items()],
+        risks=[(risk, RISKS.get(risk, ""), why) for risk, why in accepted_reasons(publication)],
         before=before,
         after=_known_of_publication(publication, attacks, source.sensitive),
         linking=_linking(target, counted, sizes, population),
         sensitive=source.sensitive,
         others=others,
+        inferences=_inferences(publication, attacks),
         attacks=attacks,
         checks=examined.checks,
         sizes=sizes,
         losses=losses,
         errors=errors,
         releases=releases,
-        parameters={key: value for key, value in publication.parameters.items() if key != "accept"},
+        parameters={
+            key: value
+            for key, value in publication.parameters.items()
+            if key not in ("accept", "combined_with")
+        },
         digest=own[-1].digest if own else "",
     )
 
@@ -284,20 +312,27 @@ def _entry(session: Session, name: str) -> Row:
     )
 
 
-def _releases(session: Session, source: Source, readers: set[str]) -> list[ReleaseFacts]:
-    """List what this role released from the source; the ledger shows a publisher no more.
+def _releases(session: Session, source: Source, name: str, readers: set[str]) -> list[ReleaseFacts]:
+    """List what this role released of what a publication is made of, by views and tables alike.
+
+    The ledger shows a publisher no more.
 
     The ledger hears of grants in this database. Who becomes a member of a role that may read, it
     does not: so the catalog says who can read what is there now.
     """
     rows = session.fetch(
-        "SELECT name, kind, to_char(released_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS at,"
+        "SELECT name, kind, source,"
+        " to_char(released_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS at,"
         " coalesce(released_by, '') AS publisher, coalesce(digest, '') AS digest, state,"
         " coalesce((SELECT string_agg((r ->> 'role') || ' (' || left(r ->> 'since', 10)"
         " || coalesce(' to ' || left(r ->> 'until', 10), ' on') || ')', ', '"
         " ORDER BY r ->> 'since', r ->> 'role') FROM jsonb_array_elements(readers) AS r), '')"
-        " AS readers FROM kanon.releases WHERE source = $1::text ORDER BY released_at, release_id",
+        " AS readers FROM kanon.releases AS r WHERE source = $1::text OR EXISTS ("
+        " SELECT FROM kanon.releases AS own WHERE own.name = $2::text AND own.ended_at IS NULL"
+        " AND (own.bases && r.bases OR own.base_names && r.base_names))"
+        " ORDER BY released_at, release_id",
         str(source.relation),
+        name,
     )
     live = [row["name"] for row in rows if row["state"] in ("draft", "live")]
     access = access_to(session, live)
@@ -308,8 +343,9 @@ def _releases(session: Session, source: Source, readers: set[str]) -> list[Relea
         state = row["state"] if now is None else "live" if now.granted else "draft"
         found.append(
             ReleaseFacts(
-                row["name"], row["kind"], row["at"], row["publisher"], shortened(logins),
-                row["readers"], state, row["digest"], not readers.isdisjoint(logins),
+                row["name"], row["kind"], row["source"], row["at"], row["publisher"],
+                shortened(logins), row["readers"], state, row["digest"],
+                not readers.isdisjoint(logins),
             )
         )  # fmt: skip
     return found
@@ -454,6 +490,25 @@ def _known_of_source(target: AttackTarget, sensitive: str | None) -> Knowledge:
     if sensitive is None:
         return Knowledge(_share(row["alone"]), None, None)
     return Knowledge(_share(row["alone"]), _share(row["certain"]), _share(row["guessed"]))
+
+
+def _inferences(publication: Publication, attacks: Sequence[Attack]) -> list[Inference]:
+    """Set what is promised of each sensitive attribute beside what attacks achieve."""
+    names = publication.all_sensitive
+    each = [
+        Inference(
+            name, name in publication.promise.get("bounded", ()),
+            _known_of_publication(publication, attacks, name), attacks_on(attacks, name, names),
+        )
+        for name in names
+    ]  # fmt: skip
+
+    def severity(one: Inference) -> tuple[bool, bool, float]:
+        worst = one.worst
+        rate = 0.0 if worst is None or worst.rate is None else worst.rate
+        return worst is None or not worst.exceeds, one.is_bounded, -rate
+
+    return sorted(each, key=severity)
 
 
 def _share(number: Any) -> float:

@@ -7,15 +7,14 @@ holds the code to; docs/understand/privacy.md names the proofs and the tests.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import kanon_db
 from kanon_db.errors import ServerError
 from kanon_db.publications.results import WAITING_NOT_COVERED as WAITING
 from kanon_db.publications.results import Attack, Check, Remark, is_attack
-from kanon_db.reporting.facts import AT_RISK, Counted, Facts, LinkingRisk
+from kanon_db.reporting.facts import AT_RISK, Counted, Facts, Inference, LinkingRisk
 
 ROWS: Final[Mapping[Counted, str]] = {
     Counted.PEOPLE: "one row for each person",
@@ -184,14 +183,14 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
     who = "people" if facts.counted is Counted.PEOPLE else "records"
     others = [one for one in facts.releases if one.now and one.name != facts.name]
     shared = [one.name for one in others if one.is_shared]
-    further = "; no other release of this source that this role made can be read now"
+    further = "; no other release of these people that this role made can be read now"
     if shared:
         further = (
-            f"; readers can now read other releases of this source as well: {', '.join(shared)}"
+            f"; readers can now read other releases of these people as well: {', '.join(shared)}"
         )
     elif others:
         further = (
-            "; other releases of this source can be read now, by nobody who reads this one:"
+            "; other releases of these people can be read now, by nobody who reads this one:"
             f" {', '.join(one.name for one in others)}"
         )
     if is_bucket:
@@ -217,15 +216,7 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
             "by quasi-identifiers, a record elsewhere is linked to a group, not to a row; by"
             f" columns that are published as they are: {NOT_MEASURED}"
         )
-    certain, guessed = facts.after.certain, facts.after.guessed
-    measured = (
-        "there is no sensitive column to infer"
-        if certain is None
-        else f"the value of {_percent(certain)} of the {who} is certain, and the best guess finds"
-        f" that of {_percent(guessed)}"
-    )
-    bounded = "is inferred with a probability above" in facts.promise
-    here = "bounded" if bounded else "not bounded" if facts.sensitive else "nothing sensitive"
+    verdict, measured = inference_test(facts.inferences, who)
     return [
         ("Singling out", "Can a record be isolated that is one person's?", alone, row),
         (
@@ -237,10 +228,47 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
         (
             "Inference",
             "Can a value be deduced, with significant probability, from other values?",
-            here,
+            verdict,
             measured,
         ),
     ]
+
+
+def inference_test(inferences: Sequence[Inference], who: str) -> tuple[str, str]:
+    """Judge by figures whether values are inferred: the promise beside the best attack."""
+    if not inferences:
+        return "nothing sensitive", "there is no sensitive column to infer"
+    verdicts, measured = [], []
+    for one in inferences:
+        worst, known = one.worst, one.known
+        verdict = "bounded" if one.is_bounded else "not bounded"
+        if worst is not None and worst.exceeds:
+            verdict = (
+                f"bounded for readers who learn nothing; exceeded by {worst.attack}"
+                f" ({_percent(worst.rate)})"
+            )
+        verdicts.append(f"{one.name}: {verdict}" if len(inferences) > 1 else verdict)
+        said = []
+        if known.certain is not None:
+            said.append(
+                f"the value of {_percent(known.certain)} of the {who} is certain, and that of"
+                f" {_percent(known.guessed)} the most frequent of those that are possible"
+            )
+        if worst is not None:
+            allowed = (
+                "nothing bounds it"
+                if worst.bound is None
+                else (f"{_percent(worst.bound)} is allowed")
+            )
+            said.append(
+                f"the best attack, {worst.attack}, is right for {_percent(worst.rate)} of"
+                f" {_number(worst.people)} {who}: {allowed}"
+            )
+        said = said or ["no attack was played"]
+        measured.append(
+            f"{one.name}: {'; '.join(said)}" if len(inferences) > 1 else "; ".join(said)
+        )
+    return "; ".join(verdicts), "; ".join(measured)
 
 
 ATTACKS: Final[Mapping[str, str]] = {
@@ -300,7 +328,7 @@ def write_page(facts: Facts) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": _percent, "number": _number, "exceeds": _exceeds}
+    environment.filters |= {"percent": _percent, "number": _number}
     environment.filters |= {"attacker": _attacker, "verdict": verdict}
     group = "bucket" if facts.kind == "buckets" else "class"
     who = "people" if facts.counted is Counted.PEOPLE else "records"
@@ -345,13 +373,6 @@ def _plain(value: Any) -> str:
 def _attacker(line: Attack) -> str:
     """Say what an attacker does, whichever sensitive attribute it is about."""
     return next((what for name, what in ATTACKS.items() if is_attack(line.attack, name)), "")
-
-
-def _exceeds(line: Attack) -> bool:
-    """Say whether an attack is right more often than its bound allows, beyond chance."""
-    if line.rate is None or line.bound is None or not line.people:
-        return False
-    return line.rate > line.bound + 3 * math.sqrt(line.bound * (1 - line.bound) / line.people)
 
 
 def _percent(share: float | None) -> str:

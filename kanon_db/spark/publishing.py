@@ -31,9 +31,8 @@ from kanon_db.publications.lifecycle import (
     require_loaded_tables,
 )
 from kanon_db.publications.pipeline import accept_request, described_result, verify_written
-from kanon_db.publications.publish_request import LoadRequest
+from kanon_db.publications.publish_request import COMBINED, LoadRequest
 from kanon_db.publications.registry import DeclaredKind
-from kanon_db.publications.releases.release_check import RISK as COMBINED
 from kanon_db.publications.results import Examination, Published
 from kanon_db.query.expressions import type_in_range
 from kanon_db.query.layout import QIT, ROWS

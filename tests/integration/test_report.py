@@ -284,11 +284,88 @@ def test_other_releases_are_read_by_whoever_reads_this_one(
                 row[3] for row in three_tests(gather(session, "apart_b")) if "Link" in row[0]
             )
 
-    assert said().endswith("can be read now, by nobody who reads this one: apart_k")
+    assert said().endswith("these people can be read now, by nobody who reads this one: apart_k")
     fetch(parties.admin, f"GRANT {reading} TO {counting}")
-    assert said().endswith("readers can now read other releases of this source as well: apart_k")
+    assert said().endswith("readers can now read other releases of these people as well: apart_k")
     for name in ("apart_b", "apart_k"):
         publisher.drop_publication(name)
+
+
+@pytest.mark.pitfall(64)
+def test_the_verdict_on_inference_is_that_of_the_worst_attack(
+    parties: Parties, publisher: kanon_db.Kanon
+) -> None:
+    """A bound that learners exceed is said to be exceeded, whichever column it is on."""
+    rows = [(i % 60, f"ill {i * 7 % 11}", f"paid {i % 60 // 6}") for i in range(900)]
+    create_source(
+        parties.publisher, "data.judged", "age int, ill text, paid text", rows, ["age"], "ill",
+        also_sensitive=["paid"],
+    )  # fmt: skip
+    publisher.publish_buckets("data.judged", "judged", privacy={"l": 3}, readers=[])
+    with publisher._operation() as session:
+        facts = gather(session, "judged")
+    names = [one.name for one in facts.inferences]
+    assert names == ["paid", "ill"]  # the worst first, not the first that was registered
+    paid, ill = facts.inferences
+    assert paid.is_bounded
+    assert paid.worst is not None
+    assert paid.worst.exceeds
+    assert not any(line.exceeds for line in ill.attacks if "guesses" not in line.attack)
+    assert [line.exceeds for line in facts.attacks] == sorted(
+        (line.exceeds for line in facts.attacks), reverse=True
+    )
+    *_, (_, _, verdict, measured) = three_tests(facts)
+    assert verdict.startswith(
+        f"paid: bounded for readers who learn nothing; exceeded by {paid.worst.attack} ("
+    )
+    assert f"the best attack, {paid.worst.attack}, is right for" in measured
+    assert "33.3 % is allowed" in measured
+    assert "ill: " in verdict
+    publisher.drop_publication("judged")
+
+
+@pytest.mark.pitfall(64)
+def test_a_report_of_a_view_names_the_releases_of_its_table(
+    parties: Parties, publisher: kanon_db.Kanon, new_role: Callable[..., str]
+) -> None:
+    """And an accepted risk names the release, who can read both, and why that was accepted."""
+    reader = new_role("kanon_user")
+    rows = [(i % 20, f"ill {i % 6}") for i in range(120)]
+    columns = "age int, ill text"
+    create_source(parties.publisher, "data.based", columns, rows, ["age"], "ill")
+    fetch(parties.publisher, "CREATE VIEW data.seen AS SELECT age, ill FROM data.based")
+    Functions(parties.publisher).register("data.seen", ["age"], "ill")
+    publisher.publish_buckets("data.based", "based_b", privacy={"l": 3}, readers=[reader])
+    accept = {"combined_releases": REASON}
+    publisher.publish_buckets(
+        "data.seen", "seen_b", privacy={"l": 4}, readers=[reader], accept=accept
+    )
+    page = Page(publisher.report("seen_b"))
+    assert "readers can now read other releases of these people as well: based_b" in page.text
+    assert "of data.based" in page.text
+    accepted = f"{REASON}; {reader} could also read based_b"
+    assert accepted in page.text
+    checks = publisher.verify("seen_b")
+    measured = checks.loc[checks["check"] == "accepted risk: combined_releases", "measured"]
+    assert list(measured) == [f"because: {accepted}"]
+    kept = "SELECT parameters -> 'combined_with' FROM kanon.releases WHERE name = 'seen_b'"
+    assert value(parties.publisher, kept) == [{"name": "based_b", "readers": [reader]}]
+    for name in ("seen_b", "based_b"):
+        publisher.drop_publication(name)
+    fetch(parties.publisher, "DROP VIEW data.seen")
+
+
+def test_names_are_no_formulas(parties: Parties, publisher: kanon_db.Kanon) -> None:
+    """Of columns, in plots: what a plot would take for a formula is drawn as it stands."""
+    names = [r"$\frac{a$", "cost_$us$", "a_b^{c}"]
+    columns = ", ".join(f'"{name}" int' for name in names)
+    rows = [(i % 60, i % 7, i % 5, f"ill {i % 4}") for i in range(120)]
+    create_source(parties.publisher, "data.formulas", f"{columns}, ill text", rows, names, "ill")
+    publisher.publish_generalized("data.formulas", "formulas", k=4, readers=[])
+    plots = re.findall("<svg.*?</svg>", publisher.report("formulas"), re.DOTALL)
+    drawn = [unescape(text) for text in re.findall("<text[^>]*>(.*?)</text>", "".join(plots))]
+    assert {*names} <= {*drawn}
+    publisher.drop_publication("formulas")
 
 
 def test_risks_of_linking(parties: Parties, publisher: kanon_db.Kanon) -> None:

@@ -69,7 +69,7 @@ EXECUTE = {
 OWNERS = {
     "asked", "counted", "counter_name", "members_of", "owner_budget", "owner_classify",
     "owner_close_budgets", "owner_draw", "owner_members", "owner_open_budgets", "python_vote",
-    "base_names", "bases", "batch", "changes", "earlier_named", "earlier_releases",
+    "base_names", "bases", "batch", "changes", "combined_with", "earlier_named", "earlier_releases",
     "errand_fields", "errand_rules", "fingerprint", "granted", "is_own_label", "is_own_staged",
     "is_plain", "releases_of", "require_own_description", "require_told",
     "grants", "is_administrator", "is_publisher", "is_safe_collation", "is_safe_schema",

@@ -31,7 +31,7 @@ from kanon_db.errors import (
     SchemaMismatchError,
 )
 from kanon_db.publications.kind import PublishedBuckets, PublishedClasses
-from kanon_db.publications.publish_request import RISKS
+from kanon_db.publications.publish_request import COMBINED, RISKS
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.relations import ShownNames
 from kanon_db.publications.releases.joint_disclosure import (
@@ -57,8 +57,6 @@ from kanon_db.transfer.columns import find_relation
 
 # Two cases are allowed without a word: a release that only puts buckets of another one together, or
 # the other way round, and a release of another sensitive attribute in the same buckets.
-
-RISK: Final = "combined_releases"
 
 
 @dataclass(frozen=True)
@@ -171,7 +169,7 @@ def judge_release(
     if (warned := _warned(session, earlier, accept)) is not None:
         return warned, None
     combined = combine(session, source, new, shown, earlier)
-    if not combined.refused or RISK in accept:
+    if not combined.refused or COMBINED in accept:
         return combined, None
     return combined, _refusal(combined)
 
@@ -179,12 +177,12 @@ def judge_release(
 def _refusal(combined: CombinedReleases) -> RiskError:
     readers = list(dict.fromkeys(role for one in combined.refused for role in one.shared))
     return RiskError(
-        f"a known risk is not accepted: {RISK}",
-        detail=f"{RISKS[RISK]}: {shortened(readers)} could also read {names_of(combined.refused)}."
-        f" {finding_sentences(combined.findings)}",
+        f"a known risk is not accepted: {COMBINED}",
+        detail=f"{RISKS[COMBINED]}: {shortened(readers)} could also read"
+        f" {names_of(combined.refused)}. {finding_sentences(combined.findings)}",
         hint="for people who never read the other one, name a role of theirs (CREATE ROLE team IN"
         " ROLE kanon_user, and readers => '{team}'); for the same people, publish only who came"
-        f' since (kanon.refresh), or say why: accept => \'{{"{RISK}":'
+        f' since (kanon.refresh), or say why: accept => \'{{"{COMBINED}":'
         ' "why this is acceptable"}\'',
     )
 
@@ -193,7 +191,7 @@ def _warned(
     session: Session, earlier: Sequence[EarlierRelease], accept: Mapping[str, str]
 ) -> CombinedReleases | None:
     """Warn of earlier releases, where an administrator has accepted the risk for all publishers."""
-    if not earlier or RISK in accept or not only_warns(session):
+    if not earlier or COMBINED in accept or not only_warns(session):
         return None
     session.warn(
         "the same readers can read other publications of this source"
@@ -213,7 +211,7 @@ def require_alone(
     combined = CombinedReleases(
         not_measured(reasons), [one.ticket for one in earlier], list(earlier)
     )  # fmt: skip
-    if earlier and RISK not in accept:
+    if earlier and COMBINED not in accept:
         raise _refusal(combined)
     return combined
 
@@ -323,7 +321,7 @@ def grant_publication(
         name=name,
         readers=list(roles),
         notes={suffix: note.plain for suffix, note in notes.items()},
-        accept={RISK: accept[RISK]} if combined.refused and RISK in accept else {},
+        accept={COMBINED: accept[COMBINED]} if combined.refused and COMBINED in accept else {},
         measured=combined.described,
         seen=combined.seen,
     )
