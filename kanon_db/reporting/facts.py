@@ -82,7 +82,7 @@ class Knowledge:
 
 
 @dataclass(frozen=True)
-class Inference:
+class InferenceFacts:
     """What is promised of a sensitive attribute, and what attacks on its values achieve."""
 
     name: str
@@ -202,7 +202,7 @@ class Facts:
     sensitive: str | None  # The first sensitive attribute, which they are about
     # The same for each further sensitive attribute, with its name
     others: Sequence[tuple[str, Knowledge, Knowledge]]
-    inferences: Sequence[Inference]  # Of each sensitive attribute, the worst first
+    inferences: Sequence[InferenceFacts]  # Of each sensitive attribute, the worst first
     attacks: Sequence[Attack]
     checks: Sequence[Check]
     sizes: list[tuple[int, int]]  # Sizes of buckets or classes, each with how many there are
@@ -492,18 +492,18 @@ def _known_of_source(target: AttackTarget, sensitive: str | None) -> Knowledge:
     return Knowledge(_share(row["alone"]), _share(row["certain"]), _share(row["guessed"]))
 
 
-def _inferences(publication: Publication, attacks: Sequence[Attack]) -> list[Inference]:
+def _inferences(publication: Publication, attacks: Sequence[Attack]) -> list[InferenceFacts]:
     """Set what is promised of each sensitive attribute beside what attacks achieve."""
     names = publication.all_sensitive
     each = [
-        Inference(
+        InferenceFacts(
             name, name in publication.promise.get("bounded", ()),
             _known_of_publication(publication, attacks, name), attacks_on(attacks, name, names),
         )
         for name in names
     ]  # fmt: skip
 
-    def severity(one: Inference) -> tuple[bool, bool, float]:
+    def severity(one: InferenceFacts) -> tuple[bool, bool, float]:
         worst = one.worst
         rate = 0.0 if worst is None or worst.rate is None else worst.rate
         return worst is None or not worst.exceeds, one.is_bounded, -rate

@@ -14,7 +14,7 @@ import kanon_db
 from kanon_db.errors import ServerError
 from kanon_db.publications.results import WAITING_NOT_COVERED as WAITING
 from kanon_db.publications.results import Attack, Check, Remark, is_attack
-from kanon_db.reporting.facts import AT_RISK, Counted, Facts, Inference, LinkingRisk
+from kanon_db.reporting.facts import AT_RISK, Counted, Facts, InferenceFacts, LinkingRisk
 
 ROWS: Final[Mapping[Counted, str]] = {
     Counted.PEOPLE: "one row for each person",
@@ -234,7 +234,7 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def inference_test(inferences: Sequence[Inference], who: str) -> tuple[str, str]:
+def inference_test(inferences: Sequence[InferenceFacts], who: str) -> tuple[str, str]:
     """Judge by figures whether values are inferred: the promise beside the best attack."""
     if not inferences:
         return "nothing sensitive", "there is no sensitive column to infer"
