@@ -22,7 +22,6 @@ from benchmarks.harness import REST
 
 DOCS = Path(__file__).parents[1] / "docs"
 SPEED = {
-    "local_assignment": "Local assignment",
     "cells": "Assignment in cells",
     "weights": "Counts by learned weights",
     "draws": "Drawn records beside the true ones",

@@ -16,10 +16,6 @@ _PRIVACY = 'privacy => \'{"theta": 8, "base": 0.02}\''
 WAYS = {
     "buckets, random": ("publish_buckets", f"{_PRIVACY}, assignment => 'random'"),
     "buckets, cells": ("publish_buckets", _PRIVACY),
-    "buckets, local": (
-        "publish_buckets",
-        f"{_PRIVACY}, assignment => 'local', accept => '{{\"uninformed_reader\": \"measured\"}}'",
-    ),
     "generalized, Mondrian": (
         "publish_generalized",
         "k => 10, method => 'mondrian', refine => false",

@@ -9,18 +9,16 @@ import psycopg
 
 import kanon_db
 from benchmarks.harness import REST, peak_memory, private_server, seconds, table
-from benchmarks.local_assignment import DATA, TABLES
 from benchmarks.publication import make_census
+from benchmarks.real_tables import DATA, TABLES
 
 ADULT = DATA / "adult_30162.csv.gz"
 QUASI_IDENTIFIERS = tuple(TABLES["Adult, occupation"][1])
 _BUCKETS = """publish_buckets(%s, %s, privacy => '{"theta": 8, "base": 0.02}'"""
-_ACCEPTED = """accept => '{"uninformed_reader": "measured"}'"""
 PUBLICATIONS = {
     "buckets, random": f"{_BUCKETS}, assignment => 'random')",
     "buckets, optimal, random": f"{_BUCKETS}, method => 'optimal', assignment => 'random')",
     "buckets, cells": f"{_BUCKETS}, method => 'multi_size')",
-    "buckets, local": f"{_BUCKETS}, assignment => 'local', {_ACCEPTED})",
     "generalized, k = 5": "publish_generalized(%s, %s, k => 5, method => 'mondrian')",
     "generalized, k = 5, l = 3": "publish_generalized(%s, %s, k => 5, method => 'mondrian',"
     """ constraints => '{"l": 3}')""",

@@ -107,11 +107,9 @@ TABLES: Final = (
     ),
 )
 
-ACCEPT: Final = """accept => '{{"uninformed_reader": "a benchmark"}}'"""
 PUBLISHED: Final = {
     "buckets, two_size, random": "publish_buckets|privacy => '{privacy}', assignment => 'random'",
     "buckets, cells": "publish_buckets|privacy => '{privacy}'",
-    "buckets, local": "publish_buckets|privacy => '{privacy}', assignment => 'local', " + ACCEPT,
     "generalized, k = 5": "publish_generalized|k => 5, method => 'mondrian', refine => false",
     "generalized, k = 20": "publish_generalized|k => 20, method => 'mondrian', refine => false",
     "generalized, refined": "publish_generalized|k => 5, options => '{{\"time_limit\": 10}}'",

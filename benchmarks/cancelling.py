@@ -29,10 +29,6 @@ TARGET_MS: Final = 1_000
 VERIFY: Final = "verify of buckets"
 CALLS: Final[Mapping[str, str]] = {
     **OF_LARGE_TABLES,
-    "buckets, local": (
-        "publish_buckets(%s, 'p', assignment => 'local',"
-        f" accept => '{{\"uninformed_reader\": \"a benchmark\"}}', privacy => '{PRIVACY}')"
-    ),
     "generalized, Greedy Search in blocks": (
         "publish_generalized(%s, 'p', k => 10, method => 'greedy_search', refine => false,"
         " options => '{\"block_size\": 5000}')"
@@ -41,7 +37,7 @@ CALLS: Final[Mapping[str, str]] = {
     VERIFY: "verify('verified')",
 }
 _ALSO_TEXTS: Final = (
-    "buckets, random", "buckets, cells", "buckets, local", "generalized, Mondrian",
+    "buckets, random", "buckets, cells", "generalized, Mondrian",
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Assignment in cells: errors of count queries, what a learner gains, time and memory.
 
 Run from the root of the repository: ``python -m benchmarks cells``. The tables are looked for as
-in :mod:`benchmarks.local_assignment`.
+in :mod:`benchmarks.real_tables`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 import psycopg
 
 from benchmarks.harness import peak_memory, private_server, seconds, table
-from benchmarks.local_assignment import (
+from benchmarks.publication import N_RECORDS, make_census
+from benchmarks.real_tables import (
     MAX_BUCKET_SIZE,
     N_QUERIES,
     SELECTIVITY,
@@ -24,7 +25,6 @@ from benchmarks.local_assignment import (
     read,
     right_guesses,
 )
-from benchmarks.publication import N_RECORDS, make_census
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.cell_assignment import (

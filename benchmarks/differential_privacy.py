@@ -19,14 +19,6 @@ import numpy as np
 
 from benchmarks.cells import SEARCHES, in_cells
 from benchmarks.harness import table
-from benchmarks.local_assignment import (
-    MAX_BUCKET_SIZE,
-    N_QUERIES,
-    TIME_LIMIT,
-    Microdata,
-    read,
-    right_guesses,
-)
 from benchmarks.noisy_counts import (
     counts_before_response,
     fitted_shares,
@@ -36,6 +28,14 @@ from benchmarks.noisy_counts import (
     randomized_response,
     truth_probability,
     zcdp_budget,
+)
+from benchmarks.real_tables import (
+    MAX_BUCKET_SIZE,
+    N_QUERIES,
+    TIME_LIMIT,
+    Microdata,
+    read,
+    right_guesses,
 )
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
@@ -88,8 +88,7 @@ def _introduction(data: Microdata, actual: IntArray) -> str:
     n_records = data.sa_codes.size
     low, middle, high = np.quantile(actual, [0.05, 0.5, 0.95]).astype(int).tolist()
     return (
-        f"The {N_QUERIES:,} queries of [local buckets](../understand/local-buckets.md), with"
-        f" conditions on "
+        f"The {N_QUERIES:,} queries have conditions on "
         "quasi-identifiers and on the sensitive attribute, occupation. Errors are relative: mean "
         f"/ median / 95th percentile. {int((actual == 0).sum())} queries match no record; the true "
         f"counts are {low:,} / {middle:,} / {high:,} (5th percentile / median / 95th percentile). "

@@ -20,7 +20,6 @@ import psycopg
 from benchmarks.harness import PrivateMemory, Watch, private_server, table
 
 PRIVACY: Final = '\'{"theta": 8, "base": 0.02}\''
-_ACCEPT: Final = 'accept => \'{"uninformed_reader": "measured only"}\''
 _CARDINALITIES: Final = (72, 7, 16, 5, 2, 41, 9, 100, 30, 12, 25, 60)
 
 
@@ -40,7 +39,6 @@ _VALUES: Final[dict[str, Callable[[int], str]]] = {
 _BUCKETS: Final = (
     "assignment => 'random'",
     "assignment => 'cells'",
-    f"assignment => 'local', {_ACCEPT}",
 )
 _LARGE: Final = (
     *(("buckets", f"privacy => {PRIVACY}, {how}") for how in _BUCKETS),
@@ -122,7 +120,7 @@ def main() -> str:
     for call in dict.fromkeys(trial.call for trial in trials):
         own = [trial for trial in trials if trial.call == call]
         rows.append(
-            [f"`{call.replace(f', {_ACCEPT}', '')}`", len(own),
+            [f"`{call}`", len(own),
              _span([trial.taken[0] for trial in own], " MB"),
              _span([trial.ratio(0) for trial in own]),
              _span([trial.taken[1] for trial in own], " MB"),

@@ -21,7 +21,7 @@ import pandas as pd
 
 from benchmarks import model_data
 from benchmarks.harness import seconds, table
-from benchmarks.local_assignment import DATA
+from benchmarks.real_tables import DATA
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.models._network import (
     Encoding,

@@ -1,7 +1,7 @@
 """Several releases of the same people: what is certain, and what measuring costs.
 
 Run from the root of the repository: ``python -m benchmarks releases``. The tables are looked for as
-in :mod:`benchmarks.local_assignment`.
+in :mod:`benchmarks.real_tables`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.census_like import OCC_SHARES, counts_of
 from benchmarks.harness import peak_memory, table
-from benchmarks.local_assignment import TABLES, read
+from benchmarks.real_tables import TABLES, read
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy

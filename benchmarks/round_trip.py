@@ -24,15 +24,10 @@ from benchmarks.publication import PRIVACY, make_census
 N_RECORDS: Final = 1_000_000
 RUNS: Final = 3
 TABLES: Final = ("census", "census_numbers")
-ASSIGNMENTS: Final[Mapping[str, str]] = {
-    "random": "",
-    "cells": "",
-    "local": """, accept => '{"uninformed_reader": "a benchmark"}'""",
-}
+ASSIGNMENTS: Final = ("random", "cells")
 TARGETS: Final = {
     "random": {"census": 3.5, "census_numbers": 4.0},
     "cells": {"census": 5.0, "census_numbers": 5.0},
-    "local": {"census": 7.0, "census_numbers": 7.0},
     "verify": {"census": 2.0, "census_numbers": 2.0},
 }
 NUMBERS: Final = (
@@ -101,8 +96,8 @@ def main() -> str:
         for (what, name), one in found.items()
     ]
     return (
-        f"{N_RECORDS:,} records, 8 columns, {os.cpu_count()} cores; medians of {RUNS} runs, of"
-        f" local buckets one run. The ratio is to `CREATE TABLE … AS SELECT … ORDER BY random()`"
+        f"{N_RECORDS:,} records, 8 columns, {os.cpu_count()} cores; medians of {RUNS} runs."
+        f" The ratio is to `CREATE TABLE … AS SELECT … ORDER BY random()`"
         f" of the same table ({_floors(floors)}); the memory is the peak of the backend in its"
         " first call, shared buffers of 128 MB included. The tables have the"
         " same frequencies; one has texts, the other whole numbers.\n\n"
@@ -184,9 +179,8 @@ def measure(dsn: str, name: str, assignment: str) -> Measured:
     return measured(
         dsn,
         f"SELECT kanon.publish_buckets('public.{name}', '{name}_b', method => 'two_size',"
-        f" assignment => '{assignment}', replace => true, privacy => '{PRIVACY}'"
-        f"{ASSIGNMENTS[assignment]})",
-        runs=1 if assignment == "local" else RUNS,
+        f" assignment => '{assignment}', replace => true, privacy => '{PRIVACY}')",
+        runs=RUNS,
     )
 
 

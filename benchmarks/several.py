@@ -1,7 +1,7 @@
 """Several sensitive attributes: loss and errors beside publications of one, and time.
 
 Run from the root of the repository: ``python -m benchmarks several``. The tables are looked for as
-in :mod:`benchmarks.local_assignment`.
+in :mod:`benchmarks.real_tables`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import psycopg
 
 from benchmarks.cells import SEARCHES, in_cells
 from benchmarks.harness import REST, private_server, seconds, table
-from benchmarks.local_assignment import (
+from benchmarks.publication import N_RECORDS, make_census
+from benchmarks.real_tables import (
     DATA,
     MAX_BUCKET_SIZE,
     N_QUERIES,
     SELECTIVITY,
     Microdata,
 )
-from benchmarks.publication import N_RECORDS, make_census
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.cell_assignment import assign_jointly_in_cells
 from kanon_db.algorithms.bucketization.joint_assignment import (

@@ -7,7 +7,6 @@ are the assignments of buckets, with ``/paper`` without weights, and ``mondrian`
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections import Counter
@@ -16,33 +15,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Self
 
-import numpy as np
-
 from benchmarks.harness import REST, table
 from benchmarks.spark_cluster import (
-    QUASI_IDENTIFIERS,
-    SENSITIVE,
     WORKER_MEMORY,
     measured,
-    rows,
     source_of,
 )
-from benchmarks.spark_driver import PRIVACY, K
-from kanon_db.algorithms.bucketization import PrivacySpecification
-from kanon_db.algorithms.bucketization.cell_assignment import (
-    CellCutter,
-    fewest_records_of_cell,
-)
-from kanon_db.algorithms.bucketization.local_assignment import assign_locally
-from kanon_db.algorithms.ground.arrays import sort_keys
-from kanon_db.algorithms.ground.computation import UNLIMITED
-from kanon_db.randomness import SecureRandom
-from kanon_db.spark.kinds._bucket_dealing import RECORDS_OF_LOCAL_PART
+from benchmarks.spark_driver import K
 
 RUNS: Final = os.environ.get(
     "KANON_SPARK_RUNS", "random/paper:1000000:1,2 cells/paper:1000000:1,2 mondrian:1000000:1,2"
 )
-LOCAL_ROWS: Final = (1_000_000,)
 _LEAST_SHARE: Final = 0.01
 
 
@@ -108,12 +91,6 @@ def main() -> str:
              for line in steps(max((run for run in found if run.case == case), key=lambda r: r.n),
                                found)],
         )
-        + "\nThe assignment `local` gathers records in parts of the table. Its loss there, beside"
-        " that of the whole table (the same algorithms, on one machine, without Spark):\n\n"
-        + table(
-            ["rows", "parts", "loss a row, in parts", "loss a row, whole", "in parts over whole"],
-            [in_parts(n) for n in LOCAL_ROWS],
-        )
     )  # fmt: skip
 
 
@@ -149,28 +126,3 @@ def steps(run: Run, found: dict[Run, dict[int, Any]]) -> list[list[str]]:
          f"{seconds / one['seconds']:.0%}"]
         for step, seconds in [*taken.items(), ("others", others)]
     ]  # fmt: skip
-
-
-def in_parts(n: int) -> list[str]:
-    """Gather the similar records of a table, of its parts and as a whole."""
-    columns = rows(np.random.default_rng(1), n)
-    codes = columns[SENSITIVE].astype(np.int32)
-    qi_codes = np.column_stack([columns[name] for name in QUASI_IDENTIFIERS]).astype(np.int32)
-    counts = np.bincount(codes)
-    given = PrivacySpecification.parse(json.dumps(PRIVACY))
-    privacy = given.thresholds([str(i) for i in range(counts.size)], counts)
-    order = np.argsort(sort_keys(list(qi_codes.T)), kind="stable")
-    qi_codes, codes = qi_codes[order], codes[order]
-    random = SecureRandom()
-    least = fewest_records_of_cell(n, RECORDS_OF_LOCAL_PART)
-    cutter = CellCutter(qi_codes, codes, lambda _: privacy, 50, random, least, UNLIMITED)
-    parts = cutter.cells()
-    losses = [
-        sum(
-            assign_locally(qi_codes[part], codes[part], privacy, 50, random).setting.loss
-            for part in several
-        )
-        for several in ([part.records for part in parts], [np.arange(n)])
-    ]
-    found, whole = (loss / (n - 1) for loss in losses)
-    return [f"{n:,}", str(len(parts)), f"{found:.4f}", f"{whole:.4f}", f"{found / whole:.4f}"]

@@ -1,7 +1,7 @@
 """Weights that are learned on Spark: errors of counts beside PostgreSQL's, and what they take.
 
 ``python -m benchmarks spark_weights``. The tables are looked for as in
-:mod:`benchmarks.local_assignment`. ``KANON_SPARK_WEIGHTS`` has the runs that are timed, such as
+:mod:`benchmarks.real_tables`. ``KANON_SPARK_WEIGHTS`` has the runs that are timed, such as
 ``cells:1000000``: an assignment, and a number of rows.
 """
 
@@ -21,7 +21,7 @@ import psycopg
 
 import kanon_db
 from benchmarks.harness import private_server, table
-from benchmarks.local_assignment import DATA, MAX_BUCKET_SIZE, TABLES, read
+from benchmarks.real_tables import DATA, MAX_BUCKET_SIZE, TABLES, read
 from benchmarks.spark_cluster import measured, source_of
 from benchmarks.weights import N_SEEDS, drawn_error, error
 from kanon_db import spark

@@ -1,7 +1,7 @@
 """Counts by weights that are learned from QIT and SAT, beside the paper's estimator.
 
 Run from the root of the repository: ``python -m benchmarks weights``. The tables are looked for as
-in :mod:`benchmarks.local_assignment` and :mod:`benchmarks.calibration`.
+in :mod:`benchmarks.real_tables` and :mod:`benchmarks.calibration`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.calibration import SEED as SAMPLE
 from benchmarks.calibration import TABLES as OTHERS
 from benchmarks.cells import SEARCHES, in_cells
 from benchmarks.harness import table
-from benchmarks.local_assignment import MAX_BUCKET_SIZE, TABLES, Microdata, read
+from benchmarks.real_tables import MAX_BUCKET_SIZE, TABLES, Microdata, read
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification

@@ -17,7 +17,6 @@ from psycopg.types.json import Jsonb
 
 from kanon_db.publications.registry import KINDS
 from tests.integration.parties import (
-    ACCEPTED,
     WAYS,
     Functions,
     Package,
@@ -44,9 +43,7 @@ NEEDED: Final[dict[str, dict[str, Any]]] = {
 }
 """What a kind must be given; the others take ``k``."""
 
-ALSO: Final[dict[str, list[dict[str, Any]]]] = {
-    "buckets": [{"assignment": "local", "accept": ACCEPTED}, {"assignment": "m_invariant"}]
-}
+ALSO: Final[dict[str, list[dict[str, Any]]]] = {"buckets": [{"assignment": "m_invariant"}]}
 """Choices that a kind has in addition to its methods."""
 
 ALLOWED: Final[dict[str, dict[str, Any]]] = {"k_concealment": {"options": '{"allow_weaker": true}'}}

@@ -92,8 +92,8 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A reader who knows the algorithm",
         "The algorithm is run on every table that there may be, and compared with what was"
         " published; numbers of buckets follow the data.",
-        "`assignment => 'local'`, constraints on generalized rows and `k_concealment` do not hold"
-        " against such a reader; their guarantees say so"
+        "Constraints on generalized rows and `k_concealment` do not hold against such a reader;"
+        " their guarantees say so"
         " ([privacy](../understand/privacy.md#what-is-promised)).",
     ),
     15: Pitfall(
@@ -124,8 +124,6 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     20: Pitfall(
         "Buckets that are as large as they must be",
         "The record that opened a bucket is the one that the bucket waited for: the rare one.",
-        "`assignment => 'local'` is broken in this way, and refused until the risk is accepted"
-        " ([local buckets](../understand/local-buckets.md)).",
     ),
     21: Pitfall(
         "A publisher's code runs with other people's rights",

@@ -27,8 +27,9 @@ REFUSALS: Final[dict[str, tuple[str, ...]]] = {
         "attacks/test_promises.py",
         "attacks/test_thresholds.py",
     ),
-    "local buckets, until the risk is accepted": (
-        "attacks/test_posterior.py::test_local_buckets_do_not_bind_someone_who_knows_the_method",
+    "buckets that are gathered by their sensitive values, for they name who has rare ones": (
+        "attacks/test_promises.py::test_local_buckets_are_refused_with_a_way_to_go_on",
+        "attacks/test_minimality.py::test_minimality_names_the_rare_people_of_swept_buckets",
     ),
     "weights above the thresholds, until the risk is accepted": (
         "integration/test_weights.py::test_uncapped",

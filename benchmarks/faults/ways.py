@@ -46,12 +46,6 @@ WAYS = {
         Way("buckets cells", 15_000, "publish_buckets", _BUCKETS),
         Way("buckets random", 40_000, "publish_buckets", f"{_BUCKETS}, assignment => 'random'"),
         Way(
-            "buckets local",
-            15_000,
-            "publish_buckets",
-            f"""{_BUCKETS}, assignment => 'local', accept => '{{"uninformed_reader": "a test"}}'""",
-        ),
-        Way(
             "buckets optimal",
             40_000,
             "publish_buckets",

@@ -627,7 +627,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
 
 
 ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
-    "random": "random", "cells": "cells", "local": "local", "m_invariant": "random",
+    "random": "random", "cells": "cells", "m_invariant": "random",
 }  # fmt: skip
 
 

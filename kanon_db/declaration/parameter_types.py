@@ -250,15 +250,17 @@ def pair() -> ParameterType:
     return ParameterType("integer[]", "Sequence[int]", read_pair)
 
 
-def choice(what: str, **choices: str) -> ParameterType:
+def choice(what: str, instead: Mapping[str, str] | None = None, /, **choices: str) -> ParameterType:
     """Return the type of one of several words, each with what it means.
 
-    `what` is what an error message calls them.
+    `what` is what an error message calls them, `instead` the hints for words that are none of them.
     """
 
     def read(value: Any, name: str) -> str:
         if read_text(value, name) not in choices:
             error = unknown(what, value, list(choices), is_shown=False)
+            if instead and value in instead:
+                error.hint = instead[value]
             if value[:1] in ("{", "["):  # what belongs to another parameter
                 error.hint += f"; name parameters, such as {name} => '{next(iter(choices))}'"
             raise error

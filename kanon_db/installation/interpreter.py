@@ -237,11 +237,9 @@ _QUASI_IDENTIFIERS: Final = ("age", "children", "town", "income", "day")
 _Given: TypeAlias = Mapping[str, Any]
 _BUCKETS: Final[_Given] = {"privacy": {"l": 2}, "readers": []}
 _ROWS: Final[_Given] = {"k": 3, "readers": []}
-_ACCEPTED: Final[_Given] = {"accept": {"uninformed_reader": "a trial"}}
 _BRIEFLY: Final[_Given] = {"options": {"time_limit": 2}}
 _TRIALS: Final[tuple[tuple[str, str, _Given], ...]] = (
     ("buckets", "publish_buckets", _BUCKETS),
-    ("local buckets", "publish_buckets", {**_BUCKETS, "assignment": "local", **_ACCEPTED}),
     ("Mondrian", "publish_generalized", {**_ROWS, "method": "mondrian", **_BRIEFLY}),
     ("greedy search", "publish_generalized", {**_ROWS, "method": "greedy_search", **_BRIEFLY}),
     ("K-Member", "publish_generalized", {**_ROWS, "method": "k_member", "refine": False}),

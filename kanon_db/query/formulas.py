@@ -296,14 +296,12 @@ class Trust(NamedTuple):
 
 _WEIGHTED: Final[Mapping[Assignment, Trust]] = {
     "random": Trust(1.8, missed=0.8), "cells": Trust(1.5, missed=0.5),
-    "local": Trust(0.9, missed=1.0),
 }  # fmt: skip
 _BESIDE_WEIGHTS: Final[Mapping[Assignment, Trust]] = {
     "random": Trust(1.15, missed=1.15), "cells": Trust(1.15, missed=1.15),
-    "local": Trust(0.9, missed=1.15),
 }  # fmt: skip
 _UNKNOWN: Final[Mapping[Assignment, Trust]] = {
-    "random": Trust(2.3), "cells": Trust(2.2), "local": Trust(1.4),
+    "random": Trust(2.3), "cells": Trust(2.2),
 }  # fmt: skip
 _SLOPED: Final = Trust(1.15, doubted=1.15)
 

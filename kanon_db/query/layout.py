@@ -50,7 +50,7 @@ SUFFIXES: Final = ("", LIKELY, QIT, SAT, BIT, SHARES)
 """Suffixes of the view weighted by shares of buckets, that by learned weights, the quasi-identifier
 table, the sensitive table, the bitmaps, and the weights of sensitive values."""
 
-Assignment = OneOf["random", "cells", "local"]
+Assignment = OneOf["random", "cells"]
 """Assignments of records to buckets."""
 
 

@@ -29,7 +29,6 @@ from kanon_db.publications.examination import accepted_reasons, open_target
 from kanon_db.publications.generalized.class_constraints import ClassConstraints
 from kanon_db.publications.generalized.kind import published_constraints
 from kanon_db.publications.guarantees import (
-    UNINFORMED,
     InferenceBound,
     buckets_in_words,
     classes_in_words,
@@ -374,10 +373,9 @@ def promise_of(target: AttackTarget, counted: Counted) -> str:
     if kind == "buckets":
         given = {"l": parameters["l"]} if "l" in parameters else parameters["privacy"]
         privacy = PrivacySpecification.parse(json.dumps(given))
-        said = buckets_in_words(
+        return buckets_in_words(
             _bounds(target, {name: privacy.of_attribute(name, sensitive) for name in sensitive})
         )
-        return f"{UNINFORMED}: {said}" if parameters.get("assignment") == "local" else said
     if publication.method == "k_concealment":
         no_bound = f"; what is inferred about {' or '.join(sensitive)} has no bound"
         return (

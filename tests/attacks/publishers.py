@@ -29,7 +29,6 @@ from kanon_db.algorithms.bucketization.joint_assignment import (
     SensitiveCombinations,
     deal_randomly,
 )
-from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.freeform import cells as cells_of
 from kanon_db.algorithms.freeform import draw_assignments
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
@@ -70,12 +69,6 @@ def at_random(
     return assign_randomly(codes, counts, plan.limits, plan.setting, random)
 
 
-def locally(
-    qi_codes: CodeArray, codes: CodeArray, privacy: FPrimePrivacy, method: str, random: Any
-) -> AnyIntArray:
-    return assign_locally(qi_codes, codes, privacy, MAX_BUCKET_SIZE, random).bucket_of_record
-
-
 def in_cells(
     qi_codes: CodeArray, codes: CodeArray, privacy: FPrimePrivacy, method: str, random: Any
 ) -> AnyIntArray:
@@ -106,7 +99,7 @@ def m_invariantly(
 
 
 ASSIGNMENTS: dict[str, Assign] = {
-    "cells": in_cells, "random": at_random, "local": locally, "m_invariant": m_invariantly,
+    "cells": in_cells, "random": at_random, "m_invariant": m_invariantly,
 }  # fmt: skip
 """Every declared assignment; a new one is added here, and to the next list if it is transparent."""
 

@@ -25,7 +25,6 @@ from kanon_db.publications import pipeline
 from kanon_db.session import Session
 from tests.attacks.posterior import tables_of
 from tests.integration.parties import (
-    ACCEPTED,
     Connection,
     Functions,
     Package,
@@ -165,7 +164,6 @@ def test_the_best_of_n_drafts_is_the_only_one(parties: Parties) -> None:
 CALLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "random": ("buckets", {"privacy": '{"l": 3}', "assignment": "random"}),
     "cells": ("buckets", {"privacy": '{"l": 3}'}),
-    "local": ("buckets", {"privacy": '{"l": 3}', "assignment": "local", "accept": ACCEPTED}),
     "m_invariant": ("buckets", {"privacy": '{"l": 3}', "assignment": "m_invariant"}),
     # Refining ends when its time is over, so that it may find something else each time.
     "generalized": ("generalized", {"k": 3, "method": "mondrian", "refine": False}),

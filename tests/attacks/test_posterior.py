@@ -49,7 +49,6 @@ from tests.attacks.publishers import (
     jointly_in_buckets,
     jointly_in_cells,
     jointly_in_halves_or_merged,
-    locally,
     rows,
     with_suppressed_cells,
 )
@@ -218,14 +217,6 @@ def test_without_the_shuffle_values_would_be_certain(name: str) -> None:
     people, histogram, thresholds = CASES[name]
     publish = in_buckets(people, thresholds, at_random, "two_size")
     assert worst_excess(posteriors(publish, histogram, InOrder), thresholds) == 1 - thresholds[0]
-
-
-@pytest.mark.parametrize("name", ["5 records, one rare", "7 records, two rare"])
-def test_local_buckets_do_not_bind_someone_who_knows_the_method(name: str) -> None:
-    """The sweep closes a bucket for the rare record that opened it."""
-    people, histogram, thresholds = CASES[name]
-    publish = in_buckets(people, thresholds, locally, "two_size")
-    assert chance_within_bounds(publish, histogram, thresholds, N_RUNS // 5) < IMPOSSIBLE
 
 
 @pytest.mark.parametrize("histogram", [(1, 4), (2, 4)], ids=["5 records", "6 records"])

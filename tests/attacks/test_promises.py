@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kanon_db.errors import IneligibleError, InUseError, RiskError
+from kanon_db.errors import IneligibleError, InUseError, InvalidParameterError, RiskError
 from kanon_db.wording import for_shell
 from tests.integration.parties import (
     Functions,
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 INVALID, MISMATCH, RISK = "22023", "42804", RiskError.sqlstate
 PEOPLE = [(i, f"name {i}", 20 + i % 9, f"d{0 if i % 5 else i % 3}") for i in range(120)]
-REASON = "only our own staff, who do not know the method"
+REASON = "only our own staff"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,23 +42,40 @@ def people(parties: Parties) -> None:
     Functions(parties.publisher).register("data.people", ["age"], "sick", ["name"])
 
 
-def local(parties: Parties, **given: Any) -> dict[str, Any]:
+def uncapped(parties: Parties, **given: Any) -> dict[str, Any]:
     return Functions(parties.publisher).publish(
-        "data.people", "local", privacy='{"default": 0.9}', assignment="local", **given
+        "data.people", "uncapped", privacy='{"default": 0.9}', estimates="uncapped", **given
     )
 
 
 @pytest.mark.pitfall(20)
-def test_minimality_of_local_buckets_is_a_risk_that_must_be_accepted(parties: Parties) -> None:
-    """`local` is refused, with what it does not cover, until the risk is accepted by name."""
-    assert sqlstate_of(lambda: local(parties)) == RISK
-    assert sqlstate_of(lambda: local(parties, dry_run=True)) == RISK
-    with pytest.raises(RiskError, match="uninformed_reader") as refused:
+def test_local_buckets_are_refused_with_a_way_to_go_on(parties: Parties) -> None:
+    """Whoever knows how they are made names the holders of rare values, whatever is accepted."""
+    accept = json.dumps({"uninformed_reader": REASON})
+    for way in (Functions, Package):
+        for dry_run in (True, False):
+            given = {"privacy": '{"l": 2}', "assignment": "local", "accept": accept}
+            publish = lambda: way(parties.publisher).publish(
+                "data.people", "local", **given, dry_run=dry_run
+            )
+            assert sqlstate_of(publish) == INVALID
+    with pytest.raises(InvalidParameterError) as refused:
+        Package(parties.publisher).publish("data.people", "local", **given)
+    assert "assignment => 'cells'" in refused.value.hint
+    assert "--assignment cells" in for_shell(refused.value.hint)
+    assert remains(parties.admin) == []
+
+
+def test_a_risk_must_be_accepted(parties: Parties) -> None:
+    """It is refused, with what it is, until it is accepted by name."""
+    assert sqlstate_of(lambda: uncapped(parties)) == RISK
+    assert sqlstate_of(lambda: uncapped(parties, dry_run=True)) == RISK
+    with pytest.raises(RiskError, match="uncapped_estimates") as refused:
         Package(parties.publisher).kanon.publish_buckets(
-            "data.people", "local", privacy={"default": 0.9}, assignment="local"
+            "data.people", "uncapped", privacy={"default": 0.9}, estimates="uncapped"
         )
-    assert "do not know how records were put into buckets" in refused.value.detail
-    assert """accept => '{"uninformed_reader": """ in refused.value.hint
+    assert "what a learner finds out" in refused.value.detail
+    assert """accept => '{"uncapped_estimates": """ in refused.value.hint
     assert "--accept" in for_shell(refused.value.hint)
     assert remains(parties.admin) == []
 
@@ -68,23 +85,22 @@ def test_an_accepted_risk_is_kept_and_said(parties: Parties) -> None:
 
     Learners name more than the shares tell: ``kanon.attack`` measures it.
     """
-    accept = json.dumps({"uninformed_reader": REASON})
-    published = local(parties, accept=accept)
-    assert "by readers who do not know how records were put into buckets" in published["guarantee"]
+    accept = json.dumps({"uncapped_estimates": REASON})
+    published = uncapped(parties, accept=accept)
     assert "what correlations with other columns tell is not covered" in published["guarantee"]
-    checks = Functions(parties.analyst).verify("local")
+    checks = Functions(parties.analyst).verify("uncapped")
     assert [REASON in line[2] for line in checks if "accepted risk" in line[0]] == [True]
     parameters = "SELECT parameters FROM kanon.publications"
-    assert value(parties.analyst, parameters)["accept"] == {"uninformed_reader": REASON}
+    assert value(parties.analyst, parameters)["accept"] == {"uncapped_estimates": REASON}
     for altered in ('"x"', "null", "[]"):
         fetch(
             parties.admin,
             "UPDATE kanon.publication SET parameters ="
             f""" parameters || '{{"accept": {altered}}}'::jsonb""",
         )
-        assert not holds(parties.analyst, "local"), altered
+        assert not holds(parties.analyst, "uncapped"), altered
     kanon = Functions(parties.publisher)
-    kanon.drop("local")
+    kanon.drop("uncapped")
     kanon.publish("data.people", "random", privacy='{"default": 0.9}', accept=accept)
     assert value(parties.analyst, parameters)["accept"] == {}
 
@@ -97,7 +113,7 @@ def test_risks_are_accepted_by_name_with_a_reason(parties: Parties) -> None:
         f'{{"uninformed_reader": "{"long" * 251}"}}',
         '["uninformed_reader"]', '"uninformed_reader"',
     ):  # fmt: skip
-        assert sqlstate_of(lambda one=accept: local(parties, accept=one)) == INVALID, accept
+        assert sqlstate_of(lambda one=accept: uncapped(parties, accept=one)) == INVALID, accept
 
 
 @pytest.mark.pitfall(32)

@@ -13,7 +13,6 @@ import pytest
 from kanon_db.cluster._host import find_programs
 from kanon_db.randomness import SecureRandom, SeededRandom
 from tests.integration.parties import (
-    ACCEPTED,
     Functions,
     Package,
     Parties,
@@ -108,7 +107,6 @@ def test_nothing_takes_a_seed(parties: Parties) -> None:
 
 HOW = [
     ("publish", {"privacy": '{"l": 4}', "assignment": "cells"}),
-    ("publish", {"privacy": '{"l": 4}', "assignment": "local", "accept": ACCEPTED}),
     ("publish", {"privacy": '{"l": 4}', "assignment": "m_invariant"}),
     ("suppress", {"k": 3}),
     ("freeform", {"k": 3}),
@@ -117,7 +115,7 @@ HOW = [
 
 @pytest.mark.pitfall(7)
 @pytest.mark.parametrize(
-    ("call", "given"), HOW, ids=["cells", "local", "m_invariant", "suppressed", "freeform"]
+    ("call", "given"), HOW, ids=["cells", "m_invariant", "suppressed", "freeform"]
 )
 def test_what_was_drawn_is_kept_nowhere(
     parties: Parties, monkeypatch: pytest.MonkeyPatch, call: str, given: dict[str, str]

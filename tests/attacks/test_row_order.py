@@ -22,7 +22,6 @@ import pytest
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.cluster import _host
 from tests.integration.parties import (
-    ACCEPTED,
     Functions,
     Parties,
     create_source,
@@ -38,7 +37,6 @@ METHODS = {
     "anatomy": {"method": "anatomy", "assignment": "random"},
     "two_size": {"method": "two_size", "assignment": "random"},
     "cells": {"assignment": "cells"},
-    "local": {"assignment": "local", "accept": ACCEPTED},
     "m_invariant": {"assignment": "m_invariant"},
 }
 

@@ -161,8 +161,8 @@ def test_texts_that_may_be_anything_are_kept_as_they_are(parties: Parties) -> No
     )  # fmt: skip
     kanon.register("public.odd", ["age"], "sick")
     privacy = json.dumps({"default": 0.9, "values": {sick: "3/4"}})
-    accept = json.dumps({"uninformed_reader": reason})
-    kanon.publish("public.odd", "p", privacy=privacy, assignment="local", accept=accept)
+    accept = json.dumps({"uncapped_estimates": reason})
+    kanon.publish("public.odd", "p", privacy=privacy, estimates="uncapped", accept=accept)
     checks = kanon.verify("p")
     assert all(holds for *_, holds in checks)
     assert reason in str(checks)

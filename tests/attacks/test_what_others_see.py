@@ -16,7 +16,6 @@ from kanon_db.publications import pipeline
 from kanon_db.session import Session
 from tests.attacks.test_drafts import COLUMNS, PEOPLE, everything
 from tests.integration.parties import (
-    ACCEPTED,
     KINDS,
     Connection,
     Functions,
@@ -44,11 +43,6 @@ IN_OTHER_WORDS: Mapping[str, tuple[str, Mapping[str, object], list[Mapping[str, 
             {"privacy": '{"cap": "1/3", "l": "3"}'},
             {"max_bucket_size": 50, "options": "{}"},
         ],
-    ),
-    "local": (
-        "publish_buckets",
-        {"assignment": "local", "privacy": '{"l": 3}', "accept": ACCEPTED},
-        [{"method": "multi_size"}, {"privacy": '{"default": "1/3"}'}],
     ),
     "m_invariant": (
         "publish_buckets", {"assignment": "m_invariant", "privacy": '{"l": 3}'},

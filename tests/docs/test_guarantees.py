@@ -36,7 +36,7 @@ def guarantees() -> Iterator[Guarantee]:
     """Every kind, with everything that changes what it says."""
     quiet = cast("Any", SimpleNamespace(warn=lambda _: None))
     for assignment, certain, unbounded, attributes in product(
-        ("cells", "random", "local", "m_invariant"),
+        ("cells", "random", "m_invariant"),
         (0, 2),
         (0.0, 0.125),
         (("ill",), ("ill", "cost")),

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.integration.parties import (
-    ACCEPTED,
     Functions,
     Parties,
     create_table,
@@ -22,7 +21,6 @@ from tests.integration.parties import (
 KINDS: dict[str, dict[str, Any]] = {
     "buckets": {"privacy": '{"theta": 3, "base": 0.05}', "assignment": "random"},
     "cells": {"privacy": '{"default": 0.5}'},
-    "local": {"privacy": '{"default": 0.5}', "assignment": "local", "accept": ACCEPTED},
     "anatomy": {"privacy": '{"l": 2}', "method": "anatomy", "assignment": "random"},
     "m-invariant": {"privacy": '{"l": 2}', "assignment": "m_invariant"},
     "generalized": {"k": 4, "method": "mondrian", "refine": False},
@@ -34,7 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
 """Ways to publish, by names of their own."""
 
 PUBLISH = {
-    **dict.fromkeys(("cells", "local", "anatomy", "m-invariant"), "buckets"),
+    **dict.fromkeys(("cells", "anatomy", "m-invariant"), "buckets"),
     **dict.fromkeys(("diverse", "left out"), "generalized"),
 }
 NAMES = (f"grows{number}" for number in itertools.count())

@@ -517,9 +517,6 @@ class Package(_Operations):
         self.kanon.drop_publication(name)
 
 
-ACCEPTED = '{"uninformed_reader": "it is a test"}'
-"""What the assignment local needs."""
-
 WAYS: dict[str, Callable[[Connection], Functions | Package]] = {
     "sql": Functions,
     "python": Package,

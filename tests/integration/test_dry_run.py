@@ -150,7 +150,7 @@ def test_what_is_refused_is_refused(
     """It gives no right that publishing does not: every column of the source must be readable."""
     both = (True, False)
     for kind, given, expected in (
-        ("buckets", {"privacy": '{"l": 2}', "assignment": "local"}, REFUSED),
+        ("buckets", {"privacy": '{"l": 2}', "estimates": "uncapped"}, REFUSED),
         ("suppressed", {"k": 3, "options": '{"left_over": "publish"}'}, REFUSED),
         ("buckets", {"privacy": '{"l": 13}'}, "KN001"),
         ("generalized", {"k": 13}, "22023"),

@@ -23,7 +23,6 @@ from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.allowance import Allowance
 from tests.acceptance.commands import kanon as command
 from tests.integration.parties import (
-    ACCEPTED,
     Functions,
     Parties,
     create_table,
@@ -321,7 +320,6 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
     "random": ("buckets", {"privacy": '{"l": 3}', "assignment": "random"}),
     "many values": ("buckets", {"privacy": '{"l": 3}', "assignment": "random"}),
     "cells": ("buckets", {"privacy": '{"l": 2}'}),
-    "local": ("buckets", {"privacy": '{"l": 2}', "assignment": "local", "accept": ACCEPTED}),
     "generalized": ("generalized", {"k": 4, "refine": False}),
     "left out": ("generalized", {"k": 4, "refine": False, "max_suppressed": "0.05"}),
     "freeform": ("freeform", {"k": 4}),

@@ -35,7 +35,7 @@ BUCKETS_AS_THEY_ARE = (
 
 
 WAYS = [
-    ("buckets", True), ("cells", False), ("local", False), ("anatomy", False),
+    ("buckets", True), ("cells", False), ("anatomy", False),
     ("generalized", False), ("diverse", True), ("left out", False), ("freeform", True),
     ("suppressed", False),
 ]  # fmt: skip

@@ -31,8 +31,8 @@ BAD = "<script>alert('1')</script> & co"
 COMBINED = {"combined_releases": "a test"}
 REASON = "because <b>we</b> & they said so"
 GIVEN: dict[str, tuple[str, dict[str, object]]] = {
-    "buckets": ("publish_buckets", {"privacy": '{"l": 3}', "assignment": "local",
-                                    "accept": json.dumps({"uninformed_reader": REASON})}),
+    "buckets": ("publish_buckets", {"privacy": '{"l": 3}', "estimates": "uncapped",
+                                    "accept": json.dumps({"uncapped_estimates": REASON})}),
     "generalized": ("publish_generalized", {"k": 3, "method": "mondrian", "refine": False}),
     "freeform": ("publish_freeform", {"k": 3, "options": '{"refine": false}'}),
     "suppressed": ("publish_suppressed", {"k": 3}),
@@ -130,7 +130,7 @@ def test_it_is_whole_and_says_what_functions_say(
         assert ATTACKS[attack] in page.text
     if kind == "buckets":
         assert REASON in page.text
-        assert "uninformed_reader" in page.text
+        assert "uncapped_estimates" in page.text
 
 
 def test_before_and_after(parties: Parties, publisher: kanon_db.Kanon) -> None:

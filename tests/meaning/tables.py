@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.integration.parties import ACCEPTED, Connection, Functions, fetch
+from tests.integration.parties import Connection, Functions, fetch
 
 SCHEMA: Final = "meaning"
 EXACT: Final = "exactly"
@@ -186,7 +186,6 @@ _PRIVACY: Final = '{"default": 0.7, "null": 0.9}'
 WAYS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "cells": ("buckets", {"privacy": _PRIVACY}),
     "random": ("buckets", {"privacy": _PRIVACY, "assignment": "random"}),
-    "local": ("buckets", {"privacy": _PRIVACY, "assignment": "local", "accept": ACCEPTED}),
     "mondrian": ("generalized", {"k": 5, "method": "mondrian", "refine": False}),
     "classes": ("generalized", {"k": 3, "method": "greedy_search", "max_suppressed": "0.05"}),
     "freeform": ("freeform", {"k": 5, "options": '{"refine": false}'}),

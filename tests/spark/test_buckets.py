@@ -22,7 +22,6 @@ from kanon_db.algorithms.bucketization.cell_assignment import (
     allot_cells,
     assign_in_cells,
 )
-from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom
@@ -32,7 +31,6 @@ from kanon_db.spark.kinds._bucket_dealing import Slices, locating_function
 from tests.spark import data
 
 LARGEST = 12
-ACCEPTED = {"uninformed_reader": "a test"}
 
 
 class Table:
@@ -69,12 +67,11 @@ class Table:
 
     def publish(self, session: Any, **given: Any) -> tuple[Any, Path]:
         target = self.folder / f"b{len(list(self.folder.iterdir()))}"
-        accept = {"combined_releases": "a test", **given.pop("accept", {})}
         known = on_spark.releases(session, str(self.folder))
         found = on_spark.publish_buckets(
             session, self.path, str(target), quasi_identifiers=self.quasi_identifiers,
             sensitive="value", privacy=self.privacy, max_bucket_size=LARGEST, replace=True,
-            accept=accept if known else {k: v for k, v in accept.items() if k in ACCEPTED},
+            accept={"combined_releases": "a test"} if known else {},
             **given,
         )  # fmt: skip
         return found, target
@@ -173,27 +170,6 @@ def test_too_many_combinations_for_the_driver(
     assert known.last_codes[0] is not None
     assert found.metrics["cells"] > 1
     table.is_kept(target)
-
-
-def test_similar_records_are_gathered_in_parts(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In one part as on one machine; in several, buckets do not cross them."""
-    table = Table(9, tmp_path)
-    with pytest.raises(Exception, match="uninformed_reader"):
-        table.publish(spark, assignment="local")
-    found, target = table.publish(spark, assignment="local", accept=ACCEPTED)
-    table.is_kept(target)
-    alone = assign_locally(
-        table.qi_codes, table.codes.astype(np.int32), table.thresholds, LARGEST, SecureRandom()
-    )
-    assert abs(found.metrics["loss"] / alone.setting.loss - 1) < 0.1  # who is swept first is drawn
-    monkeypatch.setattr(_bucket_dealing, "RECORDS_OF_LOCAL_PART", 100)
-    found, target = table.publish(spark, assignment="local", accept=ACCEPTED)
-    table.is_kept(target)
-    assert found.metrics["loss"] < 1.5 * alone.setting.loss
-    assert "who do not know how records were put into buckets" in found.guarantee
-    assert all(check.holds for check in on_spark.verify(spark, str(target)))
 
 
 def test_an_empty_table(spark: Any, tmp_path: Path) -> None:

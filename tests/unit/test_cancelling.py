@@ -12,7 +12,6 @@ import pytest
 from kanon_db.algorithms import bucketization, freeform, generalization, suppression
 from kanon_db.algorithms.attacks import BucketValues, modelled_weights
 from kanon_db.algorithms.bucketization.bucket_assignment import transport
-from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.freeform.improvement import ring
 from kanon_db.algorithms.freeform.matching_heuristics import greedy, hungarian, sort_greedy
 from kanon_db.algorithms.freeform.optimal_graph import min_cost_flow
@@ -21,7 +20,6 @@ from kanon_db.algorithms.recoding.changing_classes import Constraint
 from kanon_db.algorithms.recoding.generalized_cells import cells_of_classes
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 from kanon_db.metrics.count_queries import count_errors, random_queries
-from kanon_db.randomness import SecureRandom
 from tests.generalization_plain import random_table
 from tests.unit.freeform.plain import run
 
@@ -41,10 +39,6 @@ SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "the best sizes": lambda pulse: bucketization.optimal(HARD_COUNTS, HARD, 40, pulse=pulse),
     "a transportation problem": lambda pulse: transport(
         np.arange(9), np.arange(9), np.full((9, 9), 9), pulse=pulse
-    ),
-    "local buckets": lambda pulse: assign_locally(
-        CODES, VALUES, bucketization.FPrimePrivacy((Fraction(1, 2),) * 4), 10, SecureRandom(),
-        pulse=pulse,
     ),
     "learners": lambda pulse: modelled_weights(
         CODES, np.arange(20_000) // 5, SAT, 4, np.random.default_rng(0), pulse

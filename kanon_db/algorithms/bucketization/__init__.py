@@ -1,7 +1,6 @@
 """Bucketization: how many buckets of which size, and which records go into them.
 
-Records are gathered by similarity in :mod:`.local_assignment` and in :mod:`.cell_assignment`, which
-are not imported here.
+Records are gathered by similarity in :mod:`.cell_assignment`, which is not imported here.
 """
 
 from kanon_db.algorithms.bucketization.bucket_assignment import (

@@ -177,26 +177,6 @@ def cells(
     return MethodResult(assigned, search.proof)
 
 
-def local(
-    job: Job[BucketRequest], data: BucketData, codes: CodeArray, columns: Columns
-) -> MethodResult:
-    """Put records with similar quasi-identifiers into the same bucket."""
-    from kanon_db.algorithms.bucketization.local_assignment import assign_locally  # a compiler
-
-    (privacy,) = thresholds_of(data)  # the request refuses more
-    qi_codes = _quasi_identifiers(job, columns)
-    _absorb(
-        job, data.labels, _codes_of(qi_codes), privacy.thresholds,
-        _largest(job, job.request.max_bucket_size),
-    )  # fmt: skip
-    job.session.step("gathering similar records")
-    found = assign_locally(
-        qi_codes, codes, privacy, job.request.max_bucket_size, job.random,
-        pulse=job.pulse(),
-    )  # fmt: skip
-    return MethodResult(AssignedRecords(found.setting, found.bucket_of_record), method="local")
-
-
 def m_invariant(
     job: Job[BucketRequest],
     data: BucketData,

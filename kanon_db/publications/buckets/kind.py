@@ -72,7 +72,6 @@ from kanon_db.publications.kind import (
     Workload,
     Written,
     bytes_of_texts,
-    bytes_of_values,
 )
 from kanon_db.publications.relations import Note, StagedRelations, check_relations
 from kanon_db.publications.results import (
@@ -561,9 +560,9 @@ class Buckets(Kind):
         require_sensitive(source, "buckets need a sensitive attribute")
         for name in source.all_sensitive:
             request.privacy.of_attribute(name, source.all_sensitive)
-        if source.also_sensitive and request.assignment in ("local", "m_invariant"):
+        if source.also_sensitive and request.assignment == "m_invariant":
             raise InvalidParameterError(
-                f"the assignment {request.assignment} protects one sensitive attribute",
+                "the assignment m_invariant protects one sensitive attribute",
                 detail=f"{source.relation} was registered with {len(source.all_sensitive)}",
                 hint="leave out the assignment, or give assignment => 'random'",
             )
@@ -577,12 +576,8 @@ class Buckets(Kind):
             )
 
     def risks(self, request: BucketRequest) -> Sequence[str]:
-        """Someone who knows how records are gathered finds the one that closes a bucket."""
-        taken = {
-            "uninformed_reader": request.assignment == "local",
-            "uncapped_estimates": request.estimates == "uncapped",
-        }
-        return [risk for risk, is_taken in taken.items() if is_taken]
+        """Weights of any size say of some people what a learner finds out."""
+        return ["uncapped_estimates"] if request.estimates == "uncapped" else []
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
         """Read only what is published."""
@@ -606,8 +601,6 @@ class Buckets(Kind):
         fixed += most_bytes_read(size.n_records, n_columns) + bytes_of_texts(size)
         if source.also_sensitive:
             record += _COMBINED
-        if request.assignment == "local":
-            fixed += 30e6 + bytes_of_values(size)
         if request.method == "optimal":
             fixed += 30_000 * request.max_bucket_size
         return Needs(fixed + record * size.n_records, (100 + 3.4 * size.width) * size.n_records)
@@ -816,8 +809,8 @@ def asked_for(request: BucketRequest, parameters: Mapping[str, Any]) -> dict[str
 
 def largest_weights(parameters: Mapping[str, Any], tables: BucketTables) -> Thresholds | None:
     """Return what bounds the weights that are to be learned; None for none at all."""
-    if parameters.get("estimates") == "paper" or parameters.get("assignment") == "local":
-        return None  # what gathered records have in common is not so inside their buckets
+    if parameters.get("estimates") == "paper":
+        return None
     if parameters.get("estimates") == "uncapped":
         return lambda _name, labels, _counts: [Fraction(1)] * len(labels)
     return limits_of(parameters, tables)

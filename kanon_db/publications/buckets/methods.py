@@ -135,7 +135,6 @@ class ValueProtection:
             l=self.l,
             rules=request.privacy.figures,
             is_over_time=request.assignment == "m_invariant",
-            is_of_uninformed=request.assignment == "local",
             unbounded=unbounded,
             certain=certain if self.l is None else 0,
         )
@@ -149,7 +148,6 @@ class BucketGuarantee(Guarantee):
     l: int | None  # The diversity of buckets that have one; others keep thresholds
     rules: Mapping[str, Any]  # From which the thresholds follow; see `PrivacySpecification`
     is_over_time: bool = False  # Whether it holds for all states of a publication together
-    is_of_uninformed: bool = False  # Whether it holds only for who does not know the method
     unbounded: float = largest()  # The share of the records whose value has a threshold of 1
     certain: int = summed()  # People whose bucket has no other value than theirs
 
@@ -180,8 +178,6 @@ class BucketGuarantee(Guarantee):
         return (
             f"bound on guessing (F'-privacy): {inferred} the threshold of that value"
             f" ({describe_rules(self.rules)})"
-            + ", by readers who do not know how records were put into buckets"
-            * self.is_of_uninformed
         )
 
     @property

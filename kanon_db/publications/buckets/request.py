@@ -80,13 +80,15 @@ class BucketRequest(PublishRequest):
         "Largest size of a bucket; the method anatomy has sizes of its own.",
         default=50,
     )
-    assignment: Literal["cells", "random", "local", "m_invariant"] = parameter(
+    assignment: Literal["cells", "random", "m_invariant"] = parameter(
         choice(
             "assignment",
+            {
+                "local": "give assignment => 'cells', which also gathers similar records: whoever"
+                " knows how local buckets are made finds out values of theirs"
+            },
             cells="records are drawn into buckets at random, inside cells of similar records",
             random="records are drawn into buckets at random, from the whole table",
-            local="similar records share buckets, whose sizes depend on them; the method is not"
-            " used",
             m_invariant="records are drawn into buckets with the same values each, which they keep"
             " in each refresh, so that people may leave; for l-diversity; the method is not used",
         ),
@@ -112,11 +114,11 @@ class BucketRequest(PublishRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.assignment in ("local", "m_invariant") and self.method == "anatomy":
+        if self.assignment == "m_invariant" and self.method == "anatomy":
             raise InvalidParameterError(
-                f"the assignment {self.assignment} cannot be combined with the method anatomy",
-                detail=f"{self.assignment} finds bucket sizes of its own, and Anatomy's are fixed",
-                hint=f'leave out the method: {{"l": ...}} also holds for {self.assignment} buckets',
+                "the assignment m_invariant cannot be combined with the method anatomy",
+                detail="m_invariant finds bucket sizes of its own, and Anatomy's are fixed",
+                hint='leave out the method: {"l": ...} also holds for m_invariant buckets',
             )
         if self.assignment == "m_invariant" and not self.privacy.is_l_diversity:
             raise InvalidParameterError(

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization import two_size
 from kanon_db.algorithms.bucketization.bucket_assignment import (
     Allotment,
     partition_records,
@@ -22,10 +20,8 @@ from kanon_db.algorithms.bucketization.bucket_assignment import (
 )
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.cell_assignment import CutTree
-from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.errors import InfeasibleError
 from kanon_db.publications.buckets import methods
 from kanon_db.publications.buckets.assignment_methods import CellSearch
 from kanon_db.publications.buckets.bucket_relations import number_buckets
@@ -46,7 +42,7 @@ from kanon_db.spark._coded_records import (
 )
 from kanon_db.spark._spark_kind import SparkJob
 from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD
-from kanon_db.spark.environment import failures_as_errors, quiet, through_arrow
+from kanon_db.spark.environment import failures_as_errors, through_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -387,8 +383,6 @@ def cut_records(
     tightened: Tightened,
     max_bucket_size: int,
     pulse: Pulse,
-    *,
-    least: int = 50,
 ) -> CutRecords:
     """Cut the records into cells, as :func:`.assign_in_cells` does."""
     from kanon_db.algorithms.bucketization.cell_assignment import CellCutter, fewest_records_of_cell
@@ -399,7 +393,7 @@ def cut_records(
     job.voice.step("cutting the table into cells")
     cutter = CellCutter(
         found.qi_codes, found.sa_codes, tightened, max_bucket_size, SecureRandom(),
-        fewest_records_of_cell(job.snapshot.n_records, least), pulse, found.weights,
+        fewest_records_of_cell(job.snapshot.n_records), pulse, found.weights,
     )  # fmt: skip
     cells = cutter.cells()
     return CutRecords(
@@ -433,115 +427,6 @@ def locating_function(known: Any, names: Sequence[str]) -> Batches:
             )
 
     return locate
-
-
-# Buckets of similar records, within parts of a table that is spread over many machines.
-
-
-RECORDS_OF_LOCAL_PART: Final = 2**18
-"""At least, of parts into which a table is cut."""
-
-_MOST_OF_PART: Final = 2**24
-"""Records that a worker can gather: some gigabytes."""
-
-_OWN: Final = "own"
-"""The number of a bucket in its part."""
-
-
-def gather_similar(
-    job: SparkJob, parts: CutRecords, privacy: FPrimePrivacy, max_bucket_size: int
-) -> tuple[BucketSetting, DataFrame]:
-    """Put similar records into the same bucket, in each part as on one machine."""
-    # What is drawn is drawn by the workers, from the operating system. It is written to files
-    # before anything depends on it: a task that is run again writes all of its records anew.
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import IntegerType, StructType
-
-    largest = max(part.n_records for part in parts.cells)
-    if largest > _MOST_OF_PART:
-        raise InfeasibleError(
-            "too many records cannot be told apart by the cuts that are possible",
-            detail=f"a part of the table has {largest:,} records, of which a worker gathers"
-            f" {_MOST_OF_PART:,}",
-            hint="give assignment => 'cells', or thresholds that allow more cuts",
-        )
-    placed = parts.in_cells().drop(RECORD)
-    kept = [field for field in placed.schema.fields if field.name not in parts.names]
-    schema = StructType(kept).add(_OWN, IntegerType(), nullable=False)
-    context: Any = job.session.sparkContext
-    known = context.broadcast((privacy, max_bucket_size))
-    folder = job.staging.scratch("gathered")
-    with failures_as_errors("records could not be gathered"):
-        with quiet():
-            in_parts = placed.groupBy(CELL).applyInArrow(
-                gathering_function(known, parts.names), schema
-            )
-        in_parts.write.parquet(folder.path)
-        frame = job.session.read.parquet(folder.path)
-        sizes = frame.groupBy(CELL, _OWN).agg(f.count("*").alias("size"))
-        found = sizes.groupBy(CELL, "size").agg(f.count("*").alias("n")).toArrow()
-    cell, size, n = (found.column(name).to_numpy() for name in (CELL, "size", "n"))
-    order = np.lexsort((size, cell))  # as the buckets of a part are numbered
-    cell, size, n = cell[order], size[order], n[order]
-    setting = BucketSetting.of(np.unique(size), [n[size == one].sum() for one in np.unique(size)])
-    known = context.broadcast((*_places(cell, size, n), number_buckets(setting, SecureRandom())))
-    schema = StructType([*frame.schema.fields]).add(BUCKET, IntegerType(), nullable=False)
-    return setting, through_arrow(frame, renumbering_function(known), schema).drop(CELL, _OWN)
-
-
-def _places(cell: Any, size: Any, n: Any) -> tuple[Any, Any]:
-    """Find the places of buckets in the whole table, by size, from their places in parts."""
-    # Returned is what the buckets of a part are numbered from, one part after the other; then, of
-    # the first bucket of each size in each part, this number and its place in the whole.
-    first = np.cumsum(n) - n
-    by_size = np.lexsort((cell, size))
-    place = np.empty(n.size, dtype=np.int64)
-    place[by_size] = np.cumsum(n[by_size]) - n[by_size]
-    first_of_part = first[np.searchsorted(cell, np.arange(cell.max() + 1))]
-    return first_of_part, (first, place)
-
-
-def gathering_function(known: Any, names: Sequence[str]) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that finds the buckets of a part."""
-
-    def gather(part: pa.Table) -> pa.Table:
-        import pyarrow as pa
-
-        from kanon_db.algorithms.bucketization.local_assignment import assign_locally
-
-        privacy, max_bucket_size = known.value
-        columns = [np.unique(part.column(name), return_inverse=True)[1] for name in names]
-        found = assign_locally(
-            np.column_stack(columns).astype(np.int32),
-            part.column(CODE).to_numpy().astype(np.int32),
-            privacy,
-            max_bucket_size,
-            SecureRandom(),
-        )
-        return part.drop_columns(list(names)).append_column(_OWN, pa.array(found.bucket_of_record))
-
-    return gather
-
-
-def renumbering_function(
-    known: Any,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that finds the published numbers of buckets."""
-
-    def renumber(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        first_of_part, (first, place), numbers = known.value
-        for batch in batches:
-            own = batch.column(_OWN).to_numpy()
-            in_turn = first_of_part[batch.column(CELL).to_numpy()] + own
-            step = np.searchsorted(first, in_turn, side="right") - 1
-            bucket = numbers[place[step] + in_turn - first[step]].astype(np.int32)
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, pa.array(bucket)], [*batch.schema.names, BUCKET]
-            )
-
-    return renumber
 
 
 # The assignments of records to buckets, all with the same signature.
@@ -593,30 +478,6 @@ def cells(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResu
     slices = Slices.of(np.array([cell.n_records for cell in found.cells]), m)
     frame = deal_records(found.placed(job, slices), slices, m, allotment, numbers)
     return MethodResult(DealtRecords(setting, frame, len(found.cells)), search.proof)
-
-
-def local(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
-    """Put records with similar quasi-identifiers into the same bucket, within parts of the table.
-
-    Parts are cut like cells, but large: of at least 262,144 records, so that where
-    one machine would be enough there is one part. Each is one for which there are buckets.
-    """
-
-    def unchanged(_factor: Fraction) -> FPrimePrivacy:
-        return data.privacy
-
-    largest = job.request.max_bucket_size
-    coded = _coded(job, values)
-    if not job.snapshot.n_records:
-        return random(job, data, values)
-    found = cut_records(
-        job, coded, data.counts.size, unchanged, largest, job.pulse(), least=RECORDS_OF_LOCAL_PART
-    )
-    for part in found.cells:  # says why not, where there are no buckets
-        two_size(part.counts, data.privacy, largest)
-    job.voice.step("gathering similar records")
-    setting, frame = gather_similar(job, found, data.privacy, largest)
-    return MethodResult(DealtRecords(setting, frame), method="local")
 
 
 def _coded(job: SparkJob, values: ValueList) -> DataFrame:

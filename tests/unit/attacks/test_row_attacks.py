@@ -27,12 +27,11 @@ from kanon_db.algorithms.attacks import (
     weights_of_source,
 )
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
-from kanon_db.algorithms.bucketization.local_assignment import assign_locally
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.recoding import Attribute, Microdata, Ranges, Sets, cells_of_classes
-from tests.attacks.sparse import sparse_codes
+from tests.attacks.sparse import sparse_codes, swept
 
 
 @pytest.fixture
@@ -105,15 +104,15 @@ def test_minimality_names_the_opening_record() -> None:
     assert (unbounded.people, unbounded.rate) == (0, None)
 
 
-@pytest.mark.parametrize("assignment", ["random", "local"])
-def test_minimality_breaks_local_and_not_random(assignment: str) -> None:
-    """Birth date, zip, sex: whoever opens a local bucket has the rare value."""
+@pytest.mark.parametrize("assignment", ["random", "swept"])
+def test_minimality_breaks_swept_buckets_and_not_random(assignment: str) -> None:
+    """Birth date, zip, sex: whoever opens a swept bucket has the rare value."""
     codes, values = sparse_codes(12_000)
     counts = np.bincount(values)
     privacy = FPrimePrivacy((Fraction(1), Fraction(1, 10)))
     random = np.random.default_rng(2)
-    if assignment == "local":
-        buckets = assign_locally(codes, values, privacy, 50, random).bucket_of_record
+    if assignment == "swept":
+        buckets = swept(codes, values, 1, 10)
     else:
         setting = two_size(counts, privacy, 50)
         limits = privacy.occurrence_limits(setting.sizes)
@@ -126,7 +125,7 @@ def test_minimality_breaks_local_and_not_random(assignment: str) -> None:
     found = name_rarest(codes, buckets, sat, tuples, truth, bounds, sweep_orders(codes), half)
     assert found.people > 100
     assert found.rate is not None
-    if assignment == "local":
+    if assignment == "swept":
         assert found.rate > 0.9
     else:
         assert found.rate < 0.1 + 4 * (0.1 * 0.9 / found.people) ** 0.5
