@@ -96,7 +96,7 @@ PROTECTIONS: Final = {
 PURPOSES: Final = {
     "counts": "analysts ask how many people have which properties",
     "rows": "analysts need a row for each person, for statistics of their own",
-    "both": "rows, from which counts are asked as well",
+    "both": "rows, or buckets where rows leave values certain; counts are asked of either",
 }
 
 

@@ -101,11 +101,18 @@ def test_publication_is_listed_measured_and_verified(published: str) -> None:
     # The manifest of docs/howto/operation.md.
     assert listed[0].keys() == {
         "publication_id", "name", "kind", "source", "method", "parameters", "rows", "guarantee",
-        "metrics", "layout", "published_at", "published_by", "state",
+        "metrics", "layout", "published_at", "published_by", "state", "promise",
     }  # fmt: skip
     assert listed[0]["state"] == "whole"
     assert listed[0]["parameters"]["privacy"] == {"l": 4}
     told = kanon("publications", dsn=published).stdout
+    guarantee = listed[0]["guarantee"]
+    assert listed[0]["promise"]["short"] in told
+    assert len(listed[0]["promise"]["short"]) < 60 < len(guarantee)
+    assert guarantee not in " ".join(told.split())
+    one = kanon("publications", "people_b", dsn=published).stdout
+    assert guarantee in " ".join(one.split())
+    assert kanon("publications", "people_c", dsn=published).returncode == 1
     assert "people_b: count with sum(weight) in other tools, never with count(*)" in " ".join(
         told.split()
     )

@@ -17,6 +17,7 @@ from kanon_db.errors import (
     DuplicateError,
     InUseError,
     KanonError,
+    NotFoundError,
     ServerError,
     UndoneInterrupt,
 )
@@ -543,19 +544,28 @@ def export(
 
 
 @click.command(cls=Command)
+@click.argument("given", required=False, metavar="[NAME]")
 @database_options
-def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
-    """List the publications."""
+def publications(given: str | None, dsn: str | None, directory: Path, as_json: bool) -> None:
+    """List the publications, or describe one with its exact guarantee."""
     with connected(dsn, directory, as_json=as_json) as kanon:
         found = kanon.publications()
+    if given is not None:
+        found = found[found["name"] == given]
+        if not len(found):
+            raise NotFoundError(
+                "there is no such publication, or you may not read it",
+                detail=f'name "{given}"',
+                hint="kanon publications lists the ones that you may read",
+            )
     if as_json:  # a manifest, to be passed on: what waits is the publisher's alone
         console.print_json({"publications": found.drop(columns=["waiting", "waits"])})
     elif len(found):
         shown = ["name", "source", "method", "rows", "published_at", "published_by"]
         console.print_frame(found[shown])
-        told = ["name", "guarantee", "waits", "layout"]
-        for name, guarantee, waits, layout in found[told].itertuples(index=False):
-            console.say(f"{name}: {guarantee}")
+        told = ["name", "guarantee", "promise", "waits", "layout"]
+        for name, guarantee, promise, waits, layout in found[told].itertuples(index=False):
+            console.say(f"{name}: {guarantee if given else promise['short']}")
             if weight := layout.get("weight"):
                 console.say(
                     f"{name}: count with sum({weight}) in other tools, never with count(*), which"
@@ -563,6 +573,8 @@ def publications(dsn: str | None, directory: Path, as_json: bool) -> None:
                 )
             if waits:  # the publisher alone is told
                 console.say(f"{name}: {waits_in_words(waits)}")
+        if not given:
+            console.say("What one of them promises exactly: kanon publications NAME")
     else:
         console.say("There are no publications.")
 
@@ -763,11 +775,13 @@ def _place(row: Mapping[str, Any]) -> str:
 
 
 def _attack(row: Mapping[str, Any]) -> str:
+    best = _best_attack(row)
+    return "" if best is None else f"{_percent(best['rate'])} ({_percent(best['base_rate'])})"
+
+
+def _best_attack(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     rate = row["attack_rate"]
-    if rate is None:
-        return ""
-    base = next(one["base_rate"] for one in row["attacks"] if one["rate"] == rate)
-    return f"{_percent(rate)} ({_percent(base)})"
+    return next((one for one in row["attacks"] or () if rate and one["rate"] == rate), None)
 
 
 def _percent(share: float | None) -> str:
@@ -778,12 +792,14 @@ def _print_candidate(row: Mapping[str, Any]) -> None:
     console.say(f"{_place(row)}  {row['candidate']}")
     if row["objection"] is not None:
         console.say(f"   NOT RECOMMENDED: {row['objection']}.")
-    for found in row["attacks"] or ():
-        if is_attack(found["attack"], "deFinetti") and found["rate"] is not None:
-            allowed = "no bound" if found["bound"] is None else f"bound {_percent(found['bound'])}"
+    best = _best_attack(row)
+    for line in row["attacks"] or ():
+        if line["rate"] is not None and (line is best or is_attack(line["attack"], "deFinetti")):
+            allowed = "no bound" if line["bound"] is None else f"bound {_percent(line['bound'])}"
             console.say(
-                f"   {found['attack']}: right for {_percent(found['rate'])} ({allowed}, without the"
-                f" publication {_percent(found['base_rate'])})"
+                f"   {'best attack, ' if line is best else ''}{line['attack']}: right for"
+                f" {_percent(line['rate'])} ({allowed}, without the publication"
+                f" {_percent(line['base_rate'])})"
             )
     console.say(f"   promises: {row['guarantee']}.")
     lost = {column: loss for column, loss in (row["loss_by_column"] or {}).items() if loss}
