@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone, and is quick when there is nothing to do.
 #   make PYTHON=/path/to/python3    another interpreter than Debian's, if PL/Python embeds another
 
-.PHONY: setup demo spark test test-all coverage lint generate docs links dist bench clean
+.PHONY: setup demo spark test test-all durations coverage lint generate docs links dist bench clean
 
 # .venv with the command kanon.
 setup:
@@ -38,6 +38,13 @@ test-all:
 	@KANON_EXAMPLES=full KANON_SPARK=all .venv/bin/pytest $(workers)
 	@.venv/bin/python scripts/mutations.py
 	@.venv/bin/python -m benchmarks faults
+
+# How long each test of make test takes, in tests/durations.tsv: on a quiet machine.
+durations:
+	@scripts/debian-packages
+	@scripts/environment dev
+	@.venv/bin/pytest $(workers) -m "not long" --junitxml=build/tests.xml
+	@.venv/bin/python scripts/durations.py build/tests.xml
 
 # Lines and branches that the tests reach outside the server.
 coverage:
