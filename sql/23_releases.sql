@@ -121,13 +121,13 @@ BEGIN
                           ORDER BY t.grantee, t.privilege_type, t.grantor) AS granted
         FROM aclexplode(c.relacl) AS t
     ) AS w
-    LEFT JOIN (
-        SELECT b.attrelid, string_agg(
+    CROSS JOIN LATERAL (
+        SELECT string_agg(
             format('%s/%s/%s/%s/%s', b.attrelid, t.grantee, t.grantor, t.privilege_type, b.attnum),
             ' ' ORDER BY b.attnum, t.grantee, t.privilege_type, t.grantor) AS granted
         FROM pg_attribute AS b CROSS JOIN aclexplode(b.attacl) AS t
-        WHERE b.attacl IS NOT NULL GROUP BY b.attrelid
-    ) AS a ON a.attrelid = c.oid
+        WHERE b.attrelid = c.oid AND b.attacl IS NOT NULL
+    ) AS a
     WHERE grants.of IS NULL OR p.publication_id = grants.of
     GROUP BY p.publication_id;
 END
