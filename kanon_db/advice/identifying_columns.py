@@ -21,8 +21,8 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.catalog.column_names import NameMeaning, read_name, words_of
 from kanon_db.catalog.entries import Source, require_harmless
-from kanon_db.catalog.source_checks import looks_identifying, words_of
 from kanon_db.catalog.sources import open_source, require_readable, require_unchanged
 from kanon_db.errors import InfeasibleError
 from kanon_db.session import Session, fetch_one, undone
@@ -327,35 +327,10 @@ class ColumnProfile:
         return self.alone / self.filled if self.filled else 0.0
 
 
-_NUMBERED: Final = frozenset(
-    "id ids nr no num number nummer key uid uuid guid mrn pid code fall case patient patients"
-    " person persons customer client student pupil member user subject participant respondent"
-    " employee kunde kennung pseudonym".split()
-)
-_ARRIVING: Final = frozenset(
-    "arrival arrived admission admitted created inserted received entered recorded registered"
-    " timestamp aufnahme eingang erfasst".split()
-)
-_PROTECTED: Final = (
-    "diagnos", "disease", "illness", "symptom", "treatment", "therap", "medication", "surgery",
-    "salary", "income", "earning", "gehalt", "einkommen", "religio", "politic", "affairs", "krank",
-    "convict", "offence", "offense", "disabilit", "genetic", "suicide", "balance", "insurance",
-    "orientation", "kosten", "befund", "outcome",
+_ARRIVING: Final = (
+    "arriv", "admi", "creat", "insert", "receiv", "enter", "record", "registered", "submi",
+    "timestamp", "zeitstempel", "aufnahme", "eingang", "erfass",
 )  # fmt: skip
-_PROTECTED_WORDS: Final = frozenset(
-    "dx icd icd9 icd10 hiv aids sick condition wage wages pay cost costs amount debt score grade"
-    " vote party drug test result lab health hlth genhlth crime charge charges kasse versicherung"
-    " payer".split()
-)
-_KNOWN: Final = (
-    "birth", "gebur", "gender", "geschlecht", "postcode", "postal", "countr", "county", "region",
-    "nation", "ethnic", "educat", "marital", "married", "occupation", "profession", "employer",
-    "children", "language", "height", "weight", "beruf", "district", "bildung",
-)  # fmt: skip
-_KNOWN_WORDS: Final = frozenset(
-    "age alter sex dob born yob year zip plz ort city town state place race educ job work hours"
-    " department ward school grade kids hometown land".split()
-)
 
 _MANY_TEXTS: Final = 0.5
 _LONG_TEXT: Final = 60.0
@@ -375,42 +350,61 @@ def guess_role(column: ColumnProfile) -> tuple[Role, str]:
     >>> guess_role(ColumnProfile("Dx", "text", distinct=9, filled=100, alone=1))
     ('sensitive', 'its name')
     """
-    identifying = _identifying_reason(column)
-    words = set(words_of(column.name))
-    whole = "".join(words_of(column.name))
     if not column.is_comparable:
         return "none", "its values cannot be compared"
     if column.distinct <= 1:
         return "none", "all values are missing" if not column.distinct else "it has one value only"
-    if identifying:
+    meaning = read_name(column.name)
+    if identifying := _identifying_reason(column, meaning):
         return "identifier", identifying
-    if words & _NUMBERED and 1 < column.filled / column.distinct <= _ROWS_OF_ONE:
-        return "entity", "its name, and values that recur: several rows are of one"
-    if column.is_time and words & _ARRIVING:
-        return "arrival", "its name and type: when a record came"
-    if words & _PROTECTED_WORDS or any(part in whole for part in _PROTECTED):
-        return "sensitive", "its name"
-    if words & _KNOWN_WORDS or any(part in whole for part in _KNOWN):
-        return "quasi-identifier", "its name: others may know it"
     if column.is_time:
+        is_arrival = any(word.startswith(_ARRIVING) for word in words_of(column.name))
+        if is_arrival and meaning.topic != "known":
+            return "arrival", "its name and type: when a record came"
         return "quasi-identifier", "a date, which others may know"
     if column.is_text and column.length > _LONG_TEXT:
         return "none", "long texts"
+    topic = meaning.topic
+    if topic in ("person", "number"):
+        rows = column.filled / column.distinct
+        # A subject may be one of a school, and a member one of yes and no.
+        most = _ROWS_OF_ONE if topic == "number" else _ROWS_OF_ONE // 5
+        if 1 < rows <= most:
+            if meaning.few:
+                return "none", "a number, which seems to be of no person"
+            if topic == "number" and meaning.subject == "thing":
+                return "identifier", _OF_SOMETHING
+            return "entity", "its name, and values that recur: several rows are of one"
+        topic = meaning.few
+    if topic == "sensitive":
+        return "sensitive", "its name"
+    if topic == "known":
+        return "quasi-identifier", "its name: others may know it"
     if 2 * column.names > column.filled:
         return "none", "values like names of people or places"
+    if topic == "technical":
+        return "none", "its name: of how records were kept"
     return "none", "nothing says what it is"
 
 
-def _identifying_reason(column: ColumnProfile) -> str:
+_OF_SOMETHING: Final = "its name: a number of somebody or something"
+_FEW: Final = 5
+_SOME_RECORDS: Final = 50
+
+
+def _identifying_reason(column: ColumnProfile, meaning: NameMeaning) -> str:
     """Say why a column looks like one that identifies people; empty if it does not."""
+    if column.is_time:
+        return ""
     is_unique = column.share_alone >= 1 - _NEARLY_UNIQUE
-    if looks_identifying(column.name):
+    are_few = column.distinct <= _FEW and column.filled >= _SOME_RECORDS
+    if meaning.topic == "contact" and not are_few:
         return "its name"
     if 2 * column.mails > column.filled:
         return "values like e-mail addresses"
     if column.is_running:
         return "a running number"
-    if is_unique and set(words_of(column.name)) & _NUMBERED:
+    if is_unique and meaning.topic in ("number", "person"):
         return "its name, and values that are nearly all different"
     if column.is_text and 2 * column.names > column.filled and column.share_alone >= _NEARLY_UNIQUE:
         return "values like people's names"
@@ -430,7 +424,7 @@ def guess_roles(columns: Sequence[ColumnProfile]) -> list[tuple[Role, str]]:
     for i in entities:
         # Rows without an entity are refused.
         if i != chosen or columns[i].filled < max(one.filled for one in columns):
-            found[i] = ("identifier", "its name: a number of somebody or something")
+            found[i] = ("identifier", _OF_SOMETHING)
     arrivals = [i for i, (role, _) in enumerate(found) if role == "arrival"]
     for i in arrivals[1:]:
         found[i] = ("quasi-identifier", "a date, which others may know")

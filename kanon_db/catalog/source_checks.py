@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from kanon_db.catalog.attributes import BINNED, UNITS
+from kanon_db.catalog.column_names import looks_identifying, looks_like_entity
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.names import require_plain
 from kanon_db.errors import DatabaseError, InvalidParameterError, NotFoundError, SchemaMismatchError
@@ -256,13 +257,6 @@ _AT_ONCE: Final = 64
 _STOPPED: Final = ("40", "57")
 """Classes of SQLSTATE that end the whole operation: a conflict, or a cancel."""
 
-_WORDS: Final = frozenset(
-    "fax iban imei ip login mail mobile nhs nin passport photo signature ssn street url".split()
-)
-_KEYS: Final = frozenset({"id", "key", "mrn", "pid", "uuid", "pseudonym"})
-_WHOM: Final = ("patient", "person", "customer", "client", "member", "subject", "user")
-_PARTS: Final = ("name", "email", "phone", "address", "adresse", "telefon", "socialsecurity")
-
 
 def warn_of_roles(session: Session, source: Source) -> None:
     """Warn of roles that are probably mistakes: by the columns' names, and by their values."""
@@ -376,36 +370,6 @@ def warn_of_recurring(
                 " once): if several records are about the same person, k of them pass for k people,"
                 " unless the column that says whom a record is about is registered as the entity"
             )
-
-
-def looks_identifying(column: str) -> bool:
-    """Tell whether a column's name is one that columns of names, numbers or addresses have.
-
-    Examples
-    --------
-    >>> [looks_identifying(name) for name in ("lastName", "e_mail", "home-phone", "weekly_hours")]
-    [True, True, True, False]
-    """
-    words = words_of(column)
-    whole = "".join(words)
-    return not _WORDS.isdisjoint(words) or any(part in whole for part in _PARTS)
-
-
-def looks_like_entity(column: str) -> bool:
-    """Tell whether a column's name is one that columns have which say whom a record is about.
-
-    Examples
-    --------
-    >>> [looks_like_entity(name) for name in ("patient", "PatientNo", "case_id", "paid", "age")]
-    [True, True, True, False, False]
-    """
-    words = words_of(column)
-    return not _KEYS.isdisjoint(words) or "".join(words).startswith(_WHOM)
-
-
-def words_of(column: str) -> list[str]:
-    """Return the words that a column's name is made of, in lower case."""
-    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)]
 
 
 def _readable(session: Session, source: Source, columns: Sequence[str]) -> list[str]:

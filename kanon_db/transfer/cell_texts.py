@@ -122,13 +122,7 @@ _MIXED: Final = 0.6
 
 
 def split_cell(cell: str, separator: str) -> tuple[str, ...]:
-    """Divide a cell at a separator.
-
-    Examples
-    --------
-    >>> split_cell("E11.9; I10", ";"), split_cell('["flu", "tb"]', ","), split_cell("I10", ";")
-    (('E11.9', 'I10'), ('flu', 'tb'), ('I10',))
-    """
+    """Divide a cell at a separator, without the brackets and quotes around parts."""
     wrapped = _WRAPPED.match(cell)
     parts = (part.strip(" \t\"'") for part in (wrapped[1] if wrapped else cell).split(separator))
     return tuple(part for part in parts if part)
@@ -146,28 +140,10 @@ class ListedParts:
 
     @classmethod
     def of(cls, labels: Sequence[str | None], counts: Sequence[int]) -> Self | None:
-        """Recognize values that are lists; None if they are not.
-
-        Parameters
-        ----------
-        labels : sequence of str or None
-            The texts of a column's values; None is a missing one.
-        counts : sequence of int
-            How many records have each.
-
-        Notes
-        -----
-        One of twenty records has several parts, and parts recur in different values; where a
-        separator is not sure, most of these stand alone, or at different places: ``E11.9, I10``
-        beside ``B20, E11.9``, but not ``Boston, MA`` beside ``Salem, MA``.
-
-        Examples
-        --------
-        >>> parts = ListedParts.of(["I10", "E11;I10", "E11;J44", "J44;I10", None], [5, 2, 1, 1, 3])
-        >>> parts.separator, parts.names, parts.of_value, parts.listed
-        (';', ('E11', 'I10', 'J44'), ((1,), (0, 1), (0, 2), (1, 2), ()), 4)
-        >>> ListedParts.of(["very good", "good", "fair", "poor", "very poor"], [5, 2, 1, 1, 3])
-        """
+        """Recognize values that are lists; None if they are not."""
+        # One of twenty records has several parts, and parts recur in different values; where a
+        # separator is not sure, most of these stand alone, or at different places: ``E11.9, I10``
+        # beside ``B20, E11.9``, but not ``Boston, MA`` beside ``Salem, MA``.
         of_label = {label: n for label, n in zip(labels, counts, strict=True) if label is not None}
         for separator in SEPARATORS:
             lists = {

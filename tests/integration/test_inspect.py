@@ -58,8 +58,8 @@ ROLES = {
     "number": "identifier", "patient_id": "entity", "contact": "identifier", "nurse": "none",
     "born": "quasi-identifier", "sex": "quasi-identifier", "zip": "quasi-identifier",
     "admitted": "arrival", "diagnosis": "sensitive", "cost": "sensitive",
-    "age": "quasi-identifier", "remark": "none", "ward_name": "identifier", "same": "none",
-    'Station, "B"': "none", "shape": "none", "document": "none", "amount_text": "sensitive",
+    "age": "quasi-identifier", "remark": "none", "ward_name": "quasi-identifier",
+    "same": "none", 'Station, "B"': "quasi-identifier", "shape": "none", "document": "none", "amount_text": "sensitive",
 }  # fmt: skip
 
 
