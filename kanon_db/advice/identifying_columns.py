@@ -27,6 +27,7 @@ from kanon_db.catalog.sources import open_source, require_readable, require_unch
 from kanon_db.errors import InfeasibleError
 from kanon_db.session import Session, fetch_one, undone
 from kanon_db.transfer.allowance import Allowance
+from kanon_db.transfer.cell_texts import count_read_texts, find_lists
 from kanon_db.transfer.columns import (
     ColumnType,
     Relation,
@@ -318,6 +319,7 @@ class ColumnProfile:
     length: float = 0.0  # The mean length of texts
     mails: int = 0  # Records with what looks like an e-mail address, or a person's name
     names: int = 0
+    is_free: bool = False  # Whether it has free texts
     is_running: bool = False  # Whether the numbers are all different and without gaps
     notes: tuple[str, ...] = field(default=())
 
@@ -362,8 +364,8 @@ def guess_role(column: ColumnProfile) -> tuple[Role, str]:
         if is_arrival and meaning.topic != "known":
             return "arrival", "its name and type: when a record came"
         return "quasi-identifier", "a date, which others may know"
-    if column.is_text and column.length > _LONG_TEXT:
-        return "none", "long texts"
+    if column.is_free or (column.is_text and column.length > _LONG_TEXT):
+        return "none", "free texts, which can name people" if column.is_free else "long texts"
     topic = meaning.topic
     if topic in ("person", "number"):
         rows = column.filled / column.distinct
@@ -408,6 +410,8 @@ def _identifying_reason(column: ColumnProfile, meaning: NameMeaning) -> str:
         return "its name, and values that are nearly all different"
     if column.is_text and 2 * column.names > column.filled and column.share_alone >= _NEARLY_UNIQUE:
         return "values like people's names"
+    if column.is_free:
+        return ""
     if column.is_text and column.share_alone >= _MANY_TEXTS and column.length <= _LONG_TEXT:
         return "texts that are mostly different"
     return ""
@@ -456,6 +460,8 @@ def registration(columns: Sequence[tuple[str, Role]]) -> dict[str, list[str]]:
         "identifiers": of.get("identifier", []),
         "entity": of.get("entity", []),
         "arrival": of.get("arrival", []),
+        # Buckets and freeform rows need one row a person; who came first stays so in refreshes.
+        "keep": ["first" if "arrival" in of else "random"] if "entity" in of else [],
     }
     return {parameter: names for parameter, names in given.items() if names}
 
@@ -594,10 +600,8 @@ _TEXT_CODES: Final = (
     "na", "n/a", "nan", "null", "none", "nil", "unknown", "missing", "unbekannt", "k.a.", "?", "-",
     "--", ".", "*", "#n/a", "tbd", "-1", "-9", "-99", "99", "999", "9999",
 )  # fmt: skip
-_NUMBER_CODES: Final = (
-    -1, -2, -7, -8, -9, -77, -88, -98, -99, -999, -9999, 77, 88, 97, 98, 99, 777, 888, 998, 999,
-    7777, 8888, 9998, 9999, 99999, 999999, 9999999, 99999999,
-)  # fmt: skip
+_LONG_CODE: Final = r"^-?(([06-9])\2{4,}|9{4,}[0-8])$"
+_NUMBER_CODE: Final = r"^(-[1-9]|-?([6-9])\2+|-?9+[0-8])$"
 _DATE_CODES: Final = (
     "0001-01-01", "1753-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1901-01-01",
     "1970-01-01", "2999-12-31", "3000-01-01", "9999-12-31", "infinity", "-infinity",
@@ -609,9 +613,9 @@ _WHOLE: Final = ("smallint", "integer", "bigint")
 _PATTERNS: Final = {
     "mails": r"^[^@\s]+@[^@\s]+\.[^@\s]+$",
     "names": r"^[[:upper:]][[:alpha:]''.-]+,? ([[:upper:]]\.? )?[[:upper:]][[:alpha:]''-]+$",
-    "numbers": r"^\s*[-+]?[0-9][0-9.,]*\s*%?$",
+    "numbers": r"^\s*[-+]?([0-9]+|[0-9]{1,3}([.,][0-9]{3})+)([.,][0-9]+)?\s*%?$",
     "dates": r"^\s*([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}"
-    r"|[0-9]{1,2}-[A-Za-z]{3}-[0-9]{2,4})",
+    r"|[0-9]{1,2}-[A-Za-z]{3}-[0-9]{2,4}|(19|20)[0-9]{2}(0[1-9]|1[0-2])([0-2][0-9]|3[01])$)",
 }
 _MOSTLY: Final = 0.9
 
@@ -634,31 +638,53 @@ def _profile(
         " AS filled, count(v) FILTER (WHERE n = 1) AS alone,"
         " coalesce(sum(n * length(v)) / nullif(sum(n) FILTER (WHERE v IS NOT NULL), 0), 0)::float8"
         " AS length, coalesce(sum(n) FILTER (WHERE v <> btrim(v)), 0)::int8 AS padded,"
-        f" count(DISTINCT lower(btrim(v))) AS folded, {matching} FROM c",
+        f" count(DISTINCT lower(btrim(v))) AS folded, {matching},"
+        # Codes are as long as those that begin with a zero, unless it got lost.
+        " coalesce(sum(n) FILTER (WHERE v ~ '^[1-9][0-9]*$' AND length(v) = (SELECT"
+        " max(length(v)) FROM c WHERE v ~ '^0[0-9]+$') - 1), 0)::int8 AS shorter FROM c",
     )
-    found = ColumnProfile(
+    texts = count_read_texts(snapshot, [column]).get(column.name)
+    profile = ColumnProfile(
         column.name, column.type_name, is_text=is_text,
         is_whole=column.type_name in _WHOLE, is_time=column.type_name in _TIME_TYPES,
         is_comparable=is_comparable, distinct=row["distinct"], filled=row["filled"],
         alone=row["alone"], length=row["length"],
         mails=row["mails"] if is_text else 0, names=row["names"] if is_text else 0,
+        is_free=texts is not None and texts.matter,
     )  # fmt: skip
     notes = []
     if is_text:
         notes = list(_text_notes(row))
-    elif found.is_whole and found.alone == found.filled > 1:
-        low, high = snapshot.ends.get(column.name, (0, 0))
-        found = replace(found, is_running=high - low + 1 == found.filled)
+    elif profile.is_whole:
+        notes = [text for text in _form_notes(row, "numbers") if text.endswith("dates")]
+        if profile.alone == profile.filled > 1:
+            low, high = snapshot.ends.get(column.name, (0, 0))
+            profile = replace(profile, is_running=high - low + 1 == profile.filled)
     notes += _code_notes(session, snapshot, column, name)
-    return replace(found, notes=tuple(notes))
+    if profile.is_free:
+        notes.append(f"free texts, which can name people ({texts})")
+    if (lists := find_lists(session, f"FROM {snapshot.table} AS s", column)) is not None:
+        notes.append(
+            f"{lists}: a bound on it is on the whole cell; one row or one column for each value"
+            " would be bounded by values"
+        )
+    return replace(profile, notes=tuple(notes))
+
+
+def _form_notes(row: Mapping[str, Any], what: str) -> Iterator[str]:
+    """Say what nearly all values look like; a date, which may be a number too, comes first."""
+    for form in ("dates", "numbers"):
+        if row[form] >= _MOSTLY * max(row["filled"], 1):
+            others = row["filled"] - row[form]
+            but = f", but for {others:,} records" if others else ""
+            yield f"{what} that look like {form}{but}"
+            return
 
 
 def _text_notes(row: Mapping[str, Any]) -> Iterator[str]:
-    for what in ("numbers", "dates"):
-        if row[what] >= _MOSTLY * max(row["filled"], 1):
-            others = row["filled"] - row[what]
-            but = f", but for {others:,} records" if others else ""
-            yield f"texts that look like {what}{but}"
+    yield from _form_notes(row, "texts")
+    if row["shorter"]:
+        yield f"{row['shorter']:,} records have a code that may have lost a zero at its beginning"
     if row["padded"]:
         yield f"{row['padded']:,} records with blanks around the text"
     if row["folded"] < row["distinct"]:
@@ -670,23 +696,24 @@ def _code_notes(session: Session, snapshot: Snapshot, column: ColumnType, name: 
 
     Of numbers and dates, such a code lies far from the other values, or is the first or last one.
     """
-    codes: tuple[str, ...]
-    ends, empty = "", []
+    codes: tuple[str, ...] = ()
+    ends, empty, pattern = "", [], "^$"
     if column.type_category == "S":
-        codes, value, odd = _TEXT_CODES, f"lower(btrim({label(name)}))", "true"
+        value, odd = f"lower(btrim({label(name)}))", "true"
+        codes, pattern = _TEXT_CODES, _LONG_CODE
         empty = session.fetch(
             f"SELECT count(*) AS n FROM {snapshot.table} WHERE btrim({label(name)}) = ''"
         )
     elif column.type_category == "N" and (number := column.number(name)) is not None:
-        codes, value = tuple(map(str, _NUMBER_CODES)), f"({number})::text"
+        value, pattern = f"({number})::text", _NUMBER_CODE
         ends = (
             f", e AS (SELECT min({number}) AS low, max({number}) AS high FROM {snapshot.table}"
-            f" WHERE {value} <> ALL ($1::text[]) AND {number} NOT IN"
+            f" WHERE {value} !~ $2::text AND {number} NOT IN"
             " ('NaN', 'Infinity', '-Infinity'))"
         )
         odd = (
             "(SELECT code::float8 > high + (high - low) / 10 OR (code::float8 < 0 AND low >= 0)"
-            " FROM e)"
+            " OR code::float8 < low - (high - low) / 10 FROM e)"
         )
     elif column.type_name in _TIME_TYPES:
         codes, value = _DATE_CODES, f"left({label(name)}, 10)"
@@ -700,9 +727,10 @@ def _code_notes(session: Session, snapshot: Snapshot, column: ColumnType, name: 
     rows = session.fetch(
         # The condition is about codes alone: other texts need not be numbers or dates.
         f"WITH c AS MATERIALIZED (SELECT {value} AS code, count(*) AS n FROM {snapshot.table}"
-        f" WHERE {value} = ANY ($1::text[]) GROUP BY 1){ends}"
-        f" SELECT code, n FROM c WHERE {odd} ORDER BY n DESC",
+        f" WHERE {value} = ANY ($1::text[]) OR {value} ~ $2::text GROUP BY 1){ends}"
+        f" SELECT code, n FROM c WHERE {odd} ORDER BY n DESC, code",
         list(codes),
+        pattern,
     )
     said = [f"{row['n']:,} records have {row['code']}, which may mean missing" for row in rows]
     return said + [f"{row['n']:,} records have an empty text" for row in empty if row["n"]]

@@ -59,7 +59,8 @@ ROLES = {
     "born": "quasi-identifier", "sex": "quasi-identifier", "zip": "quasi-identifier",
     "admitted": "arrival", "diagnosis": "sensitive", "cost": "sensitive",
     "age": "quasi-identifier", "remark": "none", "ward_name": "quasi-identifier",
-    "same": "none", 'Station, "B"': "quasi-identifier", "shape": "none", "document": "none", "amount_text": "sensitive",
+    "same": "none", 'Station, "B"': "quasi-identifier", "shape": "none", "document": "none",
+    "amount_text": "sensitive",
 }  # fmt: skip
 
 
@@ -127,14 +128,14 @@ def test_what_it_writes_registers_the_table(
     def registered() -> tuple[Any, ...]:
         (row,) = fetch(
             parties.publisher,
-            "SELECT quasi_identifiers, sensitive, also_sensitive, identifiers, entity, arrival"
-            " FROM kanon.source WHERE source_id = $1", number,
+            "SELECT quasi_identifiers, sensitive, also_sensitive, identifiers, entity, arrival,"
+            " keep FROM kanon.source WHERE source_id = $1", number,
         )  # fmt: skip
         return row
 
     wanted = (
         by_role["quasi-identifier"], "diagnosis", ["cost", "amount_text"], by_role["identifier"],
-        "patient_id", "admitted",
+        "patient_id", "admitted", "first",
     )  # fmt: skip
     number = value(parties.publisher, inspected[0]["sql"])
     assert registered() == wanted
@@ -233,3 +234,49 @@ def test_the_command_prints_what_to_type(parties: Parties) -> None:
     assert "These are guesses" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("kanon register data.stays --quasi-identifiers ")
     assert command("inspect", "data.stays", "--json", dsn=dsn).json().keys() == {"inspected"}
+
+
+def create_odd_values(parties: Parties) -> None:
+    """Values as files of statistical offices, registers and forms have them."""
+    create_table(
+        parties.publisher, "data.odd_values",
+        "hhid int, member int, zip text, born text, seen int, income int, loss int, codes text,"
+        " remark text, answer text",
+        [
+            (
+                i // 5, i, "8902" if i % 20 == 0 else f"0{8900 + i % 7}",
+                f"{1 + i % 28:02}.0{1 + i % 9}.19{40 + i % 60}", 20200101 + i % 28,
+                -666666666 if i % 2 else (9999999, 9999998)[i % 4 // 2] if i % 10 == 0 else i,
+                -9999 if i % 3 == 0 else i - 100, ("a", "a;b", "b;c", "c;a")[i % 4],
+                f"Anna Maier was seen on day {i}", ("strongly agree with this one", "no")[i % 2],
+            )
+            for i in range(200)
+        ],
+    )  # fmt: skip
+
+
+ODD_NOTES = {
+    "zip": "texts that look like numbers; 10 records have a code that may have lost a zero at its beginning",
+    "born": "texts that look like dates",
+    "seen": "numbers that look like dates",
+    "income": "100 records have -666666666, which may mean missing; 10 records have 9999998, which"
+    " may mean missing; 10 records have 9999999, which may mean missing",
+    "loss": "67 records have -9999, which may mean missing",
+    "codes": '150 of 200 cells list several values between ";" (3 different ones): a bound on it is'
+    " on the whole cell; one row or one column for each value would be bounded by values",
+    "remark": "free texts, which can name people (200 of 200 texts have 5 words or more and occur"
+    " once)",
+    "answer": "",
+}
+
+
+def test_odd_values_are_noted_with_counts(parties: Parties) -> None:
+    create_odd_values(parties)
+    rows = Functions(parties.publisher).rows("inspect_relation", "data.odd_values")
+    notes = {row["name"]: row["notes"].removeprefix("nearly unique: coarsen it, or leave it out; ")
+             for row in rows}  # fmt: skip
+    assert {name: notes[name] for name in ODD_NOTES} == ODD_NOTES
+    roles = {row["name"]: row["role"] for row in rows}
+    assert (roles["hhid"], roles["member"], roles["remark"]) == ("entity", "identifier", "none")
+    assert "keep => 'random'" in rows[0]["sql"]
+    assert rows[0]["command"].endswith("--entity hhid --keep random")
