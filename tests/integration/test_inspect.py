@@ -256,7 +256,8 @@ def create_odd_values(parties: Parties) -> None:
 
 
 ODD_NOTES = {
-    "zip": "texts that look like numbers; 10 records have a code that may have lost a zero at its beginning",
+    "zip": "texts that look like numbers; 10 records have a code that may have lost a zero at its"
+    " beginning",
     "born": "texts that look like dates",
     "seen": "numbers that look like dates",
     "income": "100 records have -666666666, which may mean missing; 10 records have 9999998, which"
