@@ -348,8 +348,8 @@ def tried_in_time(
     """Try candidates, the cheapest first, so that at any time there is one to recommend.
 
     The first ones are tried on a small sample, however long it takes, until one of them can be
-    recommended. Then each gets its share of the time; and what is left is for a small sample of
-    those whose share did not suffice.
+    recommended. Half of the time that is left is for a small sample of the others, so that all are
+    compared on a busy machine, too; then each gets its share for more records.
 
     Yields
     ------
@@ -358,17 +358,20 @@ def tried_in_time(
     """
     order = sorted(candidates, key=lambda one: one.cost)
     # Of a sample, rows that bound no values are not recommended.
-    for one in sorted(order, key=lambda one: one.protects == "row"):
-        tried = attempt(one, inf, True)
-        yield tried
-        if tried.objection is None:
+    waiting = sorted(order, key=lambda one: one.protects == "row")
+    while waiting:
+        result = attempt(waiting.pop(0), inf, True)
+        yield result
+        if result.objection is None:
             break
     unfinished = []
+    for at, one in enumerate(waiting):
+        if not shared.is_over:
+            result = attempt(one, shared.until(2 * (len(waiting) - at)), True)
+            yield result
+            unfinished += [one] if result.is_unfinished else []
     for at, one in enumerate(order):
-        tried = attempt(one, shared.until(len(order) - at + 1), False)
-        yield tried
-        if tried.is_unfinished:
-            unfinished.append(one)
+        yield attempt(one, shared.until(len(order) - at + 1), False)
     for at, one in enumerate(unfinished):
         if not shared.is_over:
             yield attempt(one, shared.until(len(unfinished) - at), True)

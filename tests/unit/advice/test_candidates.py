@@ -338,6 +338,14 @@ def test_what_lacks_time_gets_a_small_sample() -> None:
     assert costs == sorted(costs)
 
 
+def test_all_are_compared_on_a_busy_machine() -> None:
+    """In little time, small samples come before shares that suffice for nothing."""
+    trials = Trials(FOUR, [100.0] * 4)
+    found = outcome(trials, 8)
+    assert [found[one.title].measured is not None for one in FOUR] == [True] * 4
+    assert trials.now <= 100 + 8
+
+
 def test_time_that_is_left_is_passed_on() -> None:
     trials = Trials(FOUR, [5.0, 5.0, 5.0, 40.0])
     assert not any(one.is_unfinished for one in outcome(trials, 100).values())
