@@ -248,7 +248,13 @@ BEGIN
     -- The mark comes first: it tells which publication the relation belongs to.
     EXECUTE format('COMMENT ON %s %s IS %L', _kind, _name,
         kanon.mark(publication.publication_id) || coalesce(_note ->> 'use', ''));
-    FOR _column IN SELECT c.key, c.value FROM jsonb_each_text(_note -> 'columns') AS c LOOP
+    FOR _column IN
+        SELECT c.key, c.value FROM jsonb_each_text(_note -> 'columns') AS c
+        UNION ALL
+        -- Where there is nothing to say of columns, each says what the relation is for.
+        SELECT a.attname::text, _note ->> 'use' FROM pg_attribute AS a
+        WHERE a.attrelid = owner_note.relation AND a.attnum > 0 AND _note -> 'columns' = '{}'
+    LOOP
         EXECUTE format('COMMENT ON COLUMN %s.%I IS %L', _name, _column.key, _column.value);
     END LOOP;
 END

@@ -88,9 +88,10 @@ def test_every_relation_says_how_to_use_it(parties: Parties, kind: str) -> None:
         assert "\n" not in use
         said = " ".join([text, *(comment or "" for comment in columns.values())])
         assert re.findall("Q|771|1907|[.]25", said) == []
+        assert (None in columns.values()) == (suffix in KINDS[kind].load().closed)
         if use and not use.startswith("Made for kanon_db"):
             assert use.startswith("How to use: ")
-            assert None not in columns.values()
+            assert use not in columns.values()
     (query,) = re.findall(r"SELECT \* FROM kanon\.estimate_count\(.*\)", found[""][0])
     ((*counted, _, _),) = fetch(parties.analyst, query.replace("...", "true"))
     assert counted == [120, 0, 120, 120]
