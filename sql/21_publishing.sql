@@ -92,6 +92,7 @@ DECLARE
     _kept     CONSTANT jsonb := kanon.kept_grants(given);
     _aside    CONSTANT text := kanon.aside();
     _new      kanon.publication;
+    _readers  oid[];
     _staged   record;
 BEGIN
     IF _name IS NULL OR _name ~ '^kanon_[0-9a-f]{32}' OR octet_length(_name) NOT BETWEEN 1 AND 59
@@ -143,8 +144,9 @@ BEGIN
     PERFORM kanon.owner_keep_entities(_new, caller, given);
     PERFORM kanon.owner_open_budgets(_new);
     PERFORM kanon.owner_note_readers(_new);
-    PERFORM kanon.owner_require_alone(
-        given, _new, ARRAY(SELECT r.role FROM kanon.readers(_new) AS r));
+    _readers := ARRAY(SELECT r.role FROM kanon.readers(_new) AS r);
+    PERFORM kanon.owner_require_alone(given, _new, _readers);
+    PERFORM kanon.owner_admit(_new, _readers);
     PERFORM kanon.owner_sweep();
     RETURN to_jsonb(_new.publication_id);
 END

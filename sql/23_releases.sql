@@ -158,6 +158,21 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.owner_note_readers IS 'notes in the ledger who can read a publication now';
 
+CREATE OR REPLACE FUNCTION kanon.owner_admit(publication kanon.publication, readers oid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    UPDATE kanon.release_reader AS d SET admitted = clock_timestamp()
+    FROM kanon.release AS r
+    WHERE r.publication_id = publication.publication_id AND d.release_id = r.release_id
+      AND d.until IS NULL AND d.role = ANY (readers);
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_admit IS
+    'notes that what these readers of a publication could combine was looked at, or accepted';
+
 CREATE OR REPLACE FUNCTION kanon.changes(bases oid[]) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -566,7 +581,7 @@ BEGIN
     UPDATE kanon.release AS r SET measured = coalesce(given -> 'measured', r.measured),
         parameters = _publication.parameters
     WHERE r.publication_id = _publication.publication_id;
-    PERFORM kanon.owner_note_readers(_publication);
+    PERFORM kanon.owner_note_readers(_publication), kanon.owner_admit(_publication, _readers);
     RETURN NULL;
 END
 $function$;

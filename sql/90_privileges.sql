@@ -63,6 +63,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_forget_entities(bigint), kanon.record_pads(bigint), kanon.knows_records(bigint),
     kanon.owner_keep_waits(oid, jsonb),
     kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),
+    kanon.owner_admit(kanon.publication, oid[]),
     kanon.owner_grant(oid, jsonb), kanon.owner_note_readers(kanon.publication),
     kanon.owner_release(kanon.publication, oid, jsonb),
     kanon.owner_require_alone(jsonb, kanon.publication, oid[]), kanon.readers(kanon.publication),

@@ -292,6 +292,25 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         " password: `kanon service forbid` drops that"
         " ([workers](../howto/workers.md)).",
     ),
+    52: Pitfall(
+        "What an administrator takes over",
+        "A member of a group gives the group a function or a table, which uninstalling hands to the"
+        " superuser who removes the group.",
+    ),
+    53: Pitfall(
+        "Commands that run what lies in their way",
+        "Somebody who may create a schema lays functions, operators, views and tables named like"
+        " those that an administrator's commands use, in schemas of all names that are searched.",
+    ),
+    54: Pitfall(
+        "A watch that falls silent",
+        "Somebody gets to read two publications of the same people by a membership or a grant that"
+        " nobody is asked about, and what notes it takes it for accepted.",
+    ),
+    55: Pitfall(
+        "A session from before an upgrade",
+        "Old code answers for new functions, with columns that it knows nothing of left empty.",
+    ),
     64: Pitfall(
         "A verdict in words beside a figure that exceeds it",
         "A report says that inference is bounded, of the first sensitive column or by a sentence,"

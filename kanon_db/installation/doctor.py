@@ -321,20 +321,39 @@ SELECT format('source %I.%I', s.schema_name, s.relation_name),
 FROM kanon.source AS s JOIN pg_namespace AS n ON n.nspname = s.schema_name
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = s.relation_name
 WHERE kanon.fingerprint(c.oid) IS DISTINCT FROM s.fingerprint
-UNION ALL
--- PostgreSQL tells nobody that a role has a new member.
-SELECT format('role %s', l.name),
-       format('can read %s and %s, of the same people, which was neither allowed nor accepted',
-              p.name, q.name),
-       'REVOKE one of the roles that it reads them by'
-FROM kanon.publication AS p
-JOIN kanon.publication AS q ON p.publication_id < q.publication_id
-JOIN kanon.release AS a ON a.publication_id = p.publication_id
-JOIN kanon.release AS b ON b.publication_id = q.publication_id AND a.bases && b.bases
-CROSS JOIN LATERAL (SELECT * FROM kanon.readers(p) INTERSECT SELECT * FROM kanon.readers(q)) AS l
-WHERE 2 > (SELECT count(DISTINCT d.release_id) FROM kanon.release_reader AS d
-           WHERE d.release_id IN (a.release_id, b.release_id) AND d.role = l.role
-             AND d.until IS NULL)
+"""
+
+# However it came about: PostgreSQL tells nobody that a role has a new member, and administrators
+# grant as they like. What the ledger notes, nobody has accepted; and what was accepted for members
+# of a role is for others who read both through the same one.
+_COMBINING: Final = """
+WITH reading AS (
+    SELECT r.release_id, r.bases, r.base_names, p.name, l.role, l.name AS role_name,
+           ARRAY(SELECT g.grantee FROM kanon.granted(p) AS g WHERE NOT g.is_publisher
+                 AND (g.grantee = 0 OR pg_has_role(l.role, g.grantee, 'MEMBER'))) AS ways,
+           coalesce(min(d.since), 'infinity') AS since, max(d.admitted) AS admitted
+    FROM kanon.publication AS p JOIN kanon.release AS r ON r.publication_id = p.publication_id
+    CROSS JOIN LATERAL kanon.readers(p) AS l
+    LEFT JOIN kanon.release_reader AS d ON d.release_id = r.release_id AND d.role = l.role
+    GROUP BY r.release_id, p.publication_id, l.role, l.name
+), pairs AS (
+    SELECT a.release_id AS one, b.release_id AS other, a.name, b.name AS other_name, a.role_name,
+           ARRAY(SELECT unnest(a.ways) INTERSECT SELECT unnest(b.ways)) AS ways,
+           coalesce(greatest(a.admitted, b.admitted) >= greatest(a.since, b.since), false)
+               AS is_accepted
+    FROM reading AS a JOIN reading AS b ON b.role = a.role AND b.release_id > a.release_id
+        AND (a.bases && b.bases OR a.base_names && b.base_names)
+)
+SELECT format('role %s', p.role_name) AS subject,
+       format('can read %s and %s, of the same people, which nobody has accepted', p.name,
+              p.other_name) AS value,
+       format('REVOKE one of the roles that it reads them by; or whoever published %s accepts it:'
+              ' SELECT kanon.grant_publication(%L, ''{%s}'', accept => ...)', p.other_name,
+              p.other_name, p.role_name) AS remedy
+FROM pairs AS p
+WHERE NOT p.is_accepted AND NOT EXISTS (SELECT FROM pairs AS m
+    WHERE m.is_accepted AND (m.one, m.other) = (p.one, p.other) AND m.ways && p.ways)
+ORDER BY p.role_name, p.name, p.other_name
 """
 
 
@@ -351,7 +370,7 @@ LEFT JOIN LATERAL (
     SELECT n.nspname AS schema
     FROM kanon.publication AS p
     JOIN pg_class AS c ON c.relname = ANY (p.relations)
-    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace AND kanon.is_administrator(n.nspowner)
     GROUP BY n.nspname ORDER BY count(*) DESC, n.nspname LIMIT 1
 ) AS found ON true
 WHERE s.name = 'published_schema' AND to_regnamespace(quote_ident(s.value)) IS NULL
@@ -368,8 +387,10 @@ def _examine_publications(session: PsycopgSession) -> Iterator[Diagnosis]:
     if lost := session.fetch(_LOST_SCHEMA):
         yield Diagnosis(f"schema {lost[0]['schema']}", "broken", "missing", lost[0]["remedy"])
         return  # each publication would seem to be gone
-    for found in session.fetch(_AMISS):
-        yield Diagnosis(found["subject"], "warning", found["value"], found["remedy"])
+    states: dict[str, State] = {_AMISS: "warning", _COMBINING: "broken"}
+    for statement, state in states.items():
+        for row in session.fetch(statement):
+            yield Diagnosis(row["subject"], state, row["value"], row["remedy"])
     yield from _examine_withdrawn(session)
 
 

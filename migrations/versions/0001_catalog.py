@@ -106,6 +106,8 @@ def upgrade() -> None:
             role_name   text NOT NULL,
             since       timestamptz NOT NULL DEFAULT now(),
             until       timestamptz,
+            -- When somebody who releases or grants was last told what the role could combine.
+            admitted    timestamptz,
             CONSTRAINT release_reader_pkey PRIMARY KEY (release_id, role, since)
         )
     """)
