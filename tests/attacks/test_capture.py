@@ -10,6 +10,7 @@ import pytest
 from kanon_db.errors import PermissionDeniedError
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, uninstall
+from tests.acceptance.commands import kanon
 from tests.integration.parties import Connection, fetch, quoted, sqlstate_of, value
 
 
@@ -182,3 +183,82 @@ def test_powerful_role(dsn: str, installed_dsn: str, admin: Connection) -> None:
                 install(dsn)
         finally:
             fetch(admin, f"ALTER ROLE kanon_analyst NO{power}")
+
+
+@pytest.mark.pitfall(52)
+def test_52_uninstalling_gives_nothing_away(
+    dsn: str,
+    admin: Connection,
+    new_role: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+) -> None:
+    """What a member has made the group's stays the group's, and runs with no more rights."""
+    install(dsn)
+    groups = ("kanon_user", "kanon_analyst", "kanon_publisher")
+    database = quoted(admin.info.dbname)
+    climbers = {}
+    for group in groups:
+        role = new_role(group)
+        fetch(admin, f"GRANT CREATE ON DATABASE {database} TO {role}, {group}")
+        climbers[group] = connect_as(dsn, role)
+        for statement in (
+            f"CREATE SCHEMA of_{group}",
+            f"GRANT ALL ON SCHEMA of_{group} TO {group}",
+            f"CREATE FUNCTION of_{group}.climb() RETURNS name SECURITY DEFINER RETURN current_user",
+            f"CREATE TABLE of_{group}.kept AS SELECT 1 AS a",
+            f"ALTER FUNCTION of_{group}.climb() OWNER TO {group}",
+            f"ALTER TABLE of_{group}.kept OWNER TO {group}",
+        ):
+            fetch(climbers[group], statement)
+    left = uninstall(dsn)
+    for group, climber in climbers.items():
+        with climber:
+            assert fetch(climber, f"SELECT of_{group}.climb()") == [(group,)]
+            assert fetch(climber, f"TABLE of_{group}.kept") == [(1,)]
+        owners = (
+            "SELECT relowner::regrole::text FROM pg_class WHERE oid = '{0}.kept'::regclass UNION"
+            " SELECT proowner::regrole::text FROM pg_proc WHERE oid = '{0}.climb'::regproc"
+        )
+        assert fetch(admin, owners.format(f"of_{group}")) == [(group,)]
+        named = f"what {group} owns: function of_{group}.climb(), table of_{group}.kept"
+        assert named in left
+    for group in groups:
+        fetch(admin, f"DROP SCHEMA of_{group} CASCADE")
+        fetch(admin, f"REVOKE CREATE ON DATABASE {database} FROM {group}")
+
+
+@pytest.mark.pitfall(55)
+def test_55_a_session_from_before_an_upgrade(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told to reconnect, also where the version is the same; a new one is answered."""
+    with psycopg.connect(database, autocommit=True) as before:
+        assert value(before, "SELECT kanon.version()")
+        monkeypatch.setattr("kanon_db.installation.interpreter.package_digest", lambda: "another")
+        monkeypatch.setattr("kanon_db.installation.install.package_digest", lambda: "another")
+        install(database)
+        for call in ("kanon.version()", "kanon.estimate('SELECT COUNT(*) FROM a')"):
+            with pytest.raises(psycopg.Error, match="this session holds an older kanon_db") as told:
+                fetch(before, f"SELECT * FROM {call}")
+            assert told.value.diag.message_hint == "start a new session"
+    with psycopg.connect(database, autocommit=True) as after:
+        assert value(after, "SELECT kanon.version()")
+
+
+def test_another_state_of_the_package_names_the_installation(database: str) -> None:
+    """Where columns or functions are missing that this package knows, nothing crashes."""
+    with psycopg.connect(database, autocommit=True) as admin:
+        fetch(admin, "UPDATE kanon.setting SET value = 'earlier' WHERE name = 'package'")
+        fetch(admin, "DROP FUNCTION kanon.is_administrator(oid) CASCADE")
+        fetch(
+            admin, "CREATE OR REPLACE VIEW kanon.publications AS SELECT 1::bigint AS publication_id"
+        )
+    answer = kanon("publications", dsn=database)
+    assert answer.returncode == 1
+    assert "run `kanon install` of the newer of both" in " ".join(answer.stderr.split())
+    broken = [one for one in examine(database) if one.state == "broken"]
+    assert "kanon_db" in [one.subject for one in broken]
+    assert {one.remedy for one in broken} == {"kanon install"}
+    install(database)
+    assert {one.state for one in examine(database)} == {"ok"}
+    assert kanon("publications", dsn=database).returncode == 0
