@@ -330,4 +330,16 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "Free texts that name people",
         "A column of remarks is published as it is, with the names that somebody wrote in them.",
     ),
+    71: Pitfall(
+        "A file is read as something else",
+        "Codes that differ by a last zero become one number, quotes within fields join the records"
+        " between them, a spreadsheet's dates stand for ranges: bounds of answers are then certain"
+        " about what the file does not say.",
+        "Values that were changed before the file was written are noted where they are unlike the"
+        " others of their column.",
+    ),
+    72: Pitfall(
+        "A type takes something from a value",
+        "A named type is shorter than its values, or a day loses the time zone in which it began.",
+    ),
 }

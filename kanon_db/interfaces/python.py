@@ -27,8 +27,8 @@ from kanon_db.operations import operations
 from kanon_db.session.progress import Watcher
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
-from kanon_db.transfer.csv_file import read_hierarchy
-from kanon_db.transfer.csv_table import CsvOptions, CsvPreview, LoadReport, load_csv
+from kanon_db.transfer.csv_file import CsvOptions, read_hierarchy
+from kanon_db.transfer.csv_table import CsvPreview, LoadReport, load_csv
 from kanon_db.wording import explained
 
 
@@ -255,6 +255,9 @@ class Kanon(Methods):
         trim: bool = False,
         rename: str | Sequence[str] | Mapping[str, str] = (),
         anew: bool = False,
+        quote: str | None = None,
+        escape: str | None = None,
+        skip: int | None = None,
     ) -> LoadReport:
         """Copy a CSV file into a new table; see :func:`~kanon_db.transfer.csv_table.load_csv`.
 
@@ -265,6 +268,7 @@ class Kanon(Methods):
         reading = CsvOptions(
             null=null, delimiter=delimiter, encoding=encoding, decimal=decimal,
             date_format=date_format, first_year=first_year, trim=trim, rename=rename, types=types,
+            quote=quote, escape=escape, skip=skip,
         )  # fmt: skip
         with self._session.transaction(), self._session.reporting():
             return load_csv(

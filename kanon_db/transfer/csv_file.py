@@ -1,6 +1,8 @@
-"""Opens CSV files: encoding, delimiter, header, where something is wrong, what texts may be.
+"""Reads CSV files: encoding, delimiter, quotes, header, and where something is wrong.
 
-Hierarchies in ARX's format are CSV files, too (`read_hierarchy`).
+PostgreSQL's COPY reads the records (benchmarks/csv_readers.py compares it with other readers). What
+it would read as something else than is written never reaches it: quotes that open or close within a
+field, other line ends, bytes of another encoding. Hierarchies in ARX's format are CSV files, too.
 """
 
 from __future__ import annotations
@@ -10,12 +12,11 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
-from typing import Final, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.errors import InvalidParameterError, NotFoundError
@@ -23,11 +24,23 @@ from kanon_db.errors import InvalidParameterError, NotFoundError
 DELIMITERS: Final = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 """Those that are tried, in this order, and their names."""
 
+BLANKS: Final = " \t\r\n\v\f\u00a0\u2007\u202f\u3000\ufeff"
+"""What may stand around a value without being part of it."""
+
 _SAMPLE: Final = 1 << 16
-"""Characters that are looked at to find the delimiter."""
+"""Characters that are looked at to guess what is not given."""
 
 _CHUNK: Final = 1 << 20
 """Characters that are read at a time, and what is left of the line."""
+
+_LONGEST: Final = 1 << 26
+"""Characters of a record; a quote that nothing closes would take all of the file."""
+
+_MOST_TITLES: Final = 5
+"""Lines before the header that are recognized."""
+
+_NO_QUOTE: Final = "\x01"
+"""Stands for no quotes where COPY needs one: it never occurs, or the file is refused."""
 
 _MARKS: Final = (
     # UTF-32 comes first: its mark begins with that of UTF-16.
@@ -39,18 +52,87 @@ _MARKS: Final = (
 _UTF_8: Final = "utf-8-sig"
 """UTF-8, with or without a byte-order mark."""
 
-_MARKED_BYTES: Final = "surrogateescape"
+MARKED_BYTES: Final = "surrogateescape"
 """Reads bytes that are not in the encoding as surrogates, which no text contains."""
-
-_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
-
-BLANKS: Final = " \t\r\n\v\f\u00a0\u2007\u202f\u3000\ufeff"
-"""What may stand around a value without being part of it."""
 
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 """The line by which Excel is told the delimiter; it stands before the header."""
 
-_QUOTES: Final = 'in a quoted field, write each quote twice: "say ""yes"""'
+_END_OF_DATA: Final = re.compile(r"(?:^|(?<=\n))\\\.(?:\n|$)")
+_SYSTEM_COLUMNS: Final = frozenset(["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"])
+_MOST_COLUMNS: Final = 1600
+_DOUBLED: Final = 'in a quoted field, write each quote twice: "say ""yes"""'
+_QUOTES: Final = (
+    f"{_DOUBLED}; if the file has no quoted fields: quote => 'none'; if a backslash stands before"
+    " such quotes: escape => 'backslash'"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvOptions:
+    """Settings for reading a CSV file; those that are None are guessed."""
+
+    # What means NULL beside an empty field, in quotes or not; "" is an empty text in quotes
+    null: str | Sequence[str] = ()
+    delimiter: str | None = None  # One character, or its name: ``semicolon``, ``tab``, ``bar``
+    encoding: str | None = None  # Guessed are only UTF-8 and encodings with a byte-order mark
+    quote: str | None = None  # What stands around fields: by default ", or ``none``
+    # What stands before a quote in a quoted field, such as ``backslash``; by default another quote
+    escape: str | None = None
+    skip: int | None = None  # Lines before the header
+    # The decimal sign, ``.`` or ``,``; the other one may stand between thousands
+    decimal: str | None = None
+    # Such as ``DD.MM.YYYY``. Nothing is guessed where day and month could be either.
+    date_format: str | None = None
+    # The first year that two digits may mean; by default no date lies after this year
+    first_year: int | None = None
+    trim: bool = False  # Whether texts lose the blanks around them; other types always do
+    # New names of columns: a mapping, or texts such as ``old=new``
+    rename: str | Sequence[str] | Mapping[str, str] = ()
+    # PostgreSQL's types by column; the others are the narrowest that all values have
+    types: str | Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (None, ".", ","):
+            raise InvalidParameterError(
+                "the decimal sign is neither a point nor a comma",
+                hint="decimal => '.' or decimal => ','",
+            )
+        if self.skip is not None and self.skip < 0:
+            raise InvalidParameterError("a number of lines is negative", hint="skip => 1")
+        if self.first_year is not None and not 1000 <= self.first_year <= 9900:
+            raise InvalidParameterError(
+                "the first year of two digits is no year",
+                hint="write it with four digits, such as first_year => 1930",
+            )
+
+    @property
+    def null_texts(self) -> tuple[str, ...]:
+        """The texts that mean NULL, without the blanks around them."""
+        texts = [self.null] if isinstance(self.null, str) else [*self.null]
+        for text in texts:
+            if not isinstance(text, str) or re.search(r'["\r\n\0]', text):
+                raise InvalidParameterError(
+                    "a text that means NULL is in one line, without quotes",
+                    hint="null => 'NA', and each further text on its own",
+                )
+        return tuple(text.strip(BLANKS) for text in texts)
+
+    @property
+    def new_names(self) -> dict[str, str]:
+        """The new names of columns, by the old ones."""
+        given = [self.rename] if isinstance(self.rename, str) else self.rename
+        pairs: list[tuple[Any, ...]] = (
+            [*given.items()]
+            if isinstance(given, Mapping)
+            else [tuple(pair.rsplit("=", 1)) if isinstance(pair, str) else () for pair in given]
+        )
+        if not all(len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in pairs):
+            raise InvalidParameterError(
+                "a column is renamed with its name in the file, =, and the new name",
+                hint="rename => 'OLD=NEW'",
+            )
+        return dict(pairs)
 
 
 @dataclass(frozen=True)
@@ -59,95 +141,119 @@ class CsvFile:
 
     path: Path  # A ``.csv`` or ``.csv.gz`` file
     encoding: str  # Python's name of it
-    delimiter: str  # One character
+    delimiter: str = ","
+    quote: str = '"'  # Or `_NO_QUOTE`
+    escape: str = ""  # What stands before a quote in a quoted field, beside another quote
+    newline: str | None = ""  # As `open` has it
     n_before: int = 0  # Lines before the header
     # Whether all lines but the header end with a delimiter, after which there is nothing
     ends_open: bool = False
 
     @classmethod
-    def of(cls, path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> Self:
-        """Open a file for a moment, and guess what is not given.
-
-        Parameters
-        ----------
-        path : Path
-        encoding : str, optional
-            UTF-8 by default, unless a byte-order mark says something else.
-        delimiter : str, optional
-            By default the one that divides the first lines into the most fields, and each line
-            into as many.
-
-        Raises
-        ------
-        NotFoundError, InvalidParameterError
-        """
+    def of(cls, path: Path, reading: CsvOptions | None = None) -> Self:
+        """Look at the first lines of a file, and guess what is not given."""
+        reading = reading or CsvOptions()
+        encoding, skip = reading.encoding, reading.skip
         with _readable(path):
-            found = _encoding(encoding) if encoding is not None else _marked(path)
-        file = cls(path, found, "," if delimiter is None else _delimiter(delimiter))
-        with file.opened(errors=_MARKED_BYTES) as text:
+            known = _look_at_mark(path) if encoding is None else _encoding(encoding)
+        file = cls(path, known, quote=_sign("quote", reading.quote, '"', none=_NO_QUOTE),
+                   escape=_sign("escape", reading.escape, "", backslash="\\"))  # fmt: skip
+        with file.open(errors=MARKED_BYTES) as text:
             sample, is_whole = text.read(_SAMPLE), not text.read(1)
-        told = _SEPARATOR.match(sample)
-        file = replace(file, n_before=1 if told else 0)
-        sample = sample[told.end() :] if told else sample
         if not is_whole:  # the last line may be cut
             sample = sample[: sample.rfind("\n") + 1] or sample
-        likely = _delimiter(told[1]) if told else _likely_delimiter(sample)
-        if delimiter is None:
-            file = replace(file, delimiter=likely)
-            return replace(file, ends_open=file._ends_open(sample))
-        if _width(sample, file.delimiter) == 1 < _width(sample, likely):
+        separator = _SEPARATOR.match(sample)
+        n_before = bool(separator) if skip is None else skip
+        # As Macintosh wrote lines once, or else as everybody does
+        newline = None if "\r" in sample and "\n" not in sample else "\n"
+        file = replace(file, newline=newline, n_before=int(n_before))
+        lines = io.StringIO(sample, newline=newline).readlines()[n_before:]
+        given = None if reading.delimiter is None else _delimiter(reading.delimiter)
+        own = given or (separator and _delimiter(separator[1]))
+        shapes = {mark: file._shapes(lines, mark) for mark in {*DELIMITERS, own or ","}}
+        likely = _likely_delimiter(shapes)
+        where = f"{path.name}, line {file.n_before + 1}"
+        if given is not None and _width(shapes[given]) == 1 < _width(shapes[likely]):
             raise InvalidParameterError(
                 "the header has only one field with this delimiter",
-                detail=f"{path.name}, line 1",
+                detail=where,
                 hint=f"the fields seem to be separated by another one: delimiter => '{likely}'",
             )
-        return replace(file, ends_open=file._ends_open(sample))
+        if skip is None and own is None and (n_titles := _n_titles(shapes)):
+            raise InvalidParameterError(
+                "the first line seems to be a title, and no header",
+                detail=f"{where}: it has one text, where later lines have several",
+                hint=f"skip => {n_titles}, or skip => 0 if it is the header",
+            )
+        file = replace(file, delimiter=own or likely)
+        header, *rows = [row for row in shapes[file.delimiter] if any(row)] or [[]]
+        ends_open = all(len(row) == len(header) + 1 and not row[-1] for row in rows)
+        return replace(file, ends_open=bool(rows) and ends_open)
 
-    def _ends_open(self, sample: str) -> bool:
+    def _shapes(self, lines: Sequence[str], delimiter: str) -> list[list[bool]]:
+        """Tell of each field of each record whether there is something in it."""
+        rows = replace(self, delimiter=delimiter).rows(lines, strict=False)
         try:
-            header, *rows = self.rows(io.StringIO(sample, newline=""))
-        except (csv.Error, ValueError):
-            return False
-        rows = [row for row in rows if any(row)]
-        return bool(rows) and all(len(row) == len(header) + 1 and not row[-1] for row in rows)
+            return [[bool(field.strip(BLANKS)) for field in row] for row in rows]
+        except csv.Error:  # a field longer than Python reads
+            return []
 
     @contextmanager
-    def opened(self, errors: str = "strict") -> Iterator[TextIO]:
-        """Open it as text.
-
-        Raises
-        ------
-        NotFoundError, InvalidParameterError
-            Also where the block reads a text that is not in the encoding.
-        """
+    def open(self, errors: str = "strict") -> Iterator[TextIO]:
+        """Open it as text."""
         try:
-            with (
-                _readable(self.path),
-                _opened(self.path, self.encoding, errors) as text,
-            ):
-                for _ in range(self.n_before):
-                    text.readline()
+            with _readable(self.path), self._open(errors) as text:
                 yield text
         except UnicodeError:
-            raise self.fault() or self._wrong_encoding("") from None
+            raise self._other_encoding("") from None
 
-    def rows(self, text: TextIO) -> Iterator[list[str]]:
-        """Read rows from the opened file, the header among them."""
-        return csv.reader(text, delimiter=self.delimiter, strict=True)
+    def _open(self, errors: str) -> TextIO:
+        encoding, newline = self.encoding, self.newline
+        if self.path.suffix == ".gz":
+            return gzip.open(self.path, "rt", encoding=encoding, errors=errors, newline=newline)
+        return self.path.open(encoding=encoding, errors=errors, newline=newline)
 
-    def header(self, text: TextIO) -> list[str]:
-        """Read the names of the columns as they are; the opened file then stands after them.
+    def rows(
+        self, lines: Iterable[str], *, strict: bool = True, skipinitialspace: bool = True
+    ) -> Iterator[list[str]]:
+        """Read rows with Python's reader: headers and hierarchies."""
+        return csv.reader(
+            map(self._without_escapes, lines),
+            delimiter=self.delimiter,
+            quotechar=self.quote,
+            quoting=csv.QUOTE_NONE if self.quote == _NO_QUOTE else csv.QUOTE_MINIMAL,
+            strict=strict,
+            skipinitialspace=skipinitialspace and self.delimiter != " ",
+        )
+
+    def _without_escapes(self, text: str) -> str:
+        """Write an escaped quote twice instead, as CSV does."""
+        if not self.escape or self.escape not in text:
+            return text
+        sign, quote = re.escape(self.escape), self.quote
+        return re.sub(
+            f"{sign}([{sign}{re.escape(quote)}])",
+            lambda escaped: quote * 2 if escaped[1] == quote else escaped[1],
+            text,
+        )
+
+    def header(self, text: TextIO) -> tuple[list[str], int]:
+        """Read the names of the columns as they are, and count the lines that were read.
 
         They may be empty, or be there twice: see :func:`column_names`.
-
-        Raises
-        ------
-        InvalidParameterError
         """
+        n_lines = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal n_lines
+            while line := text.readline():
+                n_lines += 1
+                if n_lines > self.n_before:
+                    yield line
+
         where = f"{self.path.name}, line {self.n_before + 1}"
-        try:
-            # The header has several lines if a name contains a line break.
-            header = next(self.rows(text), [])
+        try:  # The header has several lines if a name contains a line break.
+            header = next(self.rows(lines()), [])
         except csv.Error:
             raise InvalidParameterError(
                 "the header cannot be read as CSV", detail=where, hint=_QUOTES
@@ -159,128 +265,159 @@ class CsvFile:
                 hint="write the names of the columns into the first line",
             )
         for position, column in enumerate(header, start=1):
-            if "\0" in column:
-                raise _contains_nul(f"{where}, column {position}")
-        return [*header, ""] if self.ends_open else header
-
-    def records(self, text: TextIO, width: int) -> Iterator[tuple[int, str]]:
-        """Read what follows the header, in parts, without empty lines.
-
-        Of one column, an empty line is a value that is missing.
-
-        Yields
-        ------
-        int
-            The number of empty lines that were left out.
-        str
-            A text of whole lines.
-        """
-        # Quotes are counted, since an empty line within quotes belongs to a value. A quote within
-        # a quoted field is written twice, so that their number tells.
-        blank = rf"[{re.escape(self.delimiter)}\t ]"
-        empty = re.compile(rf"(?:^|\n|\r(?!\n)){blank}*(?:(?=[\r\n])|(?<={blank})\Z)")
-        quoted = False
-        while chunk := text.read(_CHUNK) + text.readline():
-            n_left_out = 0
-            if width > 1 and empty.search(chunk):
-                kept = []
-                for line in io.StringIO(chunk, newline=""):
-                    if quoted or not self._is_empty(line):
-                        kept.append(line)
-                        quoted ^= line.count('"') % 2 == 1
-                    else:
-                        n_left_out += 1
-                chunk = "".join(kept)
-            else:
-                quoted ^= chunk.count('"') % 2 == 1
-            yield n_left_out, chunk
-
-    def _is_empty(self, line: str) -> bool:
-        return not line.strip(f"{self.delimiter}{BLANKS}")
-
-    def line_that_reads(self, words: str) -> int:
-        """Find the first line after the header that has no other text."""
-        with self.opened(errors=_MARKED_BYTES) as text:
-            lines = enumerate(text, start=self.n_before + 1)
-            return next((n for n, line in lines if line.rstrip("\r\n") == words), 0)
-
-    def line_of(self, record: int) -> int:
-        """Find the line in which a record begins; the first one after the header is record 1."""
-        with self.opened(errors=_MARKED_BYTES) as text:
-            width = len(self.header(text))
-        with self.opened(errors=_MARKED_BYTES) as text:
-            begun, quoted = -1, False
-            for number, line in enumerate(text, start=self.n_before + 1):
-                if not quoted and not (begun >= 0 and width > 1 and self._is_empty(line)):
-                    begun += 1
-                    if begun == record:
-                        return number
-                quoted ^= line.count('"') % 2 == 1
-        return 0  # there is no such record
-
-    def fault(self) -> InvalidParameterError | None:
-        """Find the first thing that is wrong with the file, and say in which line and column."""
-        with _opened(self.path, self.encoding, _MARKED_BYTES) as text:
-            for _ in range(self.n_before):
-                text.readline()
-            reader = csv.reader(text, delimiter=self.delimiter, strict=True)
-            line, header = self.n_before + 1, None
-            try:
-                for row in reader:
-                    header = header or ([*row, ""] if self.ends_open else row)
-                    is_empty = len(header) > 1 and not "".join(row).strip(BLANKS)
-                    if not is_empty and (fault := self._fault_of(row, header, line)):
-                        return fault
-                    line = self.n_before + reader.line_num + 1
-            except csv.Error:
-                return InvalidParameterError(
-                    "a line cannot be read as CSV",
-                    detail=f"{self.path.name}, in what begins in line {line}: a quoted field has no"
-                    " end, or something follows its end",
-                    hint=_QUOTES,
-                )
-            except UnicodeError:  # encodings of several bytes have faults that cannot be skipped
-                return self._wrong_encoding(f", line {line} or after")
-        return None
-
-    def _fault_of(
-        self, row: list[str], header: list[str], line: int
-    ) -> InvalidParameterError | None:
-        where = f"{self.path.name}, line {line}"
-        for position, value in enumerate(row, start=1):
-            column = f", column {position}"
-            if position <= len(header) and row is not header and header[position - 1].isprintable():
-                column += f' ("{header[position - 1]}")'
-            if _SURROGATE.search(value):
-                return self._wrong_encoding(f", line {line}{column}")
-            if "\0" in value:
-                return _contains_nul(where + column)
-        if line > self.n_before + 1 and len(row) != len(header) and (row or len(header) > 1):
-            return InvalidParameterError(
-                "a line has more or fewer fields than the header",
-                detail=f"{where}: {len(row)}, while the header has {len(header) - self.ends_open}",
-                hint="put fields that contain the delimiter into double quotes; if the file has"
-                f" another delimiter than {DELIMITERS.get(self.delimiter, 'this')}, name it:"
-                f" delimiter => '{';' if self.delimiter == ',' else ','}'",
+            self.check_characters(column, f"{where}, column {position}")
+        if len(header) > _MOST_COLUMNS:
+            raise InvalidParameterError(
+                "the file has more columns than a table of PostgreSQL can have",
+                detail=f"{where}: {len(header):,} of at most {_MOST_COLUMNS:,}",
+                hint="write the columns that are needed into a file of their own",
             )
-        return None
+        return [*header, ""] if self.ends_open else header, n_lines
 
-    def _wrong_encoding(self, where: str) -> InvalidParameterError:
+    def copy_options(self) -> dict[str, str]:
+        """Return how COPY is to read `records`."""
+        return {"DELIMITER": self.delimiter, "QUOTE": self.quote, "NULL": ""}
+
+    def records(self, text: TextIO, header: Sequence[str], n_lines: int) -> Iterator[bytes]:
+        """Read what follows the first lines, as many lines for COPY as there are in the file.
+
+        A line without values becomes a record without values, unless there is one column.
+
+        Raises
+        ------
+        InvalidParameterError
+            With the line and the column of what COPY would misread, or not read.
+        """
+        raw = ""
+        while more := text.read(_CHUNK) + text.readline():
+            raw += more
+            chunk = self._without_escapes(raw)
+            place = self._places(chunk, header, n_lines + 1)
+            pieces = chunk.split(self.quote)  # those at odd places are quoted
+            self._check_quotes(pieces, place)
+            if len(pieces) % 2 == 0:  # a quoted field is open, which the next lines may close
+                if len(chunk) > _LONGEST:
+                    break
+                continue
+            self.check_characters(chunk, place)
+            ready = self._settle(chunk, pieces, len(header), place)
+            if "\\." in ready and (end := _END_OF_DATA.search(ready)):
+                line = n_lines + 1 + ready.count("\n", 0, end.start())
+                raise InvalidParameterError(
+                    r"the file has a line that reads \.",
+                    detail=f"{self.path.name}, line {line}: PostgreSQL would take it for the end of"
+                    " the data",
+                    hint=r'put the value into double quotes: "\."',
+                )
+            yield ready.encode()
+            n_lines += chunk.count("\n")
+            raw = ""
+        if raw:
+            at = len(chunk) - len(pieces[-1]) - 1
+            raise InvalidParameterError("a quoted field has no end", detail=place(at), hint=_QUOTES)
+
+    def _places(self, chunk: str, header: Sequence[str], first: int) -> Callable[[int], str]:
+        """Return what says in which line and column a character of a chunk is."""
+
+        def place(offset: int) -> str:
+            begin = chunk.rfind("\n", 0, offset) + 1
+            n = len(next(self.rows([chunk[begin:offset]], strict=False), [""]))
+            name = header[n - 1] if n <= len(header) else ""
+            shown = f' ("{name}")' if name and name.isprintable() else ""
+            line = first + chunk.count("\n", 0, offset)
+            return f"{self.path.name}, line {line}, column {n}{shown}"
+
+        return place
+
+    def _check_quotes(self, pieces: Sequence[str], place: Callable[[int], str]) -> None:
+        """Refuse quotes that open or close within a field."""
+        blank = " " if self.delimiter != " " else ""
+        last = len(pieces) - 1
+
+        def find_misplaced(n: int, piece: str) -> int | None:
+            bare = piece.strip(blank)
+            if not bare:  # two quotes that stand for one, unless blanks are between them
+                return 0 if piece and 0 < n < last else None
+            if n > 0 and bare[0] not in ends:
+                return 0
+            return len(piece) if n < last and bare[-1] not in ends else None
+
+        ends = (self.delimiter, "\n", "\r")
+        between = dict.fromkeys(pieces[2:last:2], 1)  # mostly the same few
+        some = [(0, pieces[0]), (last, pieces[last] if last % 2 == 0 else "")]
+        if all(find_misplaced(n, piece) is None for piece, n in between.items()) and all(
+            find_misplaced(*one) is None for one in some
+        ):
+            return
+        offset = 0
+        for n, piece in enumerate(pieces):
+            within = find_misplaced(n, piece) if n % 2 == 0 else None
+            if within is not None:
+                raise InvalidParameterError(
+                    "a field has a quote within it", detail=place(offset + within), hint=_QUOTES
+                )
+            offset += len(piece) + 1
+
+    def check_characters(self, text: str, place: str | Callable[[int], str]) -> None:
+        """Refuse bytes of another encoding, and characters that PostgreSQL does not take."""
+
+        def where(offset: int) -> str:
+            return place if isinstance(place, str) else place(offset)
+
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # bytes that are not in the encoding
+            at = where(error.start).removeprefix(self.path.name)
+            raise self._other_encoding(at) from None
+        if "\0" in text:
+            raise InvalidParameterError(
+                "the file contains a NUL character",
+                detail=where(text.index("\0")),
+                hint="if the file is in UTF-16: encoding => 'utf-16-le' (of Windows) or encoding =>"
+                r" 'utf-16-be'; otherwise remove the character, for example with: tr -d '\000'",
+            )
+        if self.quote == _NO_QUOTE and _NO_QUOTE in text:
+            raise InvalidParameterError(
+                "the file contains a control character that stands for no quotes here",
+                detail=where(text.index(_NO_QUOTE)),
+                hint=r"remove the character, for example with: tr -d '\001'",
+            )
+
+    def _settle(
+        self, chunk: str, pieces: list[str], width: int, place: Callable[[int], str]
+    ) -> str:
+        """Return a chunk with one kind of line ends, and records for empty lines."""
+        empty = re.compile(rf"\n(?:[{re.escape(self.delimiter)}\t ]*\n)+")
+        if not chunk.endswith("\n"):
+            pieces[-1] += "\n"
+        elif "\r" not in chunk and (width == 1 or not empty.search(f"\n{chunk}")):
+            return chunk
+        record = self.delimiter * (width - 1) + "\n"
+        offset = 0
+        pieces[0] = "\n" + pieces[0]
+        for n, piece in enumerate(pieces):
+            if n % 2 == 0:
+                plain = piece.replace("\r\n", "\n")
+                if lone := re.search(r"\r(?!\n)", piece):
+                    at = offset + lone.start()
+                    raise InvalidParameterError(
+                        "a line ends in another way than the first one",
+                        detail=place(at - 1),
+                        hint="make all lines end alike, or put the field into double quotes",
+                    )
+                pieces[n] = plain if width == 1 else empty.sub(
+                    lambda lines: "\n" + record * (lines[0].count("\n") - 1), plain
+                )  # fmt: skip
+            offset += len(piece) + 1
+        return self.quote.join(pieces)[1:]
+
+    def _other_encoding(self, where: str) -> InvalidParameterError:
         return InvalidParameterError(
             "the file is in another encoding",
-            detail=f"{self.path.name}{where}: not {shown_encoding(self.encoding)}",
+            detail=f"{self.path.name}{where}: not {encoding_name(self.encoding)}",
             hint="name its encoding, such as encoding => 'cp1252' (Windows, western Europe)"
             " or encoding => 'latin-1'",
         )
-
-
-def _contains_nul(where: str) -> InvalidParameterError:
-    return InvalidParameterError(
-        "the file contains a NUL character",
-        detail=where,
-        hint="if the file is in UTF-16: encoding => 'utf-16-le' (of Windows) or encoding =>"
-        r" 'utf-16-be'; otherwise remove the character, for example with: tr -d '\000'",
-    )
 
 
 def column_names(
@@ -324,6 +461,12 @@ def column_names(
     for position, (given, name, one) in enumerate(zip(header, plain, unique, strict=True), start=1):
         new = next((wanted.pop(old) for old in (one, given) if old in wanted), None)
         chosen = one if new is None else new
+        if chosen in _SYSTEM_COLUMNS:
+            raise InvalidParameterError(
+                "the header has a name that PostgreSQL keeps for itself",
+                detail=f'{where}, column {position}: "{chosen}"',
+                hint=f"give the column another name: rename => '{chosen}=NEW'",
+            )
         if not chosen or len(chosen.encode()) > MAX_NAME_BYTES or "\0" in chosen:
             raise InvalidParameterError(
                 "the header has a name that no column can have",
@@ -333,10 +476,10 @@ def column_names(
             )
         names.append(chosen)
         if new is None and one != given:
-            told = "named so here" if one == name else "another column has its name"
-            told = told if name else "it has no name in the file"
+            reason = "named so here" if one == name else "another column has its name"
+            reason = reason if name else "it has no name in the file"
             quoted = one.replace("'", "''")
-            notes[chosen] = f"{told}: rename => '{quoted}=NEW'"
+            notes[chosen] = f"{reason}: rename => '{quoted}=NEW'"
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InvalidParameterError(
@@ -354,21 +497,15 @@ def column_names(
     return names, notes
 
 
-def shown_encoding(name: str) -> str:
+def encoding_name(name: str) -> str:
     """Return the usual name of an encoding.
 
     Examples
     --------
-    >>> shown_encoding("utf-8-sig"), shown_encoding("cp1252")
+    >>> encoding_name("utf-8-sig"), encoding_name("cp1252")
     ('UTF-8', 'CP1252')
     """
     return "UTF-8" if name == _UTF_8 else name.upper()
-
-
-def _opened(path: Path, encoding: str, errors: str) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding=encoding, errors=errors, newline="")
-    return path.open(encoding=encoding, errors=errors, newline="")
 
 
 @contextmanager
@@ -393,7 +530,7 @@ def _readable(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _marked(path: Path) -> str:
+def _look_at_mark(path: Path) -> str:
     """Return the encoding that the byte-order mark says, or else UTF-8."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         first = file.read(4)
@@ -402,14 +539,14 @@ def _marked(path: Path) -> str:
 
 def _encoding(name: str) -> str:
     try:
-        found = codecs.lookup(name)
+        codec = codecs.lookup(name)
         "".encode(name)  # refuses codecs that are not encodings, such as base64
     except (LookupError, ValueError):
         raise InvalidParameterError(
             "the encoding is not known",
             hint="encoding => 'utf-8', 'latin-1', 'cp1252', 'utf-16', or another one of Python's",
         ) from None
-    return _UTF_8 if found.name == "utf-8" else found.name
+    return _UTF_8 if codec.name == "utf-8" else codec.name
 
 
 def _delimiter(given: str) -> str:
@@ -425,343 +562,56 @@ def _delimiter(given: str) -> str:
     return character
 
 
-def _likely_delimiter(sample: str) -> str:
+def _sign(option: str, given: str | None, default: str, **named: str) -> str:
+    """Return a character that an option names, or gives by itself."""
+    if given is None:
+        return default
+    sign = named.get(given, given)
+    if sign not in named.values() and not re.fullmatch(r"[!-/:-@\[-`{-~]", sign):
+        raise InvalidParameterError(
+            f"the {option} must be one character of ASCII, no letter or digit",
+            hint=f"{option} => '{next(iter(named))}'",
+        )
+    return sign
+
+
+def _width(shapes: Sequence[Sequence[bool]], *, of_all: bool = False) -> int:
+    """Count the fields of the first line, or of all lines: 0 if these differ."""
+    widths = {len(row) for row in (shapes if of_all else shapes[:1]) if row}
+    return widths.pop() if len(widths) == 1 else 0
+
+
+def _likely_delimiter(shapes: Mapping[str, Sequence[Sequence[bool]]]) -> str:
     """Return the delimiter that divides each line into as many fields, and into the most.
 
     Where there is none, it is the one that divides the header into the most.
     """
-    regular = {mark: _width(sample, mark, of_all=True) for mark in DELIMITERS}
+    regular = {mark: _width(shapes[mark], of_all=True) for mark in DELIMITERS}
     if max(regular.values()) < 2:
-        regular = {mark: _width(sample, mark) for mark in DELIMITERS}
+        regular = {mark: _width(shapes[mark]) for mark in DELIMITERS}
     return max(regular, key=lambda mark: regular[mark]) if max(regular.values()) > 1 else ","
 
 
-def _width(sample: str, delimiter: str, *, of_all: bool = False) -> int:
-    """Count the fields of the first line, or of all lines: 0 if these differ, or are no CSV."""
-    reader = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter, strict=True)
-    try:
-        widths = {len(row) for row in (reader if of_all else [next(reader, [])]) if row}
-    except csv.Error:
+def _n_titles(shapes: Mapping[str, Sequence[Sequence[bool]]]) -> int:
+    """Count the lines before what seems to be the header."""
+    if any(sum(rows[0]) != 1 for rows in shapes.values() if rows):
         return 0
-    return widths.pop() if len(widths) == 1 else 0
+    for rows in shapes.values():
+        n = next((n for n, row in enumerate(rows) if sum(row) > 1), 0)
+        first, width = (len(rows[0]), len(rows[n])) if n else (0, 0)
+        is_title = first == 1 < width or (first == width > 2 and all(rows[n]))
+        is_regular = len(rows) > n + 1 and _width(rows[n:], of_all=True) == width
+        if 0 < n <= _MOST_TITLES and is_title and is_regular:
+            return n
+    return 0
 
-
-# What the texts in a file may be: numbers and dates, as people write them.
-
-_PARTS: Final = {
-    # PostgreSQL's words for the parts of a date format, and the pattern that each matches.
-    "YYYY": "[0-9]{4}",
-    "YY": "[0-9]{2}",
-    "MM": "0?[1-9]|1[0-2]",
-    "MON": "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    "|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?",
-    "DD": "0?[1-9]|[12][0-9]|3[01]",
-    "HH24": "[01]?[0-9]|2[0-3]",
-    "HH12": "0?[1-9]|1[0-2]",
-    "MI": "[0-5][0-9]",
-    "SS": "[0-5][0-9]",
-    "AM": "[ap]m",
-}
-_WORD: Final = re.compile("|".join(_PARTS))
-_FORMAT: Final = re.compile(f"(?:(?:{_WORD.pattern})[-./:, ]*)+")
-_DAYS: Final = tuple(
-    {year, month, "DD"} for year in ("YYYY", "YY") for month in ("MM", "MON")
-)  # fmt: skip
-_CLOCKS: Final = ({"HH24", "MI"}, {"HH12", "MI", "AM"})
-
-_ORDERED_DATES: Final = ("DD.MM.YYYY", "YYYY/MM/DD", "YYYY.MM.DD")
-"""Date formats whose order of day and month is beyond doubt."""
-
-_NAMED_MONTHS: Final = (
-    "DD-MON-YYYY", "DD MON YYYY", "DDMONYYYY", "MON DD, YYYY", "DD-MON-YY", "DDMONYY",
-)  # fmt: skip
-"""Formats with names of months, whose order is beyond doubt, too."""
-
-
-@dataclass(frozen=True)
-class ValueType:
-    """A type that a column's texts may have."""
-
-    sql: str  # PostgreSQL's name of it
-    pattern: str  # What all its texts match, without the blanks around them
-    # Pairs of a pattern and of how its groups make a date that PostgreSQL reads
-    rewrites: tuple[tuple[str, str], ...] = ()
-    between: str = ""  # Marks between thousands
-    decimal: str = ""  # The decimal sign, if the texts have one
-    doubt: str = ""  # The decimal signs that would make numbers of these texts
-    n_different: int = 1  # How many different values there must be
-    category: str = ""  # PostgreSQL's, of types that were given
-    note: str = ""  # What is worth knowing about the guess
-
-    @property
-    def may_fail(self) -> bool:
-        """Tell whether a text may match without being a date, such as 30 February."""
-        return self.sql in ("date", "timestamp", _MOMENT)
-
-
-_MOMENT: Final = "timestamp with time zone"
-TEXT: Final = ValueType("text", "")
-
-
-@dataclass(frozen=True)
-class DateFormat:
-    """A format of dates or times, such as ``DD.MM.YYYY`` or ``DD-MON-YY HH12:MI AM``.
-
-    Raises
-    ------
-    InvalidParameterError
-    """
-
-    text: str
-    first_year: int | None = None  # That two digits may mean; None is 99 years ago
-
-    def __post_init__(self) -> None:
-        words = _WORD.findall(self.text)
-        parts = set(words)
-        clock = parts & {"HH24", "HH12", "MI", "SS", "AM"}
-        known = parts - clock in _DAYS and (not clock or clock - {"SS"} in _CLOCKS)
-        if not _FORMAT.fullmatch(self.text) or not known or len(parts) != len(words):
-            raise InvalidParameterError(
-                "the date format is not known",
-                hint="write it with YYYY (or YY), MM (or MON, English) and DD, and HH24, MI and SS"
-                " (or HH12, MI and AM) for a time: date_format => 'DD.MM.YYYY' or"
-                " 'MM/DD/YYYY HH24:MI'",
-            )
-
-    @property
-    def first(self) -> int:
-        """The first year that two digits may mean: by default, no date lies after this year."""
-        return date.today().year - 99 if self.first_year is None else self.first_year
-
-    @property
-    def pattern(self) -> str:
-        """Return the pattern of dates of this format, with a group for each part."""
-        return self._pattern()
-
-    def _pattern(self, years: str = "[0-9]{2}") -> str:
-        between = _WORD.split(self.text)
-        words = _WORD.findall(self.text)
-        # Without separators, only numbers of two digits can be told apart.
-        optional = "?" if all(between[1:-1]) or "MON" in words else ""
-        known = {**_PARTS, "YY": years}
-        for word in ("MM", "DD", "HH24", "HH12"):
-            known[word] = known[word].replace("?", optional)
-        groups = [f"({known[word]})" for word in words]
-        marks = [re.escape(mark) for mark in between]
-        folded = "(?i)" if {"MON", "AM"} & {*words} else ""
-        return f"{folded}^{''.join(a + b for a, b in zip(marks, [*groups, '$'], strict=True))}"
-
-    @property
-    def type(self) -> ValueType:
-        """The type of a column with such dates."""
-        place = {word: f"\\{n}" for n, word in enumerate(_WORD.findall(self.text), start=1)}
-        hour = place.get("HH24") or place.get("HH12")
-        clock = ":".join(place[word] for word in ("MI", "SS") if word in place)
-        day = f"-{place.get('MM') or place.get('MON')}-{place['DD']}"
-        time = f" {hour}:{clock} {place.get('AM', '')}" if hour else ""
-        note = f"read as date_format => '{self.text}'"
-        if "YYYY" in place:
-            rewrites = [(self.pattern, f"{place['YYYY']}{day}{time}".rstrip())]
-        else:
-            century, first = divmod(self.first, 100)
-            both = ((century, range(first, 100)), (century + 1, range(first)))
-            rewrites = [
-                (self._pattern("|".join(f"{year:02d}" for year in years)),
-                 f"{start}{place['YY']}{day}{time}".rstrip())
-                for start, years in both if years
-            ]  # fmt: skip
-            note += f", years from {self.first} to {self.first + 99}: first_year => {self.first}"
-        return ValueType("timestamp" if hour else "date", self.pattern, tuple(rewrites), note=note)
-
-
-_OTHER_SIGN: Final = {".": ",", ",": "."}
-_APART: Final = ("'\u2019", " \u00a0\u2009\u202f")
-"""Marks between thousands that are never a decimal sign: apostrophes, and spaces of any width."""
-
-_GROUPED: Final = "read without the marks between thousands"
-_ROUNDED: Final = "some have an exponent: digits may have been lost where the file was written"
-_EXPONENT: Final = "([eE][+-]?[0-9]{1,2})?"
-_PLAIN: Final = (
-    # From narrow to wide. With a leading zero, as in a postal code, a column becomes text; also if
-    # a cast might refuse a value.
-    ValueType("boolean", "^(true|false|TRUE|FALSE|True|False)$"),
-    # Of one letter alone, nobody knows what it stands for: f may be female.
-    ValueType("boolean", "^(t|f)$", n_different=2),
-    ValueType(
-        "integer",
-        "^(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$",
-        note="if these are dates: date_format => 'YYYYMMDD'",
-    ),
-    ValueType("integer", "^-?(0|[1-9][0-9]{0,8})$"),
-    ValueType("bigint", "^-?(0|[1-9][0-9]{0,17})$"),
-    ValueType("numeric", "^-?(0|[1-9][0-9]*)$"),
-    ValueType("double precision", f"^-?(0|[1-9][0-9]{{0,30}}){_EXPONENT}$", note=_ROUNDED),
-)
-
-
-def _whole_numbers(between: str, decimal: str = "", note: str = "") -> Iterator[ValueType]:
-    """Yield the types of whole numbers with these marks between thousands."""
-    for sql, groups in (("integer", "{1,2}"), ("bigint", "{1,5}"), ("numeric", "+")):
-        yield ValueType(
-            sql, f"^-?(0|[1-9][0-9]*|[1-9][0-9]{{0,2}}([{between}][0-9]{{3}}){groups})$".replace(
-                "[0-9]*", {"integer": "[0-9]{0,8}", "bigint": "[0-9]{0,17}"}.get(sql, "[0-9]*")
-            ), between=between, decimal=decimal, note=note,
-        )  # fmt: skip
-
-
-_ISO_TIME: Final = (
-    "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[ T]([01][0-9]|2[0-3]):[0-5][0-9]"
-    "(:[0-5][0-9]([.][0-9]{1,9})?)?"
-)
-_ISO: Final = (
-    ValueType("date", "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"),
-    ValueType("timestamp", f"{_ISO_TIME}$"),
-    ValueType(_MOMENT, f"{_ISO_TIME} ?(Z|[+-](0[0-9]|1[0-5])(:?[0-5][0-9])?)$"),
-)
-NUMBERS: Final = ("integer", "bigint", "numeric", "double precision")
-UNITS: Final = ("%", "€", "$", "£", "EUR", "USD", "CHF", "GBP")
-"""What may stand before or after each number of a column."""
-
-MISSING: Final = frozenset(
-    {"", "-", "--", ".", "..", "?", "*", "#N/A", "#NULL!", "#VALUE!", "#DIV/0!", "N/A", "n/a", "NA",
-     "na", "NaN", "nan", "NAN", "NULL", "null", "Null", "None", "none", "NONE", "missing",
-     "Missing", "MISSING", "unknown", "Unknown", "UNKNOWN", "k.A.", "k. A.", "<NA>", "NaT"}
-)  # fmt: skip
-"""What files write for a missing value. A note may name these words of ours, as no other value."""
-
-
-def likely_types(
-    delimiter: str,
-    decimal: str | None = None,
-    date_format: DateFormat | None = None,
-    first_year: int | None = None,
-) -> tuple[ValueType, ...]:
-    """Return the types to try, from narrow to wide.
-
-    A point or a comma before three digits may be either sign. Where all of a column's marks are
-    of this kind, it is `doubt`ful: other columns may say what they mean, or else an option.
-
-    Parameters
-    ----------
-    delimiter : str
-        The file's.
-    decimal : str, optional
-        The decimal sign, a point or a comma; the other one then stands between thousands. By
-        default it is guessed for each column, and a comma not where it separates fields.
-    date_format : DateFormat, optional
-        The one format of dates beside ISO; by default several are tried.
-    first_year : int, optional
-        See `DateFormat`.
-    """
-    return (
-        *([date_format.type] if date_format else []),
-        *_PLAIN,
-        *([] if decimal else _doubtful_numbers(delimiter)),
-        *(kind for between in _APART for kind in _whole_numbers(between, note=_GROUPED)),
-        *(kind for sign in (decimal or ".,") for kind in _numbers(sign)),
-        *map(unit_type, UNITS),
-        *_ISO,
-        *([] if date_format else _likely_dates(first_year)),
-    )
-
-
-def _numbers(sign: str) -> Iterator[ValueType]:
-    """Yield the types of numbers with this decimal sign: first those with nothing else."""
-    told = f"read as decimal => '{sign}'"
-    note = told if sign == "," else ""
-    mark = f"[{sign}]"
-    yield ValueType("numeric", f"^-?(0|[1-9][0-9]*)({mark}[0-9]+)?$", decimal=sign, note=note)
-    mantissa = f"((0|[1-9][0-9]{{0,30}})({mark}[0-9]{{1,30}})?|{mark}[0-9]{{1,30}})"
-    yield ValueType("double precision", f"^-?{mantissa}$", decimal=sign, note=note)
-    yield ValueType(
-        "double precision", f"^-?{mantissa}{_EXPONENT}$", decimal=sign,
-        note=f"{note}; {_ROUNDED}" if note else _ROUNDED,
-    )  # fmt: skip
-    grouped = f"without the marks between thousands, {told}"
-    yield from _whole_numbers(_OTHER_SIGN[sign], decimal=sign, note=grouped)
-    for between in (_OTHER_SIGN[sign], *_APART):
-        yield ValueType(
-            "numeric",
-            f"^-?(0|[1-9][0-9]*|[1-9][0-9]{{0,2}}([{between}][0-9]{{3}})+)({mark}[0-9]+)?$",
-            between=between, decimal=sign, note=grouped,
-        )  # fmt: skip
-
-
-def _doubtful_numbers(delimiter: str) -> Iterator[ValueType]:
-    """Yield what could be numbers of two kinds, a thousandfold apart."""
-    for sign, name in ((".", "point"), (",", "comma")):
-        yield ValueType(
-            "text", f"^-?(0|[1-9][0-9]*|[1-9][0-9]{{0,2}}[{sign}][0-9]{{3}})$", doubt=".,",
-            note=f"is the {name} a decimal sign or between thousands? decimal => '.' or"
-            " decimal => ','",
-        )  # fmt: skip
-    if delimiter == ",":
-        yield ValueType(
-            "text", "^-?(0|[1-9][0-9]*)(,[0-9]+)?$", doubt=",",
-            note="if these are numbers with a decimal comma: decimal => ','",
-        )  # fmt: skip
-
-
-_AS_NUMERIC: Final = '{"COLUMN": "numeric"}'
-
-
-def unit_type(unit: str) -> ValueType:
-    """Return the type of numbers that all have a unit."""
-    mark = "".join(f"[{letter}]" for letter in unit)
-    number = "[0-9][0-9.,'\u2019 ]*"
-    return ValueType(
-        "text", f"^(-?{mark} ?-?{number}|-?{number} ?{mark})$",
-        note=f"numbers with {unit}, which types => '{_AS_NUMERIC}' leaves out",
-    )  # fmt: skip
-
-
-def _likely_dates(first_year: int | None) -> Iterator[ValueType]:
-    for clock in ("", " HH24:MI", " HH24:MI:SS", " HH12:MI AM", " HH12:MI:SS AM"):
-        for ordered in (*_ORDERED_DATES, *_NAMED_MONTHS):
-            yield DateFormat(ordered + clock, first_year).type
-        for mark in "/-":
-            both = (f"DD{mark}MM{mark}YYYY{clock}", f"MM{mark}DD{mark}YYYY{clock}")
-            doubtful = DateFormat(both[0]).pattern.replace(_PARTS["DD"], _PARTS["MM"])
-            yield ValueType(
-                "text", doubtful,
-                note="day or month first? "
-                + " or ".join(f"date_format => '{text}'" for text in both),
-            )  # fmt: skip
-            yield from (DateFormat(text).type for text in both)
-    for mark, formats in ((".", ("DD.MM.YY",)), ("/", ("DD/MM/YY", "MM/DD/YY")),
-                          ("-", ("DD-MM-YY", "YY-MM-DD"))):  # fmt: skip
-        yield ValueType(
-            "text", f"^[0-9]{{1,2}}[{mark}][0-9]{{1,2}}[{mark}][0-9]{{1,2}}$",
-            note="if these are dates: "
-            + " or ".join(f"date_format => '{text}'" for text in formats),
-        )  # fmt: skip
-    yield ValueType(
-        "text", "^[0-9]{1,2}[-. /]*[[:alpha:]]{3,9}[.]?[-. /]*[0-9]{2,4}$".replace(
-            "[[:alpha:]]", "[^-0-9./ ]"
-        ),
-        note="if these are dates: names of months are read in English only",
-    )  # fmt: skip
-
-
-NEARLY: Final = (
-    # What a column is said to be nearly, for want of a value or two
-    ("numbers", ValueType("text",
-        "^-?((0|[1-9][0-9]*)([.,][0-9]+)?|[1-9][0-9]{0,2}([.,'\u2019 ][0-9]{3})+([.,][0-9]+)?)"
-        "([eE][+-]?[0-9]{1,2})?$")),
-    ("dates", ValueType("text",
-        "(?i)^([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}"
-        f"|[0-9]{{1,2}}[- ]?({_PARTS['MON']})[- ]?[0-9]{{2,4}})([ T][0-9]{{1,2}}:.*)?$")),
-)  # fmt: skip
-
-
-# ARX keeps a hierarchy as a CSV file without a header: a value and its labels in each line.
 
 _MOST_BYTES: Final = 20_000_000
-_MARKED: Final = re.compile(r"[\ud800-\udfff]")
+_A_LINE: Final = "write a value and its labels, the narrowest first, such as BSc;degree;any"
 
 
 def read_hierarchy(path: Path) -> dict[str, list[str]]:
-    """Read the labels of each value, the narrowest first.
+    """Read a hierarchy as ARX keeps it: a value and its labels, the narrowest first, in each line.
 
     Parameters
     ----------
@@ -770,12 +620,10 @@ def read_hierarchy(path: Path) -> dict[str, list[str]]:
 
     Raises
     ------
-    NotFoundError
-        When there is no such file.
-    InvalidParameterError
+    NotFoundError, InvalidParameterError
         It says in which line the file is no hierarchy.
     """
-    file = CsvFile.of(path)
+    file = CsvFile.of(path, CsvOptions(skip=0))
     if path.stat().st_size > _MOST_BYTES:
         raise InvalidParameterError(
             "the file of a hierarchy is too long",
@@ -785,47 +633,32 @@ def read_hierarchy(path: Path) -> dict[str, list[str]]:
     labels: dict[str, list[str]] = {}
     line, width = 1, 0
     try:
-        with file.opened(errors="surrogateescape") as text:
-            reader = csv.reader(text, delimiter=file.delimiter, strict=True)
-            for row in reader:
-                if row:
-                    width = width or len(row)
-                    _check(row, width, labels, f"{path.name}, line {line}")
-                    labels[row[0]] = row[1:]
-                line = reader.line_num + 1
+        with file.open(errors=MARKED_BYTES) as text:
+            for row in file.rows(text, skipinitialspace=False):
+                where = f"{path.name}, line {line}"
+                width = width or len(row)
+                file.check_characters("".join(row), where)
+                if row and (len(row) != width or width < 2 or not all(row[1:])):
+                    raise InvalidParameterError(
+                        "a line is no value with its labels",
+                        detail=f"{where}: {len(row)} fields, {sum(map(bool, row))} of them not"
+                        f" empty; the first line has {width}",
+                        hint=f"{_A_LINE}; repeat a label where a value has no other at a level",
+                    )
+                if row and row[0] in labels:
+                    raise InvalidParameterError(
+                        "a value of a hierarchy has two lines",
+                        detail=where,
+                        hint="leave one of them out",
+                    )
+                labels |= {row[0]: row[1:]} if row else {}
+                line += 1 + "".join(row).count("\n")
     except csv.Error:
         raise InvalidParameterError(
-            "a line cannot be read as CSV",
-            detail=f"{path.name}, line {line}",
-            hint='in a quoted field, write each quote twice: "say ""yes"""',
+            "a line cannot be read as CSV", detail=f"{path.name}, line {line}", hint=_DOUBLED
         ) from None
     if not labels:
         raise InvalidParameterError(
-            "the file of a hierarchy is empty", detail=path.name, hint=f"{_HINT}, a line for each"
+            "the file of a hierarchy is empty", detail=path.name, hint=f"{_A_LINE}, a line for each"
         )
     return labels
-
-
-def _check(row: list[str], width: int, before: dict[str, list[str]], where: str) -> None:
-    if any(_MARKED.search(field) for field in row):
-        raise InvalidParameterError(
-            "the file is in another encoding", detail=f"{where}: not UTF-8", hint="save it as UTF-8"
-        )
-    if any("\0" in field for field in row):
-        raise InvalidParameterError(
-            "the file contains a NUL character", detail=where, hint="save it as UTF-8"
-        )
-    if len(row) != width or width < 2 or not all(row[1:]):
-        raise InvalidParameterError(
-            "a line is no value with its labels",
-            detail=f"{where}: {len(row)} fields, {sum(map(bool, row))} of them not empty; the first"
-            f" line has {width}",
-            hint=f"{_HINT}; repeat a label where a value has no other at a level",
-        )
-    if row[0] in before:
-        raise InvalidParameterError(
-            "a value of a hierarchy has two lines", detail=where, hint="leave one of them out"
-        )
-
-
-_HINT: Final = "write a value and its labels, the narrowest first, such as BSc;degree;any"

@@ -1,12 +1,7 @@
-"""Loads a CSV file into a new table, with types inferred from its values.
+"""Loads a CSV file into a new table, with types that its values prove.
 
-The file is first copied into a temporary table of texts (`StagedFile`), where the server says
-which types its columns can have, and which line does not fit.
-
-A reader of others was considered. Of the files in ``tests/acceptance/test_messy_files.py``, DuckDB
-2.0 reads 1.234 as a fraction beside 3.228,94, 01/02/2020 as the first of February, and
-a column of f as false, drops a line with a field too many, and says nothing of it. pandas guesses,
-too. What is guessed here is what the file proves, and what it does not is said.
+The file is first copied into a temporary table of texts (`StagedFile`), where the server counts
+their shapes, tries types, and finds the record that does not fit.
 """
 
 from __future__ import annotations
@@ -15,11 +10,13 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any, Final, Self, TextIO
+from typing import Final, NoReturn, Self, TextIO
+
+import psycopg
 
 from kanon_db.declaration import MAX_NAME_BYTES
 from kanon_db.declaration.parameter_types import read_object
@@ -35,27 +32,41 @@ from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.csv_file import (
     BLANKS,
-    MISSING,
-    NEARLY,
+    DELIMITERS,
+    MARKED_BYTES,
+    CsvFile,
+    CsvOptions,
+    column_names,
+    encoding_name,
+)
+from kanon_db.transfer.csv_types import (
+    MOMENT,
+    NO_DAY,
     NUMBERS,
     TEXT,
-    UNITS,
-    CsvFile,
+    ZONED,
     DateFormat,
+    Shapes,
     ValueType,
-    column_names,
+    as_type,
     likely_types,
-    shown_encoding,
-    unit_type,
+    may_be_typed,
+    text_note,
+    unit_of,
+    without_unit,
 )
 
-_END_OF_DATA: Final = re.compile(r"(?:^|[\r\n])\\\.(?:[\r\n]|$)")
-_SAMPLE: Final = 1000
-"""Values of a column that rule out most types, so that all are matched about once."""
+_SAMPLE: Final = 2000
+"""Records, from all over the file, that say which columns can only be texts."""
 
-_SPREAD: Final = 2000
-"""Records, from all over the file, that say what columns of texts are nearly."""
+_MOST_SHAPES: Final = 1000
+_LIMITS: Final = ("54000", "54011")
+"""What a server says of rows that are too wide for it."""
 
+_HOUSEHOLDS: Final = re.compile(
+    "(?i)(?:^|[^a-z])(?:hh|household|haushalts?|famil(?:y|ie|ien))_?(?:id|no|nr|num(?:ber|mer)?|key|code)$"
+)
+"""Names of columns whose values several people have."""
 
 _MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 
@@ -72,474 +83,295 @@ def _is_day(text: str) -> bool:
 
 
 class StagedFile:
-    """The columns of a file as texts, in a temporary table.
-
-    Attributes
-    ----------
-    header : sequence of str
-    table : str
-        Quoted as in SQL.
-    """
+    """The columns of a file as texts, in a temporary table."""
 
     def __init__(
-        self,
-        session: PsycopgSession,
-        file: CsvFile,
-        header: Sequence[str],
-        null: Sequence[str] = (),
-        *,
-        trim: bool = False,
+        self, session: PsycopgSession, file: CsvFile, header: Sequence[str], reading: CsvOptions
     ) -> None:
         self.header = list(header)
-        self.table = session.identifier("pg_temp", f"kanon_load_{secrets.token_hex(8)}")
-        self.n_empty_lines = 0
+        self.table = session.identifier("pg_temp", f"kanon_load_{secrets.token_hex(8)}")  # quoted
+        self.n_empty = 0
         self._session = session
         self._file = file
+        self._reading = reading
         self._places = {column: n for n, column in enumerate(header, start=1)}
-        self._null = null
-        self._trim = trim
         self._names = {column: session.identifier(column) for column in header}
-        self._units: dict[str, str] = {}
+        self._shapes: dict[str, Shapes] = {}
+        self._samples: dict[str, set[str]] = {}
+        self._n_records = self._n_lines = 0
         columns = ", ".join(f"{name} text" for name in self._names.values())
         session.fetch(f"CREATE TEMPORARY TABLE {self.table} ({columns}) ON COMMIT DROP")
 
-    def copy(self, text: TextIO) -> None:
-        """Copy what follows the header.
-
-        Raises
-        ------
-        InvalidParameterError
-            With the line and the column of what is wrong with the file.
-        DatabaseError
-        """
-        session = self._session
-        options = f"FORMAT csv, DELIMITER {session.literal(self._file.delimiter)}, NULL ''"
-        statement = f"COPY {self.table} FROM STDIN WITH ({options})"
+    def copy(self, text: TextIO, n_lines: int) -> None:
+        """Copy what follows the first lines; refuse what is wrong, with its line and column."""
+        session, self._n_lines = self._session, n_lines
+        options = ", ".join(f"{name} {session.literal(value)}"
+                            for name, value in self._file.copy_options().items())  # fmt: skip
+        statement = f"COPY {self.table} FROM STDIN WITH (FORMAT csv, HEADER, {options})"
+        context = ""
         try:
-            with (
-                session.translated_errors(),
-                session.connection.cursor() as cursor,
-                cursor.copy(statement.encode()) as copy,
-            ):
-                for n_left_out, chunk in self._file.records(text, len(self.header)):
-                    if _END_OF_DATA.search(chunk):
-                        line = self._file.line_that_reads("\\.")
-                        raise InvalidParameterError(
-                            r"the file has a line that reads \.",
-                            detail=f"{self._file.path.name}, line {line}: PostgreSQL would take it"
-                            " for the end of the data",
-                            hint=r'put the value into double quotes: "\."',
-                        )
-                    self.n_empty_lines += n_left_out
-                    copy.write(chunk)
+            with session.translated_errors(), session.connection.cursor() as cursor:
+                try:
+                    with cursor.copy(statement.encode()) as copy:
+                        copy.write(b"\n")  # so that the end of a line is known in the first one
+                        for block in self._file.records(text, self.header, n_lines):
+                            copy.write(block)
+                            session.heartbeat()
+                except psycopg.Error as error:
+                    context = error.diag.context or ""
+                    raise
+                self._n_records = cursor.rowcount
         except DatabaseError as error:
-            if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+            line = re.search(r"^COPY [^,]+,\D*([0-9]+)", context)
+            where = f"{self._file.path.name}, line {int(line[1]) + n_lines - 1}" if line else ""
+            if where and error.sqlstate in _LIMITS:  # records are written some at a time
+                raise _too_wide(f"{where} or before") from None
+            if not where or not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
                 raise
-            raise self._file.fault() or error from None
+            raise self._misfit(where) from None
+        if len(self.header) > 1:
+            self.n_empty = self._n(f"(SELECT FROM {self.table} AS r WHERE r.* IS NULL)")
+
+    def _misfit(self, where: str) -> InvalidParameterError:
+        n, delimiter = len(self._places) - self._file.ends_open, self._file.delimiter
+        return InvalidParameterError(
+            "a line has more or fewer fields than the header",
+            detail=f"{where}: the header has {n}",
+            hint="put fields that contain the delimiter into double quotes; if the file has another"
+            f" delimiter than {DELIMITERS.get(delimiter, 'this')}, name it:"
+            f" delimiter => '{';' if delimiter == ',' else ','}'",
+        )
+
+    @property
+    def _records(self) -> str:
+        """The records, without those that have no value."""
+        return f"{self.table} AS r WHERE {'NOT r.* IS NULL' if self.n_empty else 'true'}"
+
+    def _n(self, rows: str, what: str = "*") -> int:
+        return int(fetch_one(self._session, f"SELECT count({what}) AS n FROM {rows} AS t")["n"])
 
     def drop_unnamed(self, unnamed: Sequence[str]) -> list[str]:
         """Leave out columns without a name if they have no value; returns those that stay."""
-        if unnamed:
-            counts = ", ".join(f"count({self._names[column]})" for column in unnamed)
-            row = fetch_one(self._session, f"SELECT ARRAY[{counts}] AS n FROM {self.table}")
-            for column in [name for name, n in zip(unnamed, row["n"], strict=True) if not n]:
+        for column in unnamed:
+            if not self._n(self.table, self._names[column]):
                 del self._names[column]
                 self.header.remove(column)
-            if self._file.ends_open and self.header[-1] == unnamed[-1]:
-                first = fetch_one(
-                    self._session,
-                    "SELECT min(n) AS n FROM (SELECT row_number() OVER (ORDER BY ctid) AS n,"
-                    f" {self._names[unnamed[-1]]} AS v FROM {self.table}) AS texts"
-                    " WHERE v IS NOT NULL",
-                )
-                raise InvalidParameterError(
-                    "a line has more or fewer fields than the header",
-                    detail=f"{self._file.path.name}, line {self._file.line_of(int(first['n']))}",
-                    hint="put fields that contain the delimiter into double quotes",
-                )
+            elif self._file.ends_open and column == unnamed[-1]:
+                line = self._line(f"{self._names[column]} IS NOT NULL")
+                raise self._misfit(f"{self._file.path.name}, line {line}")
         return [column for column in unnamed if column in self._names]
 
-    # -- types -----------------------------------------------------------------------------------
+    def _line(self, condition: str, record: int | None = None) -> int:
+        """Find the line of the first record that fulfils a condition, or of the nth one."""
+        # A record has as many lines more than one as its values have within them.
+        return self._n_lines + int(fetch_one(
+            self._session,
+            f"WITH texts AS (SELECT row_number() OVER (ORDER BY ctid) AS n, ({condition}) AS fits,"
+            " length(r.*::text) - length(replace(r.*::text, chr(10), '')) AS breaks"
+            f" FROM {self.table} AS r), first AS (SELECT min(n) AS n FROM texts"
+            f" WHERE {'fits' if record is None else f'n = {record:d}'})"
+            " SELECT first.n + coalesce(sum(breaks) FILTER (WHERE texts.n < first.n), 0) AS line"
+            " FROM texts, first GROUP BY first.n",
+        )["line"])  # fmt: skip
 
-    def given_types(
-        self, types: Mapping[str, str], date_format: DateFormat | None
+    def _place(self, column: str, line: int) -> str:
+        shown = f' ("{column}")' if column.isprintable() else ""
+        return f"{self._file.path.name}, line {line}, column {self._places[column]}{shown}"
+
+    def infer(
+        self, given: Mapping[str, ValueType], date_format: DateFormat | None
     ) -> dict[str, ValueType]:
-        """Look up the types that were named, by column.
+        """Return the type of each column: the given one, or one that all values have."""
+        self._count_shapes(given, date_format)
+        chosen = {column: self._choose(column, self._reading.decimal, date_format,
+                                       given.get(column)) for column in self.header}  # fmt: skip
+        signs = {kind.decimal for kind in chosen.values()} - {""}
+        for column, kind in chosen.items():
+            if len(signs) == 1 and (sign := min(signs)) in kind.doubt:
+                # What other columns prove holds of the whole file.
+                proven = self._choose(column, sign, date_format, given.get(column))
+                if proven.sql in NUMBERS:
+                    note = f"as in other columns, decimal => '{sign}'"
+                    chosen[column] = replace(proven, note=note)
+        patterns = [kind.pattern for kind in chosen.values()]
+        if date_format is not None and date_format.type.pattern not in patterns:
+            self._refuse_dates(date_format, [name for name in self.header if name not in given])
+        return {
+            column: self._as_given(column, given[column], kind)
+            if column in given
+            else self._annotate(column, kind)
+            for column, kind in chosen.items()
+        }
 
-        Raises
-        ------
-        NotFoundError, InvalidParameterError
-        """
-        found = {}
-        for column, name in types.items():
+    def find_types(self, names: Mapping[str, str]) -> dict[str, ValueType]:
+        """Look up the types that were named, by column."""
+        for column in names:
             if column not in self.header:
                 raise NotFoundError(
                     "the file has no such column",
                     detail=f'column "{column}", named in types',
                     hint=f"its columns are {', '.join(self.header)}",
                 )
-            sql, category = self._looked_up(name, column)
-            found[column] = ValueType(sql, "", category=category)
-            if category == "D" and date_format:
-                pattern, rewrites = date_format.pattern, date_format.type.rewrites
-                found[column] = replace(found[column], pattern=pattern, rewrites=rewrites)
-            elif category == "N":
-                self._find_unit(column)
-        return found
+        return {column: self._look_up(name, column) for column, name in names.items()}
 
-    def _find_unit(self, column: str) -> None:
-        """Find out which unit, such as %, stands before or after each number of a column."""
-        for unit in UNITS:
-            if self._fits(column, unit_type(unit)):
-                self._units[column] = unit
+    def _look_up(self, name: str, column: str) -> ValueType:
+        session = self._session
+        lookup = (
+            "SELECT format_type(oid, CASE WHEN typtype <> 'd' THEN $2::int4 END) AS name,"
+            " typcategory::text AS category FROM pg_type WHERE oid = to_regtype($1::text)"
+        )
+        try:
+            with session.savepoint():
+                if isinstance(name, str) and session.fetch(lookup, name, "-1"):
+                    # So it is nothing but the name of a type, perhaps with a length.
+                    with session.translated_errors():
+                        typed = session.connection.execute(f"SELECT NULL::{name}\n".encode())
+                    length = typed.pgresult.fmod(0) if typed.pgresult else -1
+                    row = fetch_one(session, lookup, name, str(length))
+                    return ValueType(row["name"], category=row["category"])
+        except DatabaseError:  # the name is no SQL
+            pass
+        raise InvalidParameterError(
+            "the type of a column is not known",
+            detail=f'types, column "{column}"',
+            hint="name one of PostgreSQL's types: boolean, integer, bigint, numeric, double"
+            " precision, date, timestamp, text",
+        )
 
-    def _looked_up(self, name: str, column: str) -> tuple[str, str]:
-        rows = []
-        if isinstance(name, str):
-            try:
-                with self._session.savepoint():
-                    rows = self._session.fetch(
-                        "SELECT format_type(oid, NULL) AS name, typcategory::text AS category"
-                        " FROM pg_type WHERE oid = to_regtype($1::text)",
-                        name,
-                    )
-            except DatabaseError:  # the name is no SQL
-                rows = []
-        if not rows:
-            raise InvalidParameterError(
-                "the type of a column is not known",
-                detail=f'types, column "{column}"',
-                hint="name one of PostgreSQL's types: boolean, integer, bigint, numeric, double"
-                " precision, date, timestamp, text",
-            )
-        return rows[0]["name"], rows[0]["category"]
+    def _count_shapes(self, given: Mapping[str, ValueType], date_format: DateFormat | None) -> None:
+        """Count the shapes of the columns that may be something else than texts."""
+        share = min(100.0, 100.0 * _SAMPLE / max(self._n_records, 1))
+        rows = self._session.fetch(
+            f"SELECT ARRAY[{', '.join(map(self._text, self.header))}] AS texts"
+            f" FROM {self.table} AS r TABLESAMPLE BERNOULLI ({share}) REPEATABLE (0)"
+        )
+        for place, column in enumerate(self.header):
+            self._samples[column] = {row["texts"][place] for row in rows} - {None}
+            is_open = given[column].category in ("N", "D") if column in given else may_be_typed(
+                [row["texts"][place] for row in rows if row["texts"][place]], date_format
+            )  # fmt: skip
+            self._shapes[column] = self._count_shapes_of(column) if is_open else Shapes(known=False)
 
-    def infer(
+    def _count_shapes_of(self, column: str) -> Shapes:
+        signs = self._session.literal(f"+-{BLANKS}")
+        rows = self._session.fetch(
+            "SELECT translate(v, '012345678', '999999999') AS shape, count(*) AS n,"
+            f" left(ltrim(v, {signs}), 1) = '0' AS is_zero"
+            f" FROM (SELECT {self._raw(column)} AS v FROM {self.table} AS r) AS texts"
+            f" WHERE v IS NOT NULL GROUP BY 1, 3 LIMIT {_MOST_SHAPES + 1}"
+        )
+        shapes = Shapes(known=len(rows) <= _MOST_SHAPES)
+        for row in rows:
+            shape, n = row["shape"].strip(BLANKS), int(row["n"])
+            shapes.n_blank += n if row["shape"] != shape else 0
+            shapes.n_empty += 0 if row["shape"] else n
+            if shape:
+                shapes.counts[shape.replace("9", "0", 1) if row["is_zero"] else shape] += n
+        return shapes
+
+    def _choose(
         self,
-        given: Mapping[str, ValueType],
+        column: str,
         decimal: str | None,
         date_format: DateFormat | None,
-        first_year: int | None = None,
-    ) -> dict[str, ValueType]:
-        """Return the type of each column: the given one, or the narrowest that all values have.
+        given: ValueType | None,
+    ) -> ValueType:
+        """Return the first type that all texts of a column have."""
+        shapes, failed = self._shapes[column], None
+        is_number = given is not None and given.category == "N"
+        unit = unit_of(shapes) if is_number else ""
+        if unit:
+            shapes = without_unit(shapes, unit)
+        first_year = self._reading.first_year
+        for kinds in likely_types(shapes, self._file.delimiter, decimal, date_format, first_year):
+            numbers = kinds[0].sql in NUMBERS or bool(kinds[0].doubt)
+            if given is not None and not (numbers if is_number else kinds[0].may_fail):
+                continue
+            readable = [kind for kind in kinds
+                        if not kind.may_fail or self._can_read(column, kind)]  # fmt: skip
+            if len(readable) == 1:
+                return replace(readable[0], unit=unit)
+            if readable:
+                formats = " or ".join(kind.note.removeprefix("read as ") for kind in kinds)
+                return replace(TEXT, note=f"day or month first? {formats}", doubt="date")
+            if date_format is not None and kinds[0].pattern == date_format.type.pattern:
+                self._require_readable(column, kinds[0])
+            failed = failed or kinds[0]
+        return TEXT if failed is None else replace(TEXT, note=self._no_days(column, failed))
 
-        Raises
-        ------
-        InvalidParameterError
-            When no column has dates of the given format, but one comes near.
-        """
-        likely = likely_types(self._file.delimiter, decimal, date_format, first_year)
-        of_category = {
-            "N": [kind for kind in likely if kind.sql in NUMBERS or kind.doubt],
-            "D": [kind for kind in likely if kind.may_fail],
-        }
-        columns = {
-            column: of_category.get(given[column].category, ()) if column in given else likely
-            for column in self.header
-        }
-        chosen = self._narrowest(columns)
-        signs = {kind.decimal for kind in chosen.values()} - {""}
-        doubtful = [column for column, kind in chosen.items() if kind.doubt]
-        if doubtful and len(signs) == 1:
-            # What the other columns prove holds of the whole file.
-            (sign,) = signs
-            again = likely_types(self._file.delimiter, sign, date_format, first_year)
-            for column, kind in self._narrowest(
-                {column: again for column in doubtful if sign in chosen[column].doubt}
-            ).items():
-                if kind.sql in NUMBERS:
-                    note = f"as in other columns, decimal => '{sign}'"
-                    chosen[column] = replace(kind, note=note)
-        found = {
-            column: self._as_given(given[column], chosen.get(column, TEXT), column)
-            if column in given
-            else chosen.get(column, TEXT)
-            for column in self.header
-        }
-        patterns = [kind.pattern for kind in found.values()]
-        if date_format is not None and date_format.pattern not in patterns:
-            others = {*chosen, *given}
-            self._refuse_misfit(date_format, [name for name in columns if name not in others])
-        return found
-
-    def _as_given(self, given: ValueType, found: ValueType, column: str) -> ValueType:
+    def _as_given(self, column: str, given: ValueType, kind: ValueType) -> ValueType:
         """Read numbers and dates of a given type as they were found to be written."""
-        if found.doubt:
+        if kind.doubt:
             raise InvalidParameterError(
-                "numbers of a column could be a thousandfold larger or smaller",
-                detail=f'{self._file.path.name}, column "{column}": a point or a comma stands'
-                " before three digits, and nothing tells what it means",
-                hint="say which one is the decimal sign: decimal => '.' or decimal => ','",
+                "values of a column could mean two things",
+                detail=f'{self._file.path.name}, column "{column}"',
+                hint=f"say what they mean: {kind.note}",
             )
-        rewrites = given.rewrites or found.rewrites
-        return replace(given, between=found.between, decimal=found.decimal, rewrites=rewrites)
+        own = replace(kind, sql=given.sql, category=given.category, note="")
+        self._require_readable(column, own)
+        n = self._n_alike(column, own) if own.category == "N" else 0
+        merged = f"{n:,} numbers are written in several ways, which is not kept" if n else ""
+        return replace(own, note="; ".join(filter(None, [self.require_whole(column, own), merged])))
 
-    def _narrowest(self, columns: Mapping[str, Sequence[ValueType]]) -> dict[str, ValueType]:
-        """Return the first type that all values of a column have, of columns that have one."""
-        chosen = {}
-        left = {column: self._fit(column, kinds) for column, kinds in columns.items()}
-        while any(left.values()):
-            tests = [(column, kinds[0]) for column, kinds in left.items() if kinds]
-            row = fetch_one(
-                self._session,
-                f"SELECT ARRAY[{', '.join(self._matched(*test) for test in tests)}] AS fits"
-                f" FROM {self.table}",
+    def _annotate(self, column: str, kind: ValueType) -> ValueType:
+        """Keep texts where numbers would merge them, and say what else is worth knowing."""
+        text, shapes, notes = self._text(column), self._shapes[column], [kind.note]
+        if kind.sql in NUMBERS and (n := self._n_alike(column, kind)):
+            said = f"{n:,} numbers are written in several ways, such as with another last 0"
+            kind, notes = TEXT, [f"{said}, as codes are: kept as texts, or {as_type(kind.sql)}"]
+        days = DateFormat("YYYYMMDD").type
+        if kind.sql == "integer" and {*shapes.counts} == {"99999999"} and (
+            self._can_read(column, days)
+        ):  # fmt: skip
+            notes.append("if these are dates: date_format => 'YYYYMMDD'")
+        clocks = {re.sub("[^:.0-9].*|[+-].*", "", text[11:]) for text in self._samples[column]}
+        hours = {clock[:2] for clock in clocks if not clock[3:].strip("0:.")}
+        if kind.sql in ("timestamp", MOMENT) and shapes.n() > 2 and len(hours) == len(clocks) < 3:
+            notes.append(
+                f"all times are midnight: if these are days, {as_type('date')}"
+                if hours == {"00"}
+                else f"all {shapes.n():,} times are at {' or '.join(sorted(hours))} o'clock, as"
+                " days begin in another time zone: the day may be the one before or after"
             )
-            for (column, kind), fits in zip(tests, row["fits"], strict=True):
-                if fits:
-                    chosen[column] = kind
-                left[column] = () if fits else left[column][1:]
-        return chosen
+        if re.search(_HOUSEHOLDS, column):
+            values = f"(SELECT {text} AS v FROM {self.table} AS r) AS texts GROUP BY v"
+            if n := self._n(f"(SELECT FROM {values} HAVING count(*) > 1)"):
+                notes.append(f"{n:,} of its values are those of several records: if these are the"
+                             " members of a household, k and l count members")  # fmt: skip
+        return replace(kind, note="; ".join(filter(None, notes)))
 
-    def _fit(self, column: str, kinds: Sequence[ValueType]) -> tuple[ValueType, ...]:
-        """Return the types that the first values of a column have."""
-        # Python matches the patterns: the server keeps only 32 compiled, and would compile any
-        # further one anew for every row.
-        text = self._text(column)
-        rows = self._session.fetch(
-            f"SELECT {text} AS text FROM {self.table} WHERE {text} IS NOT NULL LIMIT {_SAMPLE}"
-        )
-        texts = {row["text"] for row in rows}
-        return tuple(
-            kind
-            for kind in (kinds if rows else ())
-            if all(map(re.compile(kind.pattern).search, texts))
-        )
+    def _n_alike(self, column: str, kind: ValueType) -> int:
+        """Count the numbers that are written in several ways."""
+        if kind.between or kind.unit or not self._shapes[column].decimals_vary:
+            return 0
+        texts = (f"SELECT DISTINCT {self._text(column)} AS text, {self._expression(column, kind)}"
+                 f" AS number FROM {self.table} AS r")  # fmt: skip
+        return self._n(f"(SELECT FROM ({texts}) AS texts WHERE number IS NOT NULL"
+                       " GROUP BY number HAVING count(*) > 1)")  # fmt: skip
 
-    def _fits(self, column: str, kind: ValueType) -> bool:
-        return bool(self._narrowest({column: [kind]}))
-
-    def _matched(self, column: str, kind: ValueType) -> str:
-        text = self._text(column)
-        matched = f"coalesce(bool_and({text} ~ {self._session.literal(kind.pattern)}), false)"
-        if kind.n_different > 1:
-            matched += f" AND count(DISTINCT {text}) >= {kind.n_different}"
-        return matched
-
-    # -- notes -----------------------------------------------------------------------------------
-
-    def notes(self, types: Mapping[str, ValueType]) -> dict[str, str]:
-        """Say of each column what is worth knowing, but none of its values.
-
-        A column of texts may be nearly one of numbers or dates, for a few values; texts may have
-        blanks around them, or be empty.
-        """
-        plain = [column for column, kind in types.items() if kind == TEXT]
-        near = self._nearly(plain)
-        texts = [column for column, kind in types.items() if kind.sql == "text"]
-        counts = self._blanks(texts)
-        notes = {}
-        for column, kind in types.items():
-            n_blank, n_empty = counts.get(column, (0, 0))
-            name = json.dumps(column, ensure_ascii=False).replace("'", "''")
-            said = [
-                # Where there is no header line, a record is taken for it.
-                "its name could be a value: if the file has no header line, write one"
-                if kind.pattern and kind.sql != "text" and re.search(kind.pattern, column)
-                else "",
-                kind.note.replace('"COLUMN"', name),
-                self._missed(column, near[column]) if column in near else "",
-                f"{n_blank:,} have blanks around them: trim => true" if n_blank else "",
-                f"{n_empty:,} are empty texts in quotes: null => ''" if n_empty else "",
-            ]
-            if any(said):
-                notes[column] = "; ".join(filter(None, said))
-        return notes
-
-    def _blanks(self, columns: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Count texts with blanks around them, and empty ones."""
-        if not columns:
-            return {}
-        blanks = self._session.literal(BLANKS)
-        counts = ", ".join(
-            f"count(*) FILTER (WHERE {text} <> btrim({text}, {blanks})),"
-            f" count(*) FILTER (WHERE {text} = '')"
-            for text in map(self._unmarked, columns)
-        )
-        row = fetch_one(self._session, f"SELECT ARRAY[{counts}] AS n FROM {self.table}")
-        numbers = iter(map(int, row["n"]))
-        return dict(zip(columns, zip(numbers, numbers, strict=True), strict=True))
-
-    def _nearly(self, columns: Sequence[str]) -> dict[str, tuple[str, ValueType]]:
-        """Find columns of texts of which most, in a sample, are numbers or dates."""
-        if not columns:
-            return {}
-        texts = ", ".join(self._text(column) for column in columns)
-        rows = self._session.fetch(
-            f"SELECT ARRAY[{texts}] AS texts FROM {self.table}"
-            " WHERE hashtext(ctid::text) & 1048575 <"
-            f" 1048576.0 * {_SPREAD} / (SELECT greatest(count(*), 1) FROM {self.table})"
-        )
-        found = {}
-        for place, column in enumerate(columns):
-            values = [row["texts"][place] for row in rows if row["texts"][place] is not None]
-            values = [value for value in values if value not in MISSING]
-            for what, kind in NEARLY:
-                matching = re.compile(kind.pattern).search
-                if values and sum(map(bool, map(matching, values))) * 2 >= len(values):
-                    found[column] = what, kind
-        return found
-
-    def _missed(self, column: str, near: tuple[str, ValueType]) -> str:
-        """Say how many values keep a column from being of numbers or dates, and what to write."""
-        what, kind = near
-        text, literal = self._text(column), self._session.literal
-        row = fetch_one(
-            self._session,
-            f"SELECT count(v) AS n, count(v) FILTER (WHERE misses) AS misses,"
-            " min(n) FILTER (WHERE misses) AS first,"
-            " count(v) FILTER (WHERE misses AND v ~ '^-?0[0-9]+$') AS zeros,"
-            " array_agg(DISTINCT v) FILTER (WHERE misses AND v = ANY ($1::text[])) AS words,"
-            " count(v) FILTER (WHERE misses AND v = ANY ($1::text[])) AS n_words"
-            f" FROM (SELECT row_number() OVER (ORDER BY ctid) AS n, {text} AS v,"
-            f" {text} !~ {literal(kind.pattern)} AS misses FROM {self.table}) AS texts",
-            sorted(MISSING),
-        )
-        n, misses = int(row["n"]), int(row["misses"])
-        if misses == 0:
-            return f"its {what} are written in several ways: make them alike"
-        if int(row["zeros"]) == misses:
-            return f"{misses:,} of {n:,} begin with 0, as codes do: kept as texts"
-        line = self._file.line_of(int(row["first"]))
-        said = f"{misses:,} of {n:,} values are no {what}, the first one in line {line}: "
-        if row["words"]:
-            said += " ".join(f"null => '{word}'" for word in row["words"])
-            others = misses - int(row["n_words"])
-            return said + (f", and correct the other {others:,}" if others else "")
-        return said + "correct them, or null => 'TEXT' if they mean that it is missing"
-
-    # -- values ----------------------------------------------------------------------------------
-
-    def select(self, types: Mapping[str, ValueType]) -> str:
-        """Return the statement that reads the values."""
-        columns = [
-            f"{self._expression(column, types[column])} AS {name}"
-            for column, name in self._names.items()
-        ]
-        return f"SELECT {', '.join(columns)} FROM {self.table}"
-
-    def is_without_values(self, column: str) -> bool:
-        """Tell whether all values of a column are missing."""
-        text = self._text(column)
-        return not self._session.fetch(
-            f"SELECT 1 FROM {self.table} WHERE {text} IS NOT NULL LIMIT 1"
-        )
-
-    def count(self, types: Mapping[str, ValueType]) -> tuple[int, int, dict[str, int]]:
-        """Count records, those that are the same as an earlier one, and values that are missing."""
-        counts = ", ".join(
-            f"count(*) - count({self._expression(column, types[column])})" for column in self.header
-        )
-        row = fetch_one(
-            self._session, f"SELECT count(*) AS n, ARRAY[{counts}] AS missing FROM {self.table}"
-        )
-        again = fetch_one(
-            self._session,
-            "SELECT coalesce(sum(n - 1), 0) AS n FROM (SELECT count(*) AS n FROM"
-            f" {self.table} AS record GROUP BY hashtextextended(record::text, 0)) AS same",
-        )
-        missing = zip(self.header, map(int, row["missing"]), strict=True)
-        return int(row["n"]), int(again["n"]), {column: n for column, n in missing if n}
-
-    def _unmarked(self, column: str) -> str:
-        """Return the text of a value, as it is, or NULL if it means so."""
-        text, literal = self._names[column], self._session.literal
-        if self._trim:
-            text = f"btrim({text}, {literal(BLANKS)})"
-        if self._null:
-            words = ", ".join(map(literal, self._null))
-            bare = f"btrim({text}, {literal(BLANKS)})"
-            text = f"CASE WHEN {bare} IN ({words}) THEN NULL ELSE {text} END"
-        return text
-
-    def _text(self, column: str) -> str:
-        """Return the text of a value that may be no text: without blanks, and NULL if empty."""
-        bare = f"btrim({self._unmarked(column)}, {self._session.literal(BLANKS)})"
-        if unit := self._units.get(column):
-            # The order matters: a minus may stand before the unit.
-            bare = f"btrim(replace({bare}, {self._session.literal(unit)}, ''))"
-        return f"nullif({bare}, '')"
-
-    def _expression(self, column: str, kind: ValueType) -> str:
-        literal = self._session.literal
-        if kind.sql == "text" or kind.category == "S":
-            return f"({self._unmarked(column)})::{kind.sql}"
-        text = self._rewritten(column, kind)
-        if kind.between:
-            text = f"translate({text}, {literal(kind.between)}, '')"
-        if kind.decimal == ",":
-            text = f"replace({text}, ',', '.')"
-        return f"({text})::{kind.sql}"
-
-    def _rewritten(self, column: str, kind: ValueType) -> str:
-        """Return the text of a value, and of a date as PostgreSQL reads it."""
-        text, literal = self._text(column), self._session.literal
-        for pattern, iso in kind.rewrites:
-            text = f"regexp_replace({text}, {literal(pattern)}, {literal(iso)})"
-        return text
-
-    def can_read(self, column: str, kind: ValueType, n: int | None = None) -> bool:
-        """Tell whether all values of a column, or of the first `n` records, have a type."""
-        rows = self.table if n is None else f"(SELECT * FROM {self.table} ORDER BY ctid LIMIT {n})"
-        try:
-            with self._session.savepoint():
-                self._session.fetch(
-                    f"SELECT count({self._expression(column, kind)}) FROM {rows} AS texts"
-                )
-        except DatabaseError as error:
-            if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
-                raise
-            return False
-        return True
-
-    def no_dates(self, column: str, kind: ValueType) -> str:
+    def _no_days(self, column: str, kind: ValueType) -> str:
         """Say how many values look like dates without being any, such as 30 February."""
         day = self._rewritten(column, kind)
         rows = self._session.fetch(
             f"SELECT substring({day} FROM '^[0-9]+-[[:alnum:]]+-[0-9]+') AS day, count(*) AS n"
-            f" FROM {self.table} GROUP BY 1"
+            f" FROM {self.table} AS r GROUP BY 1"
         )
-        n = sum(int(row["n"]) for row in rows if row["day"] and not _is_day(row["day"]))
+        wrong = {row["day"]: int(row["n"]) for row in rows
+                 if row["day"] and not _is_day(row["day"])}  # fmt: skip
+        n = sum(wrong.values())
+        if wrong.keys() == {NO_DAY}:
+            return f"{n:,} of its values are {NO_DAY}: null => '{NO_DAY}'"
         return f"{n:,} of its values are days that do not exist, such as 30 February: correct them"
 
-    def require_readable(self, column: str, kind: ValueType) -> None:
-        """Refuse a value that does not have the type that it was said to have.
-
-        Raises
-        ------
-        InvalidParameterError
-        """
-        if self.can_read(column, kind):
-            return
-        low, high = 0, int(fetch_one(self._session, f"SELECT count(*) AS n FROM {self.table}")["n"])
-        while high - low > 1:  # the first `low` records can be read, the first `high` cannot
-            middle = (low + high) // 2
-            if self.can_read(column, kind, middle):
-                low = middle
-            else:
-                high = middle
-        sign = " or which is the decimal sign (decimal => ',')" if kind.category == "N" else ""
-        raise InvalidParameterError(
-            f"a value cannot be read as {kind.sql}",
-            detail=self._place(column, high),
-            hint=f"correct it, or say what means that a value is missing (null => 'TEXT'){sign};"
-            f' or load the column as text: types => \'{{"{column}": "text"}}\'',
-        )
-
-    def _refuse_misfit(self, date_format: DateFormat, columns: Sequence[str]) -> None:
-        """Refuse a date format that some values of a column have, but not all."""
-        pattern = self._session.literal(date_format.pattern)
+    def _refuse_dates(self, date_format: DateFormat, columns: Sequence[str]) -> NoReturn:
+        """Say where a column has dates of a format and another value, or that none has."""
+        pattern = date_format.type.pattern
         for column in columns:
-            row = fetch_one(
-                self._session,
-                f"SELECT min(n) FILTER (WHERE v !~ {pattern}) AS first, bool_or(v ~ {pattern})"
-                f" AS near FROM (SELECT row_number() OVER (ORDER BY ctid) AS n,"
-                f" {self._text(column)} AS v FROM {self.table}) AS texts",
-            )
-            if row["near"]:
+            if self._shapes[column].n(pattern):
+                line = self._line(f"{self._text(column)} !~ {self._session.literal(pattern)}")
                 raise InvalidParameterError(
                     "a value is no date of the given format",
-                    detail=f"{self._place(column, int(row['first']))}: {date_format.text}",
+                    detail=f"{self._place(column, line)}: {date_format.text}",
                     hint="correct it, or leave out date_format to load the column as text",
                 )
         raise InvalidParameterError(
@@ -549,72 +381,197 @@ class StagedFile:
             " date_format => 'MM/DD/YYYY'",
         )
 
-    def _place(self, column: str, record: int) -> str:
-        line = self._file.line_of(record)
-        number = self._places[column]
-        shown = f' ("{column}")' if column.isprintable() else ""
-        return f"{self._file.path.name}, line {line}, column {number}{shown}"
+    def _losses(self, column: str, kind: ValueType) -> Iterator[tuple[str, str, str]]:
+        """Yield what a type takes from values: when, what is said of it, or what to do instead."""
+        value, text, sql = self._expression(column, kind), self._text(column), kind.sql
+        zoned = f"{text} ~ {self._session.literal(ZONED)}"
+        is_local = "with time zone" not in sql
+        wide = MOMENT if "with time zone" in sql else "timestamp"
+        if kind.category == "S":
+            raw = self._raw(column)
+            yield f"rtrim({value}::text) <> rtrim({raw})", "", "name a longer type, or text"
+        elif kind.category == "V":
+            yield f"{value}::text <> {text}", "", "name bit with the length that all values have"
+        elif sql.startswith(("numeric(", "real", "double precision")):
+            exact = self._expression(column, replace(kind, sql="numeric"))
+            yield f"{value}::text::numeric <> {exact}", f"are rounded to {sql}", ""
+        elif sql == "date" or sql.startswith("timestamp"):
+            if is_local:
+                midnight = f" AND {text} !~ '[ T]00:00(:00([.]0*)?)?[^:.0-9]'"
+                hint = ("its day depends on the time zone: load it as timestamp with time zone,"
+                        " and register a view that says AT TIME ZONE")  # fmt: skip
+                yield zoned + (midnight if sql == "date" else ""), "", hint
+            exact = self._expression(column, replace(kind, sql=wide))
+            lost = "lose their time of day" if sql == "date" else f"are rounded to {sql}"
+            yield f"{value} <> {exact}", lost, ""
 
+    def require_whole(self, column: str, kind: ValueType) -> str:
+        """Refuse a type that would cut texts or zones; say how many numbers and times it rounds."""
+        notes = []
+        for condition, lost, hint in self._losses(column, kind):
+            if n := self._n(f"(SELECT FROM {self.table} AS r WHERE {condition})"):
+                if hint:
+                    raise InvalidParameterError(
+                        f"a value does not fit into {kind.sql}",
+                        detail=self._place(column, self._line(condition)),
+                        hint=hint,
+                    )
+                notes.append(f"{n:,} of its values {lost}")
+        return "; ".join(notes)
 
-@dataclass(frozen=True, kw_only=True)
-class CsvOptions:
-    """Settings for reading a CSV file; those that are None are guessed."""
+    def notes(self, types: Mapping[str, ValueType]) -> dict[str, str]:
+        """Say of each column what is worth knowing, but none of its values.
 
-    # What means NULL beside an empty field, in quotes or not; "" is an empty text in quotes
-    null: str | Sequence[str] = ()
-    delimiter: str | None = None  # One character, or its name: ``semicolon``, ``tab``, ``bar``
-    encoding: str | None = None  # Guessed are only UTF-8 and encodings with a byte-order mark
-    # The decimal sign, ``.`` or ``,``; the other one may stand between thousands
-    decimal: str | None = None
-    # Such as ``DD.MM.YYYY``. Nothing is guessed where day and month could be either.
-    date_format: str | None = None
-    # The first year that two digits may mean; by default no date lies after this year
-    first_year: int | None = None
-    trim: bool = False  # Whether texts lose the blanks around them; other types always do
-    # New names of columns: a mapping, or texts such as ``old=new``
-    rename: str | Sequence[str] | Mapping[str, str] = ()
-    # PostgreSQL's types by column; the others are the narrowest that all values have
-    types: str | Mapping[str, str] | None = None
+        A column of texts may be nearly one of numbers or dates, for a few values; texts may have
+        blanks around them, or be empty.
+        """
+        blanks = self._blanks([name for name, kind in types.items() if kind.sql == "text"])
+        notes = {}
+        for column, kind in types.items():
+            n_blank, n_empty = blanks.get(column, (0, 0))
+            said = [
+                # Where there is no header line, a record is taken for it.
+                "its name could be a value: if the file has no header line, write one"
+                if kind.pattern and kind.sql != "text" and re.search(kind.pattern, column)
+                else "",
+                kind.note,
+                self._nearly(column) if kind == TEXT else "",
+                f"{n_blank:,} have blanks around them: trim => true" if n_blank else "",
+                f"{n_empty:,} are empty texts in quotes: null => ''" if n_empty else "",
+            ]
+            if any(said):
+                name = json.dumps(column, ensure_ascii=False).replace("'", "''")
+                notes[column] = "; ".join(filter(None, said)).replace('"COLUMN"', name)
+        return notes
 
-    def __post_init__(self) -> None:
-        if self.decimal not in (None, ".", ","):
-            raise InvalidParameterError(
-                "the decimal sign is neither a point nor a comma",
-                hint="decimal => '.' or decimal => ','",
+    def _nearly(self, column: str) -> str:
+        near = text_note(self._shapes[column])
+        if "LINE" not in near.note:
+            return near.note
+        sign = "~" if near.is_matching else "!~"
+        line = self._line(f"{self._text(column)} {sign} {self._session.literal(near.pattern)}")
+        return near.note.replace("LINE", f"{line}")
+
+    def _blanks(self, columns: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Count texts with blanks around them, and empty ones."""
+        shapes = {column: self._shapes[column] for column in columns}
+        unknown = [column for column in columns if not shapes[column].known]
+        numbers: Iterator[int] = iter(())
+        if unknown:
+            blanks = self._session.literal(BLANKS)
+            counts = ", ".join(
+                f"count(*) FILTER (WHERE {text} <> btrim({text}, {blanks})),"
+                f" count(*) FILTER (WHERE {text} = '')"
+                for text in map(self._raw, unknown)
             )
-        if self.first_year is not None and not 1000 <= self.first_year <= 9900:
-            raise InvalidParameterError(
-                "the first year of two digits is no year",
-                hint="write it with four digits, such as first_year => 1930",
-            )
+            row = fetch_one(self._session, f"SELECT ARRAY[{counts}] AS n FROM {self.table} AS r")
+            numbers = map(int, row["n"])
+        return {
+            column: (one.n_blank, one.n_empty) if one.known else (next(numbers), next(numbers))
+            for column, one in shapes.items()
+        }
 
-    @property
-    def null_texts(self) -> tuple[str, ...]:
-        """The texts that mean NULL, without the blanks around them."""
-        texts = [self.null] if isinstance(self.null, str) else [*self.null]
-        for text in texts:
-            if not isinstance(text, str) or re.search(r'["\r\n\0]', text):
-                raise InvalidParameterError(
-                    "a text that means NULL is in one line, without quotes",
-                    hint="null => 'NA', and each further text on its own",
-                )
-        return tuple(text.strip(BLANKS) for text in texts)
-
-    @property
-    def new_names(self) -> dict[str, str]:
-        """The new names of columns, by the old ones."""
-        given = [self.rename] if isinstance(self.rename, str) else self.rename
-        pairs: list[tuple[Any, ...]] = (
-            [*given.items()]
-            if isinstance(given, Mapping)
-            else [tuple(pair.rsplit("=", 1)) if isinstance(pair, str) else () for pair in given]
+    def count(self, types: Mapping[str, ValueType]) -> tuple[int, int, dict[str, int]]:
+        """Count records, those that are the same as an earlier one, and values that are missing."""
+        counts = ", ".join(
+            f"count({self._raw(name) if _is_text(kind) else self._text(name)})"
+            for name, kind in types.items()
         )
-        if not all(len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in pairs):
-            raise InvalidParameterError(
-                "a column is renamed with its name in the file, =, and the new name",
-                hint="rename => 'OLD=NEW'",
-            )
-        return dict(pairs)
+        row = fetch_one(
+            self._session, f"SELECT count(*) AS n, ARRAY[{counts}] AS known FROM {self._records}"
+        )
+        n = int(row["n"])
+        different = f"(SELECT FROM {self._records} GROUP BY hash_record_extended(r.*, 0))"
+        known = zip(types, map(int, row["known"]), strict=True)
+        return n, n - self._n(different), {column: n - has for column, has in known if has < n}
+
+    def select(self, types: Mapping[str, ValueType]) -> str:
+        """Return the statement that reads the values."""
+        columns = [
+            f"{self._expression(column, types[column])} AS {name}"
+            for column, name in self._names.items()
+        ]
+        return f"SELECT {', '.join(columns)} FROM {self._records}"
+
+    def is_without_values(self, column: str) -> bool:
+        """Tell whether all values of a column are missing."""
+        return not self._n(f"(SELECT {self._text(column)} AS v FROM {self.table} AS r)", "v")
+
+    def _raw(self, column: str) -> str:
+        """Return the text of a value, as it is, or NULL if it means so."""
+        text, literal = f"r.{self._names[column]}", self._session.literal
+        if self._reading.trim:
+            text = f"btrim({text}, {literal(BLANKS)})"
+        if null := self._reading.null_texts:
+            words = ", ".join(map(literal, null))
+            bare = f"btrim({text}, {literal(BLANKS)})"
+            text = f"CASE WHEN {bare} IN ({words}) THEN NULL ELSE {text} END"
+        return text
+
+    def _text(self, column: str) -> str:
+        """Return the text of a value that may be no text: without blanks, and NULL if empty."""
+        text, shapes = self._raw(column), self._shapes.get(column)
+        if shapes is not None and shapes.known and not shapes.n_blank and not shapes.n_empty:
+            return text
+        return f"nullif(btrim({text}, {self._session.literal(BLANKS)}), '')"
+
+    def _rewritten(self, column: str, kind: ValueType) -> str:
+        """Return the text of a value, and of a date as PostgreSQL reads it."""
+        text, literal = self._text(column), self._session.literal
+        if kind.unit:  # the order matters: a minus may stand before the unit
+            text = f"btrim(replace({text}, {literal(kind.unit)}, ''), {literal(BLANKS)})"
+        for pattern, iso in kind.rewrites:
+            text = f"regexp_replace({text}, {literal(pattern)}, {literal(iso)})"
+        return text
+
+    def _expression(self, column: str, kind: ValueType) -> str:
+        literal = self._session.literal
+        if _is_text(kind):
+            return f"({self._raw(column)})::{kind.sql}"
+        text = self._rewritten(column, kind)
+        if kind.between:
+            text = f"translate({text}, {literal(kind.between)}, '')"
+        if kind.decimal == ",":
+            text = f"replace({text}, ',', '.')"
+        return f"({text})::{kind.sql}"
+
+    def _can_read(self, column: str, kind: ValueType, n: int | None = None) -> bool:
+        """Tell whether all values of a column, or of the first `n` records, have a type."""
+        rows, name = self.table, self._names[column]
+        if n is not None:
+            rows = f"(SELECT * FROM {self.table} ORDER BY ctid LIMIT {n})"
+        values = f"SELECT DISTINCT {name} FROM {rows} AS t"
+        try:
+            with self._session.savepoint():
+                self._n(f"(SELECT {self._expression(column, kind)} AS v FROM ({values}) AS r)", "v")
+        except DatabaseError as error:
+            if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+                raise
+            return False
+        return True
+
+    def _require_readable(self, column: str, kind: ValueType) -> None:
+        """Refuse a value that does not have the type that it was said to have."""
+        if self._can_read(column, kind):
+            return
+        low, high = 0, self._n_records
+        while high - low > 1:  # the first `low` records can be read, the first `high` cannot
+            middle = (low + high) // 2
+            if self._can_read(column, kind, middle):
+                low = middle
+            else:
+                high = middle
+        sign = " or which is the decimal sign (decimal => ',')" if kind.category == "N" else ""
+        raise InvalidParameterError(
+            f"a value cannot be read as {kind.sql}",
+            detail=self._place(column, self._line("true", high)),
+            hint=f"correct it, or say what means that a value is missing (null => 'TEXT'){sign};"
+            f' or load the column as text: types => \'{{"{column}": "text"}}\'',
+        )
+
+
+def _is_text(kind: ValueType) -> bool:
+    return kind.sql == "text" or kind.category == "S"
 
 
 @dataclass(frozen=True)
@@ -698,38 +655,37 @@ def load_csv(
     date_format = (
         DateFormat(reading.date_format, reading.first_year) if reading.date_format else None
     )
-    file = CsvFile.of(path, encoding=reading.encoding, delimiter=reading.delimiter)
-    with file.opened() as text:
-        given_names = file.header(text)
+    file = CsvFile.of(path, reading)
+    with file.open(errors=MARKED_BYTES) as text:
+        given_names, n_lines = file.header(text)
         where = f"{path.name}, line {file.n_before + 1}"
         header, names_notes = column_names(given_names, reading.new_names, where)
-        staged = StagedFile(session, file, header, reading.null_texts, trim=reading.trim)
+        staged = StagedFile(session, file, header, reading)
         session.plan(_PHASES)
         session.phase("copying the file")
-        staged.copy(text)
+        staged.copy(text, n_lines)
     unnamed = [name for name, old in zip(header, given_names, strict=True) if not old.strip(BLANKS)]
     stay = staged.drop_unnamed(unnamed)
-    given = staged.given_types(named, date_format)
+    given = staged.find_types(named)
     session.phase("inferring types")
-    types = staged.infer(given, reading.decimal, date_format, reading.first_year)
-    session.phase("reading the values")
+    types = staged.infer(given, date_format)
     kept = _Kept.of(session, target) if replace else None
     is_bound = replace and must_keep is not None and must_keep(target)
     if is_bound and kept is not None:
-        types = kept.types(types, given, staged)
-    types = _readable(staged, types, given, date_format)
-    found_types = {column: _FULL.get(types[column].sql, types[column].sql) for column in types}
-    is_kept = kept is not None and kept.fits(found_types)
-    if is_bound and not is_kept:
-        raise _other_columns(target, kept, found_types, staged.notes(types))
+        types = kept.types(types, named, staged)
+    new_types = {column: _FULL.get(types[column].sql, types[column].sql) for column in types}
+    is_kept = kept is not None and kept.fits(new_types)
     notes = staged.notes(types)
+    if is_bound and not is_kept:
+        raise _other_columns(target, kept, new_types, notes)
     for column, note in names_notes.items():
         if column in staged.header:
             notes[column] = "; ".join(filter(None, [note, notes.get(column)]))
+    session.phase("reading the values")
     count, duplicates, missing = staged.count(types)
-    found = CsvPreview(
+    preview = CsvPreview(
         file.delimiter,
-        shown_encoding(file.encoding),
+        encoding_name(file.encoding),
         [(column, types[column].sql) for column in staged.header],
         notes,
         missing,
@@ -738,24 +694,37 @@ def load_csv(
         _remarks(staged, duplicates, [name for name in unnamed if name not in stay]),
     )
     if on_found is not None:
-        on_found(found)
+        on_found(preview)
     session.phase("writing the table")
     if not dry_run:
-        if is_kept:
-            session.fetch(f"TRUNCATE {target}")
-            session.fetch(f"INSERT INTO {target} {staged.select(types)}")
-        else:
-            if replace:
-                session.fetch(f"DROP TABLE IF EXISTS {target}")
-            session.fetch(f"CREATE TABLE {target} AS {staged.select(types)}")
+        try:
+            if is_kept:
+                session.fetch(f"TRUNCATE {target}")
+                session.fetch(f"INSERT INTO {target} {staged.select(types)}")
+            else:
+                if replace:
+                    session.fetch(f"DROP TABLE IF EXISTS {target}")
+                session.fetch(f"CREATE TABLE {target} AS {staged.select(types)}")
+        except DatabaseError as error:
+            if error.sqlstate not in _LIMITS:
+                raise
+            raise _too_wide(path.name) from None
         session.fetch(f"ANALYZE {target}")
     session.fetch(f"DROP TABLE {staged.table}")
-    return LoadReport(**vars(found), table=target, seconds=time.perf_counter() - started)
+    return LoadReport(**vars(preview), table=target, seconds=time.perf_counter() - started)
+
+
+def _too_wide(where: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        "a record is too wide for a table of PostgreSQL",
+        detail=where,
+        hint="write the columns that are needed into a file of their own",
+    )
 
 
 def _remarks(staged: StagedFile, duplicates: int, dropped: Sequence[str]) -> list[str]:
     counts = {
-        "empty lines left out": staged.n_empty_lines,
+        "empty lines left out": staged.n_empty,
         "columns without a name and a value left out": len(dropped),
         "records that repeat an earlier one": duplicates,
     }
@@ -767,8 +736,15 @@ _WIDER: Final = (NUMBERS, ("date", *_FULL.values()))
 """Types that hold all values of those before them."""
 
 
+_TEXTS: Final = ("text", "character varying", "character")
+_CATEGORIES: Final = dict.fromkeys(NUMBERS, "N")
+
+
 def _holds(wider: str, sql: str) -> bool:
-    return any(wider in order and sql in order[: order.index(wider)] for order in _WIDER)
+    own = _FULL.get(sql, sql)
+    return wider == own or any(
+        wider in order and own in order[: order.index(wider)] for order in _WIDER
+    )
 
 
 class _Kept:
@@ -797,23 +773,24 @@ class _Kept:
         return list(self._columns.items()) == list(types.items())
 
     def types(
-        self,
-        found: Mapping[str, ValueType],
-        given: Mapping[str, ValueType],
-        staged: StagedFile,
+        self, types: Mapping[str, ValueType], named: Collection[str], staged: StagedFile
     ) -> dict[str, ValueType]:
         """Return types as which it can hold the values: wider ones, where it has them."""
-        types = dict(found)
+        chosen = dict(types)
         for column, own in self._columns.items():
-            if column not in found or column in given:
+            if column not in types or column in named:
                 continue
-            kind = found[column]
-            if own == "text":
-                note = "text, as in the registered table" if kind.sql != own else kind.note
-                types[column] = replace(TEXT, note=note)
-            elif _holds(own, kind.sql) or (kind == TEXT and staged.is_without_values(column)):
-                types[column] = replace(kind, sql=own)
-        return types
+            kind, plain = types[column], re.sub(r"\(.*?\)", "", own)
+            if plain in _TEXTS:
+                note = "text, as in the registered table" if kind.sql != "text" else kind.note
+                chosen[column] = ValueType(own, category="S" if own != "text" else "", note=note)
+                staged.require_whole(column, chosen[column])
+            elif _holds(plain, kind.sql) or (kind == TEXT and staged.is_without_values(column)):
+                chosen[column] = replace(kind, sql=own, category=_CATEGORIES.get(kind.sql, "D"))
+                rounded = staged.require_whole(column, chosen[column])
+                note = "; ".join(filter(None, [kind.note, rounded]))
+                chosen[column] = replace(chosen[column], category="", note=note)
+        return chosen
 
     def other(self, types: Mapping[str, str]) -> list[str]:
         """Return the columns whose types differ."""
@@ -853,24 +830,6 @@ def _other_columns(
         + "say so if they are the same: rename => 'OLD=NEW', types => '{\"COLUMN\": \"TYPE\"}';"
         " or make the table anew, and register it again: anew => true",
     )
-
-
-def _readable(
-    staged: StagedFile,
-    types: Mapping[str, ValueType],
-    given: Mapping[str, ValueType],
-    date_format: DateFormat | None,
-) -> dict[str, ValueType]:
-    """Return types as which all values can be read: a guess that fails becomes text."""
-    found = dict(types)
-    for column, kind in types.items():
-        if column in given:
-            staged.require_readable(column, kind)
-        elif kind.may_fail and not staged.can_read(column, kind):
-            if date_format is not None and kind.pattern == date_format.pattern:
-                staged.require_readable(column, kind)
-            found[column] = ValueType("text", "", note=staged.no_dates(column, kind))
-    return found
 
 
 def _new_table(session: PsycopgSession, table: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Forty files as people have them: none is loaded wrongly without a word.
+"""Files as people have them: none is loaded wrongly without a word.
 
 Each is loaded right, or with a note, or refused with the option that then loads it right. Notes and
 refusals name no value; a column of texts that were meant to be something else always has a note.
@@ -234,7 +234,7 @@ FILES: Final[dict[str, Messy]] = {
         Loaded("integer text", [(1, "x"), (2, "y")], {"": "empty lines left out: 3"}),
     ),
     "a line with one field more": Messy(
-        f"n,a\n1,x\n2,y,{NAME}\n", "line 3: 3, while the header has 2"
+        f"n,a\n1,x\n2,y,{NAME}\n", "line 3: the header has 2"
     ),
     "names that are there twice, empty or odd": Messy(
         ',"Age\n(years)",Age, Age\nx,1,2,3\ny,4,5,6\n',
@@ -250,6 +250,158 @@ FILES: Final[dict[str, Messy]] = {
 }  # fmt: skip
 
 
+FOUND_LATER: Final[dict[str, Messy]] = {
+    "codes that differ by a last zero": Messy(
+        "n,icd\n1,250.1\n2,250.10\n3,345.2\n",
+        Loaded("integer text", [(1, "250.1"), (2, "250.10"), (3, "345.2")],
+               {"icd": "1 numbers are written in several ways"}),
+        Loaded("integer numeric", [(1, D("250.1")), (2, D("250.10")), (3, D("345.2"))],
+               {"icd": "1 numbers are written in several ways, which is not kept"},
+               {"types": {"icd": "numeric"}}),
+    ),
+    "codes that look like exponents": Messy(
+        "n,plate\n1,1E5\n2,100000\n3,12\n",
+        Loaded("integer text", [(1, "1E5"), (2, "100000"), (3, "12")], {"plate": "several ways"}),
+    ),
+    "plus signs": Messy(
+        "n,a\n1,+12\n2,12\n",
+        Loaded("integer text", [(1, "+12"), (2, "12")], {"a": "1 of 2 begin with +"}),
+        Loaded("integer integer", [(1, 12), (2, 12)], options={"types": {"a": "integer"}}),
+    ),
+    "codes of several lengths": Messy(
+        "n,zip\n1,08902\n2,8902\n3,00501\n4,08902-1166\n5,\n",
+        Loaded("integer text",
+               [(1, "08902"), (2, "8902"), (3, "00501"), (4, "08902-1166"), (5, None)],
+               {"zip": "3 of 4 begin with 0, as codes do: kept as texts; 2 of 4 have another length"
+                       " than 5 characters"}),
+    ),
+    "ranges that a spreadsheet took for dates": Messy(
+        "n,band\n1,0-4\n2,09-May\n3,Oct-14\n4,15-19\n",
+        Loaded("integer text", [(1, "0-4"), (2, "09-May"), (3, "Oct-14"), (4, "15-19")],
+               {"band": "2 of 4 look like ranges that a spreadsheet took for dates, the first one"
+                        " in line 3"}),
+    ),
+    "births that began in another zone": Messy(
+        "n,born\n1,1980-07-01T22:00:00Z\n2,1979-12-31T23:00:00Z\n3,1950-01-17T23:00:00Z\n",
+        Loaded("integer timestamp with time zone",
+               [(1, datetime(1980, 7, 1, 22, tzinfo=UTC)),
+                (2, datetime(1979, 12, 31, 23, tzinfo=UTC)),
+                (3, datetime(1950, 1, 17, 23, tzinfo=UTC))],
+               {"born": "all 3 times are at 22 or 23 o'clock"}),
+    ),
+    "days that were written as times": Messy(
+        "n,on\n1,2020-01-31 00:00:00\n2,2020-01-31 00:00:00\n3,2020-02-01 00:00:00\n",
+        Loaded("integer timestamp", [(1, datetime(2020, 1, 31)), (2, datetime(2020, 1, 31)),
+                                     (3, datetime(2020, 2, 1))], {"on": "are midnight"}),
+        Loaded("integer date", [(1, JANUARY), (2, JANUARY), (3, date(2020, 2, 1))],
+               options={"types": {"on": "date"}}),
+    ),
+    "BigQuery's times": Messy(
+        "n,at\n1,2020-01-31 10:00:00 UTC\n2,2020-01-31 11:30:00 UTC\n",
+        Loaded("integer timestamp with time zone",
+               [(1, datetime(2020, 1, 31, 10, tzinfo=UTC)),
+                (2, datetime(2020, 1, 31, 11, 30, tzinfo=UTC))]),
+    ),
+    "MySQL's missing dates": Messy(
+        "n,at\n1,2020-01-31\n2,0000-00-00\n",
+        Loaded("integer text", [(1, "2020-01-31"), (2, "0000-00-00")],
+               {"at": "1 of its values are 0000-00-00: null => '0000-00-00'"}),
+        Loaded("integer date", [(1, JANUARY), (2, None)], options={"null": "0000-00-00"}),
+    ),
+    "months without days, and SAS's times": Messy(
+        "month,at\n2020-01,01JAN2020:10:11:12\n2020-02,02FEB2020:10:11:13\n",
+        Loaded("text timestamp", [("2020-01", datetime(2020, 1, 1, 10, 11, 12)),
+                                  ("2020-02", datetime(2020, 2, 2, 10, 11, 13))],
+               {"month": "without a day", "at": "date_format => 'DDMONYYYY:HH24:MI:SS'"}),
+    ),
+    "inches": Messy(
+        f'n\ta\td\n1\tx "large\tD\n2\t{NAME}\tD\n3\tNeedle 5"\tD\n',
+        'line 2, column 2 ("a")',
+        Loaded("integer text text", [(1, 'x "large', "D"), (2, NAME, "D"), (3, 'Needle 5"', "D")],
+               options={"quote": "none"}),
+    ),
+    "one quote": Messy(
+        f'n\ta\n1\tx\n2\t{NAME}"s\n3\ty\n', 'line 3, column 2 ("a")',
+        Loaded("integer text", [(1, "x"), (2, f'{NAME}"s'), (3, "y")], options={"quote": "none"}),
+    ),
+    "a quote that nothing closes": Messy(
+        f'n,a\n1,x\n2,"{NAME}\n3,y\n', 'line 3, column 2 ("a")',
+        Loaded("integer text", [(1, "x"), (2, f'"{NAME}'), (3, "y")], options={"quote": "none"}),
+    ),
+    "something after a quoted field": Messy(f'n,a\n1,"x"\n2,"{NAME}" y\n', "line 3, column 2"),
+    "MySQL's quotes": Messy(
+        'n,say\n1,"he said \\"no\\" twice"\n2,"\\\\, ""x"""\n', 'line 2, column 2 ("say")',
+        Loaded("integer text", [(1, 'he said "no" twice'), (2, '\\, "x"')],
+               options={"escape": "backslash"}),
+    ),
+    "blanks before quotes": Messy(
+        'n, "a, b"\n1, "x, y"\n2, z\n',
+        Loaded("integer text", [(1, " x, y"), (2, " z")], {"a, b": "trim => true"}),
+        Loaded("integer text", [(1, "x, y"), (2, "z")], options={"trim": True}),
+    ),
+    "mixed line ends": Messy(
+        'n,a\r\n1,x\n2,"y\r\nz"\r\n3,\n\n',
+        Loaded("integer text", [(1, "x"), (2, "y\r\nz"), (3, None)], {"": "left out: 1"}),
+    ),
+    "a line end of another kind within a field": Messy(
+        f"n,a\n1,x\n2,y\r{NAME}\n", 'line 3, column 2 ("a")'
+    ),
+    "lines of old Macintoshes": Messy(
+        "n,a\r1,x\r2,y\r", Loaded("integer text", [(1, "x"), (2, "y")])
+    ),
+    "a title before the header": Messy(
+        "Report of 2020\n\nn;a\n1;x\n2;y\n", "skip => 2",
+        Loaded("integer text", [(1, "x"), (2, "y")], options={"skip": 2}),
+    ),
+    "a title in the first cell": Messy(
+        "Report of 2020,,\nn,a,b\n1,x,z\n2,y,z\n", "skip => 1",
+        Loaded("integer text text", [(1, "x", "z"), (2, "y", "z")], options={"skip": 1}),
+    ),
+    "columns that PostgreSQL has itself": Messy(
+        "n,xmin\n1,x\n", "rename => 'xmin=NEW'",
+        Loaded("integer text", [(1, "x")], options={"rename": "xmin=least"}),
+    ),
+    "more columns than a table has": Messy(
+        ",".join(f"c{n}" for n in range(1601)) + "\n", "1,601 of at most 1,600"
+    ),
+    "records that no page holds": Messy(
+        ",".join(f"c{n}" for n in range(1500)) + "\n" + ",".join(["x" * 20] * 1500) + "\n",
+        "line 3 or before",
+    ),
+    "types with a length": Messy(
+        "n,zip,flags,cost,at\n1,01067,101,12.36,2020-01-31 10:00:00.7\n",
+        Loaded("integer text integer numeric timestamp",
+               [(1, "01067", 101, D("12.36"), datetime(2020, 1, 31, 10, 0, 0, 700_000))]),
+        Loaded("integer character(5) bit(3) numeric(6,1) timestamp(0) without time zone",
+               [(1, "01067", "101", D("12.4"), datetime(2020, 1, 31, 10, 0, 1))],
+               {"cost": "1 of its values are rounded to numeric(6,1)", "at": "are rounded to"},
+               {"types": {"zip": "char(5)", "flags": "bit(3)", "cost": "numeric(6,1)",
+                          "at": "timestamp(0)"}}),
+    ),
+    "days of times": Messy(
+        "n,at\n1,2020-01-31 10:00\n2,2020-01-31 00:00\n",
+        Loaded("integer timestamp", [(1, datetime(2020, 1, 31, 10)), (2, datetime(2020, 1, 31))]),
+        Loaded("integer date", [(1, JANUARY), (2, JANUARY)],
+               {"at": "1 of its values lose their time of day"}, {"types": {"at": "date"}}),
+    ),
+    "members of households": Messy(
+        "hhid,age\n1,30\n1,31\n2,40\n",
+        Loaded("integer integer", [(1, 30), (1, 31), (2, 40)], {"hhid": "1 of its values"}),
+    ),
+}  # fmt: skip
+"""What was first loaded wrongly, or refused without saying why."""
+
+LOST: Final = {
+    "a text": ("n,a\n1,x\n2,xyz\n", "varchar(2)", 'line 3, column 2 ("a")'),
+    "a text of a fixed length": ("n,a\n1,01067\n2,010671\n", "char(5)", "line 3, column 2"),
+    "bits": ("n,a\n1,101\n2,10\n", "bit(3)", "line 3, column 2"),
+    "a zone, and a day": ("n,a\n1,1979-12-31T23:00:00Z\n", "date", "line 2, column 2"),
+    "a zone": ("n,a\n1,1979-12-31T23:00:00+01:00\n", "timestamp", "line 2, column 2"),
+    "the order of day and month": ("n,a\n1,01/02/2020\n", "date", 'column "a"'),
+}
+"""Files, a type that would take something from column ``a``, and where it does."""
+
+
 @pytest.fixture(scope="module")
 def server(module_database: str) -> Iterator[psycopg.Connection]:
     with open_connection(module_database) as connection:
@@ -260,9 +412,10 @@ def test_there_are_forty() -> None:
     assert len(FILES) == 40
 
 
-@pytest.mark.parametrize("what", FILES)
+@pytest.mark.pitfall(71)
+@pytest.mark.parametrize("what", [*FILES, *FOUND_LATER])
 def test_none_is_silently_wrong(server: psycopg.Connection, tmp_path: Path, what: str) -> None:
-    messy = FILES[what]
+    messy = {**FILES, **FOUND_LATER}[what]
     data = messy.text.encode() if isinstance(messy.text, str) else messy.text
     path = tmp_path / messy.name
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
@@ -276,6 +429,20 @@ def test_none_is_silently_wrong(server: psycopg.Connection, tmp_path: Path, what
         check(server, path, messy.at_first)
     if messy.then is not None:
         check(server, path, messy.then)
+
+
+@pytest.mark.pitfall(72)
+@pytest.mark.parametrize("what", LOST)
+def test_no_type_takes_something_from_a_value(
+    server: psycopg.Connection, tmp_path: Path, what: str
+) -> None:
+    text, kind, where = LOST[what]
+    path = tmp_path / "file.csv"
+    path.write_text(text)
+    with pytest.raises(KanonError) as refused:
+        load(server, path, {"types": {"a": kind}})
+    assert where in refused.value.detail
+    assert refused.value.hint
 
 
 def load(server: psycopg.Connection, path: Path, options: Mapping[str, Any]) -> Any:

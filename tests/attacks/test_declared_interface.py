@@ -254,7 +254,7 @@ def test_words_are_ascii() -> None:
     """A message must reach clients, and leave databases, that do not know a character of it."""
     for path in PACKAGE.rglob("*.py"):
         # The command line prints to terminals; what signs files have is looked for.
-        if "interfaces" in path.parts or path.name == "csv_file.py":
+        if "interfaces" in path.parts or path.name in ("csv_file.py", "csv_types.py"):
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]

@@ -354,6 +354,9 @@ def version(as_json: bool) -> None:
     help="What separates fields, or its name: comma, semicolon, tab, bar.",
 )
 @click.option("--encoding", metavar="NAME", help="Encoding of the file, such as latin-1.")
+@click.option("--quote", metavar="CHAR", help="What stands around fields, or none.")
+@click.option("--escape", metavar="CHAR", help="What escapes a quote, such as backslash.")
+@click.option("--skip", type=int, metavar="N", help="Lines before the header.")
 @click.option(
     "--decimal", type=click.Choice([".", ","]), metavar="CHAR", help="Decimal sign: . or ,"
 )
@@ -415,9 +418,11 @@ def load(
 
 def _print_found(found: CsvPreview) -> None:
     """Print what was guessed, each with the option that says something else."""
+    from kanon_db.transfer.csv_file import DELIMITERS
+
     console.print_fields(
         {
-            "delimiter": f"{_named(found.delimiter)}   (--delimiter)",
+            "delimiter": f"{DELIMITERS.get(found.delimiter, found.delimiter)}   (--delimiter)",
             "encoding": f"{found.encoding}   (--encoding)",
         }
     )
@@ -434,12 +439,6 @@ def _print_found(found: CsvPreview) -> None:
     for remark in found.remarks:
         console.say(remark)
     console.say("")
-
-
-def _named(delimiter: str) -> str:
-    from kanon_db.transfer.csv_file import DELIMITERS
-
-    return DELIMITERS.get(delimiter, delimiter)
 
 
 # Commands that are more than a single operation: `kanon query`, `export`, `publications`, `demo`.
