@@ -65,6 +65,7 @@ RELIABILITY = {
     "spark_faults": "Faults on Spark",
     "hostile_input": "Hostile input",
     "meaning": "Certain bounds",
+    "csv_readers": "Readers of CSV files",
 }
 ESTIMATION = {"calibration": "How honest the errors are"}
 QUESTIONS = {"questions": "Forty questions, and their answers"}

@@ -228,7 +228,7 @@ NEARLY: Final = {
     "dates": "(?i)^(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}"
     "|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}"
     f"|[0-9]{{1,2}}[- ]?(?:{_PARTS['MON']})[- ]?[0-9]{{2,4}})(?:[ T:][0-9]{{1,2}}:.*)?$",
-    "ranges": f"^{_RANGE}$|{MANGLED.removeprefix('(?i)')}",
+    "ranges": f"(?i)^{_RANGE}$|{MANGLED.removeprefix('(?i)')}",
     "codes": f"^[+]?{_CODE[1:]}",
 }
 _FLAGS: Final = (
