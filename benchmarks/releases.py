@@ -104,10 +104,10 @@ def replacements() -> str:
             found = measure_releases(arrays[:n], codes.size, _bounds(codes, L))
             rows.append([
                 name, f"{codes.size:,}", n - 1,
-                *(f"{found.check(check).certain:,}" for check in ("candidates", "forced")),
+                f"{found.check('candidates').certain:,}",
             ])  # fmt: skip
     return f"### Replaced with the same parameters, l = {L}, everybody unique\n\n" + table(
-        ["table", "people", "replaced", "certain by intersection", "certain by forced values"],
+        ["table", "people", "replaced", "certain by intersection"],
         rows,
     )  # fmt: skip
 
@@ -120,15 +120,13 @@ def costs() -> str:
             took, memory, found = pool.apply(_measured, (shape,))
         rows.append([
             shape.name, f"{took:.0f}", f"{memory:,.0f}",
-            *(f"{found.check(check).certain:,}" for check in ("candidates", "forced")),
-            f"{found.check('worlds').people:,}",
+            f"{found.check('candidates').certain:,}",
         ])  # fmt: skip
     return (
         f"### {N_RELEASES} releases of {N_RECORDS:,} people, of whom {SHARE_GONE:.0%} are missing "
         "in each\n\n"
         + table(
-            ["buckets", "CPU seconds", "peak MB", "certain by intersection",
-             "certain by forced values", "above their bounds"],
+            ["buckets", "CPU seconds", "peak MB", "certain by intersection"],
             rows,
         )
     )  # fmt: skip

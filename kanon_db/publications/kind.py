@@ -70,8 +70,6 @@ class PublishedClasses:
     others: Sequence[str]  # what the rows show besides quasi-identifiers
     sensitive: str | None
     types: Mapping[str, object]  # what the types of the source's columns were
-    k: int  # the least number of rows of a class that was promised
-    least: int  # the least number of sensitive values in a class that was promised, at least 1
     # As of `PublishedBuckets`; 1 where nothing is promised. None if that is so of all values.
     thresholds: Callable[[Sequence[str | None], IntArray], Sequence[Fraction]] | None
     # The same, for each further sensitive attribute.

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.releases.bucket_releases import BucketRelease, coarsening, holds_the_same
-from kanon_db.algorithms.releases.release_measures import measure_releases
 from kanon_db.algorithms.releases.row_releases import ClassContents, merge
 from kanon_db.publications.kind import PublishedClasses
 from kanon_db.publications.releases.joint_disclosure import (
@@ -21,6 +20,7 @@ from kanon_db.publications.releases.joint_disclosure import (
 from kanon_db.transfer.columns import Relation
 from tests.profiles import examples
 from tests.property.plain_classes import N_CODES, Case, Class, Person, cases, coded, fitted
+from tests.worlds import measure_worlds
 
 
 def _dealt(draw: st.DrawFn, n: int, n_buckets: int) -> IntArray:
@@ -73,7 +73,7 @@ def test_coarser_buckets_tell_nothing_new(
         if bucket is not None:  # not where people who are alike are in several buckets
             assert holds_the_same(fine, coarse, bucket)
             allowed.append(coarse)
-    found = measure_releases([fine, *allowed], n_tuples, bounds, max_worlds=10**6)
+    found = measure_worlds([fine, *allowed], n_tuples, bounds, 10**6)
     exact = [check for check in found.checks if check.kind != "estimate"]
     assert [check for check in exact if not check.holds] == []
 
@@ -107,7 +107,7 @@ def test_batches_of_new_people_keep_their_bounds(
 ) -> None:
     """A reader of all states of a publication knows no more than one of its last state."""
     states, n_people, bounds = case
-    found = measure_releases(states, n_people, bounds, max_worlds=10**6)
+    found = measure_worlds(states, n_people, bounds, 10**6)
     exact = [check for check in found.checks if check.kind == "exact" and check.name == "worlds"]
     assert [check for check in exact if not check.holds] == []
     assert found.check("forced").holds
@@ -127,7 +127,7 @@ def _published(people: list[Person], release: list[Class]) -> tuple[ReleasedRows
     merged = merge(fits, number, np.arange(len(tuples)), contents)
     cells = [{"name": "first", "cell": "range"}, {"name": "second", "cell": "set"}]
     described = PublishedClasses(
-        Relation("", ""), cells, None, ["record"], "record", {}, 2, least=1, thresholds=None
+        Relation("", ""), cells, None, ["record"], "record", {}, thresholds=None
     )
     return ReleasedRows(read, contents, merged), described
 

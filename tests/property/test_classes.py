@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,18 +11,16 @@ from hypothesis import strategies as st
 
 from kanon_db.algorithms.attacks.row_attacks import RowClasses
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
-from kanon_db.algorithms.releases import BucketRelease, measure_releases
+from kanon_db.algorithms.releases import BucketRelease
 from kanon_db.algorithms.releases.row_releases import (
     ClassContents,
-    ClassFits,
     MergedClasses,
-    ShownRelease,
     fits_of,
     merge,
-    possible,
 )
 from tests.profiles import examples
 from tests.property.plain_classes import N_VALUES, Case, Class, Person, cases, fitted
+from tests.worlds import measure_worlds
 
 MANY = settings(max_examples=examples(200), deadline=None)
 
@@ -35,9 +32,7 @@ class Read:
     tuples: list[Person]
     number: np.ndarray
     linked: np.ndarray
-    fits: list[ClassFits]
     merged: list[MergedClasses]
-    shown: list[ShownRelease]
     releases: list[BucketRelease]
 
 
@@ -47,85 +42,21 @@ def read(case: Case) -> Read:
     linked = np.unique([first for first, _ in tuples], return_inverse=True)[1]
     if not case.buckets:
         linked = np.arange(len(tuples))
-    found = Read(tuples, number, linked, [], [], [], [])
+    found = Read(tuples, number, linked, [], [])
     for release in case.rows:
         fits = fitted(tuples, release)
         of_row = np.repeat(np.arange(len(release)), [len(one.records) for one in release])
         records = np.array([record for one in release for record in one.records])
         values = ClassContents.of(of_row, records % N_VALUES, len(release))
         merged = merge(fits, number, linked, values)
-        found.fits.append(fits)
         found.merged.append(merged)
         found.releases.append(merged.release)
-        contents = ClassContents.of(of_row, records, len(release))
-        found.shown.append(ShownRelease(merged.fits, contents, merged.is_known, 2))
     for buckets in case.buckets:
         place = {first: t for (first, _), t in zip(tuples, linked.tolist(), strict=True)}
         own = np.array([place[first] for first, _ in case.people])
         _, dense = np.unique(buckets, return_inverse=True)
         values = np.array(case.records) % N_VALUES
         found.releases.append(BucketRelease.of(own, dense, values))
-        pairs = [sorted(set(dense[own == t].tolist())) for t in linked]
-        first = np.append(0, np.cumsum([len(one) for one in pairs]))
-        found.shown.append(
-            ShownRelease(
-                ClassFits(first, np.array([b for one in pairs for b in one], dtype=np.int64)),
-                ClassContents.of(dense, values, int(dense.max()) + 1),
-                np.ones(len(tuples), dtype=np.bool_),
-                None,
-            )
-        )
-    return found
-
-
-@MANY
-@given(cases())
-def test_what_may_be_somebodys(case: Case) -> None:
-    """Whatever a world allows is counted; nothing else, for a reader who intersects."""
-    arrays = read(case)
-    sensitive = np.arange(4) % N_VALUES
-    found = possible(arrays.shown, sensitive, np.ones(N_VALUES))
-    known = [merged.is_known for merged in arrays.merged]
-    fitting = [plainly_settled(case, release) for release in case.rows]
-    for t, person in enumerate(arrays.tuples):
-        who = case.people.index(person)
-        its = [r for r, one in enumerate(known) if one[t]]
-        records = plainly_possible(case, who, [fitting[at][who] for at in its])
-        if not its:
-            assert found.rows[t] == 0
-            continue
-        assert found.values[t] == len({record % N_VALUES for record in records})
-        assert found.rows[t] == min(
-            sum(r in records for one in fitting[at][who] for r in one.records) for at in its
-        )
-        assert {world[who] for world in case.worlds} <= records
-
-
-def plainly_settled(case: Case, release: Sequence[Class]) -> list[list[Class]]:
-    """The classes that each person may be in, if those with as many people as rows are full."""
-    found = [[one for one in release if one.covers(person)] for person in case.people]
-    changed = True
-    while changed:
-        changed = False
-        for one in release:
-            its = [who for who, classes in enumerate(found) if one in classes]
-            if len(its) == len(one.records):
-                changed |= any(len(found[who]) > 1 for who in its)
-                for who in its:
-                    found[who] = [one]
-    return found
-
-
-def plainly_possible(case: Case, who: int, fitting: Sequence[Sequence[Class]]) -> set[int]:
-    found = set(range(4))
-    for classes in fitting:
-        found &= {r for one in classes for r in one.records}
-    values = [record % N_VALUES for record in case.records]
-    for buckets in case.buckets:
-        alike = [at for at, one in enumerate(case.people) if one[0] == case.people[who][0]]
-        its = {buckets[at] for at in alike}
-        allowed = {v for v, b in zip(values, buckets, strict=True) if b in its}
-        found = {record for record in found if record % N_VALUES in allowed}
     return found
 
 
@@ -135,14 +66,15 @@ def test_merged_classes_are_never_overstated(case: Case, bound: Fraction) -> Non
     """Whom a check finds certain, or above the bound whatever is likely, is so in all worlds."""
     arrays = read(case)
     n_linked = int(arrays.linked.max()) + 1
-    found = measure_releases(arrays.releases, n_linked, [bound] * N_VALUES)
+    found = measure_worlds(arrays.releases, n_linked, [bound] * N_VALUES)
     total = sum(case.worlds.values())
     share = np.zeros((len(case.people), N_VALUES))
     for world, ways in case.worlds.items():
         for who, record in enumerate(world):
             share[who, record % N_VALUES] += ways / total
     its = [arrays.tuples.index(person) for person in case.people]
-    somewhere = np.any([one.is_known for one in arrays.merged], axis=0)[its] | bool(case.buckets)
+    known = [np.isin(arrays.linked, one.release.tuple_of) for one in arrays.merged]
+    somewhere = np.any(known, axis=0)[its] | bool(case.buckets)
     likely = share.max(axis=1)[somewhere]
     certain = int((likely > 1 - 1e-12).sum())
     above = int((likely > float(bound) + 1e-12).sum())

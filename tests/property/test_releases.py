@@ -18,19 +18,16 @@ from kanon_db.algorithms.releases import (
     BucketReleases,
     PossibleValues,
     compare_all,
-    count_worlds,
     differences,
     everybody,
-    force,
     is_m_unique,
-    measure_releases,
     possible_values,
     refresh,
-    virtual_releases,
 )
 from kanon_db.algorithms.releases.m_invariance import renew
 from tests.profiles import examples
 from tests.property.plain_worlds import Case, cases, plain_posterior
+from tests.worlds import count_worlds, force, measure_worlds, virtual_releases
 
 MANY = settings(max_examples=examples(600))
 
@@ -63,7 +60,7 @@ def test_measures_are_those_of_all_worlds(case: Case) -> None:
             expected = shares.get(int(forced.candidates.value[j]), 0)
             assert np.isclose(counted.share[j], float(expected))
     bounds = [Fraction(1, case.n_values)] * case.n_values
-    found = measure_releases(case.arrays, case.n_tuples, bounds, max_worlds=1_000_000)
+    found = measure_worlds(case.arrays, case.n_tuples, bounds, 1_000_000)
     sizes = releases.total
     certain = sum(int(sizes[t]) for t, shares in truth.items() if len(shares) == 1)
     assert found.contradicted == found.contradicted_groups == 0
@@ -184,7 +181,7 @@ def test_refreshed_releases_keep_one_by_m(seed: int, m: int, counterfeits: bool)
         if counterfeits:
             assert not (found.waits & (last[who] != NEW)).any()
         last[placed], signatures = signature_of, found.signatures
-    measured = measure_releases(arrays, 40, [Fraction(1, m)] * n_values, max_worlds=100_000)
+    measured = measure_worlds(arrays, 40, [Fraction(1, m)] * n_values, 100_000)
     assert measured.contradicted == measured.contradicted_groups == 0
     assert all(check.holds for check in measured.checks), measured
 
@@ -256,7 +253,7 @@ def test_everybody_keeps_a_signature_of_values_that_are_there_once(
                 np.array([values[one] for one in order]),
             ))  # fmt: skip
     if releases:
-        measured = measure_releases(releases, len(values), [Fraction(1, m)] * 6, max_worlds=10_000)
+        measured = measure_worlds(releases, len(values), [Fraction(1, m)] * 6, 10_000)
         assert measured.contradicted == 0
         assert [c for c in measured.checks if c.kind != "estimate" and not c.holds] == []
 

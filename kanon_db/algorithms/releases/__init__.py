@@ -18,12 +18,6 @@ from kanon_db.algorithms.releases.m_invariance import (
     refresh,
     renew,
 )
-from kanon_db.algorithms.releases.possible_worlds import (
-    ForcedValues,
-    Posterior,
-    count_worlds,
-    force,
-)
 from kanon_db.algorithms.releases.release_measures import (
     Differences,
     ReleaseCheck,
@@ -32,7 +26,6 @@ from kanon_db.algorithms.releases.release_measures import (
     differences,
     everybody,
     measure_releases,
-    virtual_releases,
 )
 
 __all__ = [
@@ -42,21 +35,16 @@ __all__ = [
     "BucketRelease",
     "BucketReleases",
     "Differences",
-    "ForcedValues",
     "MInvariantRelease",
     "PossibleValues",
-    "Posterior",
     "ReleaseCheck",
     "ReleaseMeasures",
     "compare_all",
-    "count_worlds",
     "differences",
     "everybody",
-    "force",
     "is_m_unique",
     "measure_releases",
     "possible_values",
     "refresh",
     "renew",
-    "virtual_releases",
 ]  # fmt: skip

@@ -70,10 +70,6 @@ class BucketRelease:
         """The number of buckets."""
         return max(int(self.bucket_of.max(initial=-1)), int(self.bucket.max(initial=-1))) + 1
 
-    def numbers(self, n_tuples: int) -> IntArray:
-        """Return how many people of each tuple are in the release, shape (n_tuples,)."""
-        return np.bincount(self.tuple_of, self.people, minlength=n_tuples).astype(np.int64)
-
 
 @dataclass(frozen=True, eq=False)
 class BucketReleases:

@@ -31,12 +31,6 @@ from kanon_db.algorithms.releases.bucket_releases import (
     components_of,
     possible_values,
 )
-from kanon_db.algorithms.releases.possible_worlds import (
-    MAX_WORLDS,
-    ForcedValues,
-    count_worlds,
-    force,
-)
 from kanon_db.errors import InvalidParameterError
 
 
@@ -188,35 +182,6 @@ def compare_all(releases: BucketReleases, pulse: Pulse = UNLIMITED) -> list[Diff
     return found
 
 
-def virtual_releases(
-    releases: BucketReleases, compared: Sequence[Differences]
-) -> list[BucketRelease]:
-    """Make releases of groups whose values are known by differencing.
-
-    Sound: they state what follows from the releases, for algorithms that examine single buckets.
-
-    Parameters
-    ----------
-    releases : BucketReleases
-    compared : sequence of Differences
-
-    Returns
-    -------
-    list of BucketRelease
-        Those who came or left between two releases, from one-sided groups.
-    """
-    found: list[BucketRelease] = []
-    for one in compared:
-        for came, wanted, empty in (
-            (True, one.inserted, one.deleted),
-            (False, one.deleted, one.inserted),
-        ):
-            known = (wanted > 0) & (empty == 0) & ~one.is_contradicted
-            if known.any():
-                found.append(_virtual(releases, one, known, inserted=came))
-    return found
-
-
 def people_of(
     releases: BucketReleases, compared: Differences, groups: BoolArray, *, inserted: bool
 ) -> tuple[IntArray, IntArray, IntArray]:
@@ -228,22 +193,6 @@ def people_of(
     change = change if inserted else -change
     some = groups[group] & (change > 0)
     return group[some], tuples[some], change[some]
-
-
-def _virtual(
-    releases: BucketReleases, compared: Differences, wanted: BoolArray, *, inserted: bool
-) -> BucketRelease:
-    group, tuples, people = people_of(releases, compared, wanted, inserted=inserted)
-    number = np.cumsum(wanted) - 1
-    cells = wanted[compared.group]
-    return BucketRelease(
-        tuple_of=tuples,
-        bucket_of=number[group],
-        people=people,
-        bucket=number[compared.group[cells]],
-        value=compared.value[cells],
-        count=np.abs(compared.change[cells]),
-    )
 
 
 def _number_changes(
@@ -293,7 +242,7 @@ class ReleaseCheck:
     Parameters
     ----------
     name : str
-        ``inserted``, ``deleted``, ``candidates``, ``forced`` or ``worlds``.
+        ``inserted``, ``deleted`` or ``candidates``.
     kind : str
         ``exact``: a reader of that kind knows just this; ``sound``: a reader knows at least this.
     people : int
@@ -303,8 +252,7 @@ class ReleaseCheck:
         How many of these people have a certain value.
     value, bound : float
         The probability that exceeds its bound by the largest factor, or comes closest, and the
-        bound. For candidates and forced values, 1 / number of candidates, and the mean of their
-        bounds.
+        bound. For candidates, 1 / number of candidates, and the mean of their bounds.
     holds : bool
         Whether nobody's value exceeds its bound.
     """
@@ -332,19 +280,12 @@ class ReleaseMeasures:
     contradicted_groups : int
         Number of groups of two releases that gained more values than people. If either is not 0,
         values or quasi-identifiers changed between releases, and other results may be wrong.
-    counted : int
-        Number of people whose worlds were all counted: those in ``worlds``.
-    uncounted : int
-        Number of other people, not contradicted, with too many worlds to count; the probabilities
-        of their values are unknown.
     """
 
     checks: tuple[ReleaseCheck, ...]
     people: int
     contradicted: int
     contradicted_groups: int
-    counted: int
-    uncounted: int
 
     @property
     def holds(self) -> bool:
@@ -361,8 +302,6 @@ def measure_releases(
     n_tuples: int,
     bounds: Sequence[Fraction],
     pulse: Pulse = UNLIMITED,
-    *,
-    max_worlds: int = MAX_WORLDS,
 ) -> ReleaseMeasures:
     """Measure what readers of all releases who know everybody's quasi-identifiers can infer.
 
@@ -374,8 +313,6 @@ def measure_releases(
     bounds : sequence of Fraction, shape (n_values,)
         The largest probability allowed for each value, such as f' or 1/l; 1 for none.
     pulse : Pulse
-    max_worlds : int
-        Most worlds of a component that are counted.
 
     Returns
     -------
@@ -393,31 +330,18 @@ def measure_releases(
     >>> after = BucketRelease.of(np.arange(5), np.array([0, 0, 1, 1, 1]), np.array([0, 1, 0, 1, 1]))
     >>> found = measure_releases([before, after], 5, [Fraction(1, 2), Fraction(2, 3)])
     >>> [(check.name, check.people, check.certain) for check in found.checks if not check.holds]
-    [('inserted', 1, 1), ('forced', 1, 1), ('worlds', 1, 1)]
+    [('inserted', 1, 1)]
     """
     limits = np.array([float(bound) for bound in bounds])
     together = BucketReleases.of(releases, n_tuples, len(bounds))
     compared, checks = _compared_all(together, bounds, pulse)
     candidates = possible_values(together, pulse)
     checks.append(_narrowed("candidates", "exact", together, candidates, limits))
-    if virtual := virtual_releases(together, compared):
-        together = BucketReleases.of([*releases, *virtual], n_tuples, len(bounds))
-        candidates = possible_values(together, pulse)
-    forced = force(together, candidates, pulse=pulse)
-    checks.append(_narrowed("forced", "sound", together, forced.candidates, limits))
-    counted = count_worlds(together, forced, max_worlds, pulse, n_real=len(releases))
-    checks.append(
-        _likely("worlds", "exact", together, forced, counted.share, limits, counted.is_known)
-    )
-    others = ~counted.is_known & ~forced.is_contradicted
-    is_person = together.is_person
     return ReleaseMeasures(
         checks=tuple(checks),
         people=together.n_people,
-        contradicted=int(together.total[is_person & forced.is_contradicted].sum()),
+        contradicted=int(together.total[together.is_person & (candidates.number == 0)].sum()),
         contradicted_groups=sum(int(one.is_contradicted.sum()) for one in compared),
-        counted=int(together.total[is_person & counted.is_known].sum()),
-        uncounted=int(together.total[is_person & others].sum()),
     )
 
 
@@ -512,35 +436,6 @@ def _narrowed(
     )
 
 
-def _likely(
-    name: str,
-    kind: Kind,
-    releases: BucketReleases,
-    forced: ForcedValues,
-    share: FloatArray,
-    limits: FloatArray,
-    among: BoolArray,
-) -> ReleaseCheck:
-    """Find people with a candidate that is more likely than its bound."""
-    candidates = forced.candidates
-    worst = _worst(candidates.first, candidates.value, candidates.number, share, limits)
-    looked_at = releases.is_person & among & (worst >= 0)
-    reached, bound = np.zeros(releases.n_all), np.ones(releases.n_all)
-    reached[looked_at] = share[worst[looked_at]]
-    bound[looked_at] = limits[candidates.value[worst[looked_at]]]
-    exceeding = looked_at & (reached > bound + _ROUNDING)
-    top = int(np.where(looked_at, reached / bound, -1).argmax()) if looked_at.any() else -1
-    return ReleaseCheck(
-        name=name,
-        kind=kind,
-        people=int(releases.total[exceeding].sum()),
-        certain=int(releases.total[exceeding & (reached >= 1 - _ROUNDING)].sum()),
-        value=float(reached[top]) if top >= 0 else 0.0,
-        bound=float(bound[top]) if top >= 0 else 1.0,
-        holds=not exceeding.any(),
-    )
-
-
 @numba.njit(cache=True, nogil=True)
 def _bounds_left(
     first: IntArray, value: CodeArray, number: IntArray, limits: FloatArray
@@ -551,18 +446,3 @@ def _bounds_left(
         for j in range(first[t], first[t] + number[t]):
             sums[t] += limits[value[j]]
     return sums
-
-
-@numba.njit(cache=True, nogil=True)
-def _worst(
-    first: IntArray, value: CodeArray, number: IntArray, share: FloatArray, limits: FloatArray
-) -> IntArray:
-    """Return the candidate of each tuple that is the most above its bound; -1 without any."""
-    worst = np.full(number.size, -1)
-    for t in range(number.size):
-        most = -1.0
-        for j in range(first[t], first[t] + number[t]):
-            if share[j] / limits[value[j]] > most:
-                most = share[j] / limits[value[j]]
-                worst[t] = j
-    return worst

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -136,11 +135,6 @@ class ClassConstraints:
             nearest = [Fraction(n, total) + self.t for n in counts.tolist()]
             largest = list(map(min, largest, nearest))
         return largest
-
-    @property
-    def least_values(self) -> int:
-        """The least number of different values in a class that follows from them."""
-        return max(self.l or 1, 1 if self.entropy_l is None else ceil(self.entropy_l))
 
     @property
     def figures(self) -> dict[str, Any]:

@@ -715,7 +715,7 @@ class Generalized(RowKind):
         if found is None or not constraints:
             return found
         first, *others = (
-            replace(one, least=own.least_values, thresholds=own.thresholds)
+            replace(one, thresholds=own.thresholds)
             for one, own in zip(found.of_each, constraints.values(), strict=True)
         )
         return replace(first, also=others)

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, sort_keys
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.releases.bucket_releases import BucketRelease, coarsening, holds_the_same
@@ -27,20 +27,15 @@ from kanon_db.algorithms.releases.row_releases import (
     ClassContents,
     ClassFits,
     MergedClasses,
-    PossibleRows,
-    ShownRelease,
     are_within,
     boxes_of,
     fits_of,
     merge,
-    possible,
 )
 from kanon_db.catalog.entries import Source
 from kanon_db.errors import InfeasibleError, PermissionDeniedError, SchemaMismatchError
 from kanon_db.publications.kind import PublishedBuckets, PublishedClasses
 from kanon_db.publications.releases.ledger import (
-    ROWS,
-    VALUES,
     EarlierRelease,
     ReleaseFinding,
     not_measured,
@@ -311,161 +306,29 @@ def _release(
     )  # fmt: skip
 
 
-_ROUNDING: Final = 1e-9
-_UNLESS: Final = ", unless they were left out or came later"
-
-ReleasesByPosition = Sequence[tuple[int, PublishedBuckets | PublishedClasses]]
-
-
-def measure_rows(
-    read: ReleaseArrays,
-    together: ReleasesByPosition,  # the releases, with their positions in what was read
-    sensitive: str | None,
-    bounds: Sequence[Fraction],  # the threshold of each sensitive value
-    pulse: Pulse,
-) -> list[ReleaseFinding]:
-    """Count the rows, and the sensitive values, that may be somebody's in all releases."""
-    assert read.people is not None  # noqa: S101  # there are rows
-    people = read.people.number
-    rows = [
-        (one, partition)
-        for at, partition in together
-        if isinstance(partition, PublishedClasses) and (one := read.rows[at])
-    ]
-    linked = sorted(set.intersection(*(set(partition.others) for _, partition in rows)))
-    with_values = sensitive in linked
-    records, sensitive_of = records_of(
-        rows, linked, sensitive if with_values else None, read.labels
-    )
-    shown = [
-        ShownRelease(one.merged.fits, contents, one.merged.is_known, partition.k)
-        for (one, partition), contents in zip(rows, records, strict=True)
-    ]
-    limits = np.array(list(map(float, bounds)) if with_values else [1.0])
-    if with_values:
-        shown += [
-            _of_buckets(read, read.releases[at])
-            for at, partition in together
-            if isinstance(partition, PublishedBuckets)
-        ]
-    least = min((p.least for _, p in rows if p.least > 1), default=1)
-    found = possible(shown, sensitive_of, limits, pulse)
-    unknown = np.any([one.merged.is_open for one, _ in rows], axis=0)
-    is_whole = not unknown.any() and not found.n_beyond
-    findings = _found(found, people, with_values, least, "exact" if is_whole else "sound", "")
-    if unknown.any():
-        number = int(people[unknown].sum())
-        findings.append(
-            ReleaseFinding(
-                f"not measured: {number:,} of {int(people.sum()):,} people, since it is not known"
-                " who of them was left out, or came later",
-                "not measured", "", None, None, None, None, holds=False,
-            )
-        )  # fmt: skip
-        supposed = [
-            one if one.k is None else replace(one, is_bound=np.diff(one.fits.first) > 0)
-            for one in shown
-        ]
-        found = possible(supposed, sensitive_of, limits, pulse)
-        findings += _found(found, people, with_values, least, "estimate", _UNLESS)
-    return findings
-
-
-def _found(
-    found: PossibleRows, people: IntArray, with_values: bool, least: int, result: str, unless: str
-) -> list[ReleaseFinding]:
-    looked_at = found.is_seen & ~found.is_contradicted
-    by_rows = looked_at & (found.k > 0)
-    ratio = np.where(by_rows, found.rows / np.maximum(found.k, 1), np.inf)
-    findings = [
-        _finding(
-            f"{ROWS}{unless}", result, people,
-            by_rows & (found.rows < found.k), by_rows & (found.rows == 1), ratio,
-            1 / np.maximum(found.rows, 1), 1 / np.maximum(found.k, 1),
-        )
-    ]  # fmt: skip
-    if with_values:
-        number = np.maximum(found.values, 1)
-        exceeds = looked_at & ((found.limit < 1 - _ROUNDING) | (found.values < least))
-        ratio = np.where(looked_at, np.minimum(found.limit, found.values / least), np.inf)
-        findings.append(
-            _finding(
-                f"{VALUES}{unless}", result, people, exceeds,
-                exceeds & (found.values == 1), ratio, 1 / number,
-                np.minimum(found.limit / number, 1 / least) if least > 1 else found.limit / number,
-            )
-        )  # fmt: skip
-    return findings
-
-
-def _finding(
-    check: str,
-    result: str,
-    people: IntArray,
-    exceeds: BoolArray,
-    certain: BoolArray,
-    ratio: np.ndarray,
-    share: np.ndarray,
-    bound: np.ndarray,
-) -> ReleaseFinding:
-    worst = int(ratio.argmin())
-    seen = bool(np.isfinite(ratio[worst]))
-    return ReleaseFinding(
-        check, result, "", int(people[exceeds].sum()), int(people[certain].sum()),
-        float(share[worst]) if seen else 0.0, float(bound[worst]) if seen else 1.0,
-        holds=not exceeds.any(),
-    )  # fmt: skip
-
-
 def records_of(
     rows: Sequence[tuple[ReleasedRows, PublishedClasses]],
     linked: Sequence[str],  # the columns that make a record
-    sensitive: str | None,  # one of them
-    labels: Sequence[str | None],  # the texts of its values, in the order of their codes
-) -> tuple[list[ClassContents], IntArray]:
-    """Find the distinct records that rows show, and the sensitive value of each."""
+) -> list[ClassContents]:
+    """Count the distinct records that rows show in each class."""
     ends = np.cumsum([0, *(one.read.class_of_row.size for one, _ in rows)])
     columns: list[IntArray] = [np.zeros(int(ends[-1]), dtype=np.int64)]
-    values = columns[0]
     for name in linked:
         its = [one.read.others[name] for one, _ in rows]
-        texts = labels if name == sensitive else dict.fromkeys(t for own, _ in its for t in own)
-        codes = {text: code for code, text in enumerate(texts)}
+        codes: dict[str | None, int] = {}
+        for own, _ in its:
+            for text in own:
+                codes.setdefault(text, len(codes))
         columns.append(
             np.concatenate(
                 [np.array([codes[t] for t in own], dtype=np.int64)[of_row] for own, of_row in its]
             )
         )
-        if name == sensitive:
-            values = columns[-1]
-    _, first, records = np.unique(sort_keys(columns), return_index=True, return_inverse=True)
-    contents = [
+    records = np.unique(sort_keys(columns), return_inverse=True)[1]
+    return [
         ClassContents.of(one.read.class_of_row, records[low:high], one.read.n_classes)
         for (one, _), low, high in zip(rows, ends, ends[1:], strict=False)
     ]
-    return contents, values[first].astype(np.int64)
-
-
-def _of_buckets(read: ReleaseArrays, release: BucketRelease) -> ShownRelease:
-    """Return which buckets the people of each combination of quasi-identifiers are in."""
-    assert read.people is not None  # noqa: S101  # there are rows
-    linked = read.linked
-    order = np.argsort(release.tuple_of, kind="stable")
-    starts = np.searchsorted(release.tuple_of[order], np.arange(read.n_tuples + 1))
-    numbers = np.diff(starts)[linked]
-    first = np.append(0, np.cumsum(numbers)).astype(np.int64)
-    places = np.repeat(starts[:-1][linked] - first[:-1], numbers) + np.arange(first[-1])
-    fits = ClassFits(first, release.bucket_of[order][places].astype(np.int64))
-    by_bucket = np.lexsort((release.value, release.bucket))
-    contents = ClassContents(
-        release.bucket[by_bucket].astype(np.int64),
-        release.value[by_bucket].astype(np.int64),
-        release.count[by_bucket].astype(np.int64),
-        release.n_buckets,
-    )
-    # Several people with the same cells must all be there.
-    now = np.bincount(linked, read.people.number, read.n_tuples)
-    return ShownRelease(fits, contents, (release.numbers(read.n_tuples) >= now)[linked], None)
 
 
 Rows = tuple[ReleasedRows, PublishedClasses]
@@ -485,7 +348,7 @@ def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
     names = others.quasi_identifiers
     if not set(names) <= set(its.quasi_identifiers) or not set(others.others) <= set(its.others):
         return False
-    (first, second), _ = records_of([fine, coarse], sorted(others.others), None, ())
+    first, second = records_of([fine, coarse], sorted(others.others))
     releases = [
         BucketRelease(
             rows.merged.release.tuple_of, rows.merged.release.bucket_of, rows.merged.release.people,
@@ -563,15 +426,8 @@ def measure_together(
     if sensitive is not None and len(alike) > 1:
         found = _measured(read, alike, compared, bounds, pulse)
     if any(read.rows):
-        found += measure_rows(
-            read, [(at, compared[at].partition) for at in together], sensitive, bounds, pulse
-        )
-        found = [
-            replace(one, check=f"{one.check}{IF_NOBODY_WAS_REPLACED}")
-            if one.result in ("exact", "sound")
-            else one
-            for one in found
-        ]
+        found = [replace(one, check=f"{one.check}{IF_NOBODY_WAS_REPLACED}") for one in found]
+        found += _not_measured_of_rows(read)
     return [compared[at].earlier for at in kept], found
 
 
@@ -586,11 +442,10 @@ def _measured(
     releases = [read.releases[at] for at in alike]
     if _n_candidates(releases, read.n_tuples) > _MOST_CANDIDATES:
         checks: Sequence[ReleaseCheck] = measure_differences(releases, read.n_tuples, bounds, pulse)
-        contradicted = uncounted = 0
+        contradicted = 0
     else:
         measured = measure_releases(releases, read.n_tuples, bounds, pulse)
         checks, contradicted = measured.checks, measured.contradicted
-        uncounted = measured.uncounted
     rows = [one for at in alike if (one := read.rows[at])]
     others = [
         set(p.others) for at in alike if isinstance(p := compared[at].partition, PublishedClasses)
@@ -601,17 +456,11 @@ def _measured(
     )
     found = [
         ReleaseFinding(
-            _CHECKS[check.name], _result(check, more_is_known), "", check.people, check.certain,
-            check.value, check.bound, check.holds,
+            _CHECKS[check.name], "sound" if more_is_known else check.kind, "", check.people,
+            check.certain, check.value, check.bound, check.holds,
         )
         for check in checks
     ]  # fmt: skip
-    if any(one.merged.is_open.any() for one in rows):
-        found += _all_together(read, alike, bounds)
-    if uncounted:
-        # Publishers must not take what was not measured for harmless.
-        check = f"{_UNCOUNTED} how likely the values of {uncounted:,} people are"
-        found.append(ReleaseFinding(check, "not measured", "", None, None, None, None, holds=False))
     if contradicted:
         found.append(
             ReleaseFinding(_CONTRADICTED, "sound", "", contradicted, 0, None, None, holds=False)
@@ -619,10 +468,23 @@ def _measured(
     return found
 
 
-def _result(check: ReleaseCheck, more_is_known: bool) -> str:
-    if not more_is_known or check.kind != "exact":
-        return check.kind
-    return "estimate" if check.name == "worlds" else "sound"
+def _not_measured_of_rows(read: ReleaseArrays) -> list[ReleaseFinding]:
+    """Say what of rows is not measured: publishers must not take it for harmless."""
+    said = ["how few rows may be somebody's"]
+    merged = [one.merged for one in read.rows if one]
+    unknown = np.any([one.is_open for one in merged], axis=0)
+    if read.people is not None and unknown.any():
+        number, people = int(read.people.number[unknown].sum()), int(read.people.number.sum())
+        said.append(
+            f"{number:,} of {people:,} people, since it is not known who of them was left out, or"
+            " came later"
+        )
+    return [
+        ReleaseFinding(
+            f"not measured: {what}", "not measured", "", None, None, None, None, holds=False
+        )
+        for what in said
+    ]
 
 
 def _n_candidates(releases: Sequence[BucketRelease], n_tuples: int) -> int:
@@ -660,39 +522,6 @@ def _tells_nothing_new(
     return False
 
 
-def _all_together(
-    read: ReleaseArrays, alike: Sequence[int], bounds: Sequence[Fraction]
-) -> list[ReleaseFinding]:
-    """Compare how often each value occurs in the new release, the last one, and in others.
-
-    Where it is not known who came, this is known all the same, unless somebody left, too.
-    """
-    *others, new = (_totals(read, at) for at in alike)
-    found = []
-    for check, sign in ((_ALL_CAME, 1), (_ALL_LEFT, -1)):
-        for other in others:
-            change = sign * (new - other)
-            size = int(change.sum())
-            if size <= 0 or (change < 0).any():
-                continue
-            shares = [Fraction(int(n), size) for n in change]
-            share, bound = max(zip(shares, bounds, strict=True), key=lambda pair: pair[0] / pair[1])
-            found.append(
-                ReleaseFinding(
-                    check, "estimate", "", size if share > bound else 0,
-                    size if share == 1 > bound else 0,
-                    float(share), float(bound), holds=share <= bound,
-                )
-            )  # fmt: skip
-    return found
-
-
-def _totals(read: ReleaseArrays, at: int) -> IntArray:
-    rows, release = read.rows[at], read.releases[at]
-    held = release if rows is None else rows.contents
-    return np.bincount(held.value, held.count, len(read.labels)).astype(np.int64)
-
-
 def _bounds(
     partition: PublishedBuckets | PublishedClasses,
     labels: Sequence[str | None],
@@ -715,12 +544,7 @@ _CHECKS: Final = {
     "inserted": "differencing: who came",
     "deleted": "differencing: who left",
     "candidates": "intersection",
-    "forced": "forced values",
-    "worlds": "all worlds counted",
 }
 """The names of the checks, for people."""
 
-_ALL_CAME: Final = "differencing: all who came, unless somebody left"
-_ALL_LEFT: Final = "differencing: all who left, unless somebody came"
-_UNCOUNTED: Final = "too many possible worlds to say"
 _CONTRADICTED: Final = "values or quasi-identifiers changed"

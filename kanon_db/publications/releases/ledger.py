@@ -145,9 +145,8 @@ class ReleaseFinding:
     check: str
     result: str  # exact and sound results hold in every world; sound ones may miss something
     releases: str  # the names of those that were set against each other
-    # For how many people a value exceeds its bound, or fewer than k rows are possible.
-    people: int | None
-    certain: int | None  # how many people's values, or rows, are certain
+    people: int | None  # for how many people a value exceeds its bound
+    certain: int | None  # how many people's values are certain
     # The share of a value that exceeds its bound most, or comes closest to it, and the bound.
     share: float | None
     bound: float | None
@@ -180,10 +179,6 @@ def shortened(names: Sequence[str]) -> str:
     return listed if more <= 0 else f"{listed} and {more} more roles"
 
 
-ROWS: Final = "rows that may be somebody's"
-VALUES: Final = "values that may be somebody's"
-
-
 def finding_sentences(findings: Sequence[ReleaseFinding]) -> str:
     """Say what does not hold, a sentence for each finding."""
     return " ".join(_sentence(finding) for finding in findings if not finding.holds) or (
@@ -195,11 +190,6 @@ def finding_sentences(findings: Sequence[ReleaseFinding]) -> str:
 def _sentence(finding: ReleaseFinding) -> str:
     if finding.people is None:
         return f"{finding.releases}: {finding.check}."
-    if finding.check.startswith(ROWS):
-        return (
-            f"{finding.check}: fewer than k for {finding.people:,} people, a single one for"
-            f" {finding.certain:,} ({finding.result})."
-        )
     return (
         f"{finding.check}: {finding.people:,} people above their bound, {finding.certain:,} certain"
         f" ({finding.result})."

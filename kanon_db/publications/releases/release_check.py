@@ -41,7 +41,6 @@ from kanon_db.publications.releases.joint_disclosure import (
     read_releases,
 )
 from kanon_db.publications.releases.ledger import (
-    ROWS,
     EarlierRelease,
     ReleaseFinding,
     check_readers,
@@ -121,7 +120,7 @@ def combine(
         names = f"{names_of(against)}, {shown}"
         for finding in its:
             named = replace(finding, releases=finding.releases or names)
-            if len(views) > 1 and not named.check.startswith((ROWS, "not measured")):
+            if len(views) > 1 and not named.check.startswith("not measured"):
                 named = replace(named, check=f"{named.check} ({view.sensitive})")
             found += [] if named in found else [named]
     return CombinedReleases(

@@ -292,7 +292,7 @@ class RowKind(Kind):
             PublishedClasses(
                 Relation(schema, publication.name), layout["quasi_identifiers"],
                 layout.get("pattern"), layout["others"], name, layout.get("types", {}),
-                int(parameters["k"]), least=1, thresholds=None,
+                thresholds=None,
             )
             for name in publication.all_sensitive or [None]
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Each of the known attacks on several releases is found by some check, on a small example."""
+"""Intersection and differencing are found, on small examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from kanon_db.algorithms.releases import (
     ReleaseCheck,
     ReleaseMeasures,
     compare_all,
-    force,
     measure_releases,
     refresh,
 )
@@ -54,24 +53,6 @@ def test_intersection() -> None:
     assert found["candidates"].kind == "exact"
     assert found["candidates"].certain == 2  # a, and f
     assert found["candidates"].people == 6  # b, c, d, e have two values left, of which one exceeds
-    assert found["forced"].certain == 2
-
-
-def test_forced_values_go_on_from_the_intersection() -> None:
-    """A value that is used up is nobody else's; what nobody else can have is somebody's."""
-    found = measured(
-        release(("ab", [0, 1]), ("cd", [1, 2])),
-        release(("ac", [0, 2]), ("bd", [1, 1])),
-        bounds=[HALF] * 3,
-    )
-    assert found.check("forced").certain == 4
-    once = measured(
-        release(("abc", [0, 1, 2]), ("def", [0, 1, 3])),
-        release(("ade", [0, 1, 3]), ("bcf", [0, 1, 2])),
-        bounds=[HALF, HALF, THIRD, THIRD],
-    )
-    assert once.check("candidates").certain == 0
-    assert once.check("forced").people >= once.check("candidates").people
 
 
 def test_differencing_of_one_person() -> None:
@@ -93,7 +74,6 @@ def test_differencing_of_groups_that_hide_in_the_whole() -> None:
     after = release(("abe", [0, 1, 0]), ("cdf", [0, 1, 1]))
     found = measured(before, after, bounds=[Fraction(2, 3)] * 2)
     assert found.check("inserted").certain == 2
-    assert found.check("forced").certain == 2
 
 
 def test_differencing_with_both_is_a_lower_bound() -> None:
@@ -114,35 +94,6 @@ def test_differencing_by_cells() -> None:
     assert found.surely(inserted=True)[1].tolist() == [1]
     with pytest.raises(InvalidParameterError, match="different groups"):
         differences(both, 0, 1, np.array([0, 1, 0, 1]))
-
-
-def test_correspondence() -> None:
-    """Fung et al. 2008: which records of two buckets can be the same people's bounds the rest.
-
-    Of a and b, at least one has 0, and at most one, as g has the other; so c has 0. No two buckets
-    have fewer than two values in common, and no single bucket tells.
-    """
-    found = measured(
-        release(("abc", [0, 0, 1]), ("def", [0, 0, 1])),
-        release(("abg", [0, 1, 1]), ("cdefh", [0, 0, 0, 1, 1])),
-        bounds=[Fraction(3, 4)] * 2,
-    )
-    assert found.check("candidates").holds
-    assert not found.check("worlds").holds
-    assert found.check("worlds").certain >= 1
-    assert found.check("worlds").kind == "exact"
-
-
-def test_equal_signatures() -> None:
-    """{A, A, B} twice, with different others: 4/5 against 2/3, though no value is excluded."""
-    found = measured(
-        release(("abc", [0, 0, 1])),
-        release(("ade", [0, 0, 1])),
-        bounds=[Fraction(2, 3), HALF],
-    )
-    assert list(broken(found)) == ["worlds"]
-    assert found.check("worlds").people == 1
-    assert found.check("worlds").value == pytest.approx(0.8)
 
 
 def test_what_tells_nothing_more_holds() -> None:
@@ -182,53 +133,23 @@ def test_a_bucket_holds_a_value_for_everybody() -> None:
         BucketReleases.of([release(("abc", [0, 1]))], 3, 2)
 
 
-def random_releases(
-    n: int, size: int, n_values: int, alike: int, n_releases: int
-) -> BucketReleases:
-    random = np.random.default_rng(3)
-    values = random.integers(0, n_values, n)
-    tuples = np.arange(n) // alike
-    arrays = [
-        BucketRelease.of(tuples, random.permutation(n) // size, values) for _ in range(n_releases)
-    ]  # fmt: skip
-    return BucketReleases.of(arrays, n, n_values)
-
-
-def test_more_people_of_a_tuple_are_less_certain() -> None:
-    """Five alike in different buckets: of three releases, hardly anything follows."""
-    alone, together = random_releases(600, 3, 6, 1, 3), random_releases(600, 3, 6, 5, 3)
-    assert (force(alone).candidates.number == 1).sum() == 600
-    assert (force(together).candidates.number == 1).sum() < 30
-
-
 def test_a_cancel_is_noticed_everywhere() -> None:
     """Each step beats, and what a beat raises ends it."""
-    releases = random_releases(300, 10, 4, 1, 2)
+    arrays = [release(("ab", [0, 1])), release(("ab", [0, 1]))]
+    releases = BucketReleases.of(arrays, 2, 2)
 
     def cancel() -> None:
         raise KeyboardInterrupt
 
     cancelled = Pulse(heartbeat=cancel)
     for step in (
-        lambda: force(releases, pulse=cancelled),
+        lambda: measure_releases(arrays, 2, [HALF] * 2, cancelled),
         lambda: compare_all(releases, cancelled),
         lambda: refresh(np.arange(4), np.full(4, NEW), (), 2, np.random.default_rng(0),
                         pulse=cancelled),
     ):  # fmt: skip
         with pytest.raises(KeyboardInterrupt):
             step()
-
-
-def test_people_in_too_many_worlds_are_said_to_be_uncounted() -> None:
-    """Whoever is in a release is counted, contradicted, or said to be neither."""
-    random = np.random.default_rng(1)
-    values = random.integers(0, 3, 900)
-    arrays = [
-        BucketRelease.of(np.arange(900), random.permutation(900) // 30, values) for _ in range(3)
-    ]  # fmt: skip
-    found = measure_releases(arrays, 900, [Fraction(1, 2)] * 3)
-    assert found.uncounted > 0
-    assert found.counted + found.uncounted == found.people == 900
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,13 @@
-"""Counts the worlds that are consistent with several releases, and derives forced values."""
+"""Counts the worlds that are consistent with several releases, and derives forced values.
+
+An oracle: what the package measures of releases is compared with what is so in all worlds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 import numba
@@ -12,11 +17,22 @@ from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, FloatArray, 
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.releases.bucket_releases import (
     NOWHERE,
+    BucketRelease,
     BucketReleases,
     PossibleValues,
     components_of,
     in_steps,
     possible_values,
+)
+from kanon_db.algorithms.releases.release_measures import (
+    _ROUNDING,
+    Differences,
+    Kind,
+    ReleaseCheck,
+    _narrowed,
+    compare_all,
+    measure_releases,
+    people_of,
 )
 
 FREE: Final = -1
@@ -609,3 +625,136 @@ def _move(option: IntArray, left: IntArray, room: IntArray, amount: int) -> None
             room[option[i]] += amount
         if option[i + 1] >= 0:
             left[option[i + 1]] += amount
+
+
+@dataclass(frozen=True)
+class WorldMeasures:
+    """What several releases disclose together: the package's checks, forced values and worlds."""
+
+    checks: tuple[ReleaseCheck, ...]
+    people: int
+    contradicted: int
+    contradicted_groups: int
+    counted: int  # People whose worlds were all counted: those in ``worlds``
+    uncounted: int  # Others, not contradicted, with too many worlds to count
+
+    def check(self, name: str) -> ReleaseCheck:
+        return next(check for check in self.checks if check.name == name)
+
+
+def measure_worlds(
+    releases: Sequence[BucketRelease],
+    n_tuples: int,
+    bounds: Sequence[Fraction],
+    max_worlds: int = MAX_WORLDS,
+) -> WorldMeasures:
+    """Measure releases as the package does, and then forced values and all worlds."""
+    measured = measure_releases(releases, n_tuples, bounds)
+    limits = np.array([float(bound) for bound in bounds])
+    together = BucketReleases.of(releases, n_tuples, len(bounds))
+    if virtual := virtual_releases(together, compare_all(together)):
+        together = BucketReleases.of([*releases, *virtual], n_tuples, len(bounds))
+    forced = force(together)
+    counted = count_worlds(together, forced, max_worlds, n_real=len(releases))
+    others = ~counted.is_known & ~forced.is_contradicted
+    return WorldMeasures(
+        checks=(
+            *measured.checks,
+            _narrowed("forced", "sound", together, forced.candidates, limits),
+            _likely("worlds", "exact", together, forced, counted.share, limits, counted.is_known),
+        ),
+        people=measured.people,
+        contradicted=int(together.total[together.is_person & forced.is_contradicted].sum()),
+        contradicted_groups=measured.contradicted_groups,
+        counted=int(together.total[together.is_person & counted.is_known].sum()),
+        uncounted=int(together.total[together.is_person & others].sum()),
+    )
+
+
+def virtual_releases(
+    releases: BucketReleases, compared: Sequence[Differences]
+) -> list[BucketRelease]:
+    """Make releases of groups whose values are known by differencing.
+
+    Sound: they state what follows from the releases, for algorithms that examine single buckets.
+
+    Parameters
+    ----------
+    releases : BucketReleases
+    compared : sequence of Differences
+
+    Returns
+    -------
+    list of BucketRelease
+        Those who came or left between two releases, from one-sided groups.
+    """
+    found: list[BucketRelease] = []
+    for one in compared:
+        for came, wanted, empty in (
+            (True, one.inserted, one.deleted),
+            (False, one.deleted, one.inserted),
+        ):
+            known = (wanted > 0) & (empty == 0) & ~one.is_contradicted
+            if known.any():
+                found.append(_virtual(releases, one, known, inserted=came))
+    return found
+
+
+def _virtual(
+    releases: BucketReleases, compared: Differences, wanted: BoolArray, *, inserted: bool
+) -> BucketRelease:
+    group, tuples, people = people_of(releases, compared, wanted, inserted=inserted)
+    number = np.cumsum(wanted) - 1
+    cells = wanted[compared.group]
+    return BucketRelease(
+        tuple_of=tuples,
+        bucket_of=number[group],
+        people=people,
+        bucket=number[compared.group[cells]],
+        value=compared.value[cells],
+        count=np.abs(compared.change[cells]),
+    )
+
+
+def _likely(
+    name: str,
+    kind: Kind,
+    releases: BucketReleases,
+    forced: ForcedValues,
+    share: FloatArray,
+    limits: FloatArray,
+    among: BoolArray,
+) -> ReleaseCheck:
+    """Find people with a candidate that is more likely than its bound."""
+    candidates = forced.candidates
+    worst = _worst(candidates.first, candidates.value, candidates.number, share, limits)
+    looked_at = releases.is_person & among & (worst >= 0)
+    reached, bound = np.zeros(releases.n_all), np.ones(releases.n_all)
+    reached[looked_at] = share[worst[looked_at]]
+    bound[looked_at] = limits[candidates.value[worst[looked_at]]]
+    exceeding = looked_at & (reached > bound + _ROUNDING)
+    top = int(np.where(looked_at, reached / bound, -1).argmax()) if looked_at.any() else -1
+    return ReleaseCheck(
+        name=name,
+        kind=kind,
+        people=int(releases.total[exceeding].sum()),
+        certain=int(releases.total[exceeding & (reached >= 1 - _ROUNDING)].sum()),
+        value=float(reached[top]) if top >= 0 else 0.0,
+        bound=float(bound[top]) if top >= 0 else 1.0,
+        holds=not exceeding.any(),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _worst(
+    first: IntArray, value: CodeArray, number: IntArray, share: FloatArray, limits: FloatArray
+) -> IntArray:
+    """Return the candidate of each tuple that is the most above its bound; -1 without any."""
+    worst = np.full(number.size, -1)
+    for t in range(number.size):
+        most = -1.0
+        for j in range(first[t], first[t] + number[t]):
+            if share[j] / limits[value[j]] > most:
+                most = share[j] / limits[value[j]]
+                worst[t] = j
+    return worst
