@@ -8,15 +8,20 @@ DECLARE
     _new       kanon.source;
     _old       kanon.source;
     _published text[];
+    _roles     text[];
 BEGIN
+    PERFORM kanon.follow_renamed(_relation);
     -- What is not given comes from the server's catalogs.
     _new := (
         SELECT jsonb_populate_record(NULL::kanon.source, given || jsonb_build_object(
-            'schema_name', n.nspname, 'relation_name', c.relname, 'columns', ARRAY(
-                SELECT a.attname FROM pg_attribute AS a
-                WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-                ORDER BY a.attnum)))
+            'schema_name', n.nspname, 'relation_name', c.relname, 'relation_oid', c.oid,
+            'columns', a.names, 'numbers', a.numbers))
         FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        CROSS JOIN LATERAL (
+            SELECT coalesce(jsonb_agg(a.attname ORDER BY a.attnum), '[]') AS names,
+                   coalesce(jsonb_agg(a.attnum ORDER BY a.attnum), '[]') AS numbers
+            FROM pg_attribute AS a
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS a
         WHERE c.oid = _relation AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
           AND c.relpersistence <> 't');
     IF NOT (kanon.is_plain(_new.schema_name) AND kanon.is_plain(_new.relation_name)) THEN
@@ -37,16 +42,20 @@ BEGIN
     _published := ARRAY(SELECT p.name FROM kanon.publication AS p
         WHERE p.source_schema = _new.schema_name AND p.source_relation = _new.relation_name
         ORDER BY p.name);
-    -- While it is published, columns may be added at the end, and become identifiers.
+    -- While it is published, all that has a role other than identifier stays what it is. Others
+    -- may go or get another name, and what is new has no role, or is an identifier.
+    _roles := _old.quasi_identifiers || _old.insensitive || _old.also_sensitive
+        || array_remove(ARRAY[_old.sensitive, _old.entity, _old.arrival], NULL);
     IF _published <> '{}' AND (
         _old.source_id IS NULL
         OR (_new.quasi_identifiers, _new.sensitive, _new.entity, _new.attributes, _new.insensitive,
-            _new.also_sensitive, _new.keep, _new.columns[:cardinality(_old.columns)])
+            _new.also_sensitive, _new.keep, kanon.places(_new, _roles, _old.relation_oid))
            IS DISTINCT FROM
            (_old.quasi_identifiers, _old.sensitive, _old.entity, _old.attributes, _old.insensitive,
-            _old.also_sensitive, _old.keep, _old.columns)
+            _old.also_sensitive, _old.keep, kanon.places(_old, _roles, _new.relation_oid))
         OR _new.arrival IS DISTINCT FROM coalesce(_old.arrival, _new.arrival)
-        OR NOT _new.identifiers @> _old.identifiers
+        OR EXISTS (SELECT FROM unnest(_old.identifiers) AS i
+                   WHERE i = ANY (_new.columns) AND i <> ALL (_new.identifiers))
         OR EXISTS (SELECT FROM unnest(_new.identifiers) AS i
                    WHERE i = ANY (_old.columns) AND i <> ALL (_old.identifiers))
     ) THEN
@@ -54,10 +63,10 @@ BEGIN
     END IF;
     INSERT INTO kanon.source AS s (schema_name, relation_name, quasi_identifiers, sensitive,
         identifiers, attributes, columns, insensitive, entity, arrival, also_sensitive, keep,
-        registered_by, fingerprint)
+        registered_by, relation_oid, numbers, fingerprint)
     VALUES (_new.schema_name, _new.relation_name, _new.quasi_identifiers, _new.sensitive,
         _new.identifiers, _new.attributes, _new.columns, _new.insensitive, _new.entity, _new.arrival,
-        _new.also_sensitive, _new.keep, caller,
+        _new.also_sensitive, _new.keep, caller, _new.relation_oid, _new.numbers,
         kanon.fingerprint(_relation))
     ON CONFLICT ON CONSTRAINT source_relation_unique DO UPDATE SET
         quasi_identifiers = excluded.quasi_identifiers, sensitive = excluded.sensitive,
@@ -65,6 +74,7 @@ BEGIN
         columns = excluded.columns, insensitive = excluded.insensitive, entity = excluded.entity,
         arrival = excluded.arrival, also_sensitive = excluded.also_sensitive, keep = excluded.keep,
         registered_by = excluded.registered_by, registered_at = clock_timestamp(),
+        relation_oid = excluded.relation_oid, numbers = excluded.numbers,
         fingerprint = excluded.fingerprint
     RETURNING * INTO _new;
     RETURN jsonb_build_object('source_id', _new.source_id);
@@ -72,6 +82,73 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.owner_register IS
     'describes a source that the caller may read; answers with its publications if that is refused';
+
+CREATE OR REPLACE FUNCTION kanon.places(source kanon.source, roles text[], other oid)
+RETURNS text[]
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    -- A column that was dropped and made again, or took the name of another, has another number. In
+    -- a relation that was created anew, names are what is left.
+    RETURN ARRAY(
+        SELECT CASE WHEN source.relation_oid = other AND source.numbers <> '{}'
+                    THEN format('%s %s', source.numbers[c.place], c.name) ELSE c.name END
+        FROM unnest(source.columns) WITH ORDINALITY AS c (name, place)
+        WHERE c.name = ANY (roles) ORDER BY c.place);
+END
+$function$;
+COMMENT ON FUNCTION kanon.places IS
+    'the columns with roles, in their order; of the same relation, with their numbers';
+
+CREATE OR REPLACE FUNCTION kanon.renamed_sources()
+RETURNS TABLE (source_id bigint, schema_name text, relation_name text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN QUERY SELECT s.source_id, n.nspname::text, c.relname::text
+    FROM kanon.source AS s
+    JOIN pg_class AS c ON c.oid = s.relation_oid
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE kanon.named(s.schema_name, s.relation_name) IS NULL
+      AND NOT EXISTS (SELECT FROM kanon.source AS o
+                      WHERE o.schema_name = n.nspname AND o.relation_name = c.relname);
+END
+$function$;
+COMMENT ON FUNCTION kanon.renamed_sources IS
+    'sources whose relations have got another name or schema, with that';
+
+CREATE OR REPLACE FUNCTION kanon.follow_renamed(source oid) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _old  kanon.source;
+    _name record;
+BEGIN
+    SELECT r.* INTO _name FROM kanon.renamed_sources() AS r
+    JOIN kanon.source AS s ON s.source_id = r.source_id WHERE s.relation_oid = follow_renamed.source;
+    IF NOT FOUND OR NOT (kanon.is_plain(_name.schema_name) AND kanon.is_plain(_name.relation_name)) THEN
+        RETURN;
+    END IF;
+    SELECT s.* INTO _old FROM kanon.source AS s WHERE s.source_id = _name.source_id FOR UPDATE;
+    UPDATE kanon.source AS s
+    SET schema_name = _name.schema_name, relation_name = _name.relation_name
+    WHERE s.source_id = _old.source_id;
+    UPDATE kanon.publication AS p
+    SET source_schema = _name.schema_name, source_relation = _name.relation_name
+    WHERE p.source_schema = _old.schema_name AND p.source_relation = _old.relation_name;
+    -- A restored ledger finds relations by their names.
+    UPDATE kanon.release AS r
+    SET source = format('%I.%I', _name.schema_name, _name.relation_name)
+    WHERE r.source_oid = _old.relation_oid;
+    UPDATE kanon.release AS r SET base_names = kanon.base_names(r.bases)
+    WHERE _old.relation_oid = ANY (r.bases);
+END
+$function$;
+COMMENT ON FUNCTION kanon.follow_renamed IS
+    'enters the name that a source''s relation has by now: it is the same one';
 
 CREATE OR REPLACE FUNCTION kanon.require_readable(role oid, source kanon.source) RETURNS void
 LANGUAGE plpgsql STABLE

@@ -238,6 +238,9 @@ BEGIN
     -- Of two who are about to replace it, one waits here, before it has read what the other drops.
     PERFORM FROM kanon.publication AS p
     WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p) FOR UPDATE;
+    PERFORM kanon.follow_renamed(s.relation_oid) FROM kanon.publication AS p
+    JOIN kanon.source AS s ON s.schema_name = p.source_schema AND s.relation_name = p.source_relation
+    WHERE p.name = given ->> 'name' AND kanon.is_publisher(caller, p);
     RETURN (
         SELECT jsonb_build_object('publication_id', p.publication_id, 'upto', r.upto,
             'knows_entities', EXISTS (SELECT FROM kanon.release_key AS k

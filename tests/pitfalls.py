@@ -342,4 +342,9 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A type takes something from a value",
         "A named type is shorter than its values, or a day loses the time zone in which it began.",
     ),
+    74: Pitfall(
+        "A source that changes under its publications",
+        "A column or the table is dropped, renamed or moved; registering it again publishes what"
+        " was an identifier, or takes a publication's batches and budget away.",
+    ),
 }

@@ -55,7 +55,7 @@ def register_source(
     """Describe microdata once, and keep the description in the database.
 
     Registering a source again replaces the description; returns its id. While there are
-    publications of it, only columns at its end can be new, and get a role as identifiers.
+    publications of it, only columns without a role, and identifiers, can go, come or be renamed.
     """
     relation, oid, kind = find_relation(session, source)
     if kind == "t":
@@ -131,8 +131,10 @@ def register_source(
     if "published" in answer:
         raise InUseError(
             "the source has live publications",
-            detail=f"{relation} is published as {', '.join(answer['published'])}",
-            hint=f"drop them first, such as kanon.drop_publication('{answer['published'][0]}')",
+            detail=f"{relation} is published as {', '.join(answer['published'])}, and a column has"
+            " another role, or another column has its name",
+            hint="register it with the roles that it has (TABLE kanon.source); to give others, drop"
+            f" them first, such as kanon.drop_publication('{answer['published'][0]}')",
         )
     return int(answer["source_id"])
 
@@ -166,8 +168,8 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
             f" {len(gone)} gone ({', '.join(gone)})"
             if added or gone
             else f"{relation}: its columns are in another order",
-            hint="register it again, and say which of them identify people; if more than"
-            " identifiers changes, drop its publications first, in the same transaction",
+            hint="register it again with the roles that it has; what is new identifies people, or"
+            " has no role",
         )
     require_unchanged(session, registered)
     return registered, types

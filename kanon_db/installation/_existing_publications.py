@@ -75,6 +75,8 @@ def find_again(session: PsycopgSession) -> None:
         for statement in (_OF_NOBODY, _BY_NAME):
             session.fetch(statement.format(table))
     session.fetch(_RELATIONS)
+    # What has these numbers here is another relation; names and columns' names are left.
+    session.fetch("UPDATE kanon.source SET relation_oid = NULL, numbers = '{}'")
 
 
 # A dump lacks the roles of its server, and so the grants to them.

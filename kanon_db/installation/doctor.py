@@ -321,6 +321,11 @@ SELECT format('source %I.%I', s.schema_name, s.relation_name),
 FROM kanon.source AS s JOIN pg_namespace AS n ON n.nspname = s.schema_name
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = s.relation_name
 WHERE kanon.fingerprint(c.oid) IS DISTINCT FROM s.fingerprint
+UNION ALL
+SELECT format('source %I.%I', s.schema_name, s.relation_name),
+       format('it is called %I.%I by now', r.schema_name, r.relation_name),
+       'refresh a publication of it, or register it again by that name, with the same roles'
+FROM kanon.renamed_sources() AS r JOIN kanon.source AS s ON s.source_id = r.source_id
 """
 
 # However it came about: PostgreSQL tells nobody that a role has a new member, and administrators

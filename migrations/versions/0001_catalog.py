@@ -23,6 +23,9 @@ def upgrade() -> None:
             schema_name       text NOT NULL,
             relation_name     text NOT NULL,
             columns           text[] NOT NULL DEFAULT '{}',
+            -- The relation and the numbers of its columns, which a name does not change.
+            relation_oid      oid,
+            numbers           smallint[] NOT NULL DEFAULT '{}',
             fingerprint       text,
             quasi_identifiers text[] NOT NULL
                               CONSTRAINT source_has_quasi_identifiers
