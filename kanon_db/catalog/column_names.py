@@ -114,14 +114,14 @@ _SUFFIXES: Final = (
 )  # fmt: skip
 """Last parts of compounds, whatever stands before them."""
 
-_ASCII: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
+_ASCII: Final = {0xE4: "ae", 0xF6: "oe", 0xFC: "ue", 0xDF: "ss", 0xC4: "Ae", 0xD6: "Oe", 0xDC: "Ue"}
+"""German letters, by their numbers."""
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_CAPITALS: Final = str.maketrans({"Ä": "Ae", "Ö": "Oe", "Ü": "Ue"})
 
 
 def words_of(column: str) -> list[str]:
     """Return the words that a column's name is made of, in lower case."""
-    plain = column.translate(_ASCII).translate(_CAPITALS)
+    plain = column.translate(_ASCII)
     words = (word.lower() for word in _CAMEL.findall(plain))
     return [part for word in words for part in _split_word(word)]
 
