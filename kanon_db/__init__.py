@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from kanon_db.interfaces.python import Kanon, connect
 
 __all__ = ["Kanon", "anonymize", "connect"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:
