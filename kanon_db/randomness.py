@@ -39,11 +39,19 @@ class SeededRandom(SecureRandom):
         self._seed = seed
         self._drawn = 0
 
-    def absorb(self, *what: bytes) -> None:
-        """Go on with a seed that follows from the last one and from what else is drawn from."""
+    def settle(self, *found: object) -> None:
+        """Draw from what a search has found from here on, however it was asked for.
+
+        Two results of one seed, as of searches that the clock ends, are so drawn apart; equal ones
+        are one draw. `found` is arrays, and what has one text.
+        """
         digest = hashlib.sha256(self._seed)
-        for one in what:
-            digest.update(len(one).to_bytes(8, "big") + one)
+        for one in found:
+            if isinstance(one, np.ndarray):
+                whole = np.ascontiguousarray(one, dtype=np.int64).tobytes()
+            else:
+                whole = repr(one).encode()
+            digest.update(len(whole).to_bytes(8, "big") + whole)
         self._seed, self._drawn = digest.digest(), 0
 
     def bytes(self, length: int) -> bytes:

@@ -121,6 +121,14 @@ def require_harmless(session: Session, relation: Relation, oid: str) -> None:
         )
 
 
+def _key_of_rows(session: Session) -> str:
+    """Return the key by which the role draws one of a person's rows that are alike.
+
+    It does not depend on the source: whoever names or writes it anew has the same draws.
+    """
+    return str(run_errand(session, "seed", digest="kept rows", dry_run=False))
+
+
 class Source(NamedTuple):
     """Microdata as its owner described it with `register_source`."""
 
@@ -189,6 +197,7 @@ class Source(NamedTuple):
             aggregates=tuple(
                 (types[column], AGGREGATES[function][0]) for function, column in rule.aggregates
             ),
+            draw_key=_key_of_rows,
         )
         return self._replace(relation=self.relation._replace(kept=kept))
 
@@ -202,6 +211,11 @@ class Source(NamedTuple):
         """The columns that publications of rows show, in the order of the source."""
         shown = {*self.quasi_identifiers, *self.all_sensitive, *self.insensitive}
         return [column for column in self.columns if column in shown]
+
+    def with_origin(self, published: Sequence[str]) -> list[str]:
+        """Add the columns that say whom a record is about, and when it came."""
+        names = (*published, self.entity, self.arrival)
+        return [*dict.fromkeys(name for name in names if name is not None)]
 
     @property
     def without_role(self) -> list[str]:

@@ -316,7 +316,7 @@ class RowTypeDiversity:
     fit into memory.
     """
 
-    def __init__(self, row_types: IntArray) -> None:
+    def __init__(self, row_types: AnyIntArray) -> None:
         self.n_row_types = int(row_types.max(initial=-1)) + 1
         self._row_types = row_types
         self._order = order_of(row_types, stable=True)

@@ -178,7 +178,10 @@ def chosen_columns(
         When nothing can be learned from a column's type.
     """
     features = request.features
-    names = list(features) if features is not None else _default_features(request, source)
+    if features is None:
+        names = _default_features(request, source)
+    else:
+        names = [name for name in source.published if name in features]  # in any order
     for name in [*names, request.label]:
         if _feature_kind(types[name], source, {}) == "array" and name == request.label:
             raise SchemaMismatchError("arrays are no labels", detail=f'column "{name}"')

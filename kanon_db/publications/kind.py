@@ -503,6 +503,10 @@ class Kind(ABC):
         """Name the known risks that a request takes."""
         return ()
 
+    def in_order(self, source: Source) -> Source:
+        """Return the source as it is searched; in the order of names, where none is published."""
+        return source
+
     def require_shown(self, source: Source) -> None:
         """Refuse coarsened columns, unless the kind publishes their bins."""
         if source.coarsened and not self.coarsens:

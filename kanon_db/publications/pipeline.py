@@ -4,21 +4,19 @@ The request has been validated when this begins. The data is read once, searched
 relations that nobody else sees, and examined; at the end they get the publication's name. A refusal
 leaves no trace, since the caller's transaction, or subtransaction, is rolled back.
 
-The same request of the same records draws the same publication, so that publishers cannot draw
-again until they like the draft: the seed is a function of the role, the request and the records.
+The same result of a search of the same records draws the same publication, so that publishers
+cannot draw again until they like the draft.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from fractions import Fraction
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -26,7 +24,6 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import IntArray, give_back, order_of, taken
 from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
-from kanon_db.declaration import parameters_of
 from kanon_db.errors import InfeasibleError, InvalidParameterError, RiskError
 from kanon_db.publications.entities import can_be_hashed, read_entities, stage_published
 from kanon_db.publications.guarantees import (
@@ -69,25 +66,19 @@ from kanon_db.transfer.values import read_integers
 
 # Every bound on what readers infer assumes that nobody chose the publication for what it shows. A
 # publisher who could drop a draft and draw again could keep the draft that shows most about
-# somebody. So the seed is a function of the publishing role, the request and the records, in any
-# order. The publication's name, its readers and the accepted risks do not count. ``kanon_owner``
-# makes the seed with a key that nobody else can read (``sql/24_entities.sql``): hashing guessed
-# records gives no seed, and no role can try out guesses of what another role has published.
+# somebody. So what is drawn is a function of the publishing role, of the records in any order, and
+# of what the search finds (:meth:`.SeededRandom.settle`): of nothing that was written in a request
+# or a description. Requests that find the same buckets, classes or matches are one draw.
 #
-# Two requests that ask for the same thing are one request: other spellings, options that decide
-# nothing, identifiers, equal values of another scale, and, for buckets, the order of columns.
-# Buckets and freeform rows depend on their parameters only through the result of the search, which
-# is added to the seed. For all kinds, so is whatever decides the order of published rows. Otherwise
-# two results of one seed, as of a search that the clock ends, would lie side by side
-# (``tests/attacks/test_same_seed.py``).
+# ``kanon_owner`` makes the seed with a key that nobody else can read (``sql/24_entities.sql``):
+# hashing guessed records gives no seed, and no role can try out guesses of what another role has
+# published. A dry run has a seed of its own, since it would foretell the publication; each
+# candidate of `recommend` gets a new one.
 #
-# A dry run has a seed of its own, since it would foretell the publication; each candidate of
-# `recommend` gets a new one. docs/understand/privacy.md says what this leaves open: a superuser can
-# read the key, and other parameters, or records that were changed on purpose, make another request.
+# docs/understand/privacy.md says what this leaves open: a superuser can read the key; what finds
+# another result, or records that were changed on purpose, are other draws.
 
 Read = TypeVar("Read", bound=Records)
-
-_IN_ANY_ORDER: Final = ("insensitive", "patterns")
 
 _EQUAL: Final = {
     "numeric": "trim_scale({})",
@@ -99,13 +90,11 @@ _EQUAL: Final = {
 }
 """One text for all values of a type that are equal: 1.0 and 1.00, 0 and -0, '1 day' and '24:00'."""
 
-_ONLY_EFFORT: Final = ("time_limit", "workers")
-"""Options that decide how long a search may take."""
-
 
 def draw_records(
     session: Session, request: PublishRequest, source: Source, records: Read,
-    columns: Sequence[ColumnType],  # their columns
+    columns: Sequence[ColumnType],  # that are published
+    entity: ColumnType | None = None,  # where it matters whom records are about
 ) -> tuple[Read, SeededRandom]:  # fmt: skip
     """Put the records in a random order, and make all further randomness.
 
@@ -114,25 +103,23 @@ def draw_records(
     with the same quasi-identifiers would part them by their sensitive values. Quasi-identifiers are
     sorted first, so that where they come does not depend on anything else.
 
-    Only records that are alike in all columns may still have another order afterwards.
+    Only records that are alike in all columns, of people who are, may still have another order
+    afterwards.
     """
     session.step("putting the records in order")
     known = [column for column in columns if column.name in source.quasi_identifiers]
     others = [column for column in columns if column not in known]
     of_known, hashes = _hashes(records, known), _hashes(records, others)
     hashes ^= of_known
-    order = order_of(hashes)
+    if entity is None:
+        order = order_of(hashes)
+    else:
+        order = order_of(_places_of_entities(hashes, _hashes(records, [entity])))
+        order = taken(order, order_of(taken(hashes, order), stable=True))
     order = taken(order, order_of(taken(of_known, order), stable=True))
-    asked = {
-        "kind": type(request).__name__,
-        **_asked(request, source),
-        **{role: _plain(getattr(source, role), role) for role in request.ROLES_DRAWN},
-        # Only where they are given, so that other draws stay what they were.
-        **{role: given for role in request.NEW_ROLES_DRAWN if (given := getattr(source, role))},
-    }
     seed = os.urandom(32)
     if not request.is_tried:
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
+        digest = hashlib.sha256(type(request).__name__.encode())
         digest.update(taken(hashes, order).tobytes())
         given = {"digest": digest.hexdigest(), "dry_run": request.dry_run}
         seed = bytes.fromhex(run_errand(session, "seed", **given))
@@ -140,40 +127,14 @@ def draw_records(
     return records.in_order(taken(order, random.permutation(records.n_records))), random
 
 
-def _asked(request: PublishRequest, source: Source) -> dict[str, Any]:
-    """Return what decides about the draw, as plain JSON that no spelling changes."""
-    asked = {}
-    for item in parameters_of(type(request)):
-        if item.name not in request.NOT_DRAWN:
-            value = getattr(request, item.name)
-            if item.type.options:
-                used = (name for name in request.options_of_method if name not in _ONLY_EFFORT)
-                value = {name: getattr(value, name) for name in used}
-            elif hasattr(value, "of_each"):  # however it was written that they hold for each
-                value = value.of_each(source.all_sensitive)
-                value = value if source.also_sensitive else value[source.sensitive]
-            elif item.name == "weights":
-                from kanon_db.publications.rows.row_kind import weights_of  # buckets do without
-
-                weights = weights_of(source, value) or []
-                value = dict(zip(source.quasi_identifiers, weights, strict=False))
-            asked[item.name] = _plain(value, item.name)
-    return asked
-
-
-def _plain(value: Any, name: str = "") -> Any:
-    """Write a value in one way: 2 and 2.0 are the same, and so are objects in any order."""
-    if is_dataclass(value):
-        value = {item.name: getattr(value, item.name) for item in fields(value)}
-    if isinstance(value, Mapping):
-        kept = (key for key in sorted(value, key=str) if key != "weight" or name == "weights")
-        return {str(key): _plain(value[key], str(key)) for key in kept}
-    if isinstance(value, list | tuple | set | frozenset):
-        plain = [_plain(item) for item in value]
-        return sorted(plain, key=json.dumps) if name in _IN_ANY_ORDER else plain
-    if isinstance(value, str | bool) or value is None:
-        return value
-    return str(Fraction(value))
+def _places_of_entities(hashes: IntArray, of_entity: IntArray) -> IntArray:
+    """Return the place of each record's entity, by the records that it has, not by its name."""
+    entities, codes = np.unique(of_entity, return_inverse=True)
+    contents = np.zeros(entities.size, dtype=np.int64)
+    np.add.at(contents, codes, hashes)
+    places = np.empty(entities.size, dtype=np.int64)
+    places[np.lexsort((entities, contents))] = np.arange(entities.size)
+    return places[codes]
 
 
 def _hashes(records: Records, columns: Sequence[ColumnType]) -> IntArray:
@@ -457,12 +418,12 @@ def stage(
 ) -> StagedPublication:
     """Read, search, write and verify: all of publishing but the publication's name and readers."""
     kind = kind_of(request).load()
+    source = kind.in_order(source)
     session.phase("reading the source")
     accepted = accept_request(session, kind, request, source)
     entity = [] if source.entity is None else [source.entity]
     published = kind.chosen(request, source, types)
-    arrival = [source.arrival] if source.arrival and source.arrival not in published else []
-    columns = [*published, *entity, *arrival]
+    columns = source.with_origin(published)
     _warn_of_texts(session, [types[column] for column in published])
     room = Allowance.of(session)
     n_values = expected_values(session, source.relation, source.quasi_identifiers)
@@ -478,8 +439,10 @@ def stage(
     described = describe_types(session, source.relation, published)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
     # Entities matter only where they are counted; the order in which records came, never.
-    deciding = [types[name] for name in (*published, *(entity if kind.counts_entities else ()))]
-    records, random = draw_records(session, request, source, records, deciding)
+    counted = types[str(source.entity)] if entity and kind.counts_entities else None
+    records, random = draw_records(
+        session, request, source, records, [types[name] for name in published], counted
+    )
     entities, upto = None, None
     if isinstance(records, Snapshot):
         entities = read_entities(records, source, are_counted=kind.counts_entities)

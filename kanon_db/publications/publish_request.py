@@ -103,20 +103,6 @@ class PublishRequest:
     )  # fmt: skip
     """Parameters that the catalog keeps elsewhere or in another form, or does not need."""
 
-    NOT_DRAWN: ClassVar[tuple[str, ...]] = (
-        "source", "publication", "readers", "accept", "replace", "dry_run",
-    )  # fmt: skip
-    """Parameters that decide nothing about what is drawn, or only by what a search finds, with
-    which the kind then goes on to draw (:meth:`.SeededRandom.absorb`)."""
-
-    ROLES_DRAWN: ClassVar[tuple[str, ...]] = (
-        "quasi_identifiers", "sensitive", "insensitive", "entity", "arrival", "attributes",
-    )  # fmt: skip
-    """What a source was registered with that may change what is drawn."""
-
-    NEW_ROLES_DRAWN: ClassVar[tuple[str, ...]] = ("also_sensitive", "keep")
-    """The same, of roles that a source need not have."""
-
     source: str = parameter(
         RELATION, "A registered relation, such as 'public.census'.", is_positional=True
     )

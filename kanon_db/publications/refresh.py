@@ -233,9 +233,7 @@ class _Newcomers:
         task = self._task
         session, source, kind = task.session, task.source, task.kind
         kind.prepare(task.request, source)
-        arrival = [source.arrival] if source.arrival else []
-        arrival = [name for name in arrival if name not in self.published]
-        job = _read(task, self._new, arrival, are_counted=kind.counts_entities)
+        job = _read(task, self._new, are_counted=kind.counts_entities)
         if self._unknown is None and source.arrival is not None:
             self.upto = job.snapshot.greatest(source.arrival) or self.upto
         session.phase("searching")
@@ -351,25 +349,24 @@ def redraw_everybody(task: RefreshTask) -> StagedRefresh | NothingToPublish:
 _WHEN_DRAWN: Final = "they are drawn anew, as they are, when somebody comes or leaves"
 
 
-def _read(
-    task: RefreshTask, where: str, more: Sequence[str] = (), *, are_counted: bool
-) -> Job[Any]:
-    """Copy the records ``s`` that a condition chooses, with more columns than are published.
+def _read(task: RefreshTask, where: str, *, are_counted: bool) -> Job[Any]:
+    """Copy the records ``s`` that a condition chooses.
 
     Entities decide about the draw where they are counted, or where everybody is drawn anew.
     """
-    session, source, kind = task.session, task.source, task.kind
+    session, kind = task.session, task.kind
+    source = kind.in_order(task.source)
     published = kind.columns(source, task.types)
-    entity = [] if source.entity is None else [source.entity]
     room = Allowance.of(session)
-    columns = [*published, *entity, *more]
+    columns = source.with_origin(published)
     snapshot = take_snapshot(session, source.relation, columns, room, where=where)
     require_unchanged(session, source)
     accept_free_texts(task.request, source, snapshot, [task.types[name] for name in published])
-    deciding = [*published, *(entity if are_counted or kind.renews(task.old) else ())]
+    deciding = source.entity if are_counted or kind.renews(task.old) else None
     snapshot, random = draw_records(
-        session, task.request, source, snapshot, [task.types[name] for name in deciding]
-    )
+        session, task.request, source, snapshot, [task.types[name] for name in published],
+        None if deciding is None else task.types[deciding],
+    )  # fmt: skip
     entities = read_entities(snapshot, source, are_counted=are_counted)
     staging = StagedRelations.begin(session, published_schema(session))
     return Job(session, task.request, source, task.types, staging, snapshot, room, random, entities)

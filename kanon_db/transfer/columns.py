@@ -6,7 +6,7 @@ Text that names a value, such as a threshold's, is the same in every session (`f
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -126,8 +126,8 @@ class ColumnType(NamedTuple):
 class KeptRows(NamedTuple):
     """Which row of each entity is read, instead of all of them, and what stands in it.
 
-    The order of an entity's rows depends on `open_columns` alone: on `secret_columns` only where
-    rows are alike in all of these. So nothing that is published as it is tells why a row was kept.
+    The row follows from `open_columns` alone. Where several are alike in these, each is drawn with
+    the same probability, by a key that only the role that reads has: so values decide nothing.
     """
 
     entity: ColumnType
@@ -136,38 +136,61 @@ class KeptRows(NamedTuple):
     order: ColumnType | None  # None: by chance
     is_last: bool  # whether the greatest value comes first; NULL comes last
     aggregates: tuple[tuple[ColumnType, str], ...]  # columns, and the functions of all rows
+    draw_key: Callable[[Session], str]  # Returns the key of the role that reads
 
     def chosen(self, session: Session, relation: Relation, where: str) -> str:
         """Write the kept rows of those that meet a condition, as a table without an alias."""
         suffix = os.urandom(8).hex()
-        place, of_entity = (session.identifier(f"kanon_{name}_{suffix}") for name in "pe")
+        place, first, alike, whose, window = (
+            session.identifier(f"kanon_{name}_{suffix}") for name in "pfaew"
+        )
         aggregates = dict(self.aggregates)
         read = [
-            f"({aggregates[column]}({column.read(session)}) OVER {of_entity})::{column.type_name}"
+            f"({aggregates[column]}({column.read(session)}) OVER {window})::{column.type_name}"
             f" AS {session.identifier(column.name)}"
             if column in aggregates
             else f"s.{session.identifier(column.name)}"
             for column in (self.entity, *self.open_columns, *self.secret_columns)
         ]
-        # Rows without an entity are no entity: all are read, and refused.
-        name = session.identifier(self.entity.name)
-        by = ", ".join(self._order(session))
+        by = [self._hashed(session, self.open_columns)]
+        if self.order is not None:
+            is_last = "DESC" if self.is_last else "ASC"
+            by.insert(0, f"{self.order.read(session)} {is_last} NULLS LAST")
+        of_open = f"({window} ORDER BY {', '.join(by)})"
+        # Numbered by their values, so that where they lie decides nothing; drawn without these.
+        of_all = (
+            f"({window} ORDER BY {', '.join((*by, self._hashed(session, self.secret_columns)))})"
+        )
+        entity = self.entity.read(session)
         return (
-            f"(SELECT * FROM (SELECT {', '.join(read)}, row_number() OVER"
-            f" ({of_entity} ORDER BY {by}) AS {place} FROM {relation.quoted(session)} AS s"
-            f" WHERE ({where}) WINDOW {of_entity} AS (PARTITION BY {self.entity.read(session)}))"
-            f" AS s WHERE s.{place} = 1 OR num_nulls(s.{name}) > 0)"
+            f"(SELECT * FROM (SELECT {', '.join(read)}, rank() OVER {of_open} AS {first},"
+            f" count(*) OVER {of_open} AS {alike}, row_number() OVER {of_all} AS {place},"
+            # Entities that are equal may have several texts.
+            f" first_value({_fixed_label(self.entity, entity)}) OVER {of_all} AS {whose}"
+            f" FROM {relation.quoted(session)} AS s WHERE ({where})"
+            f" WINDOW {window} AS (PARTITION BY {entity})) AS s WHERE s.{first} = 1"
+            f" AND s.{place} = {self._drawn(session, f's.{whose}', f's.{alike}')}"
+            # Rows without an entity are no entity: all are read, and refused.
+            f" OR num_nulls(s.{session.identifier(self.entity.name)}) > 0)"
         )
 
-    def _order(self, session: Session) -> list[str]:
-        """Write the order of an entity's rows."""
-        by = []
-        if self.order is not None:
-            by.append(f"{self.order.read(session)} {'DESC' if self.is_last else 'ASC'} NULLS LAST")
-        for columns in ((self.entity, *self.open_columns), (self.entity, *self.secret_columns)):
-            labels = ", ".join(_fixed_label(column, column.read(session)) for column in columns)
-            by.append(f'hashtextextended(ARRAY[{labels}]::text COLLATE pg_catalog."C", 0)')
-        return by
+    def _hashed(self, session: Session, columns: Sequence[ColumnType]) -> str:
+        """Write a hash of the entity and some columns, to put rows in an order of no meaning."""
+        labels = ", ".join(
+            _fixed_label(column, column.read(session)) for column in (self.entity, *columns)
+        )
+        return f'hashtextextended(ARRAY[{labels}]::text COLLATE pg_catalog."C", 0)'
+
+    def _drawn(self, session: Session, entity: str, alike: str) -> str:
+        """Write which of an entity's first rows that are alike is drawn, from 1 on."""
+        key = session.identifier("pg_temp", f"kanon_key_{os.urandom(8).hex()}")
+        session.fetch(
+            f"CREATE TEMPORARY TABLE {key} ON COMMIT DROP AS SELECT $1::text AS key",
+            self.draw_key(session),
+        )
+        digest = f"sha256(convert_to((SELECT k.key FROM {key} AS k) || {entity}, 'UTF8'))"
+        number = f"('x' || left(encode({digest}, 'hex'), 15))::bit(60)::int8"
+        return f"CASE {alike} WHEN 1 THEN 1 ELSE 1 + {number} % {alike} END"
 
 
 def _fixed_label(column: ColumnType, value: str) -> str:

@@ -8,7 +8,7 @@ Anatomy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -274,6 +274,11 @@ class Allotment:
     n_buckets: IntArray  # (e,): number of buckets of the entry's size
     start: IntArray  # (e,): where round-robin resumes, in [0, n_buckets)
 
+    @property
+    def arrays(self) -> list[IntArray]:
+        """All that it consists of."""
+        return [getattr(self, field.name) for field in fields(self)]
+
     def bucket_of(self, values: npt.ArrayLike, ranks: npt.ArrayLike) -> IntArray:
         """Find the buckets of records."""
         value = np.asarray(values, dtype=np.int64)
@@ -428,9 +433,15 @@ def assign_randomly(
     records are moved and dealt there; here the records of each value come in random order.
     """
     allotment = round_robin(partition_records(counts, limits, setting), setting)
+    return draw_allotted(codes, allotment, random)
+
+
+def draw_allotted(codes: CodeArray, allotment: Allotment, random: Permuter) -> CodeArray:
+    """Draw a bucket for each record, as many of each value as are allotted to a bucket."""
     # A stable sort by value leaves the records of each value in their random order.
     order = random.permutation(codes.size)
-    narrow = codes.astype(np.min_scalar_type(counts.size))  # numpy sorts 16 bits by their digits
+    # numpy sorts 16 bits by their digits
+    narrow = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
     order = taken(order, order_of(taken(narrow, order), stable=True))
     return allotment.dealt_to(order)
 

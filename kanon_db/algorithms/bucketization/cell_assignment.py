@@ -24,7 +24,14 @@ from kanon_db.algorithms.bucketization.bucket_assignment import (
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.joint_assignment import JointPlan, SensitiveCombinations
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
-from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, sort_keys
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    IntArray,
+    order_of,
+    sort_keys,
+    taken,
+)
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, innermost, n_cores
 
 
@@ -567,6 +574,14 @@ class CellCutter:
         )
 
 
+Settle: TypeAlias = Callable[..., object]
+"""Is told what was found, as arrays, before anything is drawn that follows from it."""
+
+
+def _unheard(*found: IntArray) -> None:
+    """Draw on, whatever was found."""
+
+
 Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 """Finds a bucket setting from the number of records of each value, and their thresholds."""
 
@@ -593,6 +608,7 @@ def assign_in_cells(
     random: Permuter,
     *,
     least: int = 50,
+    settle: Settle = _unheard,
     pulse: Pulse = UNLIMITED,
 ) -> CellAssignment:
     """Cut the table into cells of similar records, and assign at random inside each.
@@ -621,6 +637,8 @@ def assign_in_cells(
     least : int
         Fewest records on either side of a cut, at least 1; one in 1,500 of the table if that is
         more, which bounds the time.
+    settle : callable
+        Is told the cells, and what is allotted to the buckets of each, before records are drawn.
     pulse : Pulse
         Beaten every few dozen milliseconds of work; what it raises ends the assignment.
 
@@ -698,38 +716,50 @@ def assign_in_cells(
     qi_codes, sa_codes = qi_codes[order], sa_codes[order]
     least = fewest_records_of_cell(sa_codes.size, least)
     cutter = CellCutter(qi_codes, sa_codes, tightened, max_bucket_size, random, least, pulse)
-    cells = cutter.cells()
+    cells = _by_first_record(cutter.cells())
     n_values = len(tightened(Fraction(1)).thresholds)
     setting, allotment = allot_cells(cells, search, n_values, pulse=pulse)
-    cell_of_record, shuffled = _shuffled_in_cells(cells, sa_codes, n_values, order, random, pulse)
+    groups = _numbers_of_cells(cells, sa_codes.size)
+    settle(groups, *allotment.arrays)
+    shuffled = _shuffled_in_cells(groups, sa_codes, n_values, random, pulse)
     return CellAssignment(
-        allotment.dealt_to(shuffled),
+        allotment.dealt_to(taken(order, shuffled)),
         setting,
-        cell_of_record,
+        _in_order(groups, order),
         tuple(cell.factor for cell in cells),
     )
 
 
-def _shuffled_in_cells(
-    cells: Sequence[CutCell],
-    sa_codes: CodeArray,
-    n_codes: int,
-    order: IntArray,  # in which the records were cut into cells
-    random: Permuter,
-    pulse: Pulse,
-) -> tuple[CodeArray, IntArray]:
-    """Return each record's cell, and the records by cell and code, at random among the same."""
-    groups = np.empty(sa_codes.size, dtype=np.int32)
+def _by_first_record(cells: Sequence[CutCell]) -> list[CutCell]:
+    """Put cells in an order that does not depend on how they were cut."""
+    return sorted(cells, key=lambda cell: int(cell.records.min()))
+
+
+def _numbers_of_cells(cells: Sequence[CutCell], n_records: int) -> CodeArray:
+    """Return the number of each record's cell."""
+    groups = np.empty(n_records, dtype=np.int32)
     for number, cell in enumerate(cells):
         groups[cell.records] = number
-    cell_of_record = np.empty_like(groups)
-    cell_of_record[order] = groups
+    return groups
+
+
+def _in_order(groups: CodeArray, order: IntArray) -> CodeArray:
+    """Return the number of each record's cell, as records were given."""
+    found = np.empty_like(groups)
+    found[order] = groups
+    return found
+
+
+def _shuffled_in_cells(
+    groups: CodeArray, sa_codes: CodeArray, n_codes: int, random: Permuter, pulse: Pulse
+) -> AnyIntArray:
+    """Return the records by cell and code, at random among the same."""
     keys = groups.astype(np.int64) * n_codes + sa_codes
     shuffled = random.permutation(sa_codes.size)
     pulse.beat()
     shuffled = shuffled[order_of(keys[shuffled], stable=True)]
     pulse.beat()
-    return cell_of_record, order[shuffled]
+    return shuffled
 
 
 JointSearch: TypeAlias = Callable[[SensitiveCombinations], JointPlan]
@@ -746,13 +776,14 @@ def assign_jointly_in_cells(
     random: Permuter,
     *,
     least: int = 50,
+    settle: Settle = _unheard,
     pulse: Pulse = UNLIMITED,
 ) -> CellAssignment:
     """Cut the table into cells, and assign at random inside each, for several attributes at once.
 
     Parameters
     ----------
-    qi_codes, max_bucket_size, random, least, pulse
+    qi_codes, max_bucket_size, random, least, settle, pulse
         As of :func:`assign_in_cells`.
     codes : ndarray of int32, shape (n_records,)
         The combination of each record's sensitive values.
@@ -795,7 +826,7 @@ def assign_jointly_in_cells(
         qi_codes, codes, of_all, max_bucket_size, random,
         fewest_records_of_cell(codes.size, least), pulse, values=values + offsets,
     )  # fmt: skip
-    cells = cutter.cells()
+    cells = _by_first_record(cutter.cells())
     plans = []
     for cell in cells:
         pulse.beat()
@@ -805,17 +836,20 @@ def assign_jointly_in_cells(
     sizes = [np.repeat(plan.setting.sizes, plan.setting.counts) for plan in plans]
     numbers = numbers_by_size(np.concatenate([np.empty(0, dtype=np.int64), *sizes]))
     firsts = np.cumsum([0, *(own.size for own in sizes)])
-    cell_of_record, shuffled = _shuffled_in_cells(cells, codes, len(values), order, random, pulse)
+    groups = _numbers_of_cells(cells, codes.size)
+    dealt = [np.empty(0, dtype=np.int32)]
+    dealt += [plan.buckets + first for plan, first in zip(plans, firsts[:-1], strict=True)]
+    of_ranks = numbers[np.concatenate(dealt)]
+    settle(groups, of_ranks)
+    shuffled = _shuffled_in_cells(groups, codes, len(values), random, pulse)
     buckets = np.empty(codes.size, dtype=np.int32)
-    if plans:
-        dealt = [plan.buckets + first for plan, first in zip(plans, firsts[:-1], strict=True)]
-        buckets[shuffled] = numbers[np.concatenate(dealt)]
+    buckets[taken(order, shuffled)] = of_ranks
     return CellAssignment(
         buckets,
         BucketSetting.of(*np.unique(np.concatenate(sizes), return_counts=True))
         if sizes
         else BucketSetting.of([], []),
-        cell_of_record,
+        _in_order(groups, order),
         tuple(cell.factor for cell in cells),
     )
 

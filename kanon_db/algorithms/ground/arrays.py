@@ -320,6 +320,16 @@ def numbered(keys: AnyIntArray) -> IntArray:
     return found
 
 
+def numbered_as_seen(keys: AnyIntArray) -> IntArray:
+    """Return the number of each key, from 0 in the order in which keys are first seen."""
+    numbers = numbered(keys)
+    first = np.empty(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+    first[numbers[::-1]] = np.arange(keys.size)[::-1]
+    places = np.empty_like(first)
+    places[np.argsort(first)] = np.arange(first.size)
+    return taken(places, numbers)
+
+
 _LARGEST_KEY = 2**62
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -127,6 +127,22 @@ class PatternSet:
         return tuple(
             "".join("*" if star else "." for star in stars) for stars in self.stars.tolist()
         )
+
+    def of_columns(self, columns: IntArray) -> PatternSet:
+        """Write the same patterns for the same columns in another order.
+
+        Examples
+        --------
+        >>> all_patterns(2).of_columns(np.array([1, 0])).texts
+        ('..', '*.', '.*', '**')
+        """
+        digits = 1 << np.arange(self.n_columns - 1, -1, -1, dtype=np.int64)
+        return replace(self, masks=self.stars[:, columns] @ digits)
+
+    def in_order_of(self, columns: IntArray) -> PatternSet:
+        """Put patterns of equal cost in the order that they have for columns in another order."""
+        order = np.lexsort((self.of_columns(columns).masks, self.costs))
+        return replace(self, masks=self.masks[order])
 
     @property
     def suppresses_fully(self) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
+from kanon_db.algorithms.bucketization.bucket_assignment import (
+    draw_allotted,
+    partition_records,
+    round_robin,
+)
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.joint_assignment import (
     JointPlan,
@@ -136,15 +140,15 @@ def random(
     job.session.step("searching the bucket setting")
     found = run_method(methods, job, data)
     plan = found.result
-    if isinstance(data, CombinedValues):
-        limits = [limit.tolist() for limit in data.limits(plan.setting.sizes)]
-        _absorb(job, data.labels, plan.setting.pairs, limits)
-        job.session.step("assigning records to buckets")
-        slots = deal_randomly(codes, plan, job.random)
-        return MethodResult(AssignedRecords(plan.setting, slots), found.proof)
-    _absorb(job, data.labels, plan.setting.pairs, plan.limits.tolist())
     job.session.step("assigning records to buckets")
-    slots = assign_randomly(codes, data.counts, plan.limits, plan.setting, job.random)
+    if isinstance(plan, JointPlan):
+        job.random.settle(data.labels, plan.buckets)
+        slots = deal_randomly(codes, plan, job.random)
+    else:
+        partition = partition_records(data.counts, plan.limits, plan.setting)
+        allotment = round_robin(partition, plan.setting)
+        job.random.settle(data.labels, *allotment.arrays)
+        slots = draw_allotted(codes, allotment, job.random)
     return MethodResult(AssignedRecords(plan.setting, slots), found.proof)
 
 
@@ -156,22 +160,17 @@ def cells(
 
     search = CellSearch(job, data)
     qi_codes = _quasi_identifiers(job, columns)
-    thresholds = [privacy.thresholds for privacy in thresholds_of(data)]
-    _absorb(
-        job, data.labels, _codes_of(qi_codes),
-        thresholds[0] if len(thresholds) == 1 else thresholds, job.request.method,
-        _largest(job, search.max_bucket_size),
-    )  # fmt: skip
+    settle = partial(job.random.settle, data.labels)
     job.session.step("assigning records to buckets in cells")
     if isinstance(data, CombinedValues):
         found = cell_assignment.assign_jointly_in_cells(
             qi_codes, codes, data.values, search.tightened_each, search.max_bucket_size,
-            search.plan, job.random, pulse=search.pulse,
+            search.plan, job.random, settle=settle, pulse=search.pulse,
         )  # fmt: skip
     else:
         found = cell_assignment.assign_in_cells(
             qi_codes, codes, search.tightened, search.max_bucket_size, search.setting, job.random,
-            pulse=search.pulse,
+            settle=settle, pulse=search.pulse,
         )  # fmt: skip
     assigned = AssignedRecords(found.setting, found.bucket_of_record, len(found.tightening))
     return MethodResult(assigned, search.proof)
@@ -186,27 +185,12 @@ def m_invariant(
     """Draw records into buckets with the same values each, from the whole table."""
     assert isinstance(data, SensitiveValues)  # noqa: S101  # the request refuses others
     l = data.privacy.corresponding_l()
-    _absorb(job, data.labels, l)
+    job.random.settle(data.labels, l)
     job.session.step("assigning records to buckets")
     drawn = draw_buckets(codes, data.labels, l, job.random, job.pulse())
     return MethodResult(
         AssignedRecords(drawn.setting, drawn.slots, signed=drawn.signed), method="m_invariant"
     )
-
-
-def _absorb(job: Job[BucketRequest], *what: object) -> None:
-    """Draw from the request's meaning from here on, however the request was written."""
-    job.random.absorb(repr(what).encode())
-
-
-def _codes_of(qi_codes: CodeArray) -> str:
-    """Return a digest of the quasi-identifiers in the order in which they are searched."""
-    return hashlib.sha256(np.ascontiguousarray(qi_codes).tobytes()).hexdigest()
-
-
-def _largest(job: Job[BucketRequest], max_bucket_size: int) -> int:
-    """Return the size above which no bucket can be, whatever was asked for."""
-    return min(max_bucket_size, job.records.n_records)
 
 
 def _quasi_identifiers(job: Job[BucketRequest], columns: Columns) -> CodeArray:
@@ -311,8 +295,7 @@ def redraw_buckets(job: Job[Any], old: Publication, signature_of: CodeArray) -> 
     session.step("assigning records to buckets")
     # Whoever has a signature that was not kept cannot be published again.
     l, renewals = int(old.parameters["l"]), int(old.parameters.get("renewals", 0))
-    known_of = repr((l, renewals + 1, labels, signatures)).encode()
-    job.random.absorb(known_of, np.ascontiguousarray(signature_of).tobytes())
+    job.random.settle(l, renewals + 1, labels, signatures, signature_of)
     is_known = signature_of != 0
     position = np.where(signature_of > 0, signature_of - 1, NEW)[is_known]
     dealt = renew(codes[is_known], position, signatures, l, job.random, job.pulse())

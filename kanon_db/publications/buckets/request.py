@@ -54,11 +54,6 @@ class BucketOptions:
 class BucketRequest(PublishRequest):
     """Parameters of `publish_buckets`."""
 
-    ROLES_DRAWN = ("sensitive",)
-    NOT_DRAWN = (
-        *PublishRequest.NOT_DRAWN, "method", "privacy", "max_bucket_size", "options", "estimates",
-    )  # fmt: skip
-
     method: Literal["two_size", "anatomy", "multi_size", "optimal"] = parameter(
         choice(
             "method",

@@ -14,6 +14,7 @@ import numpy as np
 
 from kanon_db.algorithms.freeform import (
     Assignments,
+    FreeformMatches,
     draw_assignments,
     least_coverage,
     numbered_cells,
@@ -310,8 +311,14 @@ class FreeformRows(RowKind):
         job.session.step(f"matching records: {job.request.method}")
         found = run_method(methods, job, microdata)
         cells = numbered_cells(microdata, found.result, pulse=job.pulse())
-        for part in found.result.parts:
-            job.random.absorb(part.records.tobytes(), part.matches.tobytes())
+        # In one order, however the graph was found.
+        graph = FreeformMatches(
+            [replace(one, matches=np.sort(one.matches, axis=1)) for one in found.result.parts]
+        )
+        found = replace(found, result=None)
+        job.random.settle(sorted(job.source.published), sorted(job.source.quasi_identifiers))
+        for part in graph.parts:
+            job.random.settle(part.records, part.matches)
         job.session.step("drawing the assignment")
         if job.request.method == "k_concealment":
             # There need not be k disjoint assignments here, so each record keeps its own cells.
@@ -319,10 +326,10 @@ class FreeformRows(RowKind):
             drawn = Assignments(own[np.newaxis], 0)
         else:
             drawn = draw_assignments(
-                found.result, job.random, workers=methods.n_workers(job.request),
+                graph, job.random, workers=methods.n_workers(job.request),
                 pulse=job.pulse(),
             )  # fmt: skip
-        found = replace(found, result=None)  # of which there are k for each record
+        del graph  # of which there are k for each record
         job.session.step("checking the matches")
         check = (
             _check_concealment(job, microdata, cells)

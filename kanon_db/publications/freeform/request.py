@@ -64,8 +64,6 @@ class FreeformOptions:
 class FreeformRequest(PublishRequest):
     """Parameters of `publish_freeform`."""
 
-    NOT_DRAWN = (*PublishRequest.NOT_DRAWN, "k", "method", "weights", "options")
-
     k: int = parameter(
         whole(least=2),
         "How many originals each row matches, and how many rows each original matches.",

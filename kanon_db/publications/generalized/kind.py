@@ -76,6 +76,7 @@ from kanon_db.publications.rows.row_relations import (
     RowsWithEntities,
     counted_layout,
     counted_parameters,
+    settle_classes,
 )
 from kanon_db.query.layout import RECODED_SUFFIXES, Quotes, RowView
 from kanon_db.session import Row, Session
@@ -645,10 +646,9 @@ class Generalized(RowKind):
         microdata: Microdata
         classes: IntArray
         rows, microdata, classes = found.hand_over()
-        is_class = np.bincount(classes + 1, minlength=1)[1:] > 0
-        dense = np.append(np.cumsum(is_class) - 1, -1)[classes].astype(np.int32)
+        dense = settle_classes(job, classes)
         cells = cells_of_classes(microdata, dense, job.pulse())
-        measured = measure_classes(microdata, classes, cells)
+        measured = measure_classes(microdata, dense, cells)
         table = rows.write_cells([distinct_cells(own) for own in cells])
         outside = rows.write(table, dense)
         constraints = constraints_of(request, job.source)
@@ -664,7 +664,7 @@ class Generalized(RowKind):
         inside = Check(
             "every original value lies within its cell",
             "0 records outside",
-            f"{outside} records outside, {np.count_nonzero(is_class)} classes",
+            f"{outside} records outside, {int(dense.max(initial=-1)) + 1} classes",
             holds=outside == 0,
         )
         written = Written(

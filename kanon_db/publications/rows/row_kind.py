@@ -180,6 +180,10 @@ class RowKind(Kind):
     shares_cells = True
     """Tell whether rows are published in classes of the same cells."""
 
+    def in_order(self, source: Source) -> Source:
+        """Sort quasi-identifiers by name, so that ties are decided the same way in any order."""
+        return source._replace(quasi_identifiers=tuple(sorted(source.quasi_identifiers)))
+
     def prepare(self, request: Any, source: Source) -> None:
         """Refuse weights of columns that are not quasi-identifiers."""
         weights_of(source, request.weights)

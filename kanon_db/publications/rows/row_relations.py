@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-from kanon_db.algorithms.ground.arrays import AnyIntArray, taken
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, numbered_as_seen, taken
 from kanon_db.catalog.entries import Publication
 from kanon_db.publications.guarantees import check_exposure, measure_exposure
 from kanon_db.publications.kind import Job
@@ -209,6 +209,19 @@ class CellCover:
         return f"JOIN {self.cells} AS c ON c.{number} = s.{of_record} WHERE {self.inside}"
 
 
+def settle_classes(job: Job[Any], class_of_record: AnyIntArray) -> CodeArray:
+    """Draw from who is in a class with whom from here on; -1 is a record that is left out.
+
+    Returns the classes, numbered anew: however they were found, they are written in one order.
+    """
+    found = np.full(class_of_record.size, -1, dtype=np.int32)
+    is_in = class_of_record >= 0
+    found[is_in] = numbered_as_seen(class_of_record[is_in])
+    source = job.source
+    job.random.settle(sorted(source.published), sorted(source.quasi_identifiers), found)
+    return found
+
+
 def write_row_view(
     job: Job[Any],
     view: RowView,
@@ -226,12 +239,6 @@ def write_row_view(
     """
     session = job.session
     session.step("writing the published rows")
-    # Two results of one seed, as of searches that ended at other times, must not share an order: by
-    # their places, readers of both would join the rows of each person.
-    job.random.absorb(
-        repr((job.source.published, job.source.quasi_identifiers)).encode(),
-        np.ascontiguousarray(combination_of_record, dtype=np.int64).tobytes(),
-    )
     names = [session.identifier(column) for column in view.columns]
     others = [name for name in names if name not in cells.columns]
     if isinstance(job.records, CodedRecords):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray
 from kanon_db.algorithms.suppression import LEFT_OVER, PatternSet, Suppression, classes_of
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.metrics.information_loss import RowTypeDiversity
@@ -38,19 +38,21 @@ from kanon_db.publications.rows.row_relations import (
     counted_layout,
     counted_parameters,
     finish_rows,
+    settle_classes,
     write_row_view,
 )
 from kanon_db.publications.suppressed import methods
 from kanon_db.publications.suppressed.methods import (
     SuppressibleRows,
     allowed_patterns,
+    by_name,
     recorded_patterns,
 )
 from kanon_db.publications.suppressed.request import SuppressedRequest
 from kanon_db.query.layout import RowView
 from kanon_db.session.protocol import Fetching
 from kanon_db.transfer.allowance import Needs, size_text
-from kanon_db.transfer.columns import ColumnType
+from kanon_db.transfer.columns import ColumnType, inverse_permutation
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_numbers
 
@@ -275,6 +277,10 @@ class Suppressed(RowKind):
     takes_codes = True
     examine_rows = staticmethod(examine_suppressed)
 
+    def in_order(self, source: Source) -> Source:
+        """Leave quasi-identifiers in the order in which patterns name them."""
+        return source
+
     def prepare(self, request: SuppressedRequest, source: Source) -> None:
         """Refuse patterns, rules and weights that do not fit the quasi-identifiers."""
         _allowed(request, source)
@@ -302,15 +308,18 @@ class Suppressed(RowKind):
         """Choose a pattern for each record."""
         check_k(job, job.request.k)
         read = SourceColumns.of(job)
+        # In whatever order columns were registered, what is found is the same.
+        places, allowed = by_name(job.source), _allowed(job.request, job.source)
         data = SuppressibleRows(
-            read.codes(),
-            _allowed(job.request, job.source),
+            read.codes()[:, places],
+            allowed.of_columns(places),
             job.random,
             None if job.entities is None else job.entities.codes,
             lambda n: _require_program(job, n),
         )
         job.session.step("choosing patterns")
         found = run_method(methods, job, data)
+        data = replace(data, codes=data.codes[:, inverse_permutation(places)], patterns=allowed)
         return MethodResult((data, read, found.result), found.proof)
 
     def write(self, job: Job[SuppressedRequest], found: MethodResult) -> Written:
@@ -327,6 +336,7 @@ class Suppressed(RowKind):
         with_all = request.options.left_over == "publish"
         published = np.flatnonzero((pattern != LEFT_OVER) | with_all)
         codes, shown = data.codes[published], Suppression(data.patterns, pattern[published])
+        job.random.settle(published)
         cells, class_of_row = _write_cells(job, view, values, codes, shown)
         metrics = _loss(source, values, codes, class_of_row)
         cell_of_record = np.full(pattern.size, -1, dtype=np.int32)
@@ -382,7 +392,7 @@ def _allowed(request: SuppressedRequest, source: Source) -> PatternSet:
 
 
 def _loss(
-    source: Source, values: Sequence[DistinctValues], codes: AnyIntArray, class_of_row: IntArray
+    source: Source, values: Sequence[DistinctValues], codes: AnyIntArray, class_of_row: CodeArray
 ) -> dict[str, float]:
     diversity, total = RowTypeDiversity(class_of_row), 0.0
     for column, its_codes in zip(values, codes.T, strict=True):
@@ -402,7 +412,7 @@ def _write_cells(
     values: Sequence[DistinctValues],
     codes: AnyIntArray,
     suppression: Suppression,
-) -> tuple[CellTable, IntArray]:
+) -> tuple[CellTable, CodeArray]:
     """Write which quasi-identifiers the rows of each class show, and by which pattern.
 
     Parameters
@@ -415,7 +425,7 @@ def _write_cells(
     Returns
     -------
     cells : CellTable
-    class_of_row : ndarray of int64, shape (n,)
+    class_of_row : ndarray of int32, shape (n,)
     """
     session = job.session
     session.step("writing the classes")
@@ -424,7 +434,7 @@ def _write_cells(
     pattern = np.where(
         suppression.pattern_of_record == LEFT_OVER, len(patterns) - 1, suppression.pattern_of_record
     )
-    class_of_row = classes_of(codes, suppression, pattern)
+    class_of_row = settle_classes(job, classes_of(codes, suppression, pattern))
     member = np.empty(class_of_row.max() + 1, dtype=np.int64)
     member[class_of_row] = np.arange(class_of_row.size)
     pattern = pattern[member]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kanon_db.algorithms import suppression
-from kanon_db.algorithms.ground.arrays import AnyIntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.algorithms.suppression import PatternSet, all_patterns, expand_rules, parse_patterns
 from kanon_db.catalog.entries import Source
@@ -68,6 +68,8 @@ def allowed_patterns(
 ) -> PatternSet:
     """Return the listed patterns, or those that the rules make; without either, all patterns.
 
+    Of equal cost, listed ones are in the order given, others in that of the columns' names.
+
     Raises
     ------
     InvalidParameterError
@@ -77,8 +79,16 @@ def allowed_patterns(
     if patterns is not None:
         return parse_patterns(patterns, n_columns, costs)
     if rules is not None:
-        return expand_rules(rules, source.quasi_identifiers, costs)
-    return all_patterns(n_columns, costs)
+        found = expand_rules(rules, source.quasi_identifiers, costs)
+    else:
+        found = all_patterns(n_columns, costs)
+    return found.in_order_of(by_name(source))
+
+
+def by_name(source: Source) -> IntArray:
+    """Return the places of the quasi-identifiers in the order of their names."""
+    order: IntArray = np.argsort(np.array(source.quasi_identifiers, dtype=object))
+    return order
 
 
 def recorded_patterns(request: SuppressedRequest, patterns: PatternSet) -> dict[str, Any]:
