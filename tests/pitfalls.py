@@ -311,6 +311,22 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A session from before an upgrade",
         "Old code answers for new functions, with columns that it knows nothing of left empty.",
     ),
+    61: Pitfall(
+        "A row that is kept for its value",
+        "Of several rows of a person that are alike in all that is not sensitive, one is kept by a"
+        " hash of its value: whoever knows how to hash knows which values it cannot be.",
+    ),
+    62: Pitfall(
+        "Another draft in other words",
+        "A publisher describes the same records otherwise (keep, entity, the order of columns) or"
+        " asks for the same with another number, and keeps the draft that shows most.",
+        "Requests that find another result are other drafts"
+        " ([drafts](../understand/privacy.md#drafts)).",
+    ),
+    63: Pitfall(
+        "A value of all rows of a person",
+        "Who knows how many rows somebody has knows how large the greatest of their values is.",
+    ),
     64: Pitfall(
         "A verdict in words beside a figure that exceeds it",
         "A report says that inference is bounded, of the first sensitive column or by a sentence,"

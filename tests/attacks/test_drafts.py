@@ -34,6 +34,7 @@ from tests.integration.parties import (
     forget_draws,
     sqlstate_of,
 )
+from tests.integration.parties import value as value_of
 
 Table = tuple[int, ...]
 """The value of each person."""
@@ -315,3 +316,180 @@ def test_a_short_time_limit_is_no_other_draw(
         return rows
 
     assert found(1.0, 0.02) == found(1.0, 0.5) != found(0.2, 0.02)
+
+
+# The same request of the same records in other words. Nothing of this is to be another draw.
+
+ANYONE = [
+    (i, 7 * i % 101, 20 + i * 7 % 40, i * 13 % 9, "FMX"[i * 5 % 3], i * 11 % 7, i * 3 % 5,
+     f"2026-01-{1 + i % 28:02}")
+    for i in range(101)
+]  # fmt: skip
+ROLES: Mapping[str, Any] = {"quasi_identifiers": ["age", "zip", "sex"], "sensitive": "ill"}
+
+DESCRIBED: Sequence[Mapping[str, Any]] = [
+    *({"quasi_identifiers": [*order]} for order in [*permutations(["age", "zip", "sex"])][1:]),
+    {"identifiers": ["number"]},
+    {"identifiers": ["number", "code"]},
+    {"entity": "number"},
+    {"entity": "code"},
+    {"arrival": "number"},
+    {"arrival": "code"},
+    {"arrival": "came"},
+    {"entity": "number", "arrival": "number"},
+    {"entity": "code", "arrival": "code"},
+    {"entity": "number", "arrival": "came", "identifiers": ["code"]},
+    *({"entity": "number", "keep": keep} for keep in (
+        "random", "latest by came", "first by came", "latest by code", "first by code",
+        "latest by age", "random, max of age", "random, min of zip", "first by came, mean of age",
+    )),
+    {"entity": "code", "keep": "random"},
+    {"entity": "number", "arrival": "came", "keep": "latest"},
+    {"attributes": '{"age": {"kind": "numeric"}}'},
+    {"attributes": '{"age": {"weight": 1}, "sex": {"weight": 1.0}}'},
+    {"attributes": '{"sex": {"kind": "categorical"}}'},
+    {"attributes": '{"age": {"upper": 59}}'},
+    {"attributes": '{"zip": {"lower": 0}, "age": {"lower": 20, "upper": 59}}'},
+]  # fmt: skip
+"""Descriptions of people who have one record each."""
+
+SEVERAL: Sequence[Mapping[str, Any]] = [
+    {"sensitive": "ill", "also_sensitive": ["ill2", "sex"]},
+    {"sensitive": "ill2", "also_sensitive": ["ill", "sex"]},
+    {"sensitive": "sex", "also_sensitive": ["ill", "ill2"], "quasi_identifiers": ["zip", "age"]},
+    {"sensitive": "sex", "also_sensitive": ["ill2", "ill"], "entity": "number", "keep": "random"},
+]
+
+_BUCKETS: Sequence[Mapping[str, Any]] = [
+    *({"privacy": privacy} for privacy in (
+        '{"l": "2"}', '{"l": 2.0}', '{"l": 1.9999}', '{"default": 0.5}', '{"default": "1/2"}',
+        '{"default": 0.500001}', '{"default": 0.500002, "values": {"1": 0.5}}', '{"default": 0.51}',
+    )),
+    {"estimates": "paper"},
+    {"method": "multi_size"},
+    {"method": "optimal"},
+    {"method": "optimal", "options": '{"time_limit": 77}'},
+    {"max_bucket_size": 7},
+    {"max_bucket_size": 49, "privacy": '{"default": 0.5, "null": 0.5}'},
+    {"readers": "{}"},
+]  # fmt: skip
+_ROWS: Sequence[Mapping[str, Any]] = [
+    {"weights": '{"age": 1}'},
+    {"weights": '{"sex": 1.0, "zip": "1"}'},
+    {"readers": "{}"},
+]
+
+WORDS: Mapping[str, tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]] = {
+    "random": ("buckets", {"privacy": '{"l": 2}', "assignment": "random"}, _BUCKETS),
+    "cells": ("buckets", {"privacy": '{"l": 2}'}, _BUCKETS),
+    "m_invariant": (
+        "buckets", {"privacy": '{"l": 2}', "assignment": "m_invariant"},
+        [*({"privacy": f'{{"l": {l}}}'} for l in (2.0, '"2"', 1.9999, '"3/2"')),
+         {"max_bucket_size": 7}, {"method": "multi_size"}],
+    ),
+    "several, random": ("buckets", {"privacy": '{"l": 2}', "assignment": "random"}, _BUCKETS[:4]),
+    "several, cells": ("buckets", {"privacy": '{"l": 2}'}, _BUCKETS[:4]),
+    "generalized": ("generalized", {"k": 3, "method": "mondrian"}, [
+        *_ROWS, {"options": '{"time_limit": 99}'}]),
+    "freeform": ("freeform", {"k": 3}, [
+        *_ROWS, {"options": '{"partition_size": 5000}'}, {"options": '{"workers": 1}'}]),
+    "suppressed": ("suppressed", {"k": 3, "options": '{"left_over": "join"}'}, [
+        *_ROWS, {"rules": '[{"at_most": 3}]'}, {"weights": '{"age": 2, "zip": 2, "sex": 2}'}]),
+    "model": (
+        "model",
+        {"label": "ill", "members": 2, "options": '{"steps": 20}',
+         "accept": '{"model_without_budget": "it is a test"}'},
+        [{"features": '{"sex": {}, "zip": {}, "age": {}}'}, {"readers": "{}"}],
+    ),
+}  # fmt: skip
+"""Functions, their parameters, and further ones that find the same."""
+
+
+def drawn(connection: Connection, name: str) -> dict[str, list[str]]:
+    """All rows of a publication, whatever order columns have; of a model, a digest of its members.
+
+    The server may join rows with cells in either of two orders, both random.
+    """
+    named = [f"published.{name}{suffix}" for suffix in ("_qit", "_sat", "")]
+    found = {
+        one: fetch(connection, f"SELECT to_jsonb(t)::text FROM {one} AS t ORDER BY 1")
+        for one in named if value_of(connection, "SELECT to_regclass($1) IS NOT NULL", one)
+    }  # fmt: skip
+    members = "SELECT layout ->> 'digest' FROM kanon.publications WHERE kind = 'model'"
+    return {**found, "members": fetch(connection, members)}
+
+
+def in_other_words(kind: str) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Descriptions and requests: 40 at least, but for several attributes and m-invariance."""
+    is_several, (_, _, requests) = kind.startswith("several"), WORDS[kind]
+    first = {**SEVERAL[0], "quasi_identifiers": ["age", "zip"]} if is_several else ROLES
+    described = SEVERAL if is_several else DESCRIBED
+    if kind == "m_invariant":
+        described = [one for one in described if "keep" not in one]
+    if kind == "suppressed":  # patterns are in the order of the quasi-identifiers
+        described = [one for one in described if "quasi_identifiers" not in one]
+    return [
+        (first, {}),
+        *(({**first, **one}, {}) for one in described),
+        *((first, one) for one in requests),
+    ]
+
+
+@pytest.fixture(scope="module")
+def anyone(parties: Parties) -> str:
+    columns = "number int, code int, age int, zip int, sex text, ill int, ill2 int, came date"
+    create_table(parties.publisher, "data.anyone", columns, ANYONE)
+    return "data.anyone"
+
+
+def draw_in_words(
+    parties: Parties, kind: str, described: Mapping[str, Any], asked: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    functions, (function, given, _) = Functions(parties.publisher), WORDS[kind]
+    functions.register("data.anyone", **described)
+    functions.call(f"publish_{function}", "data.anyone", "worded", **{**given, **asked})
+    found = drawn(parties.publisher, "worded")
+    functions.drop("worded")
+    return found
+
+
+def differing(
+    parties: Parties, kind: str, ways: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The ways that draw something else than the first does."""
+    expected, *found = [draw_in_words(parties, kind, *way) for way in ways]
+    assert any(expected.values())
+    return [way for way, one in zip(ways[1:], found, strict=True) if one != expected]
+
+
+@pytest.mark.pitfall(62)
+@pytest.mark.usefixtures("anyone")
+@pytest.mark.parametrize("kind", [kind for kind in WORDS if kind != "model"])
+def test_other_words_are_no_other_draw(parties: Parties, kind: str) -> None:
+    """Other orders, descriptions, rules of keep, thresholds and options: all of them at once."""
+    first, _ = in_other_words(kind)[0]
+    others: list[dict[str, Any]] = [
+        {"entity": "number", "arrival": "number", "attributes": '{"age": {"kind": "numeric"}}'},
+        {"entity": "code", "arrival": "came", "keep": "first by came, max of age",
+         "identifiers": ["number"]},
+    ]  # fmt: skip
+    if kind == "m_invariant":
+        others[1]["keep"] = "first by came"
+    if kind.startswith("several"):
+        others[0] |= SEVERAL[1]
+        others[1] = {**SEVERAL[3], "identifiers": ["code"], "arrival": "came"}
+    elif kind != "suppressed":
+        others[0]["quasi_identifiers"] = ["sex", "zip", "age"]
+    requests = WORDS[kind][2]
+    ways = [(first, {})]
+    ways += [({**first, **one}, requests[i]) for i, one in enumerate(others)]
+    assert differing(parties, kind, ways) == []
+
+
+@pytest.mark.pitfall(62)
+@pytest.mark.long
+@pytest.mark.usefixtures("anyone")
+@pytest.mark.parametrize("kind", WORDS)
+def test_forty_ways_to_write_a_request_are_one_draw(parties: Parties, kind: str) -> None:
+    """So the best of them is no better than one of them."""
+    assert differing(parties, kind, in_other_words(kind)) == []
