@@ -172,6 +172,13 @@ class Source(NamedTuple):
         return rule is None or (rule.choice == "first" and not rule.aggregates)
 
     @property
+    def pooled(self) -> tuple[str, ...]:
+        """The sensitive columns whose values are calculated from all records of a person."""
+        rule = self.keep_rule
+        aggregated = {} if rule is None else {column for _, column in rule.aggregates}
+        return tuple(name for name in self.all_sensitive if name in aggregated)
+
+    @property
     def kept_in_words(self) -> str | None:
         """What each person is published with, if not with all of their records."""
         rule = self.keep_rule

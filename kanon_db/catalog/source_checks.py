@@ -265,6 +265,12 @@ def warn_of_roles(session: Session, source: Source) -> None:
             f"columns without a role are not published: {_listed(source.without_role)}; name those"
             " that are to be published as they are as insensitive"
         )
+    if source.pooled:
+        session.warn(
+            f"the values of {_listed(source.pooled)} are calculated from all records of a person:"
+            " whoever knows how many these are can be surer of a value than any bound: publishing"
+            " with one is refused until the risk pooled_values is accepted"
+        )
     # Buckets show no coarsened columns: they are refused.
     shown_by_buckets = [
         name

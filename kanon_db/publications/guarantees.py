@@ -20,7 +20,7 @@ from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Proof
 from kanon_db.algorithms.ground.exact_numbers import exact_text
 from kanon_db.algorithms.recoding import Microdata
-from kanon_db.catalog.entries import Publication
+from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.results import WAITING_CLAUSE, Check, Remark
@@ -46,6 +46,7 @@ class Guarantee(ABC):
     """
 
     kept: str | None = None  # which record of each person it is about, if there are others
+    pooled: tuple[str, ...] = ()  # the sensitive attributes that are calculated from all records
 
     @property
     @abstractmethod
@@ -69,8 +70,14 @@ class Guarantee(ABC):
 
     def __str__(self) -> str:
         """Write it for readers."""
-        kept = () if self.kept is None else (_KEPT.format(self.kept), _OTHERS)
+        kept = [] if self.kept is None else [_KEPT.format(self.kept), _OTHERS]
+        if self.pooled:
+            kept.append(_POOLED.format(" and ".join(self.pooled)))
         return "; ".join([self.promise, *self.conditions, *kept])
+
+    def about_kept(self, source: Source) -> Self:
+        """Say which record of each person it is about."""
+        return replace(self, kept=source.kept_in_words, pooled=source.pooled)
 
     def together(self, batch: Self) -> Self:
         """Return what holds of a publication and a batch of new people, asked for alike."""
@@ -115,6 +122,10 @@ def times_of(k: int, *, of_people: bool) -> str:
 _KEPT: Final = "each person is published with one record, {}"
 _OTHERS: Final = (
     "what somebody knows of a person's other records, and infers from it, is not covered"
+)
+_POOLED: Final = (
+    "{} is calculated from all records of a person, and what somebody knows of how many these are,"
+    " and infers from it, is not covered"
 )
 
 

@@ -503,6 +503,10 @@ class Kind(ABC):
         """Name the known risks that a request takes."""
         return ()
 
+    def bounds_values(self, request: Any) -> bool:  # noqa: ARG002  # none by default
+        """Tell whether it bounds how surely a sensitive value is inferred."""
+        return False
+
     def in_order(self, source: Source) -> Source:
         """Return the source as it is searched; in the order of names, where none is published."""
         return source

@@ -508,7 +508,8 @@ def accept_request(
     kind.require_shown(source)
     require_protected(source, protects_several=kind.protects_several)
     kind.prepare(request, source)
-    accepted = accepted_risks(request.accept, [*kind.risks(request), *risks])
+    pooled = ["pooled_values"] if source.pooled and kind.bounds_values(request) else []
+    accepted = accepted_risks(request.accept, [*kind.risks(request), *pooled, *risks])
     warn_of_unused_options(session, request)
     return accepted
 
@@ -570,7 +571,7 @@ def verify_written(
 ) -> tuple[Publication, Examination]:  # fmt: skip
     """Describe what was written, and refuse it if any check fails: of a server, and of files."""
     session.phase("verifying")
-    guarantee = replace(written.guarantee, kept=source.kept_in_words)
+    guarantee = written.guarantee.about_kept(source)
     publication = Publication(
         name=sink.name,
         kind=kind_of(request).name,

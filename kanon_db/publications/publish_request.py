@@ -38,6 +38,8 @@ RISKS: Final[Mapping[str, str]] = {
     " can name people",
     "model_without_budget": "nothing bounds what a model tells about the people it was trained on:"
     " readers may find out who was in the source, and their values",
+    "pooled_values": "the published value of each person is calculated from all of their records:"
+    " whoever knows how many these are can be surer of it than its bound",
     COMBINED: "readers can set releases of the same people against each other, which"
     " can tell more than each of them allows",
 }

@@ -471,7 +471,7 @@ def refresh(
         "readers": state["grantees"], "accept": dict(request.accept), **count_kept(session, source),
     }  # fmt: skip
     staging = made.staging
-    guarantee = replace(made.written.guarantee, kept=source.kept_in_words)
+    guarantee = made.written.guarantee.about_kept(source)
     new = replace(
         old, name=staging.name, parameters=parameters,
         layout={**made.written.layout, "types": made.types}, records=made.records,

@@ -405,7 +405,7 @@ WORDS: Mapping[str, tuple[str, Mapping[str, Any], Sequence[Mapping[str, Any]]]] 
 """Functions, their parameters, and further ones that find the same."""
 
 
-def drawn(connection: Connection, name: str) -> dict[str, list[str]]:
+def drawn(connection: Connection, name: str) -> dict[str, list[tuple[Any, ...]]]:
     """All rows of a publication, whatever order columns have; of a model, a digest of its members.
 
     The server may join rows with cells in either of two orders, both random.

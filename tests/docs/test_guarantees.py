@@ -76,7 +76,7 @@ def guarantees() -> Iterator[Guarantee]:
         labels = SimpleNamespace(is_declared=is_declared)
         yield ModelGuarantee.of(*cast("Any", (job, budget, encoding, labels)))
     one = freeform.FreeformGuarantee(k=4)
-    yield replace(one, kept="the latest by admission, with the greatest cost")
+    yield replace(one, kept="the latest by admission, with the greatest cost", pooled=("cost",))
 
 
 def sentences(told: str) -> list[str]:

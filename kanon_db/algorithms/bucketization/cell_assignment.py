@@ -574,14 +574,6 @@ class CellCutter:
         )
 
 
-Settle: TypeAlias = Callable[..., object]
-"""Is told what was found, as arrays, before anything is drawn that follows from it."""
-
-
-def _unheard(*found: IntArray) -> None:
-    """Draw on, whatever was found."""
-
-
 Search: TypeAlias = Callable[[IntArray, FPrimePrivacy], BucketSetting]
 """Finds a bucket setting from the number of records of each value, and their thresholds."""
 
@@ -608,7 +600,7 @@ def assign_in_cells(
     random: Permuter,
     *,
     least: int = 50,
-    settle: Settle = _unheard,
+    settle: Callable[..., object] = lambda *_: None,
     pulse: Pulse = UNLIMITED,
 ) -> CellAssignment:
     """Cut the table into cells of similar records, and assign at random inside each.
@@ -722,10 +714,12 @@ def assign_in_cells(
     groups = _numbers_of_cells(cells, sa_codes.size)
     settle(groups, *allotment.arrays)
     shuffled = _shuffled_in_cells(groups, sa_codes, n_values, random, pulse)
+    cell_of_record = np.empty_like(groups)
+    cell_of_record[order] = groups
     return CellAssignment(
         allotment.dealt_to(taken(order, shuffled)),
         setting,
-        _in_order(groups, order),
+        cell_of_record,
         tuple(cell.factor for cell in cells),
     )
 
@@ -741,13 +735,6 @@ def _numbers_of_cells(cells: Sequence[CutCell], n_records: int) -> CodeArray:
     for number, cell in enumerate(cells):
         groups[cell.records] = number
     return groups
-
-
-def _in_order(groups: CodeArray, order: IntArray) -> CodeArray:
-    """Return the number of each record's cell, as records were given."""
-    found = np.empty_like(groups)
-    found[order] = groups
-    return found
 
 
 def _shuffled_in_cells(
@@ -776,7 +763,7 @@ def assign_jointly_in_cells(
     random: Permuter,
     *,
     least: int = 50,
-    settle: Settle = _unheard,
+    settle: Callable[..., object] = lambda *_: None,
     pulse: Pulse = UNLIMITED,
 ) -> CellAssignment:
     """Cut the table into cells, and assign at random inside each, for several attributes at once.
@@ -844,12 +831,14 @@ def assign_jointly_in_cells(
     shuffled = _shuffled_in_cells(groups, codes, len(values), random, pulse)
     buckets = np.empty(codes.size, dtype=np.int32)
     buckets[taken(order, shuffled)] = of_ranks
+    cell_of_record = np.empty_like(groups)
+    cell_of_record[order] = groups
     return CellAssignment(
         buckets,
         BucketSetting.of(*np.unique(np.concatenate(sizes), return_counts=True))
         if sizes
         else BucketSetting.of([], []),
-        _in_order(groups, order),
+        cell_of_record,
         tuple(cell.factor for cell in cells),
     )
 

@@ -22,7 +22,7 @@ from kanon_db.algorithms.bucketization.privacy import (
     FPrimePrivacy,
     PrivacySpecification,
 )
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, taken
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.errors import InvalidParameterError
@@ -37,7 +37,6 @@ from kanon_db.publications.buckets._derived_tables import (
 )
 from kanon_db.publications.buckets.assignment_methods import (
     AssignedRecords,
-    BucketData,
     redraw_buckets,
 )
 from kanon_db.publications.buckets.bucket_measurement import (
@@ -58,7 +57,7 @@ from kanon_db.publications.buckets.bucket_relations import (
     write_qit,
     write_sat,
 )
-from kanon_db.publications.buckets.methods import ValueProtection, data_of
+from kanon_db.publications.buckets.methods import ValueProtection
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import (
     check_exposure,
@@ -98,7 +97,6 @@ from kanon_db.transfer.columns import (
     column_types,
     find_relation,
     fixed_labels,
-    inverse_permutation,
     label,
 )
 from kanon_db.transfer.snapshot import Size
@@ -534,24 +532,6 @@ class _Assignment:
     protection: ValueProtection
 
 
-def _by_name(
-    names: Sequence[str], sensitive: DistinctCombinations, protection: ValueProtection,
-    codes: CodeArray,
-) -> tuple[BucketData, CodeArray]:  # fmt: skip
-    """Put sensitive attributes in the order of their names: it decides nothing which is first."""
-    places = sorted(range(len(names)), key=names.__getitem__)
-    if len(places) == 1:
-        return data_of(sensitive, protection.privacies), codes
-    values = sensitive.values[:, places]
-    order = np.lexsort(values.T[::-1])
-    found = replace(
-        sensitive, columns=tuple(sensitive.columns[place] for place in places),
-        values=values[order], counts=sensitive.counts[order],
-    )  # fmt: skip
-    privacies = [protection.privacies[place] for place in places]
-    return data_of(found, privacies), taken(inverse_permutation(order), codes)
-
-
 _COMBINED: Final = 240
 """Bytes for each record, while its combination of several sensitive values is found and dealt: of
 1,000,000 records, 177 to 232 were measured."""
@@ -598,6 +578,10 @@ class Buckets(Kind):
                 " take another assignment",
             )
 
+    def bounds_values(self, request: BucketRequest) -> bool:  # noqa: ARG002
+        """Bound all of them."""
+        return True
+
     def risks(self, request: BucketRequest) -> Sequence[str]:
         """Weights of any size say of some people what a learner finds out."""
         return ["uncapped_estimates"] if request.estimates == "uncapped" else []
@@ -636,7 +620,7 @@ class Buckets(Kind):
             request, dict(zip(job.source.all_sensitive, sensitive.columns, strict=True))
         )
         assign = getattr(assignment_methods, request.assignment)
-        data, searched = _by_name(job.source.all_sensitive, sensitive, protection, codes)
+        data, searched = protection.data_of(sensitive, codes)
         found: MethodResult = assign(job, data, searched, columns)
         result = _Assignment(found.result, columns, sensitive, codes, protection)
         return replace(found, result=result)

@@ -25,7 +25,7 @@ from kanon_db.algorithms.bucketization.privacy import (
     check_eligible,
     describe_rules,
 )
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, taken
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import (
@@ -40,6 +40,7 @@ from kanon_db.publications.guarantees import (
 )
 from kanon_db.publications.kind import MethodResult
 from kanon_db.publications.results import WAITING_NOT_COVERED
+from kanon_db.transfer.columns import inverse_permutation
 from kanon_db.transfer.values import DistinctCombinations
 
 
@@ -62,16 +63,6 @@ class CombinedValues(SensitiveCombinations):
     def labels(self) -> object:
         """The texts of all combinations."""
         return [*map(list, self.texts)], self.values.tolist()
-
-
-def data_of(
-    sensitive: DistinctCombinations, privacies: Sequence[FPrimePrivacy]
-) -> SensitiveValues | CombinedValues:
-    """Return what a method needs of the values that were read, and their thresholds."""
-    texts = [column.labels for column in sensitive.columns]
-    if len(texts) == 1:
-        return SensitiveValues(sensitive.counts, privacies[0], texts[0])
-    return CombinedValues(sensitive.counts, sensitive.values, tuple(privacies), texts)
 
 
 @dataclass(frozen=True)
@@ -112,6 +103,26 @@ class ValueProtection:
         is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
         l = max(privacy.corresponding_l() for privacy in privacies) if is_diverse else None
         return cls(names, tuple(privacies), l, unbounded)
+
+    def data_of(
+        self, sensitive: DistinctCombinations, codes: CodeArray
+    ) -> tuple[SensitiveValues | CombinedValues, CodeArray]:
+        """Return what a method needs of the values that were read, and the code of each record's.
+
+        Attributes are in the order of their names: which is registered first decides nothing.
+        """
+        if len(self.attributes) == 1:
+            (own,) = sensitive.columns
+            return SensitiveValues(sensitive.counts, self.privacies[0], own.labels), codes
+        places = sorted(range(len(self.attributes)), key=self.attributes.__getitem__)
+        values = sensitive.values[:, places]
+        order = np.lexsort(values.T[::-1])
+        found = CombinedValues(
+            sensitive.counts[order], values[order],
+            tuple(self.privacies[place] for place in places),
+            [sensitive.columns[place].labels for place in places],
+        )  # fmt: skip
+        return found, taken(inverse_permutation(order), codes)
 
     def guarantee(
         self, request: BucketRequest, certain: int, session: WarnsCaller

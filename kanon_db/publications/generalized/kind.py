@@ -683,6 +683,10 @@ class Generalized(RowKind):
         )
         return rows.finish(table, dense, written)
 
+    def bounds_values(self, request: GeneralizedRequest) -> bool:
+        """Bound what constraints bound."""
+        return request.constraints is not None
+
     def frozen(
         self,
         session: Session,  # noqa: ARG002
