@@ -27,6 +27,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.profiles import long_but
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -51,7 +52,7 @@ def register(parties: Parties, **given: object) -> None:
 
 
 @pytest.mark.pitfall(24)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", long_but({"buckets", "generalized"}, KINDS))
 def test_a_column_without_a_role_is_published_by_no_kind(parties: Parties, kind: str) -> None:
     """A note on a patient was in clear in every publication of rows."""
     register(parties, insensitive=["ward"], identifiers=["patient"])

@@ -38,6 +38,7 @@ def precious(tmp_path: Path) -> list[object]:
     return [file, "--sensitive", "ill", "--quasi-identifiers", "age"]
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(40)
 def test_a_table_of_that_name_is_kept(
     folder: Path, owner: Connection, precious: list[object]

@@ -114,9 +114,7 @@ def published(parties: Parties, request: pytest.FixtureRequest) -> Iterator[Publ
 
 
 # All kinds of rows have the same relations.
-every_shape = pytest.mark.parametrize(
-    "published", long_but(["buckets", "freeform"], KINDS), indirect=True
-)
+every_shape = pytest.mark.parametrize("published", long_but(["freeform"], KINDS), indirect=True)
 of_rows = pytest.mark.parametrize("published", ["generalized"], indirect=True)
 
 
@@ -291,6 +289,7 @@ def test_38_withdrawn_relations_do_not_pile_up(published: Published) -> None:
     assert not any(f.subject == "withdrawn relations" for f in examine(parties.dsn))
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(38, 23)
 def test_38_a_snapshot_from_before_is_refused(published: Published) -> None:
     """What lives on does not look empty, or old, to who began to read before."""

@@ -313,7 +313,13 @@ def battery(parties: Parties) -> Battery:
 CASES = [*TYPES.items(), *ODD_NUMBERS.items()]
 TRIED = [
     *(
-        pytest.param(number, PLACES[number % len(PLACES) :][:1], 2, id=f"{name}-{number}")
+        pytest.param(
+            number,
+            PLACES[number % len(PLACES) :][:1],
+            2,
+            id=f"{name}-{number}",
+            marks=[pytest.mark.long] if number % 3 else [],
+        )
         for number, (name, _) in enumerate(CASES)
     ),
     *(
@@ -377,6 +383,7 @@ def test_types_without_a_case_of_their_own(parties: Parties, battery: Battery) -
         assert answer == (30, 0, 30, 30), name
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(48)
 def test_random_tables_of_odd_numbers(battery: Battery) -> None:
     chance = random.Random(38)  # noqa: S311  # made-up tables

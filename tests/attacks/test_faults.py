@@ -21,7 +21,14 @@ from benchmarks.faults.ways import WAYS
 N_RECORDS = 500
 QUICK = ("buckets random", "suppressed")
 CASES = [
-    pytest.param(way, fault, bool(number // 2 % 2), number, id=f"{fault.name}, {way}")
+    pytest.param(
+        way,
+        fault,
+        bool(number // 2 % 2),
+        number,
+        id=f"{fault.name}, {way}",
+        marks=[pytest.mark.long] if number % 4 else [],
+    )
     for number, (fault, way) in enumerate(zip(FAULTS.values(), cycle(QUICK)))
 ]
 

@@ -33,7 +33,7 @@ def tables(parties: Parties) -> None:
 
 
 def test_queries_are_answered_or_refused(parties: Parties) -> None:
-    verdict = ask(parties, examples(600), SEED, PATIENCE)
+    verdict = ask(parties, examples(300), SEED, PATIENCE)
     assert verdict.defects == []
     # What is drawn reaches all that there is: answers, and all refusals.
     assert {outcome for _, outcome in verdict.outcomes} >= {"", "0A000", "42704"}

@@ -242,6 +242,7 @@ def test_hostile_names_of_rows(parties: Parties, hostile: str, table: str, reade
         kanon.drop("entities")
 
 
+@pytest.mark.long
 def test_hostile_names_side_by_side(parties: Parties) -> None:
     """Some of them name quasi-identifiers, the rest columns that are published as they are."""
     kanon, names = Package(parties.publisher), [*OWN, *NAMES.values()]

@@ -18,6 +18,7 @@ import pytest
 from kanon_db.algorithms.ground.arrays import AnyIntArray
 from kanon_db.algorithms.releases.m_invariance import NEW, refresh, renew
 from tests.attacks.posterior import every_outcome
+from tests.profiles import long_but
 
 Signature = tuple[int, ...]
 Seen = frozenset[tuple[frozenset[int], Signature]]
@@ -135,7 +136,7 @@ CASES = [
 
 
 @pytest.mark.pitfall(14, 30)
-@pytest.mark.parametrize(("present", "n_values", "m"), CASES)
+@pytest.mark.parametrize(("present", "n_values", "m"), long_but(CASES[::3], CASES))
 def test_no_reader_exceeds_the_bound(present: list[list[int]], n_values: int, m: int) -> None:
     """Two and three releases: nobody who knows the method is surer of a value than 1/m."""
     largest, number = worst(present, n_values, m)

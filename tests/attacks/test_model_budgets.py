@@ -351,6 +351,7 @@ def test_a_dump_has_what_was_spent(whole: Readers, new_database: Callable[..., s
         fetch(whole.parties.admin, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(33)
 def test_neither_a_crash_nor_a_prepared_transaction_undoes_an_answer() -> None:
     """A server that dies before the transaction ends, and before it writes its log by itself.

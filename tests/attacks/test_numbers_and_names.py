@@ -271,6 +271,7 @@ def test_password_on_the_command_line() -> None:
             assert "Traceback" not in result.stderr
 
 
+@pytest.mark.long
 def test_password_of_a_demo_as_json(database: str, tmp_path: Path) -> None:
     file = tmp_path / "few.csv"
     file.write_text("age,ill\n" + "".join(f"{i % 5},{'abc'[i % 3]}\n" for i in range(60)))

@@ -18,6 +18,7 @@ from tests.integration.parties import (
     sqlstate_of,
     value,
 )
+from tests.profiles import long_but
 
 ROWS = [(i % 20, "mf"[i % 2], f"disease {i % 5}") for i in range(100)]
 COLUMNS = "age int, sex text, sick text"
@@ -65,7 +66,7 @@ CHANGES = {
 }
 
 
-@pytest.fixture(params=CHANGES)
+@pytest.fixture(params=long_but([*CHANGES][::3], CHANGES))
 def change(request: pytest.FixtureRequest, parties: Parties) -> Iterator[str]:
     """A described source that is in parts; what is changed then."""
     fetch(parties.publisher, "DROP SCHEMA data CASCADE")

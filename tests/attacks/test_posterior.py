@@ -362,6 +362,7 @@ def test_no_cell_is_refused_whose_attributes_ask_for_different_diversity() -> No
         assert np.bincount(buckets).min() >= 4
 
 
+@pytest.mark.long
 def test_cuts_declined_for_one_of_several_attributes_would_tell_its_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

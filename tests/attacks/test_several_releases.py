@@ -124,6 +124,7 @@ def check(parties: Parties, source: str, draft: str) -> dict[str, dict[str, Any]
     return {row["check"].removesuffix(REPLACED): row for row in found}
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(13, 30)
 def test_two_kinds(parties: Parties) -> None:
     """Buckets and rows of the same people leave fewer values than either; so do two of rows."""

@@ -51,6 +51,7 @@ def form(outputs: list[nbformat.NotebookNode]) -> list[object]:
     ]
 
 
+@pytest.mark.long
 def test_the_notebook_runs(
     database: str, private_cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

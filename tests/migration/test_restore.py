@@ -262,6 +262,7 @@ def test_a_dump_without_privileges(
     assert amiss(dsn) == []
 
 
+@pytest.mark.long
 def test_a_dump_without_data(other: str, dumped: tuple[str, str], module_database: str) -> None:
     """Nothing works, and what is said of it is no bug's."""
     restore_roles(other, dumped[1])
