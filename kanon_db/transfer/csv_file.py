@@ -321,7 +321,9 @@ class CsvFile:
 
         def place(offset: int) -> str:
             begin = chunk.rfind("\n", 0, offset) + 1
-            n = len(next(self.rows([chunk[begin:offset]], strict=False), [""]))
+            pieces = chunk[begin:offset].split(self.quote)
+            outside = pieces[chunk.count(self.quote, 0, begin) % 2 :: 2]
+            n = 1 + sum(piece.count(self.delimiter) for piece in outside)
             name = header[n - 1] if n <= len(header) else ""
             shown = f' ("{name}")' if name and name.isprintable() else ""
             line = first + chunk.count("\n", 0, offset)

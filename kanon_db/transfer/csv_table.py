@@ -308,10 +308,10 @@ class StagedFile:
                 hint=f"say what they mean: {kind.note}",
             )
         own = replace(kind, sql=given.sql, category=given.category, note="")
-        self._require_readable(column, own)
+        lost = self.require_whole(column, own)
         n = self._n_alike(column, own) if own.category == "N" else 0
         merged = f"{n:,} numbers are written in several ways, which is not kept" if n else ""
-        return replace(own, note="; ".join(filter(None, [self.require_whole(column, own), merged])))
+        return replace(own, note="; ".join(filter(None, [lost, merged])))
 
     def _annotate(self, column: str, kind: ValueType) -> ValueType:
         """Keep texts where numbers would merge them, and say what else is worth knowing."""
@@ -407,6 +407,7 @@ class StagedFile:
 
     def require_whole(self, column: str, kind: ValueType) -> str:
         """Refuse a type that would cut texts or zones; say how many numbers and times it rounds."""
+        self._require_readable(column, kind)
         notes = []
         for condition, lost, hint in self._losses(column, kind):
             if n := self._n(f"(SELECT FROM {self.table} AS r WHERE {condition})"):
@@ -782,7 +783,7 @@ class _Kept:
                 continue
             kind, plain = types[column], re.sub(r"\(.*?\)", "", own)
             if plain in _TEXTS:
-                note = "text, as in the registered table" if kind.sql != "text" else kind.note
+                note = f"{own}, as in the registered table" if kind.sql != "text" else kind.note
                 chosen[column] = ValueType(own, category="S" if own != "text" else "", note=note)
                 staged.require_whole(column, chosen[column])
             elif _holds(plain, kind.sql) or (kind == TEXT and staged.is_without_values(column)):

@@ -449,6 +449,39 @@ def test_a_registered_source_stays_what_it_is(parties: Parties, write: Any) -> N
     assert value(parties.admin, "SELECT 'data.loaded'::regclass::oid") != oid
 
 
+KEPT: dict[str, tuple[str, str]] = {
+    "values that fit": ("10115,12.3,2020-01-31 10:00:00\n", ""),
+    "a number that is rounded": ("10115,12.34,2020-01-31 10:00:00\n", "1 of its values are"),
+    "a text that is longer": ("101156,1,2020-01-31 10:00:00\n", "line 2, column 1"),
+    "a number that is larger": ("1,100000,2020-01-31 10:00:00\n", "line 2, column 2"),
+}
+"""Next months' files, and what is said of them."""
+
+
+@pytest.mark.pitfall(72)
+@pytest.mark.parametrize("what", KEPT)
+def test_a_registered_source_keeps_its_lengths(parties: Parties, write: Any, what: str) -> None:
+    kanon, header = Kanon(PsycopgSession(parties.publisher)), "zip,cost,at\n"
+    types = {"zip": "char(5)", "cost": "numeric(6,1)", "at": "timestamp(0)"}
+    kanon.load(write(header + "01067,1.5,2020-01-31 10:00:00.7\n"), "data.loaded", types=types)
+    kanon.register_source("data.loaded", quasi_identifiers=["zip", "cost"], sensitive="at")
+    oid = value(parties.admin, "SELECT 'data.loaded'::regclass::oid")
+    record, said = KEPT[what]
+    path = write(header + record)
+    if said.startswith("line"):
+        with pytest.raises(KanonError) as refused:
+            kanon.load(path, "data.loaded", replace=True)
+        assert said in refused.value.detail
+        assert refused.value.hint
+    else:
+        report = kanon.load(path, "data.loaded", replace=True)
+        assert [kind for _, kind in report.columns] == [
+            "character(5)", "numeric(6,1)", "timestamp(0) without time zone",
+        ]  # fmt: skip
+        assert said in report.notes.get("cost", "")
+    assert value(parties.admin, "SELECT 'data.loaded'::regclass::oid") == oid
+
+
 @pytest.mark.parametrize(
     "makes",
     [
