@@ -69,14 +69,25 @@ UPDATE kanon.release AS r SET
 """The label of a source elsewhere is no name, whatever it looks like."""
 
 
-def find_again(session: PsycopgSession) -> None:
-    """Look up roles and relations by their names, in another database than theirs."""
+def find_again(session: PsycopgSession) -> bool:
+    """Look up roles and relations by their names, in another database than theirs.
+
+    It tells whether this is another one, whose publications are not all repaired yet.
+    """
+    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'home'")
+    if not rows or rows[0]["value"] == _here(session):
+        return False
     for table in _WITH_ROLES:
         for statement in (_OF_NOBODY, _BY_NAME):
             session.fetch(statement.format(table))
     session.fetch(_RELATIONS)
     # What has these numbers here is another relation; names and columns' names are left.
     session.fetch("UPDATE kanon.source SET relation_oid = NULL, numbers = '{}'")
+    return True
+
+
+def _here(session: PsycopgSession) -> str:
+    return str(fetch_one(session, _HERE)["value"])
 
 
 # A dump lacks the roles of its server, and so the grants to them.
@@ -102,7 +113,7 @@ ORDER BY p.publication_id
 """
 
 
-def repair_restored(session: PsycopgSession, schema: str) -> list[str]:
+def repair_restored(session: PsycopgSession, schema: str, *, is_elsewhere: bool) -> list[str]:
     """Grant publications to those who were named when they were published, after a restore.
 
     Only in another database than the one where kanon_db was last installed, and only publications
@@ -114,11 +125,6 @@ def repair_restored(session: PsycopgSession, schema: str) -> list[str]:
     list of str
         What was done, for people to read.
     """
-    here = fetch_one(session, _HERE)["value"]
-    rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'home'")
-    is_elsewhere = bool(rows) and rows[0]["value"] != here
-    if is_elsewhere:
-        find_again(session)
     lost = session.fetch(_LOST) if is_elsewhere else []
     done = [_grant_again(session, schema, found) for found in lost if found["has_publisher"]]
     if any(not found["has_publisher"] for found in lost):
@@ -127,7 +133,7 @@ def repair_restored(session: PsycopgSession, schema: str) -> list[str]:
     session.fetch(
         "INSERT INTO kanon.setting (name, value) VALUES ('home', $1::text)"
         " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
-        here,
+        _here(session),
     )
     return done
 

@@ -15,7 +15,11 @@ import kanon_db
 from kanon_db.catalog.entries import OWNER
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
-from kanon_db.installation._existing_publications import give_back, repair_restored
+from kanon_db.installation._existing_publications import (
+    find_again,
+    give_back,
+    repair_restored,
+)
 from kanon_db.installation.interpreter import (
     package_digest,
     resource_directory,
@@ -201,11 +205,13 @@ def install(
                 session.phase("replacing SQL objects")
                 n_files = replace_objects(session, paths, is_service=queued, watches=watches)
                 actions.append(f"{n_files} SQL objects replaced")
+                # Before the first GRANT, after which readers are noted by their numbers.
+                is_elsewhere = find_again(session)
                 _grant(session, schema)
                 actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
                 session.phase("looking after publications")
                 actions += give_back(session, schema)
-                actions += repair_restored(session, schema)
+                actions += repair_restored(session, schema, is_elsewhere=is_elsewhere)
                 session.fetch("SELECT kanon.owner_note_readers(p) FROM kanon.publication AS p")
                 session.fetch("SELECT kanon.owner_sweep()")
     if queued:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tempfile
 import uuid
@@ -17,6 +18,9 @@ from kanon_db.cluster.local_cluster import LocalCluster
 from kanon_db.errors import PermissionDeniedError
 from kanon_db.installation.doctor import examine
 from kanon_db.installation.install import install, uninstall
+from tests.attacks.models import ACCEPTED, ANSWERS, BUDGET, ROW, ask, create_people
+from tests.attacks.models import publish as publish_model
+from tests.attacks.test_owner import ENTRY, errand, staged
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -339,3 +343,111 @@ def within(admin: Connection) -> list[str]:
             for found in doctor._examine_installation(session)
             if found.state != "ok"
         ]
+
+
+LABELS = ("census of 2020", "data.people", 'elsewhere: "x"')
+"""Of sources elsewhere: one is called like a relation, which it is not."""
+QUESTIONS = {
+    "batches": "SELECT COUNT(*) FROM batches WHERE age < 6 AND sick = 'ill 1'",
+    "weighted": "SELECT COUNT(*) FROM weighted WHERE age < 30 AND sick = 'yes'",
+    "rows": "SELECT COUNT(*) FROM rows WHERE age < 6",
+}
+
+
+JOB = """
+WITH job AS (
+    INSERT INTO kanon.job (role, role_name, operation, arguments, settings)
+    SELECT oid, rolname, 'version', '{}', '{}' FROM pg_roles WHERE rolname = $1::text
+    RETURNING job_id
+) INSERT INTO kanon.job_end (job_id, answer) SELECT job_id, '{}' FROM job
+"""
+LOOKS = {
+    "publications": "SELECT name, source, parameters, guarantee, metrics, layout, published_by,"
+    " attacks, state, waiting, waits FROM kanon.publications ORDER BY name",
+    "releases": "SELECT release_id, name, source, readers, measured, state, batches, budgets"
+    " FROM kanon.releases ORDER BY release_id",
+    "ledger": "SELECT name, ARRAY(SELECT b::regclass::text FROM unnest(bases) AS b ORDER BY 1),"
+    " source_oid::regclass::text, publisher::regrole::text FROM kanon.release ORDER BY release_id",
+    "jobs": "SELECT j.role::regrole::text, j.role_name, e.answer FROM kanon.job AS j"
+    " JOIN kanon.job_end AS e USING (job_id) ORDER BY job_id",
+}
+"""What administrators see, without the numbers of a server."""
+
+
+@pytest.fixture(scope="module")
+def states(
+    new_database: Callable[..., str], new_role: Callable[..., str],
+    connect_as: Callable[[str, str], Connection],
+) -> tuple[str, str, str]:  # fmt: skip
+    """A database in every state that an operation can leave, its publisher and its reader."""
+    dsn, publisher, reader = new_database(), new_role("kanon_publisher"), new_role("kanon_analyst")
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        fetch(admin, f"CREATE SCHEMA data AUTHORIZATION {publisher}")
+        # What the queue of a service keeps: jobs that wait, and that have ended.
+        for name in (publisher, reader):
+            fetch(admin, JOB, name)
+    with connect_as(dsn, publisher) as connection, connect_as(dsn, reader) as asking:
+        kanon = Functions(connection)
+        create_people(connection)
+        rows = [(i, i % 12, f"ill {i % 4}") for i in range(60)]
+        create_table(connection, "data.stays", "id int, age int, sick text", rows)
+        kanon.register("data.stays", ["age"], "sick", entity="id")
+        kanon.publish("data.people", "weighted", privacy='{"default": 0.8}')
+        publish_model(connection, "model", readers=[reader], budget=BUDGET)
+        ask(asking, "model", 3)
+        for name in ("gone", "replaced", "rows"):
+            kanon.suppress("data.stays", name, k=3, readers=[reader])
+        kanon.suppress("data.stays", "replaced", k=4, readers=[reader], replace=True)
+        kanon.drop("gone")
+        kanon.publish("data.stays", "batches", privacy='{"l": 2}', readers=[])
+        fetch(connection, "INSERT INTO data.stays SELECT i, i % 12, 'ill ' || i % 4"
+              " FROM generate_series(60, 89) AS i")  # fmt: skip
+        fetch(connection, "UPDATE data.stays SET sick = 'ill 0' WHERE id = 5")
+        fetch(connection, "DELETE FROM data.stays WHERE id = 7")
+        assert kanon.call("refresh", "batches")["added"] == 30
+        kanon.call("grant_publication", "batches", readers=[reader], accept=ACCEPTED)
+        kanon.suppress("data.stays", "withdrawn", k=3, readers=[reader])
+        fetch(asking, "CREATE TEMPORARY VIEW mine AS TABLE published.withdrawn")
+        kanon.drop("withdrawn")  # and is kept, since something depends on it
+        for number, label in enumerate(LABELS):
+            given = {**ENTRY, "prefix": staged(connection), "name": f"labelled_{number}"}
+            errand(connection, "publish", **given, label=label)
+        return dsn, publisher, reader
+
+
+def state_of(dsn: str) -> dict[str, object]:
+    """What administrators see of a database, and what is answered."""
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        kanon = Functions(admin)
+        seen: dict[str, object] = {name: fetch(admin, look) for name, look in LOOKS.items()}
+        return seen | {
+            name: (kanon.estimate(text), kanon.verify(name)) for name, text in QUESTIONS.items()
+        }
+
+
+def test_every_state_is_restored(
+    other: str, states: tuple[str, str, str], connect_as: Callable[[str, str], Connection]
+) -> None:
+    """Labels, batches, people who wait, budgets, weights, drafts, releases that are gone, jobs."""
+    before, publisher, reader = states
+    restore_roles(other, run("pg_dumpall", "--roles-only", "-l", "postgres", f"--dbname={before}"))
+    dsn = restored(other, run("pg_dump", f"--dbname={before}"), "every_state")
+    install(dsn)
+    assert state_of(dsn) == state_of(before)
+    with connect_as(dsn, reader) as asking, connect_as(before, reader) as asked:
+        left = "SELECT label, agreement FROM kanon.classify_all('model', $1::jsonb)"
+        rows = json.dumps([ROW] * (ANSWERS - 3))
+        assert len(fetch(asking, left, rows)) == len(fetch(asked, left, rows))
+        one_more = lambda: ask(asking, "model")
+        assert sqlstate_of(one_more) == "KN006"
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        assert fetch(admin, "SELECT * FROM kanon.withdrawn()") == []
+    with connect_as(dsn, publisher) as connection:
+        kanon = Functions(connection)
+        kanon.register("data.stays", ["age"], "sick", entity="id")
+        fetch(connection, "INSERT INTO data.stays SELECT i, i % 12, 'ill ' || i % 4"
+              " FROM generate_series(90, 119) AS i")  # fmt: skip
+        accept = {"accept": ACCEPTED}
+        assert kanon.call("refresh", "batches", **accept)["added"] == 30
+        for name in kanon.publications():
+            kanon.drop(name)

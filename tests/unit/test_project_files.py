@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 import kanon_db
 from kanon_db.catalog.names import HIDING, is_plain
+from kanon_db.installation.interpreter import package_digest
 from kanon_db.interfaces import cli
 
 ROOT = Path(__file__).parents[2]
@@ -141,13 +142,14 @@ LOOK = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import kanon_db
-from kanon_db.installation.interpreter import import_paths, resource_directory
+from kanon_db.installation.interpreter import import_paths, package_digest, resource_directory
 from kanon_db.interfaces.demo import write_fair
 from pathlib import Path
 assert kanon_db.__file__.startswith(sys.argv[1])
 assert import_paths()[0] == sys.argv[1]
 for name in ("sql", "migrations"):
     print(name, sum(path.suffix in (".sql", ".py") for path in resource_directory(name).rglob("*")))
+print("digest", package_digest())
 print("fair", len(write_fair(Path(sys.argv[1], "fair.csv"))))
 """
 
@@ -207,6 +209,7 @@ def test_the_wheel_finds_its_files(built: Path, tmp_path: Path) -> None:
     found = dict(line.split() for line in done.stdout.splitlines())
     assert int(found["sql"]) == len(committed("sql"))
     assert int(found["migrations"]) == sum(name.endswith(".py") for name in committed("migrations"))
+    assert found["digest"] == package_digest()  # as what a checkout of the same state installs
     assert int(found["fair"]) == 9
 
 
