@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
@@ -180,6 +181,7 @@ def _not_for_the_server(folder: str, names: list[str]) -> set[str]:
     return set()
 
 
+@cache
 def package_digest() -> str:
     """Return what identifies this package's Python, SQL and migrations, whatever its version."""
     parts = {

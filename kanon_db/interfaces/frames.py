@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeGuard
 from uuid import UUID
 
 import numpy as np
@@ -20,8 +20,10 @@ from psycopg.types.range import Range
 from kanon_db.catalog.attributes import KeepRule
 from kanon_db.catalog.column_names import looks_like_entity
 from kanon_db.catalog.entries import published_schema
+from kanon_db.catalog.names import require_plain
 from kanon_db.cluster.local_cluster import LocalCluster, default_directory
-from kanon_db.errors import InvalidParameterError
+from kanon_db.declaration import MAX_NAME_BYTES
+from kanon_db.errors import InvalidParameterError, KanonError
 from kanon_db.installation.install import install
 from kanon_db.interfaces.python import Kanon, ResultFrame
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
@@ -127,8 +129,10 @@ def anonymize(
         raise InvalidParameterError(
             "the frame has no such column", detail=", ".join(map(str, missing))
         )
+    for name in roles:
+        _require_name(name)
     # Those that seem to say whom a row is about are looked at, too: rows may be no people.
-    roles += [name for name in frame if isinstance(name, str) and looks_like_entity(name)]
+    roles += [name for name in frame if _is_name(name) and looks_like_entity(name)]
     columns = [_Column.of(name, frame[name]) for name in dict.fromkeys(roles)]
     chosen = directory or os.environ.get("KANON_DIR")
     dsn = LocalCluster(Path(chosen) if chosen else default_directory()).start()
@@ -159,6 +163,34 @@ def anonymize(
         if not text.startswith("quasi-identifier "):  # which buckets alone show as they are
             warnings.warn(for_python(text), stacklevel=_DEPTH)
     return ResultFrame.of(found, guarantee=published.guarantee, metrics=dict(published.metrics))
+
+
+def _is_name(name: object) -> TypeGuard[str]:
+    """Tell whether PostgreSQL can keep a column's name as it is."""
+    try:
+        _require_name(name)
+    except KanonError:
+        return False
+    return True
+
+
+def _require_name(name: object) -> None:
+    """Refuse a column whose name PostgreSQL would not keep as it is."""
+    if not isinstance(name, str):
+        raise InvalidParameterError(
+            "a column's name is not a text",
+            detail=f"column {name!r}",
+            hint="name the columns of a copy: frame.set_axis([...], axis=1), with texts such as"
+            f" {'_'.join(map(str, name)) if isinstance(name, tuple) else f'column_{name}'!r}",
+        )
+    if not name or not _is_unicode(name) or "\0" in name or len(name.encode()) > MAX_NAME_BYTES:
+        raise InvalidParameterError(
+            f"a column's name is empty, longer than {MAX_NAME_BYTES} bytes, or not a text that"
+            " PostgreSQL keeps",
+            detail=f"column {name!r}",
+            hint="give it another one: frame.rename(columns={...: ...})",
+        )
+    require_plain("a column", name)
 
 
 @dataclass(frozen=True)

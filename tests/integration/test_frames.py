@@ -18,7 +18,13 @@ import pytest
 
 import kanon_db
 from kanon_db.cluster.local_cluster import LocalCluster
-from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError, TooFewError
+from kanon_db.errors import (
+    IneligibleError,
+    InfeasibleError,
+    InvalidNameError,
+    InvalidParameterError,
+    TooFewError,
+)
 
 N = 120
 PEOPLE = pd.DataFrame(
@@ -238,3 +244,22 @@ def test_errors_say_what_to_do_once(folder: Path) -> None:
     with pytest.raises(TooFewError) as too_few:
         anonymize(folder, k=N + 1)
     assert len([note for note in too_few.value.__notes__ if note.startswith("detail")]) == 1
+
+
+NAMES: dict[str, object] = {
+    "a number": 0, "a tuple": ("age", "mean"), "empty": "", "too long": "x" * 64,
+    "too many bytes": "\u00e4" * 32, "a line break": "a\nb", "NUL": "a\0b",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_whose_names_are_not_kept_are_refused(folder: Path, name: str) -> None:
+    """As frames have that were read without a header, grouped, or pivoted."""
+    column: Any = NAMES[name]
+    frame = PEOPLE.copy()
+    frame.columns = pd.Index(
+        [column if old == "age" else old for old in PEOPLE], tupleize_cols=False
+    )
+    with pytest.raises((InvalidParameterError, InvalidNameError), match="column"):
+        anonymize(folder, frame, quasi_identifiers=[column])
+    anonymize(folder, frame, quasi_identifiers=["zip"], k=2, method="mondrian")
