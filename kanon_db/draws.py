@@ -22,6 +22,7 @@ from kanon_db.catalog.entries import (
     require_whole,
 )
 from kanon_db.errors import InvalidParameterError
+from kanon_db.publications.registry import kind_named
 from kanon_db.query.layout import BucketTables, CellDescription
 from kanon_db.session.protocol import Session, settings
 
@@ -59,7 +60,8 @@ def draw(session: Session, name: str, seed: int | None) -> list[DrawnRecord]:
     """
     publication = find_publication(session, name)
     require_whole(publication)
-    if publication.kind not in ("buckets", "generalized", "freeform"):
+    declared = kind_named(publication.kind)
+    if not declared.description.draws:
         raise InvalidParameterError(
             "records are drawn from buckets, and from generalized and freeform rows",
             detail=f'"{name}" is of the kind {publication.kind}',
@@ -76,7 +78,7 @@ def draw(session: Session, name: str, seed: int | None) -> list[DrawnRecord]:
     schema = published_schema(session)
     # Texts of values must not depend on the caller's settings.
     with settings(session, {"intervalstyle": "iso_8601", "timezone": "UTC"}):
-        if publication.kind == "buckets":
+        if declared.shape == "buckets":
             tables = BucketTables.of(session, schema, name, publication.layout)
             texts = _drawn_from_buckets(session, tables, random)
         else:

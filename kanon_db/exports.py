@@ -29,6 +29,7 @@ from kanon_db.errors import (
     ReplacedError,
     ServerError,
 )
+from kanon_db.publications.registry import kind_named
 from kanon_db.query.layout import LIKELY, QIT, SAT
 from kanon_db.session.protocol import Row, Session, fetch_one, settings
 from kanon_db.transfer.columns import ColumnType, column_types
@@ -205,7 +206,7 @@ WHERE p.name = $1::text
 def _readable(session: Session, publication: Publication, relation: str) -> str:
     """Find a relation of a publication; whether the role may read it, the server says."""
     name = publication.name
-    if publication.kind == "model":
+    if kind_named(publication.kind).shape == "model":
         raise InvalidParameterError(
             "a model has no rows that could be exported",
             detail=f'publication "{name}"',

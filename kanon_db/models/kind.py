@@ -767,6 +767,13 @@ class Model(Kind):
     counts_entities = True
     not_compared = "what a model tells comes on top of all else, and budgets add up"
 
+    def promise_in_words(self, target: AttackTarget, linked: str) -> str:  # noqa: ARG002
+        """Say that a budget bounds it, or nothing."""
+        return (
+            "nobody but the publisher sees rows; how much answers tell of the people in the source"
+            " is bounded by a budget, or by nothing, as the exact guarantee says"
+        )
+
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG002
         """Return both relations."""
         return MODEL_SUFFIXES

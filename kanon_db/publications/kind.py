@@ -19,13 +19,14 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Proof, Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountErrors, CountQuery, exact_counts, random_queries
 from kanon_db.publications.entities import Entities
-from kanon_db.publications.guarantees import Guarantee
+from kanon_db.publications.guarantees import Guarantee, InferenceBound
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.relations import Note, StagedRelations
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
@@ -462,6 +463,30 @@ class AttackTarget:
         return SnapshotCodes(take_snapshot(self.session, relation, columns, self.room), self.types)
 
 
+def measure_bounds(
+    target: AttackTarget, privacies: Mapping[str, PrivacySpecification]
+) -> dict[str, InferenceBound]:
+    """Apply thresholds to the values that the source has of each sensitive attribute."""
+    snapshot = take_snapshot(target.session, target.source.relation, list(privacies), target.room)
+    bounds = {}
+    for name, privacy in privacies.items():
+        values = distinct_values(snapshot, target.types[name])
+        is_general = replace(privacy, null=None).has_general_rules if privacy.values else True
+        # Values that came since are nobody's in the publication.
+        covered = [
+            (text, count)
+            for text, count in zip(values.labels, values.counts.tolist(), strict=True)
+            if is_general or text in privacy.values or (text is None and privacy.null is not None)
+        ]
+        bounds[name] = InferenceBound.of(
+            replace(privacy, may_be_absent=True), [text for text, _ in covered],
+            [count for _, count in covered],
+        )  # fmt: skip
+        values.drop()
+    snapshot.drop()
+    return bounds
+
+
 class Kind(ABC):
     """A kind of publication: the steps that are particular to it, in the order of the pipeline."""
 
@@ -627,6 +652,10 @@ class Kind(ABC):
         raise InvalidParameterError(
             "people cannot leave publications of this kind", detail=f'publication "{old.name}"'
         )
+
+    def promise_in_words(self, target: AttackTarget, linked: str) -> str:  # noqa: ARG002
+        """Say what a publication promises, as `recommend` does; `linked` is what k promises."""
+        return target.publication.guarantee
 
     def partition(
         self,

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kanon_db.declaration import Operation
 from kanon_db.errors import NotFoundError
+from kanon_db.publications.results import WAITING_NOT_COVERED
 
 if TYPE_CHECKING:
     from kanon_db.publications.kind import Kind
     from kanon_db.publications.publish_request import PublishRequest
+
+
+class KindDescription(NamedTuple):
+    """What reports and tools say of a kind, which need not know its name."""
+
+    # What is published; "{row}" says what a row is, "{who}" whether people or records are counted.
+    published: str = ""
+    cells: str = "as published"  # How readers see a quasi-identifier
+    sensitive: str = "as it is"  # Likewise
+    insensitive: str = "as it is"
+    linking: str = "Classes are rows with the same ranges and sets."  # What is linked
+    not_covered: tuple[str, ...] = ()  # By its guarantee, besides what no kind covers
+    hides_membership: bool = False  # Whether it says who is in the table
+    draws: bool = False  # Whether records can be drawn from it
+
+
+_SHOWN: Final = (
+    "columns that are published as they are, the sensitive one among them: whoever finds a"
+    " person's row reads them there"
+)
 
 
 class DeclaredKind(NamedTuple):
@@ -35,6 +56,7 @@ class DeclaredKind(NamedTuple):
         each method.
     shape : {"buckets", "rows", "model"}
         How counts are answered: from QIT and SAT, from rows with cells, or not at all.
+    description : KindDescription
     """
 
     name: str
@@ -43,6 +65,7 @@ class DeclaredKind(NamedTuple):
     details: str
     room: str
     shape: Literal["buckets", "rows", "model"] = "rows"
+    description: KindDescription = KindDescription()
 
     @property
     def request(self) -> type[PublishRequest]:
@@ -105,6 +128,28 @@ register_kind(
         details="Creates the tables NAME_qit and NAME_sat, and the view NAME, which joins them.",
         room="kanon_db.publications.buckets",
         shape="buckets",
+        description=KindDescription(
+            published="Two tables. One has the quasi-identifiers as they are and the number of a"
+            " bucket: {row}. The other says how often each sensitive value occurs in each bucket."
+            " Which row of a bucket has which value is in neither.",
+            cells="as it is",
+            sensitive="in a table of its own, by bucket",
+            insensitive="not published",
+            linking="Buckets hide no quasi-identifiers, so a person's row is found as surely as in"
+            " the original: the row tells that the person is in the table, and the bucket, but no"
+            " value. How surely the value is inferred is bounded by the promise above.",
+            not_covered=(
+                (
+                    "quasi-identifiers: they are published as they are, so whoever knows a person's"
+                    " finds their row, and learns the bucket"
+                ),
+                (
+                    f"{WAITING_NOT_COVERED}: whoever knows that can be surer of a value than its"
+                    " bound says"
+                ),
+            ),
+            draws=True,
+        ),
     )
 )
 register_kind(
@@ -114,6 +159,19 @@ register_kind(
         help="publish a registered source k-anonymously, with ranges and sets that rows share",
         details="Creates the materialized view NAME.",
         room="kanon_db.publications.generalized",
+        description=KindDescription(
+            published="A table: {row}. Quasi-identifiers are ranges or sets of values; rows with"
+            " the same ranges and sets are a class.",
+            cells="as a range, or a set of values",
+            not_covered=(
+                (
+                    "the sensitive value, unless the guarantee names a constraint on it: if all"
+                    " people of a class have the same value, it is certain for each of them"
+                ),
+                _SHOWN,
+            ),
+            draws=True,
+        ),
     )
 )
 register_kind(
@@ -123,6 +181,22 @@ register_kind(
         help="publish a registered source k-anonymously, each row with ranges and sets of its own",
         details="Creates the materialized view NAME.",
         room="kanon_db.publications.freeform",
+        description=KindDescription(
+            published="A table: {row}. Quasi-identifiers are ranges or sets of values; each row has"
+            " ranges and sets of its own, which fit several {who}.",
+            cells="as a range, or a set of values",
+            linking="Freeform rows make no classes: each person fits several rows, and each row"
+            " several people. The table of attacks says how often a row is linked rightly.",
+            not_covered=(
+                (
+                    "the sensitive value: if all rows that fit a person have the same value, it is"
+                    " certain"
+                ),
+                "rows of others: whoever knows which row is somebody's can be certain of another's",
+                _SHOWN,
+            ),
+            draws=True,
+        ),
     )
 )
 register_kind(
@@ -133,6 +207,20 @@ register_kind(
         details="Creates the materialized view NAME. Without patterns or rules, any cells may be"
         " suppressed; `kanon patterns` shows which combinations they allow.",
         room="kanon_db.publications.suppressed",
+        description=KindDescription(
+            published="A table: {row}. Some cells of quasi-identifiers are empty; the others are as"
+            " they were.",
+            cells="as it is, or suppressed",
+            linking="Classes are rows with the same cells, the empty ones included. Somebody may"
+            " fit further rows, with other cells empty, so these figures are upper ones.",
+            not_covered=(
+                (
+                    "the sensitive value: if all rows that look like a person's have the same"
+                    " value, it is certain"
+                ),
+                _SHOWN,
+            ),
+        ),
     )
 )
 register_kind(
@@ -144,5 +232,30 @@ register_kind(
         " read. `kanon classify` asks it. Training needs the extra models.",
         room="kanon_db.models",
         shape="model",
+        description=KindDescription(
+            published="Small networks that were trained on the rows. Readers see neither rows nor"
+            " networks: they ask about a row of their own, and are told a label, and the share of"
+            " networks that agree.",
+            cells="nothing of it, but what answers tell",
+            sensitive="nothing of it, but what answers tell",
+            insensitive="not published",
+            linking="A model publishes no rows that could be linked. Whether a person was in the"
+            " source can be asked of it: the table of attacks says how often that is told rightly.",
+            not_covered=(
+                (
+                    "what the model learned of everybody: it also tells the label of people who"
+                    " were never in the source, as well as it can"
+                ),
+                (
+                    "readers of several roles, and several people of one role, who put their"
+                    " answers together: of several roles, budgets add up"
+                ),
+                (
+                    "inputs that were made to be answered wrongly: noise and votes make them rarer,"
+                    " no more"
+                ),
+            ),
+            hides_membership=True,
+        ),
     )
 )

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.arrays import BoolArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source, require_harmless
@@ -26,15 +25,8 @@ from kanon_db.metrics.disclosure_risk import (
     prosecutor_risk,
 )
 from kanon_db.publications.examination import accepted_reasons, open_target
-from kanon_db.publications.generalized.class_constraints import ClassConstraints
-from kanon_db.publications.generalized.kind import published_constraints
 from kanon_db.publications.guarantees import (
-    InferenceBound,
-    buckets_in_words,
-    classes_in_words,
-    inferred_in_words,
     linked_in_words,
-    rows_in_words,
 )
 from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
 from kanon_db.publications.lifecycle import Access, access_to
@@ -51,7 +43,6 @@ from kanon_db.publications.results import (
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.transfer.columns import Relation, column_types, find_relation, label
 from kanon_db.transfer.snapshot import take_snapshot
-from kanon_db.transfer.values import distinct_values
 
 SELECTIVITIES: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Expected shares of matching records."""
@@ -179,6 +170,7 @@ class Facts:
 
     name: str
     kind: str
+    shape: str  # See :class:`.DeclaredKind`
     method: str
     source: str
     counted: Counted
@@ -265,6 +257,7 @@ def gather(session: Session, name: str, population: int | str | None = None) -> 
     return Facts(
         name=name,
         kind=publication.kind,
+        shape=kind_named(publication.kind).shape,
         method=publication.method,
         source=publication.source,
         counted=counted,
@@ -363,104 +356,21 @@ def _counted(session: Session, source: Source) -> Counted:
 
 def promise_of(target: AttackTarget, counted: Counted) -> str:
     """Say what a publication promises in the words of `recommend`."""
-    publication, parameters = target.publication, target.publication.parameters
-    kind, k, sensitive = publication.kind, parameters.get("k"), publication.all_sensitive
-    if kind == "model":
-        return (
-            "nobody but the publisher sees rows; how much answers tell of the people in the source"
-            " is bounded by a budget, or by nothing, as the exact guarantee says"
-        )
-    if kind == "buckets":
-        given = {"l": parameters["l"]} if "l" in parameters else parameters["privacy"]
-        privacy = PrivacySpecification.parse(json.dumps(given))
-        return buckets_in_words(
-            _bounds(target, {name: privacy.of_attribute(name, sensitive) for name in sensitive})
-        )
-    if publication.method == "k_concealment":
-        no_bound = f"; what is inferred about {' or '.join(sensitive)} has no bound"
-        return (
-            f"each row fits at least {k} people, who need not be equally likely: readers who know"
-            f" the method may be certain{no_bound if sensitive else ''}"
-        )
-    linked = linked_in_words(int(k or 1), has_entities=counted is Counted.SEVERAL)
-    constraints = published_constraints(publication) if kind == "generalized" else {}
-    if not constraints:
-        said = rows_in_words(linked, sensitive)
-    else:
-        privacies = {name: own.privacy for name, own in constraints.items() if own.privacy}
-        others = [words for name, own in constraints.items() for words in _mixed(name, own)]
-        inferred = [inferred_in_words(_bounds(target, privacies))] if privacies else []
-        said = classes_in_words(linked, "; ".join([*others, *inferred]))
-    left_over = int(publication.metrics.get("left_over_records", 0))
-    if left_over and parameters.get("left_over", "publish") == "publish":
-        said += f"; none of this holds for {left_over:,} left-over records, which can be told apart"
-    return said
-
-
-def _mixed(name: str, constraints: ClassConstraints) -> Iterator[str]:
-    """Say what constraints promise that bound no probability by themselves."""
-    if constraints.l is not None:
-        yield (
-            f"every group has at least {constraints.l} different values of {name}, of which one may"
-            " be far more frequent than the others"
-        )
-    if constraints.entropy_l is not None:
-        least = f"{float(constraints.entropy_l):g}"
-        yield f"the values of {name} in every group are as mixed (entropy) as {least} equal shares"
-    if constraints.t is not None:
-        yield (
-            f"in every group, the shares of the values of {name} are within"
-            f" {float(constraints.t):g} ({constraints.distance} distance) of those in the table"
-        )
-
-
-def _bounds(
-    target: AttackTarget, privacies: Mapping[str, PrivacySpecification]
-) -> dict[str, InferenceBound]:
-    snapshot = take_snapshot(target.session, target.source.relation, list(privacies), target.room)
-    found = {}
-    for name, privacy in privacies.items():
-        values = distinct_values(snapshot, target.types[name])
-        is_general = replace(privacy, null=None).has_general_rules if privacy.values else True
-        # Values that came since are nobody's in the publication.
-        covered = [
-            (text, count)
-            for text, count in zip(values.labels, values.counts.tolist(), strict=True)
-            if is_general or text in privacy.values or (text is None and privacy.null is not None)
-        ]
-        found[name] = InferenceBound.of(
-            replace(privacy, may_be_absent=True), [text for text, _ in covered],
-            [count for _, count in covered],
-        )  # fmt: skip
-        values.drop()
-    snapshot.drop()
-    return found
+    k = int(target.publication.parameters.get("k") or 1)
+    linked = linked_in_words(k, has_entities=counted is Counted.SEVERAL)
+    return kind_named(target.publication.kind).load().promise_in_words(target, linked)
 
 
 def _columns(publication: Publication, source: Source) -> list[ColumnFacts]:
     """Say of each column of the source what readers see."""
-    cells = {
-        "buckets": "as it is",
-        "generalized": "as a range, or a set of values",
-        "freeform": "as a range, or a set of values",
-        "suppressed": "as it is, or suppressed",
-        "model": "nothing of it, but what answers tell",
-    }
-    roles = dict.fromkeys(
-        source.quasi_identifiers, ("quasi-identifier", cells.get(publication.kind, "as published"))
-    )
+    described = kind_named(publication.kind).description
+    roles = dict.fromkeys(source.quasi_identifiers, ("quasi-identifier", described.cells))
     for column in source.coarsened:
         is_labelled = "hierarchy" in source.attributes[column]
         shown = "as a label of its hierarchy" if is_labelled else "coarsened, as a range of bins"
         roles[column] = ("quasi-identifier", shown)
-    values = {"buckets": "in a table of its own, by bucket", "model": cells["model"]}
-    roles |= dict.fromkeys(
-        source.all_sensitive, ("sensitive", values.get(publication.kind, "as it is"))
-    )
-    rows = publication.kind not in ("buckets", "model")
-    roles |= dict.fromkeys(
-        source.insensitive, ("insensitive", "as it is" if rows else "not published")
-    )
+    roles |= dict.fromkeys(source.all_sensitive, ("sensitive", described.sensitive))
+    roles |= dict.fromkeys(source.insensitive, ("insensitive", described.insensitive))
     roles |= dict.fromkeys(source.identifiers, ("identifier", "not published"))
     if source.entity is not None:
         roles[source.entity] = ("says whom a record is about", "not published")
@@ -520,7 +430,7 @@ def _known_of_publication(
     which = f" of {sensitive}" if len(publication.all_sensitive) > 1 else ""
     rates = {line.attack: line.rate for line in attacks}
     # Quasi-identifiers of buckets are published as they are, so rows stand out as in the source.
-    unique = None if publication.kind == "buckets" else rates.get("linking a row")
+    unique = None if kind_named(publication.kind).shape == "buckets" else rates.get("linking a row")
     return Knowledge(
         unique, rates.get(f"homogeneity{which}"), rates.get(f"most frequent value{which}")
     )
@@ -570,7 +480,8 @@ def _linking(
         f"count(DISTINCT {session.identifier(str(source.entity))})" if is_several else "count(*)"
     )
     described = _population(target, population) if isinstance(population, str) else None
-    has_classes = bool(sizes) and publication.kind != "buckets" and not is_several
+    is_bucket = kind_named(publication.kind).shape == "buckets"
+    has_classes = bool(sizes) and not is_bucket and not is_several
     if described is not None:
         original = described.of_source(number)
         measured = described.of_classes() if has_classes else None
@@ -587,7 +498,7 @@ def _linking(
         measured = of_rows if has_classes else None
     before = LinkingRisk.of([one._replace(people=_at_least(one)) for one in original])
     after = None
-    if publication.kind == "buckets":
+    if is_bucket:
         after, measured = before, original  # quasi-identifiers are published as they are
     elif measured is not None:
         after = LinkingRisk.of([one._replace(people=_at_least(one)) for one in measured])
@@ -725,7 +636,7 @@ def _weights(target: AttackTarget) -> list[tuple[str, float]]:
     """Find published columns that are named as survey weights, and who is alone with theirs."""
     session, source = target.session, target.source
     found = []
-    for name in source.insensitive if target.publication.kind not in ("buckets", "model") else ():
+    for name in source.insensitive if kind_named(target.publication.kind).shape == "rows" else ():
         if _WEIGHT.search(name) and target.types[name].bound_type == "numeric":
             row = fetch_one(
                 session,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import kanon_db
 from kanon_db.errors import ServerError
-from kanon_db.publications.results import WAITING_NOT_COVERED as WAITING
+from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack, Check, Remark, is_attack
 from kanon_db.reporting.facts import AT_RISK, Counted, Facts, InferenceFacts, LinkingRisk
 
@@ -23,23 +23,6 @@ ROWS: Final[Mapping[Counted, str]] = {
     " the source was registered that says whom a record is about",
 }
 """What a row of a publication is."""
-
-KINDS: Final[Mapping[str, str]] = {
-    "buckets": "Two tables. One has the quasi-identifiers as they are and the number of a bucket:"
-    " {row}. The other says how often each sensitive value occurs in each bucket. Which row of a"
-    " bucket has which value is in neither.",
-    "generalized": "A table: {row}. Quasi-identifiers are ranges or sets of values; rows with the"
-    " same ranges and sets are a class.",
-    "freeform": "A table: {row}. Quasi-identifiers are ranges or sets of values; each row has"
-    " ranges and sets of its own, which fit several {who}.",
-    "suppressed": "A table: {row}. Some cells of quasi-identifiers are empty; the others are as"
-    " they were.",
-    "model": "Small networks that were trained on the rows. Readers see neither rows nor networks:"
-    " they ask about a row of their own, and are told a label, and the share of networks that"
-    " agree.",
-}
-"""What is published."""
-
 
 PREMISES: Final[Mapping[Counted, str]] = {
     Counted.SEVERAL: "Several records may be about one person, so what follows counts records.",
@@ -60,58 +43,6 @@ ALWAYS: Final = (
     ),
 )
 """What no guarantee covers."""
-
-_ROWS: Final = (
-    (
-        "columns that are published as they are, the sensitive one among them: whoever finds a"
-        " person's row reads them there"
-    ),
-)
-NOT_COVERED: Final[Mapping[str, tuple[str, ...]]] = {
-    "buckets": (
-        (
-            "quasi-identifiers: they are published as they are, so whoever knows a person's finds"
-            " their row, and learns the bucket"
-        ),
-        f"{WAITING}: whoever knows that can be surer of a value than its bound says",
-        *ALWAYS,
-    ),
-    "generalized": (
-        (
-            "the sensitive value, unless the guarantee names a constraint on it: if all people of a"
-            " class have the same value, it is certain for each of them"
-        ),
-        *_ROWS,
-        *ALWAYS,
-    ),
-    "freeform": (
-        "the sensitive value: if all rows that fit a person have the same value, it is certain",
-        "rows of others: whoever knows which row is somebody's can be certain of another's",
-        *_ROWS,
-        *ALWAYS,
-    ),
-    "suppressed": (
-        (
-            "the sensitive value: if all rows that look like a person's have the same value, it is"
-            " certain"
-        ),
-        *_ROWS,
-        *ALWAYS,
-    ),
-    "model": (
-        (
-            "what the model learned of everybody: it also tells the label of people who were never"
-            " in the source, as well as it can"
-        ),
-        (
-            "readers of several roles, and several people of one role, who put their answers"
-            " together: of several roles, budgets add up"
-        ),
-        "inputs that were made to be answered wrongly: noise and votes make them rarer, no more",
-        *ALWAYS[1:],
-    ),
-}
-"""What the guarantee of each kind does not cover."""
 
 NOT_MEASURED: Final = "not measured"
 
@@ -153,7 +84,7 @@ def linking_rows(facts: Facts) -> list[tuple[str, str, str, str]]:
     rows = []
     for (name, meaning), before, after in zip(_MEANINGS.items(), *figures, strict=True):
         said = NOT_MEASURED if after is None else _percent(after)
-        if facts.kind == "model":
+        if facts.shape == "model":
             said = "no rows are published"
         elif linking.after is None and linking.bound and name.startswith("Prosecutor"):
             said = f"at most {_percent(float(linking.bound))}"
@@ -161,25 +92,9 @@ def linking_rows(facts: Facts) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def means_of_linking(kind: str) -> str:
-    """Say what the risk of linking is about, for each kind."""
-    return {
-        "buckets": "Buckets hide no quasi-identifiers, so a person's row is found as surely as in"
-        " the original: the row tells that the person is in the table, and the bucket, but no"
-        " value. How surely the value is inferred is bounded by the promise above.",
-        "freeform": "Freeform rows make no classes: each person fits several rows, and each row"
-        " several people. The table of attacks says how often a row is linked rightly.",
-        "suppressed": "Classes are rows with the same cells, the empty ones included. Somebody may"
-        " fit further rows, with other cells empty, so these figures are upper ones.",
-        "model": "A model publishes no rows that could be linked. Whether a person was in the"
-        " source can be asked of it: the table of attacks says how often that is told rightly.",
-    }.get(kind, "Classes are rows with the same ranges and sets.")
-
-
 def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
     """Answer the three questions of European guidance: name, question, verdict, what is known."""
-    linking, k, kind = facts.linking, facts.parameters.get("k"), facts.kind
-    is_model, is_bucket = kind == "model", kind == "buckets"
+    linking, k = facts.linking, facts.parameters.get("k")
     who = "people" if facts.counted is Counted.PEOPLE else "records"
     others = [one for one in facts.releases if one.now and one.name != facts.name]
     shared = [one.name for one in others if one.is_shared]
@@ -193,14 +108,14 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
             "; other releases of these people can be read now, by nobody who reads this one:"
             f" {', '.join(one.name for one in others)}"
         )
-    if is_bucket:
+    if facts.shape == "buckets":
         alone = linked = "not prevented"
         row = (
             f"quasi-identifiers are published as they are, and {_percent(facts.before.unique)} of"
             f" the {who} are alone with theirs"
         )
         record = "rows of two tables with the same quasi-identifiers are linked"
-    elif is_model:
+    elif facts.shape == "model":
         alone = linked = "no rows"
         row = "readers see no record; see the attacks on membership"
         record = "there is nothing to link but answers"
@@ -330,7 +245,8 @@ def write_page(facts: Facts) -> str:
     )
     environment.filters |= {"percent": _percent, "number": _number}
     environment.filters |= {"attacker": _attacker, "verdict": verdict}
-    group = "bucket" if facts.kind == "buckets" else "class"
+    described = kind_named(facts.kind).description
+    group = "bucket" if facts.shape == "buckets" else "class"
     who = "people" if facts.counted is Counted.PEOPLE else "records"
     drawn = {
         "attacks": _plots.attacks_plot(facts.attacks) if facts.attacks else "",
@@ -341,16 +257,16 @@ def write_page(facts: Facts) -> str:
     return environment.get_template(_TEMPLATE).render(
         facts=facts,
         who=who,
-        premise=PREMISES.get(facts.counted, "") if facts.kind != "model" else "",
+        premise=PREMISES.get(facts.counted, "") if facts.shape != "model" else "",
         now=facts.reported_at,
         group=group,
         groups="buckets" if group == "bucket" else "classes",
-        what=KINDS.get(facts.kind, "").format(row=ROWS[facts.counted], who=who),
+        what=described.published.format(row=ROWS[facts.counted], who=who),
         promise=facts.promise[:1].upper() + facts.promise[1:],
-        not_covered=NOT_COVERED.get(facts.kind, ALWAYS),
+        not_covered=[*described.not_covered, *ALWAYS[described.hides_membership :]],
         which=f" of {facts.sensitive}" if facts.others else "",
         linking=linking_rows(facts),
-        means_of_linking=means_of_linking(facts.kind),
+        means_of_linking=described.linking,
         tests=three_tests(facts),
         wp216=_WP216,
         plots={name: Markup(svg) for name, svg in drawn.items()},  # noqa: S704  # our own

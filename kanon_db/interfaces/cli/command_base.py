@@ -23,6 +23,8 @@ from kanon_db.interfaces import console
 from kanon_db.publications.results import FIGURES, HELD, waits_in_words
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kanon_db.interfaces.python import Kanon
 
 
@@ -450,6 +452,23 @@ def _print_classified(_given: Mapping[str, Any], found: Any) -> None:
             **({} if found.answers_left is None else {"answers left": found.answers_left}),
         }
     )
+
+
+def print_publications(found: pd.DataFrame, *, is_exact: bool) -> None:
+    """List publications, each with its promise in a few words or exactly."""
+    console.print_frame(found[["name", "source", "method", "rows", "published_at", "published_by"]])
+    told = ["name", "guarantee", "promise", "waits", "layout"]
+    for name, guarantee, promise, waits, layout in found[told].itertuples(index=False):
+        console.say(f"{name}: {guarantee if is_exact else promise['short']}")
+        if weight := layout.get("weight"):
+            console.say(
+                f"{name}: count with sum({weight}) in other tools, never with count(*), which"
+                " counts each record once for each value of its bucket"
+            )
+        if waits:  # the publisher alone is told
+            console.say(f"{name}: {waits_in_words(waits)}")
+    if not is_exact:
+        console.say("What one of them promises exactly: kanon publications NAME")
 
 
 def _print_granted(given: Mapping[str, Any], _found: None) -> None:

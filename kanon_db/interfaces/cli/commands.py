@@ -36,10 +36,11 @@ from kanon_db.interfaces.cli.command_base import (
     flattened,
     given_dsn,
     is_quiet,
+    print_publications,
 )
 from kanon_db.interfaces.cli.spark_commands import spark
 from kanon_db.operations import operations
-from kanon_db.publications.results import is_attack, waits_in_words
+from kanon_db.publications.results import is_attack
 from kanon_db.session.progress import Progress
 from kanon_db.wording import for_shell
 
@@ -560,20 +561,7 @@ def publications(given: str | None, dsn: str | None, directory: Path, as_json: b
     if as_json:  # a manifest, to be passed on: what waits is the publisher's alone
         console.print_json({"publications": found.drop(columns=["waiting", "waits"])})
     elif len(found):
-        shown = ["name", "source", "method", "rows", "published_at", "published_by"]
-        console.print_frame(found[shown])
-        told = ["name", "guarantee", "promise", "waits", "layout"]
-        for name, guarantee, promise, waits, layout in found[told].itertuples(index=False):
-            console.say(f"{name}: {guarantee if given else promise['short']}")
-            if weight := layout.get("weight"):
-                console.say(
-                    f"{name}: count with sum({weight}) in other tools, never with count(*), which"
-                    " counts each record once for each value of its bucket"
-                )
-            if waits:  # the publisher alone is told
-                console.say(f"{name}: {waits_in_words(waits)}")
-        if not given:
-            console.say("What one of them promises exactly: kanon publications NAME")
+        print_publications(found, is_exact=given is not None)
     else:
         console.say("There are no publications.")
 
@@ -757,13 +745,14 @@ def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
 
 def _line(row: Mapping[str, Any]) -> list[Any]:
     certain = "" if row["certain_people"] is None else f"{row['certain_people']:,.0f}"
+    best = _best_attack(row)
     return [
         _place(row),
         row["candidate"],
         certain,
         _percent(row["count_error"]),
         _percent(row["loss"]),
-        _attack(row),
+        "" if best is None else f"{_percent(best['rate'])} ({_percent(best['base_rate'])})",
         row["tried_on"],
         f"{row['seconds']:.1f}",
     ]
@@ -771,11 +760,6 @@ def _line(row: Mapping[str, Any]) -> list[Any]:
 
 def _place(row: Mapping[str, Any]) -> str:
     return f"{row['place']:.0f}" if row["place"] else "-"
-
-
-def _attack(row: Mapping[str, Any]) -> str:
-    best = _best_attack(row)
-    return "" if best is None else f"{_percent(best['rate'])} ({_percent(best['base_rate'])})"
 
 
 def _best_attack(row: Mapping[str, Any]) -> Mapping[str, Any] | None:

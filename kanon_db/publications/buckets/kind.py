@@ -60,6 +60,7 @@ from kanon_db.publications.buckets.bucket_relations import (
 from kanon_db.publications.buckets.methods import ValueProtection
 from kanon_db.publications.buckets.request import BucketRequest
 from kanon_db.publications.guarantees import (
+    buckets_in_words,
     check_exposure,
     measure_exposure,
     report_unbounded,
@@ -75,6 +76,7 @@ from kanon_db.publications.kind import (
     Workload,
     Written,
     bytes_of_texts,
+    measure_bounds,
 )
 from kanon_db.publications.relations import Note, StagedRelations, check_relations
 from kanon_db.publications.results import (
@@ -673,6 +675,14 @@ class Buckets(Kind):
             metrics={} if cells is None else {"cells": cells},
             signatures=None if signed is None else signed.numbers,
         )
+
+    def promise_in_words(self, target: AttackTarget, linked: str) -> str:  # noqa: ARG002
+        """See :func:`.buckets_in_words`."""
+        parameters, names = target.publication.parameters, target.publication.all_sensitive
+        given = {"l": parameters["l"]} if "l" in parameters else parameters["privacy"]
+        privacy = PrivacySpecification.parse(given)
+        own = {name: privacy.of_attribute(name, names) for name in names}
+        return buckets_in_words(measure_bounds(target, own))
 
     def renews(self, publication: Publication) -> bool:
         """Buckets that keep their signatures are drawn anew, without those who have left."""

@@ -28,6 +28,7 @@ from kanon_db.publications.freeform import methods
 from kanon_db.publications.freeform.request import FreeformRequest
 from kanon_db.publications.guarantees import Guarantee
 from kanon_db.publications.kind import (
+    AttackTarget,
     Job,
     MethodResult,
     Written,
@@ -294,6 +295,17 @@ class FreeformRows(RowKind):
         memory += bytes_of_values(size) + bytes_of_texts(size)
         memory += bytes_of_shares(source, types, size.n_records, size)
         return Needs(memory, 1.7 * bytes_of_cells(source, types, request.k, size))
+
+    def promise_in_words(self, target: AttackTarget, linked: str) -> str:
+        """See :meth:`RowKind.promise_in_words`; k-concealment promises less."""
+        names, k = target.publication.all_sensitive, target.publication.parameters["k"]
+        if target.publication.method != "k_concealment":
+            return super().promise_in_words(target, linked)
+        return (
+            f"each row fits at least {k} people, who need not be equally likely: readers who know"
+            " the method may be certain"
+            + (f"; what is inferred about {' or '.join(names)} has no bound" if names else "")
+        )
 
     def matches(self, publication: Publication) -> int:
         """Return k: a cell covers as many originals."""

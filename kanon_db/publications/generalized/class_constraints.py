@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, Self
@@ -233,6 +233,23 @@ def _say(own: Mapping[str, Any]) -> str:
     if "guessing" in own:
         said.append("a bound on guessing (F'-privacy)")
     return ", ".join(said)
+
+
+def mixed_in_words(name: str, constraints: ClassConstraints) -> Iterator[str]:
+    """Say what constraints promise that bound no probability by themselves."""
+    if constraints.l is not None:
+        yield (
+            f"every group has at least {constraints.l} different values of {name}, of which one may"
+            " be far more frequent than the others"
+        )
+    if constraints.entropy_l is not None:
+        least = f"{float(constraints.entropy_l):g}"
+        yield f"the values of {name} in every group are as mixed (entropy) as {least} equal shares"
+    if constraints.t is not None:
+        yield (
+            f"in every group, the shares of the values of {name} are within"
+            f" {float(constraints.t):g} ({constraints.distance} distance) of those in the table"
+        )
 
 
 def bounds_guesses(own: Mapping[str, Any]) -> bool:

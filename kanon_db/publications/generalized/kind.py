@@ -32,6 +32,7 @@ from kanon_db.publications.generalized.class_constraints import (
     ConstraintsOfEach,
     bounds_guesses,
     constraint_of_each,
+    mixed_in_words,
     say_constraints,
 )
 from kanon_db.publications.generalized.request import GeneralizedRequest
@@ -39,6 +40,8 @@ from kanon_db.publications.guarantees import (
     Guarantee,
     SensitiveCounts,
     check_exposure,
+    classes_in_words,
+    inferred_in_words,
     largest,
     measure_exposure,
     proof_of_published,
@@ -48,12 +51,14 @@ from kanon_db.publications.guarantees import (
     times_of,
 )
 from kanon_db.publications.kind import (
+    AttackTarget,
     Job,
     MethodResult,
     PublishedClasses,
     Written,
     bytes_of_texts,
     bytes_of_values,
+    measure_bounds,
     run_method,
 )
 from kanon_db.publications.results import (
@@ -591,6 +596,19 @@ class Generalized(RowKind):
     is_slow_if_wide = True
     takes_codes = True
     examine_rows = staticmethod(examine_generalized)
+
+    def promise_in_words(self, target: AttackTarget, linked: str) -> str:
+        """See :meth:`RowKind.promise_in_words` and :func:`.classes_in_words`."""
+        constraints = published_constraints(target.publication)
+        if not constraints:
+            return super().promise_in_words(target, linked)
+        privacies = {name: own.privacy for name, own in constraints.items() if own.privacy}
+        inferred = [
+            words for name, own in constraints.items() for words in mixed_in_words(name, own)
+        ]
+        if privacies:
+            inferred.append(inferred_in_words(measure_bounds(target, privacies)))
+        return classes_in_words(linked, "; ".join(inferred))
 
     def prepare(self, request: GeneralizedRequest, source: Source) -> None:
         """Refuse weights of other columns, and constraints without a sensitive attribute."""

@@ -32,7 +32,7 @@ from kanon_db.declaration import unknown
 from kanon_db.errors import TooFewError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.examination import AttackSession
-from kanon_db.publications.guarantees import SensitiveCounts
+from kanon_db.publications.guarantees import SensitiveCounts, rows_in_words
 from kanon_db.publications.kind import (
     AttackTarget,
     Job,
@@ -305,6 +305,10 @@ class RowKind(Kind):
     def notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
         """See :func:`.row_notes`."""
         return row_notes(publication, quotes)
+
+    def promise_in_words(self, target: AttackTarget, linked: str) -> str:
+        """See :func:`.rows_in_words`."""
+        return rows_in_words(linked, target.publication.all_sensitive)
 
     def bounds(
         self,

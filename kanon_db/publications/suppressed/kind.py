@@ -18,6 +18,7 @@ from kanon_db.catalog.entries import Publication, Source
 from kanon_db.metrics.information_loss import RowTypeDiversity
 from kanon_db.publications.guarantees import Guarantee, summed, times_of
 from kanon_db.publications.kind import (
+    AttackTarget,
     Job,
     MethodResult,
     Written,
@@ -280,6 +281,17 @@ class Suppressed(RowKind):
     def in_order(self, source: Source) -> Source:
         """Leave quasi-identifiers in the order in which patterns name them."""
         return source
+
+    def promise_in_words(self, target: AttackTarget, linked: str) -> str:
+        """See :meth:`RowKind.promise_in_words`; published left-over records are an exception."""
+        said = super().promise_in_words(target, linked)
+        promised = SuppressedGuarantee.read(target.publication.promise)
+        if not (promised.left_over and promised.are_published):
+            return said
+        return (
+            f"{said}; none of this holds for {promised.left_over:,} left-over records, which can be"
+            " told apart"
+        )
 
     def prepare(self, request: SuppressedRequest, source: Source) -> None:
         """Refuse patterns, rules and weights that do not fit the quasi-identifiers."""
