@@ -14,7 +14,16 @@ import psycopg
 import pytest
 
 from tests.integration.growing import Source
-from tests.integration.parties import Functions, Parties, fetch, sqlstate_of, value
+from tests.integration.parties import (
+    KINDS,
+    Functions,
+    Parties,
+    create_table,
+    fetch,
+    holds,
+    sqlstate_of,
+    value,
+)
 from tests.profiles import long_but
 
 pytestmark = pytest.mark.usefixtures("refused_by_default")
@@ -394,3 +403,36 @@ def test_batches_of_which_one_counts_entities(parties: Parties, kind: str, first
     # A third batch, with nobody twice, finds what the second one left.
     source.add(0, ids=list(range(250, 330)))
     assert source.refresh()["added"] == 80
+
+
+M_INVARIANT = {"privacy": '{"l": 2}', "assignment": "m_invariant"}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "m_invariant"])
+def test_a_running_number_says_whom_a_record_is_about_and_when_it_came(
+    parties: Parties, kind: str
+) -> None:
+    """One column with both roles is read once, also where a batch or everybody is drawn anew."""
+    kanon, publisher = Functions(parties.publisher), parties.publisher
+    table = f"data.running_{kind}"  # a table of the same name would be the same source
+    columns = "number int, age int, ill text"
+    rows = [(i, 20 + i % 7, f"d{i % 4}") for i in range(1, 121)]
+    create_table(publisher, table, columns, rows[:60])
+    kanon.register(table, ["age"], "ill", entity="number", arrival="number")
+    function, given = ("buckets", M_INVARIANT) if kind == "m_invariant" else (kind, KINDS[kind])
+    draft = kanon.call(f"publish_{function}", table, "running", **given, dry_run=True)
+    assert draft["metrics"]["figures"]["attacks"]
+    kanon.call(f"publish_{function}", table, "running", **given)
+    assert holds(publisher, "running")
+    assert kanon.attack("running")
+    with publisher.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO {table} VALUES (%s, %s, %s)", rows[60:])
+    refreshed = kanon.call("refresh", "running")
+    assert (refreshed["added"], refreshed["waiting"]) == (60, 0)
+    assert holds(publisher, "running")
+    kanon.drop("running")
+    if kind == "buckets":
+        assert kanon.rows("unicity", table)
+        kanon.register(table, ["age"], "ill", entity="number", arrival="number", keep="random")
+        draft = kanon.of_kind(kind, table, "running", dry_run=True)
+        assert draft["records"] == 120
