@@ -55,7 +55,9 @@ BEGIN
       AND NOT EXISTS (SELECT FROM pg_auth_members AS m
                       WHERE m.member = l.oid AND l.rolname = 'kanon_as_' || m.roleid)
       AND EXISTS (SELECT FROM unnest(grantees) AS g
-                  WHERE g = 0 OR pg_has_role(l.oid, g, 'MEMBER'))
+                  CROSS JOIN unnest(ARRAY[l.oid, (SELECT a.oid FROM pg_roles AS a
+                      WHERE a.rolname = 'kanon_as_' || l.oid)]) AS r (role)
+                  WHERE g = 0 OR pg_has_role(r.role, g, 'MEMBER'))
       AND NOT EXISTS (SELECT FROM unnest(publishers) AS p WHERE pg_has_role(l.oid, p, 'MEMBER'));
 END
 $function$;
@@ -590,6 +592,68 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.owner_grant IS 'lets more roles read the caller''s publication';
 
+CREATE OR REPLACE FUNCTION kanon.newcomers(publication kanon.publication, caller name)
+RETURNS oid[]
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _release    CONSTANT kanon.release := (SELECT r FROM kanon.release AS r
+        WHERE r.publication_id = publication.publication_id);
+    _publishers CONSTANT oid[] := ARRAY(
+        SELECT g.grantee FROM kanon.granted(publication) AS g WHERE g.is_publisher);
+    -- What an administrator grants has the owner as grantor. The ACL cannot be told anything else,
+    -- unlike the caller, who is for administrators who are publishers themselves.
+    _grantees   CONSTANT oid[] := ARRAY(
+        SELECT split_part(w, '/', 2)::oid
+        FROM kanon.grants(publication.publication_id) AS g
+        CROSS JOIN string_to_table(g.grants, ' ') AS w
+        JOIN pg_class AS c ON c.oid = split_part(w, '/', 1)::oid
+        WHERE w <> ALL (string_to_array(coalesce(_release.grants, ''), ' '))
+          AND split_part(w, '/', 4) = 'SELECT'
+          AND (split_part(w, '/', 3)::oid <> c.relowner OR EXISTS (
+              SELECT FROM unnest(_publishers) AS p WHERE pg_get_userbyid(p) = caller)));
+BEGIN
+    RETURN ARRAY(
+        SELECT l.role FROM kanon.login_readers(_grantees, _publishers) AS l
+        WHERE NOT EXISTS (SELECT FROM kanon.release_reader AS d
+            WHERE d.release_id = _release.release_id AND d.role = l.role AND d.until IS NULL));
+END
+$function$;
+COMMENT ON FUNCTION kanon.newcomers IS
+    'who can read a publication only by what publishers have granted since its grants were noted';
+
+CREATE OR REPLACE FUNCTION kanon.owner_take_back(relation regclass) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    _owner     CONSTANT oid := (SELECT c.relowner FROM pg_class AS c WHERE c.oid = relation);
+    _kind      CONSTANT text := (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END
+        FROM pg_class AS c WHERE c.oid = relation);
+    _statement text;
+    _granted   CONSTANT text[] := ARRAY(
+        SELECT format('GRANT %s ON %s %s TO %s%s', a.privilege, _kind, relation,
+            CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END,
+            CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+        FROM (
+            SELECT t.privilege_type AS privilege, t.grantee, t.grantor, t.is_grantable
+            FROM pg_class AS c CROSS JOIN aclexplode(c.relacl) AS t WHERE c.oid = relation
+            UNION ALL
+            SELECT format('%s (%I)', t.privilege_type, b.attname), t.grantee, t.grantor,
+                   t.is_grantable
+            FROM pg_attribute AS b CROSS JOIN aclexplode(b.attacl) AS t WHERE b.attrelid = relation
+        ) AS a WHERE a.grantor = _owner AND a.grantee <> _owner);
+BEGIN
+    PERFORM kanon.owner_close(relation);
+    FOREACH _statement IN ARRAY _granted LOOP
+        EXECUTE _statement;
+    END LOOP;
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_take_back IS
+    'takes all rights on a relation and its columns that others than its owner have granted';
+
 -- Publishers may GRANT what they published. A role that can read another release of the same people
 -- gets it by kanon.grant_publication() only, which measures what both tell together.
 CREATE OR REPLACE FUNCTION kanon.watch_grants() RETURNS event_trigger
@@ -604,7 +668,6 @@ DECLARE
     _warns       CONSTANT boolean := EXISTS (SELECT FROM kanon.setting AS s
         WHERE s.name = 'combined_releases' AND s.value = 'warn');
     _publication kanon.publication;
-    _release     record;
     _other       record;
 BEGIN
     FOR _publication IN
@@ -613,30 +676,9 @@ BEGIN
         JOIN kanon.grants(NULL) AS g ON g.publication_id = p.publication_id
         WHERE r.grants IS DISTINCT FROM g.grants
     LOOP
-        -- New readers, by what has just been granted, and not by an administrator: what these grant
-        -- has the owner as grantor. The ACL cannot be told anything else, unlike _caller, which is
-        -- for administrators who are publishers themselves.
-        SELECT r.release_id, r.bases, array_agg(DISTINCT n.role) AS new INTO _release
-        FROM kanon.release AS r
-        CROSS JOIN LATERAL (
-            SELECT split_part(w, '/', 2)::oid AS grantee,
-                   split_part(w, '/', 3)::oid <> c.relowner AS is_by_others
-            FROM kanon.grants(_publication.publication_id) AS g
-            CROSS JOIN string_to_table(g.grants, ' ') AS w
-            JOIN pg_class AS c ON c.oid = split_part(w, '/', 1)::oid
-            WHERE w <> ALL (string_to_array(coalesce(r.grants, ''), ' '))
-              AND split_part(w, '/', 4) = 'SELECT'
-        ) AS a
-        JOIN kanon.readers(_publication) AS n
-            ON a.grantee = 0 OR pg_has_role(n.role, a.grantee, 'MEMBER')
-        WHERE r.publication_id = _publication.publication_id
-          AND (a.is_by_others OR EXISTS (SELECT FROM kanon.granted(_publication) AS p
-               WHERE p.is_publisher AND pg_get_userbyid(p.grantee) = _caller))
-          AND NOT EXISTS (SELECT FROM kanon.release_reader AS d
-                          WHERE d.release_id = r.release_id AND d.role = n.role)
-        GROUP BY r.release_id, r.bases;
-        SELECT e.* INTO _other FROM kanon.earlier_releases(
-            _release.bases, _release.new, _publication.publication_id) AS e LIMIT 1;
+        SELECT e.* INTO _other FROM kanon.release AS r CROSS JOIN kanon.earlier_releases(
+            r.bases, kanon.newcomers(_publication, _caller), _publication.publication_id) AS e
+        WHERE r.publication_id = _publication.publication_id LIMIT 1;
         IF FOUND AND NOT _warns THEN
             RAISE EXCEPTION USING ERRCODE = 'KN005',
                 MESSAGE = 'a known risk is not accepted: combined_releases',

@@ -18,6 +18,7 @@ GRANT SELECT, INSERT, DELETE ON kanon.release_key, kanon.release_entity, kanon.r
 GRANT SELECT ON kanon.draw_key, kanon.record_key TO kanon_owner;
 GRANT SELECT, INSERT, UPDATE ON kanon.budget TO kanon_owner;
 GRANT SELECT, INSERT, UPDATE, DELETE ON kanon.job, kanon.job_end TO kanon_owner;
+GRANT SELECT, INSERT, UPDATE ON kanon.submitter TO kanon_owner;
 GRANT SELECT ON kanon.releases TO kanon_publisher;
 GRANT SELECT ON kanon.source TO kanon_publisher;
 -- Which names are taken, and what was made of which source; all else is in the view.
@@ -66,6 +67,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_earlier(oid, jsonb), kanon.owner_end_release(kanon.publication, text),
     kanon.owner_admit(kanon.publication, oid[]),
     kanon.owner_grant(oid, jsonb), kanon.owner_note_readers(kanon.publication),
+    kanon.newcomers(kanon.publication, name), kanon.owner_take_back(regclass),
     kanon.owner_release(kanon.publication, oid, jsonb),
     kanon.owner_require_alone(jsonb, kanon.publication, oid[]), kanon.readers(kanon.publication),
     kanon.asked(oid, jsonb), kanon.counted(kanon.budget), kanon.counter_name(kanon.budget),

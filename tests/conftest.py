@@ -25,8 +25,9 @@ and no test sees what another worker does.
 ``service_server`` (session), ``service_cluster_dsn`` (session)
     A server as hosts run it (`tests/service.py`), where nobody but the tests is a superuser; the
     superuser's connection string.
-``service`` (module)
-    A database there that a role without superuser has installed (`tests/service.py`).
+``service`` (session)
+    A database there that a role without superuser has installed (`tests/service.py`), with one
+    worker; one pytest-xdist worker runs all modules of `SERVICE`, which share it.
 ``shared`` (session)
     The folder with papers and golden results; tests that need it are skipped if it is absent.
 """
@@ -73,6 +74,9 @@ SERVER_SETTINGS = {
 }
 """What the tests' clusters change in the settings of a private cluster."""
 
+SERVICE = ("tests/integration/test_service.py", "tests/attacks/test_hostile_submitter.py")
+"""Modules that share one service: a server, a database and a worker."""
+
 FIRST = (
     "kanon_db/",
     "tests/unit/",
@@ -104,13 +108,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let one worker run all tests of Spark, which share a cluster; others go by their files."""
+    """Let one worker run all tests of Spark, and one those of the service; others go by files."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope = super()._split_scope(nodeid)
-            return "tests/spark" if scope.startswith("tests/spark/") else scope
+            shared = [folder for folder in ("tests/spark/", SERVICE) if scope.startswith(folder)]
+            return str(shared[0]) if shared else scope
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
@@ -208,7 +213,7 @@ def service_cluster_dsn(service_server: Server) -> str:
     return service_server.dsn
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(
     service_cluster_dsn: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:

@@ -311,6 +311,33 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A session from before an upgrade",
         "Old code answers for new functions, with columns that it knows nothing of left empty.",
     ),
+    56: Pitfall(
+        "A right that comes back",
+        "A publisher grants once more what was taken from a reader of another release, or columns"
+        " of it, or keeps the watch over grants busy.",
+        "As a service, rights are looked after a moment later, and who holds a lock on the rights"
+        " of their own publication keeps them for as long: the worker's log says so.",
+    ),
+    57: Pitfall(
+        "One role holds the service",
+        "Jobs that hang, or that are many, take all places of a worker; arguments and answers that"
+        " are kept fill the disk of the server.",
+        "As many roles as a worker has places can hold it, until the limits of time.",
+    ),
+    58: Pitfall(
+        "A login that cannot be closed",
+        "What a login owns, or does at this moment, keeps an administrator from taking its rights.",
+    ),
+    59: Pitfall(
+        "Somebody powerful, by another name",
+        "A member of a superuser submits jobs, or a login that somebody made before the installation"
+        " fetches them.",
+    ),
+    60: Pitfall(
+        "Settings that end at the door",
+        "Limits and the privacy of logs, set for a role, do not hold for what a worker does for it.",
+        "Timeouts of idle sessions do not count what a job calculates.",
+    ),
     61: Pitfall(
         "A row that is kept for its value",
         "Of several rows of a person that are alike in all that is not sensitive, one is kept by a"
@@ -342,10 +369,6 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A sensitive cell has several codes: no cell is above its bound in a bucket, and one of the"
         " codes is in all of them.",
     ),
-    73: Pitfall(
-        "Free texts that name people",
-        "A column of remarks is published as it is, with the names that somebody wrote in them.",
-    ),
     71: Pitfall(
         "A file is read as something else",
         "Codes that differ by a last zero become one number, quotes within fields join the records"
@@ -357,6 +380,10 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     72: Pitfall(
         "A type takes something from a value",
         "A named type is shorter than its values, or a day loses the time zone in which it began.",
+    ),
+    73: Pitfall(
+        "Free texts that name people",
+        "A column of remarks is published as it is, with the names that somebody wrote in them.",
     ),
     74: Pitfall(
         "A source that changes under its publications",

@@ -25,7 +25,14 @@ from kanon_db.installation.interpreter import (
     is_current,
     server_interpreter,
 )
-from kanon_db.installation.service import WORKER, is_service, is_superuser, logins
+from kanon_db.installation.service import (
+    CREATED,
+    POWERFUL,
+    WORKER,
+    is_service,
+    is_superuser,
+    logins,
+)
 from kanon_db.installation.sql_objects import function_names
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
@@ -189,9 +196,9 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
     yield _judged("EXECUTE for PUBLIC", found, is_ok=not exposed)
 
 
-_ACTING: Final = """
+_ACTING: Final = f"""
 SELECT l.rolname::text AS login, r.rolname::text AS role,
-       l.rolcanlogin AND r.rolcanlogin AS is_open,
+       l.rolcanlogin AND r.rolcanlogin AS is_open, {POWERFUL} AS is_for_too_much,
        l.rolsuper OR l.rolcreaterole OR l.rolinherit OR (SELECT count(*) FROM pg_auth_members AS m
            WHERE m.member = l.oid) <> 1 AS is_powerful
 FROM pg_roles AS l
@@ -216,7 +223,9 @@ def _examine_service(session: PsycopgSession) -> Iterator[Diagnosis]:
     found = fetch_one(
         session,
         "SELECT count(*) AS n, coalesce(bool_or(r.rolsuper OR r.rolcreaterole OR EXISTS (SELECT"
-        " FROM pg_auth_members AS m WHERE m.member = r.oid)), false) AS is_powerful"
+        " FROM pg_auth_members AS m WHERE m.member = r.oid)), false) AS is_powerful,"
+        " (SELECT string_agg(m.member::regrole::text, ', ' ORDER BY 1) FROM pg_auth_members AS m"
+        f" WHERE m.roleid = to_regrole($1::text) AND NOT {CREATED}) AS members"
         " FROM pg_roles AS r WHERE r.rolname = $1::text",
         WORKER,
     )
@@ -224,12 +233,24 @@ def _examine_service(session: PsycopgSession) -> Iterator[Diagnosis]:
         state = "it can do more than fetch jobs" if found["n"] else "missing"
         remedy = f"DROP ROLE {WORKER}, then kanon install" if found["n"] else "kanon install"
         yield Diagnosis(f"role {WORKER}", "broken", state, remedy)
+    if found["members"]:
+        yield Diagnosis(
+            f"role {WORKER}", "broken",
+            f"{found['members']} can become it, see who asks what, and end jobs in its name",
+            f"REVOKE {WORKER} FROM {found['members']}",
+        )  # fmt: skip
     acting = session.fetch(_ACTING, logins(session))
     for login in acting:
         if login["role"] is None:
             yield Diagnosis(
-                f"role {login['login']}", "warning", "the role that it acted for is gone",
-                f"DROP ROLE {login['login']}",
+                f"role {login['login']}", "warning", "it acts for no role any more",
+                f"kanon service forbid {login['login']}",
+            )  # fmt: skip
+        elif login["is_for_too_much"]:
+            yield Diagnosis(
+                f"role {login['login']}", "broken",
+                f"{login['role']} can do too much: code attached to what it reads could, too",
+                f"kanon service forbid {login['role']}",
             )  # fmt: skip
         elif login["is_powerful"]:
             yield Diagnosis(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from typing import Final
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from kanon_db.catalog.entries import OWNER
-from kanon_db.errors import NotFoundError, PermissionDeniedError, ServerError
+from kanon_db.errors import DatabaseError, NotFoundError, PermissionDeniedError, ServerError
 from kanon_db.session import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
@@ -41,6 +42,13 @@ _REACHABLE: Final = {
     "tcp_user_timeout": "60000",
 }
 """By which a worker notices within a minute that a server is out of reach."""
+
+POWERFUL: Final = """EXISTS (
+    SELECT FROM pg_roles AS p WHERE pg_has_role(r.oid, p.oid, 'MEMBER') AND (
+        p.rolsuper OR p.rolcreaterole OR p.rolreplication OR p.rolname IN ('kanon_owner',
+            'kanon_worker', 'pg_execute_server_program', 'pg_read_server_files',
+            'pg_write_server_files')))"""
+"""Whether a role `r` is a superuser or an administrator, or can become one: nobody acts for it."""
 
 _SET_OPTION: Final = 160000
 """The server's version from which a membership says whether it is inherited and can be set."""
@@ -146,10 +154,9 @@ def install_queue(session: PsycopgSession) -> str:
             detail="it is not installed here",
             hint="pip install 'kanon_db[service]'",
         ) from None
-    if not session.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1::text", WORKER):
-        session.fetch(f"CREATE ROLE {WORKER} LOGIN NOINHERIT")
     rows = session.fetch("SELECT value FROM kanon.setting WHERE name = 'queue'")
     before = str(rows[0]["value"]) if rows else None
+    _create_worker(session, is_ours=before is not None)
     if before is None:
         session.fetch(f"CREATE SCHEMA {QUEUE}")
         wanted = [(scripts / "schema.sql").read_text(encoding="utf-8")]
@@ -173,12 +180,54 @@ def install_queue(session: PsycopgSession) -> str:
     with _searching(session, QUEUE):
         for script in wanted:
             session.connection.execute(script.encode())
+        # Whoever may connect would hear of each job; workers look for them instead.
+        for kind in ("inserted", "aborted"):
+            session.fetch(
+                f"DROP TRIGGER IF EXISTS procrastinate_jobs_notify_queue_job_{kind}_v1"
+                f" ON {QUEUE}.procrastinate_jobs"
+            )
     session.fetch(
         "INSERT INTO kanon.setting (name, value) VALUES ('queue', $1::text)"
         " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
         version,
     )
     return f"queue of procrastinate {version}, was {before or 'absent'}"
+
+
+def _create_worker(session: PsycopgSession, *, is_ours: bool) -> None:
+    """Create the login that fetches jobs; take an existing one only if nobody else can be it."""
+    rows = session.fetch(
+        "SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls"
+        " AS is_powerful, EXISTS (SELECT FROM pg_auth_members AS m WHERE r.oid = m.member"
+        f" OR r.oid = m.roleid AND NOT {CREATED}) AS is_shared,"
+        # In another database, its rights show that kanon_db is installed there.
+        " EXISTS (SELECT FROM pg_shdepend AS d WHERE d.refclassid = 'pg_authid'::regclass"
+        " AND d.refobjid = r.oid AND d.deptype = 'a') AS is_in_use"
+        " FROM pg_roles AS r WHERE rolname = $1::text",
+        WORKER,
+    )
+    if not rows:
+        session.fetch(f"CREATE ROLE {WORKER} LOGIN NOINHERIT")
+        return
+    if rows[0]["is_powerful"] or rows[0]["is_shared"]:
+        raise PermissionDeniedError(
+            "the login that is to fetch jobs can do too much, or somebody can become it",
+            detail=f'role "{WORKER}" has an attribute, has a member or is one',
+            hint=f"rename it, or take the attributes from {WORKER}, and {WORKER} from its members",
+        )
+    if not is_ours and not rows[0]["is_in_use"]:
+        raise PermissionDeniedError(
+            "the login that is to fetch jobs exists, and somebody may know its password",
+            detail=f'role "{WORKER}" fetches jobs in no database of this server',
+            hint=f"DROP ROLE {WORKER}, or rename it",
+        )
+
+
+CREATED: Final = """(m.admin_option AND EXISTS (
+    SELECT FROM pg_roles AS u WHERE u.oid = m.member AND NOT u.rolsuper
+        AND (u.rolname = current_user OR u.oid = (
+            SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'kanon'))))"""
+"""Whether a membership `m` is that of the administrator, who has created the role."""
 
 
 @contextmanager
@@ -279,24 +328,162 @@ def allow(dsn: str, roles: Sequence[str], key: bytes | None) -> list[str]:
                 login = _login_for(session, role)
                 _set_password(session, login, key)
                 done.append(f"{login} acts for {role}")
+                done += _give_settings(session, login, role)
     return done
+
+
+_SETTINGS: Final = """
+SELECT d.datname::text AS database, split_part(e, '=', 1) AS name,
+       substr(e, strpos(e, '=') + 1) AS value
+FROM pg_db_role_setting AS s CROSS JOIN unnest(s.setconfig) AS e
+JOIN pg_settings AS g ON g.name = split_part(e, '=', 1) AND g.context <> 'user'
+LEFT JOIN pg_database AS d ON d.oid = s.setdatabase
+WHERE s.setrole = to_regrole($1::text) AND NOT EXISTS (
+    SELECT FROM pg_db_role_setting AS l WHERE l.setrole = to_regrole($2::text)
+        AND l.setdatabase = s.setdatabase AND e = ANY (l.setconfig))
+"""
+"""Settings of a role that it may not set itself; it sets the others when it performs a job."""
+
+
+_HAVING_SETTINGS: Final = """
+SELECT d.datname::text AS database
+FROM pg_db_role_setting AS s LEFT JOIN pg_database AS d ON d.oid = s.setdatabase
+WHERE s.setrole = to_regrole($1::text)
+"""
+
+
+def _give_settings(session: PsycopgSession, login: str, role: str) -> list[str]:
+    """Give a login the settings of its role that only superusers may set; tell what is lacking."""
+    lacking = []
+    for row in session.fetch(_HAVING_SETTINGS, login):
+        where = (
+            "" if row["database"] is None else f" IN DATABASE {session.identifier(row['database'])}"
+        )
+        session.fetch(f"ALTER ROLE {login}{where} RESET ALL")
+    for row in session.fetch(_SETTINGS, session.identifier(role), login):
+        where = (
+            "" if row["database"] is None else f" IN DATABASE {session.identifier(row['database'])}"
+        )
+        name = session.identifier(row["name"])
+        statement = f"ALTER ROLE {login}{where} SET {name}"
+        before = fetch_one(session, "SELECT current_setting($1::text) AS value", row["name"])[
+            "value"
+        ]
+        change = "SELECT set_config($1::text, $2::text, true)"
+        try:
+            with session.savepoint():
+                session.fetch(change, row["name"], row["value"])
+                session.fetch(f"{statement} FROM CURRENT")
+                session.fetch(change, row["name"], before)
+        except DatabaseError:
+            lacking.append(
+                f"jobs of {role} are refused until a superuser has said: {statement} TO"
+                f" {session.literal(row['value'])}"
+            )
+    return lacking
 
 
 def forbid(dsn: str, roles: Sequence[str]) -> list[str]:
-    """Drop the logins with which workers act for roles; their jobs are refused from then on."""
+    """Close and drop the logins with which workers act for roles; jobs are refused from then on.
+
+    What a login owns in another database keeps it from being dropped, and not from being closed.
+
+    Returns
+    -------
+    list of str
+        What was done, for people to read.
+
+    Raises
+    ------
+    NotFoundError, PermissionDeniedError, ServerError
+    """
     done = []
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
-        with session.transaction():
-            for role in roles:
-                login = f"{ACTING}{_role(session, role)['oid']}"
-                if session.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1::text", login):
-                    # What code of the role's has created as the login, by RESET ROLE, goes with it.
-                    with member_of(session, [login]):
-                        session.fetch(f"DROP OWNED BY {login} CASCADE")
-                    session.fetch(f"DROP ROLE {login}")
-                done.append(f"no worker acts for {role}")
+        for role in roles:
+            with session.transaction():
+                login = role if _LOGIN.fullmatch(role) else f"{ACTING}{_role(session, role)['oid']}"
+            done.append(f"no worker acts for {role}")
+            if login in _logins(session):
+                _close(session, login)
+                done += _drop(session, login)
     return done
+
+
+_LOGIN: Final = re.compile(f"{ACTING}[0-9]+")
+_CLOSING: Final = 20
+"""How often a login is closed that changes itself at the same time."""
+
+
+def _logins(session: PsycopgSession) -> list[str]:
+    with session.transaction():
+        return logins(session)
+
+
+def _close(session: PsycopgSession, login: str) -> None:
+    """Take everything from a login: nothing that its role's code does hinders or undoes this."""
+    for attempt in range(_CLOSING):
+        try:
+            with session.transaction():
+                session.fetch("SET LOCAL lock_timeout = '500ms'")
+                _end_sessions(session, login)
+                session.fetch(f"ALTER ROLE {login} NOLOGIN PASSWORD NULL CONNECTION LIMIT 0")
+        except DatabaseError as error:
+            # A session of its own changes it at this moment, and is about to end.
+            if attempt + 1 == _CLOSING or error.sqlstate not in ("55P03", "XX000"):
+                raise
+        else:
+            break
+    with session.transaction():
+        memberships = session.fetch(_MEMBERSHIPS, login)
+    for row in memberships:
+        # From PostgreSQL 16, what somebody else has granted has to be named.
+        by = f" GRANTED BY {row['grantor']}" if row["grantor"] else ""
+        with session.transaction():
+            session.fetch(f"REVOKE {row['role']} FROM {login}{by}")
+    with session.transaction():
+        _end_sessions(session, login)
+
+
+_MEMBERSHIPS: Final = """
+SELECT m.roleid::regrole::text AS role,
+       CASE WHEN current_setting('server_version_num')::int4 >= 160000
+           THEN m.grantor::regrole::text END AS grantor
+FROM pg_auth_members AS m WHERE m.member = to_regrole($1::text)
+"""
+
+
+def _end_sessions(session: PsycopgSession, login: str) -> None:
+    with member_of(session, [login]):
+        session.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1::text", login
+        )
+
+
+def _drop(session: PsycopgSession, login: str) -> list[str]:
+    """Drop a login that is closed, or tell what it owns elsewhere, which nobody else gets."""
+    try:
+        with session.transaction():
+            session.fetch("SET LOCAL lock_timeout = '2s'")
+            # What code of the role's has created as the login, by RESET ROLE, goes with it.
+            with member_of(session, [login]):
+                session.fetch(f"DROP OWNED BY {login} CASCADE")
+            session.fetch(f"DROP ROLE {login}")
+    except DatabaseError as error:
+        with session.transaction():
+            rows = session.fetch(
+                "SELECT DISTINCT quote_ident(d.datname) AS name FROM pg_shdepend AS o"
+                " JOIN pg_database AS d ON d.oid = o.dbid"
+                " WHERE o.refclassid = 'pg_authid'::regclass AND o.refobjid = to_regrole($1::text)"
+                " ORDER BY 1",
+                login,
+            )
+        where = ", ".join(row["name"] for row in rows)
+        reason = (
+            f"DROP OWNED BY {login} in {where}" if where else f"once this ends: {error.message}"
+        )
+        return [f"{login} can do nothing any more, but is still there: {reason}; DROP ROLE {login}"]
+    return []
 
 
 def logins(session: PsycopgSession) -> list[str]:
@@ -320,8 +507,8 @@ def require_service(session: PsycopgSession) -> None:
 
 def _role(session: PsycopgSession, role: str) -> dict[str, object]:
     rows = session.fetch(
-        "SELECT oid::text AS oid, rolsuper OR rolcreaterole OR rolreplication AS is_powerful,"
-        " pg_has_role(oid, 'MEMBER WITH ADMIN OPTION') AS is_ours FROM pg_roles"
+        f"SELECT oid::text AS oid, {POWERFUL} AS is_powerful,"
+        " pg_has_role(oid, 'MEMBER WITH ADMIN OPTION') AS is_ours FROM pg_roles AS r"
         " WHERE rolname = $1::text",
         role,
     )
@@ -335,14 +522,16 @@ def _login_for(session: PsycopgSession, role: str) -> str:
     if found["is_powerful"] or role in (OWNER, WORKER) or role.startswith(ACTING):
         raise PermissionDeniedError(
             "no worker acts for a role that can do so much",
-            detail=f'role "{role}" is a superuser, creates roles, replicates, or is our own:'
-            " code attached to what it reads would have its rights",
+            detail=f'role "{role}" is a superuser, creates roles, replicates, reaches the server\'s'
+            " files or is our own, or is a member of such a role: code attached to what it reads"
+            " would have its rights",
             hint="let a role submit jobs that can read its sources, and little else",
         )
     login = f"{ACTING}{found['oid']}"
     # An earlier login may have been given anything: only a new one is known to have nothing.
     if not session.fetch("SELECT 1 FROM pg_roles WHERE rolname = $1::text", login):
-        session.fetch(f"CREATE ROLE {login} LOGIN NOINHERIT CONNECTION LIMIT {_CONNECTIONS}")
+        session.fetch(f"CREATE ROLE {login}")
+    session.fetch(f"ALTER ROLE {login} LOGIN NOINHERIT CONNECTION LIMIT {_CONNECTIONS}")
     options = _options(session, inherited=False)
     if options and not found["is_ours"]:  # before, whoever created roles could grant any
         administrator = fetch_one(session, "SELECT quote_ident(current_user) AS name")["name"]

@@ -17,6 +17,7 @@ import kanon_db
 from kanon_db.declaration import EVERYBODY, Operation, Parameter, ResultColumn
 from kanon_db.errors import DatabaseError, InUseError, ServerError
 from kanon_db.installation.interpreter import preamble, resource_directory
+from kanon_db.installation.service import POWERFUL
 from kanon_db.operations import operations
 from kanon_db.session import SETTINGS
 from kanon_db.session.protocol import DEPENDENT_OBJECTS
@@ -27,9 +28,6 @@ HEADER: Final = (
 )
 ENVIRONMENT_MARK: Final = "# environment\n"
 """A line of every PL/Python body, which the installation replaces by the path to the package."""
-_QUESTIONS_MARK: Final = "'{questions}'"
-"""An array of SQL, into which the installation puts the names of operations that are questions."""
-
 _RESERVED: Final = {"check", "position"}
 """Names of columns that PostgreSQL wants quoted."""
 
@@ -263,12 +261,19 @@ def replace_objects(
             texts[f"{_GENERATED}{operation.name}.sql"] = function_sql(operation, is_service=True)
     if not watches:
         del texts[_WATCHING]
-    questions = ",".join(name for name, one in operations().items() if one.is_question)
+    declared = operations()
+    questions = [name for name, one in declared.items() if one.is_question]
+    marks = {
+        ENVIRONMENT_MARK: preamble(paths),
+        "'{operations}'": f"'{{{','.join(declared)}}}'",
+        "'{questions}'": f"'{{{','.join(questions)}}}'",
+        "{powerful}": POWERFUL,
+    }
     for number, (name, text) in enumerate(sorted(texts.items())):
         session.done(number, len(texts))
-        filled = text.replace(ENVIRONMENT_MARK, preamble(paths))
-        filled = filled.replace(_QUESTIONS_MARK, f"'{{{questions}}}'")
-        run_script(session.connection, name, filled)
+        for mark, meaning in marks.items():
+            text = text.replace(mark, meaning)  # noqa: PLW2901
+        run_script(session.connection, name, text)
     return len(texts)
 
 

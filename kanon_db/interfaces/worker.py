@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
@@ -25,6 +25,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 import procrastinate
+import procrastinate.manager
 import procrastinate.worker
 import psycopg
 from numba.core.registry import cpu_target
@@ -36,6 +37,7 @@ from psycopg import sql
 import kanon_db.interfaces.backend  # noqa: F401  # before what it prepares for
 from kanon_db.errors import DatabaseError, KanonError, ServerError
 from kanon_db.installation.service import ACTING, QUEUE, WORKER, login_dsn, require_service
+from kanon_db.interfaces.console import visible
 from kanon_db.interfaces.plpython import defect, refusal, reply
 from kanon_db.session import fetch_one
 from kanon_db.session.progress import Progress
@@ -54,6 +56,25 @@ class _Ended(NamedTuple):
 _CARRIED: Final = ("kanon.estimator", "TimeZone", "lock_timeout")
 """Settings of the session that submitted a job, which hold for the job."""
 
+_NOT_GIVEN: Final = (
+    "role", "session_authorization", "application_name", "client_encoding",
+    "idle_session_timeout", "idle_in_transaction_session_timeout",
+)  # fmt: skip
+"""Settings of a role that its jobs do not have: who they act for, what any client chooses, and how
+long a session may idle, since a job that calculates does not."""
+
+_SETTINGS: Final = """
+SELECT split_part(e, '=', 1) AS name, substr(e, strpos(e, '=') + 1) AS value,
+       EXISTS (SELECT FROM pg_db_role_setting AS l JOIN pg_roles AS u ON u.oid = l.setrole
+               WHERE u.rolname = session_user AND l.setdatabase = s.setdatabase
+                   AND e = ANY (l.setconfig)) AS is_given
+FROM pg_db_role_setting AS s CROSS JOIN unnest(s.setconfig) AS e
+WHERE s.setrole = $1::text::oid AND s.setdatabase IN (
+    0, (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
+ORDER BY s.setdatabase
+"""
+"""Settings of a role, as a session of its own begins with; those of the database follow."""
+
 _GONE: Final = {
     "client_connection_check_interval": "2s",
     "tcp_keepalives_idle": "30",
@@ -64,6 +85,10 @@ _GONE: Final = {
 
 _GIVEN_UP: Final = ("08", "57P")
 """How the SQLSTATEs begin of a connection that is gone, or of a server that stops."""
+_TIMED_OUT: Final = "25P0"
+"""How the SQLSTATEs begin of a connection that a timeout has ended, as it would again."""
+_MOST_CHARACTERS: Final = 10_000
+"""Of each field of an error: code of the role's may have written it."""
 
 
 def perform_job(pipe: Connection, dsn: str, role: str, role_name: str, number: int) -> None:
@@ -110,10 +135,10 @@ def _performed(pipe: Connection, dsn: str, role: str, role_name: str, number: in
     try:
         _perform_as(connection, pipe, role, role_name, number)
     except KanonError as error:
-        is_lost = connection.broken or (
-            isinstance(error, DatabaseError) and error.sqlstate.startswith(_GIVEN_UP)
-        )
-        return _Ended("lost" if is_lost else "failed", refusal(error))
+        sqlstate = error.sqlstate if isinstance(error, DatabaseError) else ""
+        is_lost = connection.broken and not sqlstate.startswith(_TIMED_OUT)
+        fields = {name: text[:_MOST_CHARACTERS] for name, text in refusal(error).items()}
+        return _Ended("lost" if is_lost or sqlstate.startswith(_GIVEN_UP) else "failed", fields)
     except Exception as error:  # noqa: BLE001  # the outermost frame: a bug's text may quote data
         return _Ended("failed", refusal(defect(error)))
     finally:
@@ -124,9 +149,6 @@ def _performed(pipe: Connection, dsn: str, role: str, role_name: str, number: in
 def _perform_as(
     connection: psycopg.Connection, pipe: Connection, role: str, role_name: str, number: int
 ) -> None:
-    for setting, text in _GONE.items():
-        with contextlib.suppress(psycopg.Error):  # not on every system
-            connection.execute(f"SET {setting} = '{text}'".encode())
     said: list[tuple[str, str]] = []
     session = PsycopgSession(
         connection,
@@ -136,6 +158,10 @@ def _perform_as(
     )
     with session.translated_errors():
         connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role_name)))
+    _adopt_settings(session, role)
+    for setting, text in _GONE.items():
+        with contextlib.suppress(psycopg.Error):  # not on every system
+            connection.execute(f"SET {setting} = '{text}'".encode())
     with session.transaction():
         found = fetch_one(
             session, "SELECT oid::text AS role FROM pg_roles WHERE rolname = current_user"
@@ -154,6 +180,34 @@ def _perform_as(
         given = f'{{"job": {number}, "answer": {answer}}}'
         if _job_task(session, "finish", given) is not True:
             raise ServerError("the job was ended by somebody else", hint="submit it again")
+
+
+def _adopt_settings(session: PsycopgSession, role: str) -> None:
+    """Begin as a session of the role would; what only superusers may set, its login must have."""
+    with session.transaction():
+        settings = session.fetch(_SETTINGS, role)
+    for row in settings:
+        if row["name"].lower() in _NOT_GIVEN:
+            continue
+        try:
+            with session.translated_errors():
+                # Qualified, since a search path may be among them.
+                session.connection.execute(
+                    "SELECT pg_catalog.set_config(%s::pg_catalog.text, %s::pg_catalog.text, false)",
+                    (row["name"], row["value"]),
+                )
+        except DatabaseError as error:
+            # As at a login, what means nothing any more is left out.
+            if error.sqlstate == _FORBIDDEN and not row["is_given"]:
+                raise ServerError(
+                    "a setting of the role, which only superusers set, does not hold for its jobs",
+                    detail=str(row["name"]),
+                    hint=f"ask a superuser for: ALTER ROLE {ACTING}{role} SET {row['name']} TO the"
+                    " same, where the role has it",
+                ) from None
+
+
+_FORBIDDEN: Final = "42501"
 
 
 def _job_task(session: PsycopgSession, task: str, given: Mapping[str, Any] | str) -> Any:
@@ -208,17 +262,23 @@ class WorkerOptions:
         queue.
     time_limit : float
         Seconds after which a job is canceled.
+    question_limit : float
+        Seconds after which a question is canceled.
     poll : float
         Seconds between two looks into the queue.
     heartbeat : float
         Seconds between two signs of life; without five of them, another worker takes jobs over.
+    watch : float
+        Seconds between two looks for readers that publishers have granted themselves.
     """
 
-    concurrency: int = 2
+    concurrency: int = 3
     grace: float = 60.0
     time_limit: float = 21_600.0
+    question_limit: float = 600.0
     poll: float = 0.2
     heartbeat: float = 4.0
+    watch: float = 10.0
 
 
 _AWAY: Final = (psycopg.Error, queue_errors.ProcrastinateException, OSError)
@@ -248,7 +308,10 @@ UPDATE kanon.job AS j SET attempts = j.attempts + 1,
     started_at = coalesce(j.started_at, pg_catalog.clock_timestamp())
 WHERE j.job_id = %(number)s
   AND NOT EXISTS (SELECT FROM kanon.job_end AS e WHERE e.job_id = j.job_id)
-RETURNING j.role::text AS role, j.role_name, j.operation, j.attempts
+RETURNING j.role::text AS role, j.operation, j.attempts, coalesce(
+    -- It may have been renamed, or be gone.
+    (SELECT r.rolname::text FROM pg_catalog.pg_roles AS r WHERE r.oid = j.role), j.role_name
+) AS role_name
 """
 _GIVE_BACK: Final = "UPDATE kanon.job SET attempts = attempts - 1 WHERE job_id = %(number)s"
 _SHOW: Final = "UPDATE kanon.job SET progress = %(progress)s WHERE job_id = %(number)s"
@@ -267,9 +330,34 @@ WHERE NOT EXISTS (SELECT FROM kanon.job_end AS e WHERE e.job_id = j.job_id)
 ON CONFLICT DO NOTHING
 """
 _FORGET: Final = """
-DELETE FROM kanon.job AS j USING kanon.job_end AS e WHERE e.job_id = j.job_id
-  AND e.ended_at < pg_catalog.clock_timestamp() - pg_catalog.make_interval(days => %(days)s)
+DELETE FROM kanon.job AS j WHERE j.job_id IN (
+    SELECT o.job_id FROM kanon.job AS o JOIN kanon.job_end AS e ON e.job_id = o.job_id
+    WHERE e.ended_at < pg_catalog.clock_timestamp() - pg_catalog.make_interval(days => %(days)s)
+    FOR UPDATE OF o SKIP LOCKED)
 """
+_TURN: Final = """
+SELECT id, status, task_name, priority, lock, queueing_lock, args, scheduled_at, queue_name,
+       attempts, worker_id
+FROM kanon.take_turn(%(worker)s, %(slots)s)
+"""
+_WATCH: Final = "SELECT name, outcome FROM kanon.watch_late()"
+
+
+class _Turns(procrastinate.manager.JobManager):
+    """Fetches jobs of all roles in turn, rather than in the order of their submission."""
+
+    slots: int
+
+    async def fetch_job(
+        self,
+        queues: Iterable[str] | None,  # noqa: ARG002
+        worker_id: int,
+    ) -> procrastinate.jobs.Job | None:
+        """Return the next job, if there is any."""
+        row = await self.connector.execute_query_one_async(
+            _TURN, worker=worker_id, slots=self.slots
+        )
+        return None if row["id"] is None else procrastinate.jobs.Job.from_row(row)
 
 
 class Worker:
@@ -289,6 +377,7 @@ class Worker:
         self._is_stopping = False
         self._performed: set[int | None] = set()
         self._strays: set[int] = set()
+        self._told: dict[str, str] = {}
         # Processes are copies of one that has imported what they need, and has no secrets.
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload([__name__, *_PRELOADED])
@@ -309,6 +398,8 @@ class Worker:
             min_size=1, max_size=4, timeout=10,
         )  # fmt: skip
         app = procrastinate.App(connector=connector)
+        app.job_manager = _Turns(connector)
+        app.job_manager.slots = self._options.concurrency
         app.task(name="kanon.perform", queue="kanon", pass_context=True, retry=_AgainIfLost())(
             self._perform
         )
@@ -372,12 +463,13 @@ class Worker:
                 stalled_worker_timeout=5 * self._options.heartbeat,
             )
             beside = [
-                asyncio.create_task(self._every(self._options.heartbeat, self._take_over)),
-                asyncio.create_task(
-                    self._every(self._options.heartbeat, lambda: self._mend(fetching.worker_id))
-                ),
-                asyncio.create_task(self._every(10.0, self._watch)),
-                asyncio.create_task(self._every(3600.0, self._forget)),
+                asyncio.create_task(self._every(seconds, do, what))
+                for seconds, do, what in (
+                    (self._options.heartbeat, self._take_over, "taking jobs over"),
+                    (self._options.heartbeat, lambda: self._mend(fetching.worker_id), "mending"),
+                    (self._options.watch, self._watch, "watching readers"),
+                    (3600.0, self._forget, "forgetting jobs"),
+                )
             ]
             try:
                 await fetching.run()  # type: ignore[no-untyped-call]
@@ -394,11 +486,20 @@ class Worker:
             with session.transaction():
                 require_service(session)
 
-    async def _every(self, seconds: float, do: Any) -> None:
+    async def _every(self, seconds: float, do: Callable[[], Awaitable[None]], what: str) -> None:
         while True:
-            with contextlib.suppress(*_AWAY):
+            try:
                 await do()
+                self._tell(what, "")
+            except _AWAY as error:
+                self._tell(what, f"failed ({_reason(error)}); trying again")
             await asyncio.sleep(seconds)
+
+    def _tell(self, what: str, outcome: str) -> None:
+        """Log how something went that is done again and again, where that has changed."""
+        if outcome and self._told.get(what) != outcome:
+            _log.warning("%s: %s", what, outcome)
+        self._told[what] = outcome
 
     async def _take_over(self) -> None:
         """Put jobs back into the queue whose worker gives no sign of life."""
@@ -432,7 +533,16 @@ class Worker:
 
     async def _watch(self) -> None:
         """Look for readers that publishers have granted themselves."""
-        await self._execute("SELECT kanon.watch_late()")
+        rows = await self._app.connector.execute_query_all_async(_WATCH)
+        outcomes = {f"grants of publication {row['name']}": row["outcome"] for row in rows}
+        for what in [what for what in self._told if what.startswith("grants of ")]:
+            if what not in outcomes:
+                del self._told[what]
+        for what, outcome in outcomes.items():
+            self._tell(what, {
+                "taken": "taken back: who got them could set it against another release",
+                "kept": "not taken back: who got them can set it against another release",
+            }.get(outcome, f"not looked after (SQLSTATE {outcome}); trying again"))  # fmt: skip
 
     async def _forget(self) -> None:
         await self._execute(_FORGET, days=_KEPT_DAYS)
@@ -462,18 +572,22 @@ class Worker:
                 f"{_MOST_ATTEMPTS} attempts", "see the worker's log, and how much memory it has",
             ))  # fmt: skip
             return
+        is_question = str(context.job.lock).startswith("question ")
+        limit = self._options.time_limit
+        if is_question:
+            limit = min(limit, self._options.question_limit)
         began = monotonic()
         _log.info("job %s: %s begins", number, job["operation"])
         process = _Process(self, number, job)
         try:
-            async with asyncio.timeout(self._options.time_limit):
+            async with asyncio.timeout(limit):
                 ended = await process.ended()
         except TimeoutError:
             ended = await process.stop()
             if ended.how != "done":
                 ended = _Ended("failed", _error(
                     "the job has taken longer than the worker allows",
-                    f"{self._options.time_limit:g} seconds", "", sqlstate="57014",
+                    f"{limit:g} seconds", "", sqlstate="57014",
                 ))  # fmt: skip
         except asyncio.CancelledError:
             ended = await asyncio.shield(process.stop())
@@ -496,8 +610,8 @@ class Worker:
         while True:
             try:
                 await self._execute(_FAIL, number=number, answer=json.dumps({"error": error}))
-            except _AWAY as error:
-                if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+            except _AWAY as away:
+                if isinstance(away.__cause__, psycopg.errors.LockNotAvailable):
                     raise  # whoever holds it has time; others have jobs
                 await asyncio.sleep(1)
             else:
@@ -518,6 +632,12 @@ class Worker:
         )
         process.start()
         return process
+
+
+def _reason(error: BaseException) -> str:
+    """Name an error; its text might have what somebody has written."""
+    cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
+    return getattr(cause, "sqlstate", None) or type(cause).__name__
 
 
 def _error(message: str, detail: str, hint: str, sqlstate: str = ServerError.sqlstate) -> Any:
@@ -580,11 +700,19 @@ class _Process:
         self._pipe.close()
 
 
+class _VisibleFormatter(logging.Formatter):
+    """Writes each message as one line, and characters that act on a terminal so that they show."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # its name in logging
+        """Return the line."""
+        return visible(super().formatMessage(record))
+
+
 def run_worker(dsn: str, key: bytes | None, options: WorkerOptions) -> None:
     """Run a worker until it is told to stop."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
     # What it says of jobs is said here; an error's text might have what somebody has written.
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)

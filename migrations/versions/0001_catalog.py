@@ -202,3 +202,10 @@ def upgrade() -> None:
             answer   jsonb NOT NULL
         )
     """)
+    # Whoever submits holds the row of its role until the end, so that jobs are counted in turn.
+    op.execute("""
+        CREATE TABLE kanon.submitter (
+            role         oid CONSTRAINT submitter_pkey PRIMARY KEY,
+            submitted_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+        )
+    """)

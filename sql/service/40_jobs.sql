@@ -20,7 +20,7 @@ SELECT j.job_id,
             WHEN e.job_id IS NOT NULL THEN 'done'
             WHEN j.started_at IS NOT NULL THEN 'running'
             ELSE 'waiting' END AS state,
-       j.role_name AS role,
+       coalesce(o.rolname::text, j.role_name) AS role,  -- it may have been renamed
        j.submitted_at,
        j.started_at,
        e.ended_at,
@@ -41,6 +41,7 @@ SELECT j.job_id,
        j.submitted_by
 FROM kanon.job AS j
 LEFT JOIN kanon.job_end AS e ON e.job_id = j.job_id
+LEFT JOIN pg_catalog.pg_roles AS o ON o.oid = j.role
 JOIN pg_catalog.pg_roles AS u ON u.rolname = current_user
 WHERE j.role = u.oid OR kanon.is_administrator(u.oid);
 COMMENT ON VIEW kanon.jobs IS 'what the current role has submitted, how far it is, and how it ended';
@@ -197,6 +198,18 @@ $function$;
 COMMENT ON FUNCTION kanon.wait IS
     'waits until a job has ended, the last one by default; returns its rows, or raises its error';
 
+CREATE OR REPLACE FUNCTION kanon.is_powerful(role oid) RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = role AND (kanon.is_administrator(role)
+        OR {powerful}));
+END
+$function$;
+COMMENT ON FUNCTION kanon.is_powerful IS
+    'whether no worker acts for a role, since code attached to what it reads could do so much';
+
 -- Called by run_job_errand only, with the rights of whoever calls.
 CREATE OR REPLACE FUNCTION kanon.owner_queue(job bigint, queue text, lock text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -219,6 +232,64 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.owner_stop IS 'takes a job out of the queue, or asks its worker to stop';
 
+CREATE OR REPLACE FUNCTION kanon.require_known(operation text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    -- The installation puts the names of operations here.
+    _known CONSTANT text[] := '{operations}';
+    _word  CONSTANT text := left(coalesce(operation, ''), 63);
+    _near  text;
+BEGIN
+    IF operation = ANY (_known) THEN
+        RETURN;
+    END IF;
+    -- The most similar one has the most pairs of neighboring letters in common.
+    SELECT k.name INTO _near FROM unnest(_known) AS k (name)
+    CROSS JOIN LATERAL (
+        SELECT 2.0 * count(*) / (length(_word) + length(k.name)) AS similarity
+        FROM generate_series(1, length(_word) - 1) AS i
+        WHERE strpos(k.name, substr(_word, i, 2)) > 0) AS p
+    WHERE p.similarity > 0.5 ORDER BY p.similarity DESC, k.name LIMIT 1;
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'the operation is not known',
+        DETAIL = format('operation "%s"', regexp_replace(_word, '[^[:print:]]', '?', 'g')),
+        HINT = concat('did you mean ' || _near || '? ',
+                      'The operations here are ', array_to_string(_known, ', '));
+END
+$function$;
+COMMENT ON FUNCTION kanon.require_known IS 'refuses what is not the name of an operation';
+
+CREATE OR REPLACE FUNCTION kanon.owner_forget(submitter oid) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, kanon_queue, pg_temp  -- a trigger of procrastinate's names no schema
+AS $function$
+DECLARE
+    _most       CONSTANT integer := 1000;
+    _most_bytes CONSTANT bigint := 64 * 1024 ^ 2;
+    _queued     bigint[];
+BEGIN
+    WITH forgotten AS (
+        DELETE FROM kanon.job AS j WHERE j.job_id IN (
+            SELECT o.job_id FROM kanon.job AS o
+            JOIN (
+                SELECT k.job_id, row_number() OVER newest AS place,
+                       sum(pg_column_size(k.arguments) + pg_column_size(e.answer)) OVER newest AS bytes
+                FROM kanon.job AS k JOIN kanon.job_end AS e ON e.job_id = k.job_id
+                WHERE k.role = submitter WINDOW newest AS (ORDER BY k.job_id DESC)
+            ) AS n ON n.job_id = o.job_id
+            WHERE (n.place > _most OR n.bytes > _most_bytes)
+              AND NOT EXISTS (SELECT FROM procrastinate_jobs AS q
+                              WHERE q.id = o.queue_id AND q.status IN ('todo', 'doing'))
+            FOR UPDATE OF o SKIP LOCKED)
+        RETURNING j.queue_id
+    ) SELECT array_agg(f.queue_id) INTO _queued FROM forgotten AS f;
+    DELETE FROM procrastinate_jobs AS q WHERE q.id = ANY (_queued);
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_forget IS
+    'forgets the oldest jobs of a role that have ended, beyond 1000 or 64 MB';
+
 CREATE OR REPLACE FUNCTION kanon.owner_submit(caller oid, given jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -228,18 +299,37 @@ DECLARE
     -- is done in turn. The installation puts the names of operations here.
     _questions CONSTANT text[] := '{questions}';
     _role CONSTANT text := pg_get_userbyid(caller);
+    _most_bytes CONSTANT bigint := 4 * 1024 ^ 2;
+    _open record;
     _job  bigint;
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_auth_members AS m JOIN pg_roles AS l ON l.oid = m.member
+    PERFORM kanon.require_known(given ->> 'operation');
+    IF kanon.is_powerful(caller) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'no worker acts for a role that can do so much',
+            DETAIL = format('role %I is an administrator, or can become one', _role),
+            HINT = 'submit as a role that can read its sources, and little else';
+    ELSIF NOT EXISTS (SELECT FROM pg_auth_members AS m JOIN pg_roles AS l ON l.oid = m.member
                    WHERE m.roleid = caller AND l.rolname = 'kanon_as_' || caller AND l.rolcanlogin) THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'no worker may act for this role',
             DETAIL = format('role %I', _role),
             HINT = format('ask an administrator for: kanon service allow %s', _role);
+    ELSIF octet_length(given::text) > _most_bytes THEN
+        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'the arguments of a job are too long',
+            DETAIL = format('%s bytes of at most %s', octet_length(given::text), _most_bytes),
+            HINT = 'use Python or the command line, which need no worker';
     END IF;
-    IF (SELECT count(*) FROM kanon.job AS j WHERE j.role = caller
-        AND NOT EXISTS (SELECT FROM kanon.job_end AS e WHERE e.job_id = j.job_id)) >= 100 THEN
+    -- Whoever submits as the same role waits, so that none counts without the other's jobs. It is a
+    -- row that only kanon_owner can lock: anybody may take an advisory lock.
+    INSERT INTO kanon.submitter (role) VALUES (caller) ON CONFLICT DO NOTHING;
+    UPDATE kanon.submitter AS s SET submitted_at = clock_timestamp() WHERE s.role = caller;
+    PERFORM kanon.owner_forget(caller);
+    SELECT count(*) AS n, coalesce(sum(pg_column_size(j.arguments)), 0) AS bytes INTO _open
+    FROM kanon.job AS j WHERE j.role = caller
+      AND NOT EXISTS (SELECT FROM kanon.job_end AS e WHERE e.job_id = j.job_id);
+    IF _open.n >= 100 OR _open.bytes > 16 * _most_bytes THEN
         RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'too many jobs of this role have not ended',
-            DETAIL = '100 are allowed', HINT = 'wait for them, or cancel some';
+            DETAIL = '100 are allowed, with 64 MB', HINT = 'wait for them, or cancel some';
     END IF;
     INSERT INTO kanon.job (role, role_name, operation, arguments, settings)
     VALUES (caller, _role, given ->> 'operation', given -> 'arguments', given -> 'settings')
@@ -260,11 +350,15 @@ DECLARE
     _job kanon.job;
     _end kanon.job_end;
 BEGIN
-    -- A worker takes a job by changing its row; whoever ends it refers to it.
     SELECT j.* INTO _job FROM kanon.job AS j WHERE j.job_id = (given ->> 'job')::bigint
-        AND (j.role = caller OR kanon.is_administrator(caller)) FOR NO KEY UPDATE;
+        AND (j.role = caller OR kanon.is_administrator(caller));
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = 'the current role has no such job';
+    END IF;
+    -- What has ended is not locked: it would not be forgotten for as long.
+    IF NOT EXISTS (SELECT FROM kanon.job_end AS e WHERE e.job_id = _job.job_id) THEN
+        -- A worker takes a job by changing its row; whoever ends it refers to it.
+        SELECT j.* INTO _job FROM kanon.job AS j WHERE j.job_id = _job.job_id FOR NO KEY UPDATE;
     END IF;
     SELECT e.* INTO _end FROM kanon.job_end AS e WHERE e.job_id = _job.job_id;
     IF FOUND THEN
@@ -310,12 +404,22 @@ CREATE OR REPLACE FUNCTION kanon.owner_finish(caller oid, given jsonb) RETURNS j
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
+DECLARE
+    _most_bytes CONSTANT bigint := 32 * 1024 ^ 2;
 BEGIN
+    IF octet_length((given -> 'answer')::text) > _most_bytes THEN
+        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'the answer is longer than the 32 MB that'
+            ' are kept of a job: ask for less of it, or use Python or the command line';
+    END IF;
     UPDATE kanon.job_end AS e SET answer = given -> 'answer', ended_at = clock_timestamp()
     FROM kanon.job AS j
     WHERE e.job_id = (given ->> 'job')::bigint AND j.job_id = e.job_id AND j.role = caller
       AND e.xmin = pg_current_xact_id()::xid;
-    RETURN to_jsonb(FOUND);
+    IF NOT FOUND THEN
+        RETURN to_jsonb(false);
+    END IF;
+    PERFORM kanon.owner_forget(caller);
+    RETURN to_jsonb(true);
 END
 $function$;
 COMMENT ON FUNCTION kanon.owner_finish IS 'says how a job ended, in the transaction that performed it';
@@ -345,63 +449,140 @@ CREATE OR REPLACE TRIGGER a_name_caller INSTEAD OF INSERT ON kanon.job_errand
 CREATE OR REPLACE TRIGGER b_run_job_errand INSTEAD OF INSERT ON kanon.job_errand
     FOR EACH ROW EXECUTE FUNCTION kanon.run_job_errand();
 
+-- Called by the worker: whose turn it is. Procrastinate would give all slots to whoever asks first.
+CREATE OR REPLACE FUNCTION kanon.take_turn(worker bigint, slots integer)
+RETURNS kanon_queue.procrastinate_jobs
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, kanon_queue, pg_temp
+AS $function$
+DECLARE
+    _is_last boolean;
+    _job     procrastinate_jobs;
+BEGIN
+    IF NOT EXISTS (SELECT FROM procrastinate_jobs AS q WHERE q.status = 'todo') THEN
+        RETURN NULL;
+    END IF;
+    -- One worker at a time: two would give one role the last slots of both.
+    PERFORM FROM procrastinate_workers AS w ORDER BY w.id LIMIT 1 FOR UPDATE;
+    _is_last := slots <= 1 + (SELECT count(*) FROM procrastinate_jobs AS d
+        WHERE d.status = 'doing' AND d.worker_id = worker);
+    UPDATE procrastinate_jobs AS j SET status = 'doing', worker_id = worker
+    WHERE j.id = (
+        SELECT q.id
+        FROM (
+            -- A role's questions, and its work, are done in the order of their submission.
+            SELECT DISTINCT ON (f.lock) f.id, f.lock, split_part(f.lock, ' ', 2)::oid AS role
+            FROM procrastinate_jobs AS f WHERE f.status = 'todo' ORDER BY f.lock, f.id
+        ) AS w
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS n, bool_or(d.lock = w.lock) AS is_before FROM procrastinate_jobs AS d
+            WHERE d.status = 'doing' AND d.lock IN ('question ' || w.role, 'work ' || w.role)
+        ) AS doing
+        JOIN procrastinate_jobs AS q ON q.id = w.id AND q.status = 'todo'
+        WHERE (q.scheduled_at IS NULL OR q.scheduled_at <= clock_timestamp())
+          AND (doing.n = 0 OR NOT doing.is_before AND NOT _is_last)
+        -- Who has nothing at work is first, and who has waited longest for a turn.
+        ORDER BY doing.n, (SELECT max(k.started_at) FROM kanon.job AS k WHERE k.role = w.role)
+            NULLS FIRST, q.id
+        LIMIT 1 FOR UPDATE OF q SKIP LOCKED)
+    RETURNING j.* INTO _job;
+    RETURN _job;
+END
+$function$;
+COMMENT ON FUNCTION kanon.take_turn IS
+    'gives a worker the next job: roles take turns, and none that has a job gets the last slot';
+
 -- Called by the worker, in place of the event trigger that only a superuser can create: it finds
 -- readers that a publisher's own GRANT has made since, and takes the right from those who could set
 -- the publication against another release.
-CREATE OR REPLACE FUNCTION kanon.watch_late() RETURNS bigint
+CREATE OR REPLACE FUNCTION kanon.owner_watch(publication kanon.publication) RETURNS text
 LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER  -- as kanon_owner, who alone writes the ledger; it runs nobody else's code
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    _warns       CONSTANT boolean := EXISTS (SELECT FROM kanon.setting AS s
-        WHERE s.name = 'combined_releases' AND s.value = 'warn');
-    _publication kanon.publication;
-    _new         oid[];
-    _granted     record;
-    _taken       bigint := 0;
+    _release kanon.release;
+    _now     CONSTANT timestamptz := clock_timestamp();
+    _told    oid[];
 BEGIN
-    FOR _publication IN
-        SELECT p.* FROM kanon.publication AS p
+    SELECT r.* INTO _release FROM kanon.release AS r
+    WHERE r.publication_id = publication.publication_id;
+    _told := ARRAY(
+        SELECT n FROM unnest(kanon.newcomers(publication, NULL)) AS n
+        WHERE EXISTS (SELECT FROM kanon.earlier_releases(
+            _release.bases, ARRAY[n], publication.publication_id)));
+    IF _told = '{}' OR EXISTS (SELECT FROM kanon.setting AS s
+                               WHERE s.name = 'combined_releases' AND s.value = 'warn') THEN
+        PERFORM kanon.owner_note_readers(publication);
+        RETURN NULL;
+    END IF;
+    -- They could read it for a while, which the ledger keeps even if nothing can be taken. As long
+    -- as they have the right, they stay newcomers.
+    UPDATE kanon.release_reader AS d SET until = _now
+    WHERE d.release_id = _release.release_id AND d.role = ANY (_told)
+      AND d.until > _now - '1 minute'::interval;
+    INSERT INTO kanon.release_reader (release_id, role, role_name, since, until)
+    SELECT _release.release_id, n, pg_get_userbyid(n), _now, _now FROM unnest(_told) AS n
+    WHERE NOT EXISTS (SELECT FROM kanon.release_reader AS d
+        WHERE d.release_id = _release.release_id AND d.role = n AND d.until = _now);
+    BEGIN
+        PERFORM kanon.owner_take_back(o.relation::regclass) FROM kanon.owned(publication) AS o;
+        IF EXISTS (SELECT FROM kanon.readers(publication) AS r WHERE r.role = ANY (_told)) THEN
+            RETURN 'kept';
+        END IF;
+        PERFORM kanon.owner_note_readers(publication);
+    EXCEPTION WHEN OTHERS THEN
+        RETURN SQLSTATE;
+    END;
+    RETURN 'taken';
+END
+$function$;
+COMMENT ON FUNCTION kanon.owner_watch IS
+    'notes new readers of a publication, and takes the right from those who could set it against'
+    ' another release; returns what became of it: taken, kept, an SQLSTATE, or nothing';
+
+CREATE OR REPLACE FUNCTION kanon.watch_late() RETURNS TABLE (name text, outcome text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER  -- as kanon_owner, who alone writes the ledger; it runs nobody else's code
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'  -- somebody may hold up what is theirs, and nobody else's
+AS $function$
+DECLARE
+    _until       CONSTANT timestamptz := clock_timestamp() + '3 s'::interval;
+    _left        text[] := ARRAY(
+        SELECT p.name FROM kanon.publication AS p
         JOIN kanon.release AS r ON r.publication_id = p.publication_id
         JOIN kanon.grants(NULL) AS g ON g.publication_id = p.publication_id
-        WHERE r.grants IS DISTINCT FROM g.grants
+        -- PostgreSQL tells nobody that a role has a new member.
+        WHERE r.grants IS DISTINCT FROM g.grants OR EXISTS (
+            SELECT FROM kanon.readers(p) AS n WHERE NOT EXISTS (
+                SELECT FROM kanon.release_reader AS d WHERE d.release_id = r.release_id
+                    AND d.role = n.role AND d.until IS NULL)));
+    _failed      jsonb;
+    _publication kanon.publication;
+BEGIN
     LOOP
-        BEGIN
-            SELECT array_agg(n.role) INTO _new FROM kanon.readers(_publication) AS n
-            WHERE NOT EXISTS (SELECT FROM kanon.release_reader AS d
-                JOIN kanon.release AS r ON r.release_id = d.release_id
-                WHERE r.publication_id = _publication.publication_id AND d.role = n.role);
-            -- They could read it for a while: the ledger keeps that.
-            PERFORM kanon.owner_note_readers(_publication);
-            IF NOT _warns AND EXISTS (
-                SELECT FROM kanon.earlier_releases(
-                    (SELECT r.bases FROM kanon.release AS r
-                     WHERE r.publication_id = _publication.publication_id),
-                    _new, _publication.publication_id)) THEN
-                FOR _granted IN
-                    SELECT o.name, a.grantee FROM kanon.owned(_publication) AS o
-                    JOIN pg_class AS c ON c.oid = o.relation CROSS JOIN aclexplode(c.relacl) AS a
-                    WHERE a.grantor = c.relowner AND a.is_grantable
-                LOOP
-                    -- What the publisher has granted depends on the right to grant it.
-                    EXECUTE format('REVOKE GRANT OPTION FOR SELECT ON %s FROM %I CASCADE',
-                                   _granted.name, pg_get_userbyid(_granted.grantee));
-                    EXECUTE format('GRANT SELECT ON %s TO %I WITH GRANT OPTION',
-                                   _granted.name, pg_get_userbyid(_granted.grantee));
-                END LOOP;
-                PERFORM kanon.owner_note_readers(_publication);
-                _taken := _taken + 1;
+        _failed := '{}';
+        FOR _publication IN SELECT p.* FROM kanon.publication AS p WHERE p.name = ANY (_left) LOOP
+            name := _publication.name;
+            BEGIN
+                outcome := kanon.owner_watch(_publication);
+            EXCEPTION WHEN OTHERS THEN
+                outcome := SQLSTATE;
+            END;
+            IF outcome ~ '^[0-9A-Z]{5}$' THEN
+                _failed := _failed || jsonb_build_object(name, outcome);
+            ELSIF outcome IS NOT NULL THEN
+                RETURN NEXT;
             END IF;
-        EXCEPTION WHEN lock_not_available THEN
-            -- Somebody holds this one back, and none of the others.
-            CONTINUE;
-        END;
+        END LOOP;
+        -- Whoever grants and revokes all the time makes it fail now and then.
+        _left := ARRAY(SELECT jsonb_object_keys(_failed));
+        EXIT WHEN _left = '{}' OR clock_timestamp() > _until;
     END LOOP;
-    RETURN _taken;
+    RETURN QUERY SELECT f.key, f.value FROM jsonb_each_text(_failed) AS f;
 END
 $function$;
 COMMENT ON FUNCTION kanon.watch_late IS
     'notes new readers of publications, and takes the right from those who could set it against'
-    ' another release; returns of how many publications';
+    ' another release; returns the publications where there was something to take, or that failed';
 ALTER FUNCTION kanon.watch_late() OWNER TO kanon_owner;

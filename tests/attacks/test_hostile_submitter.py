@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import secrets
 import signal
+import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from kanon_db.errors import ServerError
+from kanon_db.errors import PermissionDeniedError, ServerError
+from kanon_db.installation.doctor import examine
+from kanon_db.installation.install import install
 from kanon_db.installation.service import allow, forbid, login_dsn, read_key
+from kanon_db.interfaces.worker import _FORGET, _VisibleFormatter
 from kanon_db.session.psycopg_session import open_connection
-from tests.integration.parties import Connection, fetch, sqlstate_of, value
-from tests.service import Jobs, Service, Worker, give_people, state, submit, wait_until
+from tests.integration.parties import Connection, fetch, sqlstate_of, value, warn_only
+from tests.service import Jobs, Service, give_people, state, submit, wait_until
 
 CANARY = "rubella 4711"
 
 
 @pytest.fixture(scope="module")
-def worker(service: Service) -> Worker:
-    return service.work()
-
-
-@pytest.fixture(scope="module")
-def vera(service: Service, worker: Worker) -> Iterator[Connection]:
+def vera(service: Service) -> Iterator[Connection]:
     """The victim, who publishes, too."""
+    service.working()
     with service.submitter("vera", "kanon_publisher") as connection:
         give_people(service, connection, "veras")
         fetch(connection, f"CREATE TABLE veras.secret AS SELECT '{CANARY}'::text AS sick")
@@ -272,15 +276,49 @@ def test_jobs_of_others_are_theirs(mallory: Connection, vera: Connection) -> Non
     assert value(vera, "SELECT result FROM kanon.jobs WHERE job_id = $1", job) == before
 
 
+FORGED = "x begins\n2026-11-28 08:00:00,000 INFO job 1: publish_buckets done , 1.0 s\n\x1b[2J"
+
+
+@pytest.mark.pitfall(39)
 @pytest.mark.pitfall(51)
 @pytest.mark.parametrize(
-    "operation", ["os:system", "kanon_db.operations:version", "perform", "__class__", "'; DROP", ""]
-)
-def test_only_operations_are_performed(mallory: Connection, operation: str) -> None:
-    fetch(mallory, "SELECT kanon.submit($1, '{}')", operation)
-    with pytest.raises(psycopg.Error) as caught:
-        fetch(mallory, "SELECT * FROM kanon.wait()")
-    assert caught.value.diag.sqlstate in ("22023", "KN000")
+    "operation",
+    ["os:system", "kanon_db.operations:version", "perform", "__class__", "'; DROP", "", FORGED,
+     "x" * 20_000_000],
+    ids=lambda operation: operation[:20],
+)  # fmt: skip
+def test_only_operations_are_submitted(
+    service: Service, mallory: Connection, operation: str
+) -> None:
+    """Another name is refused at once: it reaches neither a worker nor its log."""
+    before = value(mallory, "SELECT count(*) FROM kanon.jobs")
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
+        fetch(mallory, "SELECT kanon.submit($1, '{}')", operation)
+    assert len(str(caught.value)) < 5000
+    assert not {"\x1b", "\n"} & set(caught.value.diag.message_detail or "")
+    assert value(mallory, "SELECT count(*) FROM kanon.jobs") == before
+    assert "08:00:00" not in service.workers[-1].said()
+
+
+def test_a_misspelt_operation_is_guessed(mallory: Connection) -> None:
+    for word, meant in (
+        ("publish_bukets", "publish_buckets"), ("estimate_cont", "estimate_count"),
+        ("registersource", "register_source"), ("Metrics", "metrics"), ("droppublication", "drop_p"),
+    ):  # fmt: skip
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
+            fetch(mallory, "SELECT kanon.submit($1, '{}')", word)
+        assert str(caught.value.diag.message_hint).startswith(f"did you mean {meant}")
+
+
+@pytest.mark.pitfall(39)
+def test_a_log_has_one_line_for_each_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is logged, nothing in it passes for another line or commands a terminal."""
+    record = logging.makeLogRecord(
+        {"msg": "publication %s", "args": (FORGED,), "levelname": "INFO"}
+    )
+    line = _VisibleFormatter("%(levelname)s %(message)s").format(record)
+    assert line.startswith("INFO publication x begins\\n2026")
+    assert line.isprintable()
 
 
 @pytest.mark.pitfall(51)
@@ -366,7 +404,105 @@ def test_a_lock_that_is_held_holds_up_nobody_else(
         assert not {state(mallory, job) for job in jobs} & {"waiting", "running"}
 
 
-@pytest.mark.pitfall(51)
+@pytest.fixture
+def watched(service: Service, vera: Connection) -> Iterator[str]:
+    """Two releases of the same people, where nobody may read both: the second one is returned."""
+    with psycopg.connect(service.dsn, autocommit=True) as admin:
+        fetch(admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
+        try:
+            Jobs(vera).publish("veras.people", "first", privacy='{"l": 2}', readers=["bob_too"])
+            Jobs(vera).publish("veras.people", "second", privacy='{"l": 2}', readers=[])
+            yield "published.second"
+        finally:
+            for name in ("first", "second"):
+                Jobs(vera).drop(name)
+            warn_only(admin)
+
+
+@pytest.fixture(scope="module")
+def bob(service: Service, vera: Connection) -> Iterator[Connection]:
+    with service.submitter("bob_too", "kanon_user") as connection:
+        with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+            fetch(superuser, "CREATE ROLE team")
+            fetch(superuser, "GRANT team TO bob_too")
+        yield connection
+
+
+@pytest.mark.pitfall(56)
+def test_a_right_is_taken_as_often_as_it_is_granted(
+    service: Service, bob: Connection, vera: Connection, watched: str
+) -> None:
+    """Twice, of columns, to a role that he is in, to his worker's login, or passed on."""
+    login = value(bob, "SELECT 'kanon_as_' || oid FROM pg_roles WHERE rolname = current_user")
+    whole = "SELECT has_table_privilege($1, $2, 'SELECT')"
+    column = "SELECT has_column_privilege($1, $2, 'age', 'SELECT')"
+    grants = [
+        ("bob_too", whole, f"GRANT SELECT ON {watched} TO bob_too"),
+        ("bob_too", whole, f"GRANT SELECT ON {watched} TO bob_too"),
+        ("bob_too", column, f"GRANT SELECT (age, sex, sick) ON {watched} TO bob_too"),
+        ("bob_too", column, f"GRANT SELECT (age, sick) ON {watched} TO team"),
+        (login, whole, f"GRANT SELECT ON {watched} TO {login}"),
+        ("bob_too", whole, f"GRANT SELECT ON {watched} TO mallory WITH GRANT OPTION"),
+        ("bob_too", whole, f"GRANT SELECT ON {watched} TO PUBLIC"),
+    ]
+    with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+        for role, question, grant in grants:
+            fetch(vera, grant)
+            if "mallory" in grant:
+                fetch(superuser, "SET SESSION AUTHORIZATION mallory")
+                fetch(superuser, f"GRANT SELECT (age) ON {watched} TO bob_too")
+                fetch(superuser, "RESET SESSION AUTHORIZATION")
+                role, question = "bob_too", column
+            assert value(superuser, question, role, watched), grant
+            wait_until(lambda: not value(superuser, question, role, watched), 20)
+        # The publisher's own rights, and what an administrator has granted, are as they were.
+        assert value(superuser, "SELECT has_table_privilege('vera', $1, 'SELECT WITH GRANT OPTION')",
+                     watched)  # fmt: skip
+    noted = "SELECT r ->> 'role' FROM kanon.releases, jsonb_array_elements(readers) AS r" \
+        " WHERE name = 'second'"  # fmt: skip
+    assert "bob_too" in [role for (role,) in fetch(vera, noted)]
+    assert "publication second: taken back" in service.workers[-1].said()
+
+
+@pytest.mark.pitfall(56)
+def test_nobody_stops_the_watch_over_others(
+    service: Service, mallory: Connection, bob: Connection, vera: Connection, watched: str
+) -> None:
+    """She grants and revokes all the time, which makes each look at what is hers fail."""
+    Jobs(mallory).publish("evil.people", "evil_1", privacy='{"l": 2}', readers=["bob_too"])
+    Jobs(mallory).publish("evil.people", "evil_2", privacy='{"l": 2}', readers=[])
+    is_over = threading.Event()
+
+    def toggle() -> None:
+        with service.connect("mallory") as busy:
+            while not is_over.is_set():
+                for what in ("GRANT SELECT ON published.evil_2 TO bob_too",
+                             "REVOKE SELECT ON published.evil_2 FROM bob_too"):  # fmt: skip
+                    with contextlib.suppress(psycopg.Error), busy.transaction():
+                        fetch(busy, what)
+                        fetch(busy, "SELECT pg_sleep(0.2)")
+
+    busy = threading.Thread(target=toggle)
+    busy.start()
+    try:
+        wait_until(lambda: "evil_2: " in service.workers[-1].said(), 20)
+        fetch(vera, f"GRANT SELECT ON {watched} TO bob_too")
+        readable = f"SELECT has_table_privilege('{watched}', 'SELECT')"
+        assert value(bob, readable)
+        wait_until(lambda: not value(bob, readable), 20)
+    finally:
+        is_over.set()
+        busy.join()
+    # Once she is done, what is hers is looked after as well.
+    fetch(mallory, "GRANT SELECT ON published.evil_2 TO bob_too")
+    wait_until(
+        lambda: not value(bob, "SELECT has_table_privilege('published.evil_2', 'SELECT')"), 20
+    )
+    for name in ("evil_1", "evil_2"):
+        Jobs(mallory).drop(name)
+
+
+@pytest.mark.pitfall(56)
 def test_nobody_holds_up_the_watch_over_others(
     service: Service, mallory: Connection, vera: Connection
 ) -> None:
@@ -374,29 +510,152 @@ def test_nobody_holds_up_the_watch_over_others(
     for owner, schema in ((mallory, "evil"), (vera, "veras")):
         Jobs(owner).publish(f"{schema}.people", f"{schema}_w", privacy='{"l": 2}', readers=[])
     told = json.dumps({"name": "evil_w", "waits": {"deleted": {"records": 1}}})
-    fetch(mallory, "GRANT SELECT ON published.evil_w TO kanon_analyst")
-    with mallory.transaction(), service.connect("kanon_worker") as worker:
+    with mallory.transaction():
         fetch(mallory, "INSERT INTO kanon.errand (task, given) VALUES ('keep waits', $1)", told)
+        fetch(mallory, "GRANT SELECT ON published.evil_w TO kanon_analyst")
         fetch(vera, "GRANT SELECT ON published.veras_w TO mallory")
-        fetch(worker, "SET lock_timeout = '500ms'")  # as workers do
-        fetch(worker, "SELECT kanon.watch_late()")
-        noted = "SELECT readers FROM kanon.releases WHERE name = 'veras_w'"
-        assert "mallory" in [reader["role"] for reader in value(vera, noted)]
+        noted = "SELECT r ->> 'role' FROM kanon.releases, jsonb_array_elements(readers) AS r" \
+            " WHERE name = 'veras_w'"  # fmt: skip
+        wait_until(lambda: ("mallory",) in fetch(vera, noted), 20)
     for owner, schema in ((mallory, "evil"), (vera, "veras")):
         Jobs(owner).drop(f"{schema}_w")
 
 
-@pytest.mark.pitfall(51)
-def test_what_hangs_is_canceled(service: Service, mallory: Connection, vera: Connection) -> None:
-    """It holds up its own role's jobs, until the worker's limit of time."""
-    service.working(time_limit="2")
+HANGING = "register_source('evil.hanging', '{age,sex}', sensitive => 'sick')"
+
+
+@pytest.mark.pitfall(57)
+def test_what_hangs_takes_the_last_place_of_nobody(
+    service: Service, mallory: Connection, vera: Connection
+) -> None:
+    """Work and a question hold up their own role's jobs, until limits that differ."""
+    service.working(time_limit="4", question_limit="2")
     fetch(mallory, "CREATE VIEW evil.hanging AS SELECT p.* FROM evil.people AS p,"
                    " LATERAL (SELECT pg_sleep(1000)) AS s")  # fmt: skip
-    job = submit(mallory, "register_source('evil.hanging', '{age,sex}', sensitive => 'sick')")
-    wait_until(lambda: state(mallory, job) == "running")
+    fetch(mallory, "CREATE FUNCTION evil.hang() RETURNS boolean LANGUAGE plpgsql AS"
+                   " $$BEGIN PERFORM pg_sleep(1000); RETURN true; END$$")  # fmt: skip
+    jobs = [submit(mallory, HANGING), submit(mallory, "unicity('evil.hanging')"),
+            submit(mallory, HANGING)]  # fmt: skip
+    wait_until(lambda: [state(mallory, job) for job in jobs] == ["running", "running", "waiting"])
     assert Jobs(vera).rows("unicity", "veras.people")
-    with pytest.raises(psycopg.errors.QueryCanceled, match="longer than the worker allows"):
-        fetch(mallory, "SELECT * FROM kanon.wait($1)", job)
+    for job, seconds in ((jobs[1], 2), (jobs[0], 4)):
+        with pytest.raises(psycopg.errors.QueryCanceled, match="than the worker allows") as caught:
+            fetch(mallory, "SELECT * FROM kanon.wait($1)", job)
+        assert caught.value.diag.message_detail == f"{seconds} seconds"
+    fetch(mallory, "SELECT kanon.cancel($1)", jobs[2])
+    assert sqlstate_of(lambda: fetch(mallory, "SELECT * FROM kanon.wait($1)", jobs[2])) == "57014"
+
+
+@pytest.mark.pitfall(57)
+def test_roles_take_turns(service: Service, mallory: Connection, vera: Connection) -> None:
+    """Who has asked ten times is not answered ten times before somebody who asks once."""
+    service.working()
+    fetch(mallory, "CREATE VIEW evil.slow AS SELECT p.* FROM evil.people AS p,"
+                   " LATERAL (SELECT pg_sleep(0.002 + 0 * p.age)) AS s")  # fmt: skip
+    with mallory.transaction():
+        jobs = [submit(mallory, "unicity('evil.slow')") for _ in range(6)]
+        work = [submit(mallory, "register_source('evil.slow', '{age}', sensitive => 'sick')")
+                for _ in range(4)]  # fmt: skip
+    wait_until(lambda: state(mallory, jobs[0]) == "running")
+    asked = [submit(vera, f"{call}('veras.people')") for call in ("unicity", "inspect_relation")]
+    for job in asked:
+        fetch(vera, "SELECT * FROM kanon.wait($1)", job)
+    assert [state(mallory, job) for job in (jobs[-1], work[-1])] == ["waiting"] * 2
+    for job in (*jobs, *work):
+        fetch(mallory, "SELECT kanon.cancel($1)", job)
+
+
+def random_text(n_bytes: int) -> str:
+    """Make a text that no compression makes shorter by much."""
+    return secrets.token_hex(n_bytes // 2)
+
+
+@pytest.mark.pitfall(57)
+def test_what_a_role_keeps_is_limited(service: Service, mallory: Connection) -> None:
+    """The length of arguments and answers, what waits, and what has ended."""
+    call = "SELECT kanon.submit('metrics', jsonb_build_object('name', $1::text))"
+    assert sqlstate_of(lambda: fetch(mallory, call, random_text(5_000_000))) == "54000"
+    with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+        kept = "SELECT count(*), coalesce(sum(pg_column_size(arguments)), 0)::float8 FROM kanon.job" \
+            " WHERE role_name = 'mallory'"  # fmt: skip
+        with mallory.transaction(force_rollback=True):
+            text = random_text(4_000_000)
+            for _ in range(17):
+                fetch(mallory, call, text)
+            with mallory.transaction(force_rollback=True), pytest.raises(
+                psycopg.errors.ProgramLimitExceeded, match="too many jobs"
+            ):  # fmt: skip
+                fetch(mallory, call, text)
+        for _ in range(20):
+            fetch(mallory, call, text)
+            fetch(mallory, "SELECT kanon.cancel(max(job_id)) FROM kanon.jobs")
+        fetch(mallory, call, "x")
+        ((_, n_bytes),) = fetch(superuser, kept)
+        assert n_bytes < 70_000_000
+        # Jobs of the queue are forgotten with them; nothing is, but what has ended.
+        queued = "SELECT count(*) FROM kanon_queue.procrastinate_jobs AS q WHERE NOT EXISTS (" \
+            "SELECT FROM kanon.job AS j WHERE j.queue_id = q.id)"  # fmt: skip
+        assert value(superuser, queued) == 0
+        fetch_all(mallory, "CREATE FUNCTION evil.speak() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN"
+                           " RAISE NOTICE '%', repeat('x', 34000000); RETURN true; END$$;"
+                           "CREATE VIEW evil.speaking AS SELECT * FROM evil.people"
+                           " WHERE number > 1 OR evil.speak()")  # fmt: skip
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="longer than the 32 MB"):
+            Jobs(mallory).rows("unicity", "evil.speaking")
+        fetch(mallory, "CREATE OR REPLACE FUNCTION evil.speak() RETURNS boolean LANGUAGE plpgsql AS"
+                       " $$BEGIN RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE ="
+                       " repeat('x', 20000000); END$$")  # fmt: skip
+        with pytest.raises(psycopg.errors.InsufficientPrivilege) as caught:
+            Jobs(mallory).rows("unicity", "evil.speaking")
+        assert len(str(caught.value)) < 50_000
+
+
+@pytest.mark.pitfall(57)
+def test_sessions_of_one_role_count_together(service: Service, mallory: Connection) -> None:
+    """Two that do not see each other's jobs yet have a hundred that wait, not two hundred."""
+    call = "SELECT kanon.submit('metrics', '{\"name\": \"x\"}') FROM generate_series(1, 60)"
+    seen: list[str | None] = []
+
+    def submit_too() -> None:
+        with service.connect("mallory") as second, second.transaction(force_rollback=True):
+            seen.append(sqlstate_of(lambda: fetch(second, call)))
+
+    with mallory.transaction():
+        fetch(mallory, call)
+        other = threading.Thread(target=submit_too)
+        other.start()
+        time.sleep(0.2)
+        assert seen == []
+        # Otherwise a worker could do some before the other session counts them.
+        waiting = (
+            "SELECT job_id FROM kanon.jobs WHERE state = 'waiting' ORDER BY job_id DESC LIMIT 60"
+        )
+        mine = [job for (job,) in fetch(mallory, waiting)]
+        with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+            with superuser.transaction():
+                fetch(superuser, "LOCK TABLE kanon_queue.procrastinate_workers IN EXCLUSIVE MODE")
+                mallory.execute("COMMIT")
+                other.join()
+    assert seen == ["54000"]
+    for job in mine:
+        fetch(mallory, "SELECT kanon.cancel($1)", job)
+
+
+@pytest.mark.pitfall(57)
+def test_forgetting_waits_for_nobody(
+    service: Service, mallory: Connection, vera: Connection
+) -> None:
+    """She cancels what has ended, and what waits, and does not end that: others' jobs are forgotten."""
+    for owner, schema in ((mallory, "evil"), (vera, "veras")):
+        assert Jobs(owner).rows("unicity", f"{schema}.people")
+    ended = "SELECT max(job_id) FROM kanon.jobs WHERE state = 'done'"
+    job, others = value(mallory, ended), value(vera, ended)
+    with mallory.transaction(force_rollback=True), service.connect("kanon_worker") as worker:
+        assert value(mallory, "SELECT kanon.cancel($1)", job) == "done"
+        fetch(worker, "SET lock_timeout = '500ms'")  # as workers do
+        worker.execute(_FORGET, {"days": 0})
+        for owner, number in ((vera, others), (mallory, job)):
+            assert fetch(owner, "SELECT 1 FROM kanon.jobs WHERE job_id = $1", number) == []
 
 
 @pytest.mark.pitfall(51)
@@ -478,3 +737,215 @@ def test_an_attack_that_works_would_be_seen(mallory: Connection) -> None:
     fetch(mallory, "INSERT INTO evil.attempts VALUES ('SELECT 1')")
     fetch(mallory, "SELECT evil.spy()")
     assert value(mallory, "SELECT is_called FROM evil.gained")
+
+
+@pytest.fixture
+def scratch(service: Service) -> Iterator[Connection]:
+    """Roles that are made and changed for one test, by a superuser."""
+    with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
+        yield superuser
+
+
+@pytest.mark.pitfall(58)
+def test_a_login_is_closed_whatever_it_does(
+    service: Service, mallory: Connection, scratch: Connection
+) -> None:
+    """It owns something in another database, is at work, and changes itself at this moment."""
+    ((login,),) = fetch(
+        scratch, "SELECT 'kanon_as_' || oid FROM pg_roles WHERE rolname = 'mallory'"
+    )
+    elsewhere = make_conninfo(service.as_role(login), dbname="postgres")
+    with psycopg.connect(elsewhere, autocommit=True) as other:
+        ((large,),) = fetch(other, "SELECT lo_create(0)")
+    acting, changing = (psycopg.connect(service.as_role(login), autocommit=True) for _ in range(2))
+    fetch(acting, "SET ROLE mallory")
+    changing.execute("BEGIN")
+    changing.execute(f"ALTER ROLE {login} PASSWORD 'known'".encode())
+    done = forbid(service.dsn, ["mallory"])
+    assert done == [
+        "no worker acts for mallory",
+        f"{login} can do nothing any more, but is still there: DROP OWNED BY {login} in postgres;"
+        f" DROP ROLE {login}",
+    ]
+    for session in (acting, changing):
+        with pytest.raises(psycopg.OperationalError):
+            session.execute("SELECT 1")
+    with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
+        psycopg.connect(service.as_role(login))
+    assert (
+        fetch(scratch, "SELECT 1 FROM pg_auth_members WHERE member = $1::text::regrole", login)
+        == []
+    )
+    assert value(scratch, "SELECT rolpassword IS NULL FROM pg_authid WHERE rolname = $1", login)
+    assert sqlstate_of(lambda: submit(mallory, "unicity('evil.people')")) == "42501"
+    with psycopg.connect(make_conninfo(service.superuser_dsn, dbname="postgres")) as other:
+        # Nobody has got what was the login's.
+        owner = "SELECT lomowner::regrole::text FROM pg_largeobject_metadata WHERE oid = $1"
+        assert value(other, owner, large) == login
+        (told,) = [one for one in examine(service.dsn) if one.subject == f"role {login}"]
+        assert told.remedy == f"kanon service forbid {login}"
+        fetch(other, f"DROP OWNED BY {login}")
+    assert forbid(service.dsn, [login]) == [f"no worker acts for {login}"]
+    assert fetch(scratch, "SELECT 1 FROM pg_roles WHERE rolname = $1", login) == []
+    allow(service.dsn, ["mallory"], service.key)
+    assert Jobs(mallory).rows("unicity", "evil.people")
+
+
+@pytest.mark.pitfall(59)
+def test_who_can_become_a_superuser_submits_nothing(service: Service, scratch: Connection) -> None:
+    """Whether by an attribute or through other roles, and whether before or after `allow`."""
+    for role, attributes in (("dba", "SUPERUSER"), ("maker", "CREATEROLE"), ("between", "NOLOGIN"),
+                             ("dora", "LOGIN")):  # fmt: skip
+        fetch(scratch, f"CREATE ROLE {role} {attributes}")
+    fetch(scratch, "GRANT kanon_analyst TO dora")
+    if scratch.info.server_version >= 160000:
+        fetch(scratch, f"GRANT dora TO {service.administrator} WITH ADMIN OPTION")
+    changes = [
+        ("ALTER ROLE dora SUPERUSER", "ALTER ROLE dora NOSUPERUSER"),
+        ("GRANT dba TO dora", "REVOKE dba FROM dora"),
+        ("GRANT dba TO between; GRANT between TO dora", "REVOKE between FROM dora"),
+        ("GRANT maker TO dora", "REVOKE maker FROM dora"),
+        ("GRANT pg_execute_server_program TO dora", "REVOKE pg_execute_server_program FROM dora"),
+        (f"GRANT {service.administrator} TO dora", f"REVOKE {service.administrator} FROM dora"),
+    ]
+    for change, undo in changes:
+        fetch_all(scratch, change)
+        with pytest.raises(PermissionDeniedError, match="can do so much"):
+            allow(service.dsn, ["dora"], None)
+        fetch_all(scratch, undo)
+    allow(service.dsn, ["dora"], service.key)
+    with service.connect("dora") as dora:
+        for change, undo in changes:
+            fetch_all(scratch, change)
+            assert sqlstate_of(lambda: submit(dora, "version()")) == "42501", change
+            wrong = [one.value for one in examine(service.dsn) if one.state == "broken"]
+            assert any(text.startswith("dora can do too much") for text in wrong), change
+            fetch_all(scratch, undo)
+        assert sqlstate_of(lambda: submit(dora, "version()")) is None
+        fetch(dora, "SELECT * FROM kanon.wait()")
+    forbid(service.dsn, ["dora"])
+
+
+@pytest.mark.pitfall(59)
+def test_a_login_for_the_queue_is_not_adopted(
+    cluster_dsn: str, new_database: Callable[..., str]
+) -> None:
+    """Somebody has made it before, knows its password, or is a member of it."""
+    empty = new_database(installed=False)
+    with psycopg.connect(cluster_dsn, autocommit=True) as superuser:
+        for statement in (
+            "CREATE ROLE mal LOGIN",
+            "CREATE ROLE kanon_worker LOGIN PASSWORD 'known'",
+        ):
+            fetch(superuser, statement)
+        try:
+            with pytest.raises(PermissionDeniedError, match="somebody may know its password"):
+                install(empty, service=True)
+            fetch(superuser, "GRANT kanon_worker TO mal")
+            with pytest.raises(PermissionDeniedError, match="somebody can become it"):
+                install(empty, service=True)
+        finally:
+            fetch_all(superuser, "DROP ROLE kanon_worker; DROP ROLE mal")
+
+
+@pytest.mark.pitfall(59)
+def test_doctor_names_members_of_the_login_for_the_queue(
+    service: Service, scratch: Connection
+) -> None:
+    fetch_all(scratch, "CREATE ROLE spying LOGIN; GRANT kanon_worker TO spying")
+    (told,) = [one for one in examine(service.dsn) if one.subject == "role kanon_worker"]
+    assert (told.state, told.remedy) == ("broken", "REVOKE kanon_worker FROM spying")
+    assert "spying can become it" in told.value
+    fetch_all(scratch, "REVOKE kanon_worker FROM spying; DROP ROLE spying")
+
+
+@pytest.mark.pitfall(60)
+def test_settings_of_a_role_hold_for_its_jobs(
+    service: Service, vera: Connection, scratch: Connection
+) -> None:
+    """Also in one database, as they change, and what only superusers set; or the job is refused."""
+    fetch_all(
+        vera,
+        "CREATE TABLE veras.held (name text, setting text);"
+        "CREATE FUNCTION veras.note() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN"
+        " DELETE FROM veras.held; INSERT INTO veras.held SELECT n, current_setting(n) FROM unnest("
+        "'{work_mem,statement_timeout,log_parameter_max_length,temp_file_limit}'::text[]) AS n;"
+        " RETURN true; END$$; CREATE VIEW veras.noting AS SELECT * FROM veras.people"
+        " WHERE number > 1 OR veras.note()",
+    )
+    database = scratch.info.dbname
+
+    def held() -> dict[str, str]:
+        Jobs(vera).register("veras.noting", ["age"], "sick", ["name"])
+        return dict(fetch(vera, "SELECT name, setting FROM veras.held"))
+
+    try:
+        before = held()
+        fetch_all(scratch, f"ALTER ROLE vera SET work_mem = '7MB'; ALTER ROLE vera IN DATABASE"
+                           f" {database} SET work_mem = '8MB'; ALTER ROLE vera SET"
+                           " statement_timeout = '50s'; ALTER ROLE vera SET search_path = veras")  # fmt: skip
+        assert held() == before | {"work_mem": "8MB", "statement_timeout": "50s"}
+        fetch(scratch, f"ALTER ROLE vera IN DATABASE {database} RESET work_mem")
+        assert held() == before | {"work_mem": "7MB", "statement_timeout": "50s"}
+        # Those of superusers hold, too, or nothing is done.
+        fetch(scratch, "ALTER ROLE vera SET log_parameter_max_length = 0")
+        fetch(scratch, f"ALTER ROLE vera IN DATABASE {database} SET temp_file_limit = '1GB'")
+        with pytest.raises(psycopg.Error, match="which only superusers set") as caught:
+            held()
+        assert caught.value.diag.message_detail == "log_parameter_max_length"
+        told = allow(service.dsn, ["vera"], service.key)
+        assert sum("until a superuser has said: ALTER ROLE kanon_as_" in text for text in told) == 2
+        allow(service.superuser_dsn, ["vera"], service.key)
+        assert len(allow(service.dsn, ["vera"], service.key)) == 2
+        found = held()
+        assert (found["log_parameter_max_length"], found["temp_file_limit"]) == ("0", "1GB")
+        fetch(scratch, "ALTER ROLE vera SET statement_timeout = '1ms'")
+        assert sqlstate_of(held) == "57014"
+    finally:
+        fetch_all(
+            scratch, f"ALTER ROLE vera RESET ALL; ALTER ROLE vera IN DATABASE {database} RESET ALL"
+        )
+        allow(service.superuser_dsn, ["vera"], service.key)
+    assert held() == before
+
+
+@pytest.mark.pitfall(42)
+def test_nobody_hears_of_jobs(service: Service, vera: Connection, mallory: Connection) -> None:
+    """Whoever may connect could LISTEN to the queue's notifications: there are none."""
+    for channel in ("procrastinate_any_queue_v1", "procrastinate_queue_v1#kanon"):
+        fetch(mallory, f'LISTEN "{channel}"')
+    job = submit(vera, HANGING.replace("evil.hanging", "veras.slow"))
+    wait_until(lambda: state(vera, job) == "running")
+    fetch(vera, "SELECT kanon.cancel($1)", job)
+    assert sqlstate_of(lambda: fetch(vera, "SELECT * FROM kanon.wait($1)", job)) == "57014"
+    assert list(mallory.notifies(timeout=0.2)) == []
+    fetch(mallory, "UNLISTEN *")
+
+
+def test_jobs_of_a_renamed_role_are_done(service: Service, scratch: Connection) -> None:
+    with service.submitter("maiden", "kanon_publisher") as maiden:
+        give_people(service, maiden, "maidens")
+        slow = "CREATE VIEW maidens.slow AS SELECT p.* FROM maidens.people AS p," \
+            " LATERAL (SELECT pg_sleep(0.003 + 0 * p.age)) AS s"  # fmt: skip
+        fetch(maiden, slow)
+        first, second = (submit(maiden, "unicity('maidens.slow')") for _ in range(2))
+        wait_until(lambda: state(maiden, first) == "running")
+    fetch(scratch, "ALTER ROLE maiden RENAME TO married")
+    with service.connect("married") as married:
+        for job in (first, second):
+            assert fetch(married, "SELECT * FROM kanon.wait($1)", job)
+        assert fetch(married, "SELECT DISTINCT role FROM kanon.jobs") == [("married",)]
+
+
+def test_a_reason_is_kept_until_it_can_be_written(
+    service: Service, vera: Connection, scratch: Connection
+) -> None:
+    """As on a full disk: why a job failed is told once that works again, and nothing else is."""
+    fetch(scratch, "REVOKE INSERT (job_id, answer) ON kanon.job_end FROM kanon_worker")
+    job = submit(vera, "metrics('no_such_one')")
+    attempted = "SELECT attempts FROM kanon.jobs WHERE job_id = $1 AND attempts > 0"
+    wait_until(lambda: fetch(vera, attempted, job))
+    time.sleep(1)  # it cannot be written the first time
+    assert state(vera, job) == "running"
+    fetch(scratch, "GRANT INSERT (job_id, answer) ON kanon.job_end TO kanon_worker")
+    assert sqlstate_of(lambda: fetch(vera, "SELECT * FROM kanon.wait($1, 20)", job)) == "42704"

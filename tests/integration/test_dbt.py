@@ -29,7 +29,7 @@ from tests.integration.parties import (
     fetch,
     value,
 )
-from tests.service import Service
+from tests.service import served
 
 PACKAGE = Path(__file__).parents[2] / "dbt"
 MACRO = PACKAGE / "macros" / "verified.sql"
@@ -204,9 +204,12 @@ def test_dbt_publishes_refreshes_and_replaces(parties: Parties, tmp_path: Path) 
     assert "publications are in the schema published" in said
 
 
-def test_dbt_waits_where_operations_are_jobs(service: Service, tmp_path: Path) -> None:
+def test_dbt_waits_where_operations_are_jobs(service_cluster_dsn: str, tmp_path: Path) -> None:
     """Also for their errors, which are its own."""
-    with service.submitter("dora", "kanon_publisher") as dora:
+    with (
+        served(service_cluster_dsn, "kanon_dbt", tmp_path) as service,
+        service.submitter("dora", "kanon_publisher") as dora,
+    ):
         with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
             fetch(superuser, "CREATE SCHEMA data AUTHORIZATION dora")
         service.work()

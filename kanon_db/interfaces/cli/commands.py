@@ -228,7 +228,12 @@ def service_forbid(roles: tuple[str, ...], dsn: str | None, directory: Path, as_
 
 @click.command("worker", cls=Command)
 @key_option
-@click.option("--concurrency", type=click.IntRange(1), default=2, help="Jobs at once.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    default=3,
+    help="Jobs at once; the last one is of a role that has no other.",
+)
 @click.option(
     "--grace",
     type=click.FloatRange(0),
@@ -244,15 +249,27 @@ def service_forbid(roles: tuple[str, ...], dsn: str | None, directory: Path, as_
     help="How long a job may take.",
 )
 @click.option(
+    "--question-limit",
+    type=click.FloatRange(1),
+    default=600.0,
+    metavar="SECONDS",
+    help="How long a question may take.",
+)
+@click.option(
     "--heartbeat", type=click.FloatRange(0.1), default=4.0, metavar="SECONDS", hidden=True
 )
+@click.option("--watch", type=click.FloatRange(0.1), default=10.0, metavar="SECONDS", hidden=True)
+@click.option("--poll", type=click.FloatRange(0.01), default=0.2, metavar="SECONDS", hidden=True)
 @database_options
 def worker_command(
     key_file: Path | None,
     concurrency: int,
     grace: float,
     time_limit: float,
+    question_limit: float,
     heartbeat: float,
+    watch: float,
+    poll: float,
     dsn: str | None,
     directory: Path,
     as_json: bool,  # noqa: ARG001  # it prints only its log
@@ -271,7 +288,13 @@ def worker_command(
         ) from None
     key = None if key_file is None else read_key(key_file)
     options = WorkerOptions(
-        concurrency=concurrency, grace=grace, time_limit=time_limit, heartbeat=heartbeat
+        concurrency=concurrency,
+        grace=grace,
+        time_limit=time_limit,
+        question_limit=question_limit,
+        heartbeat=heartbeat,
+        watch=watch,
+        poll=poll,
     )
     run_worker(chosen_dsn(dsn, directory), key, options)
 
