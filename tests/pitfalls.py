@@ -330,12 +330,12 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     ),
     59: Pitfall(
         "Somebody powerful, by another name",
-        "A member of a superuser submits jobs, or a login that somebody made before the installation"
-        " fetches them.",
+        "A member of a superuser submits jobs, or a login fetches them that somebody made before"
+        " kanon_db was installed.",
     ),
     60: Pitfall(
         "Settings that end at the door",
-        "Limits and the privacy of logs, set for a role, do not hold for what a worker does for it.",
+        "Limits, and the privacy of logs, are set for a role, and do not hold for its jobs.",
         "Timeouts of idle sessions do not count what a job calculates.",
     ),
     61: Pitfall(

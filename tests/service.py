@@ -202,6 +202,7 @@ class Service:
     administrator: str
     folder: Path
     workers: list[Worker] = field(default_factory=list)
+    spares: list[Worker] = field(default_factory=list)
 
     @property
     def dsn(self) -> str:
@@ -237,7 +238,7 @@ class Service:
 
     def work(self, *, wait: bool = True, through: Line | None = None, **options: str) -> Worker:
         """Start a worker."""
-        log = self.folder / f"worker-{len(self.workers)}.log"
+        log = self.folder / f"worker-{len(self.workers)}-{len(self.spares)}.log"
         dsn = self.by_tcp() if through is None else self.by_tcp(port=through.port)
         chosen = SHORT | {"key_file": str(self.key_file), "dsn": dsn} | options
         given = [f"--{name.replace('_', '-')}={text}" for name, text in chosen.items()]
@@ -254,6 +255,12 @@ class Service:
             time.sleep(0.05)
         return self.workers[-1]
 
+    def spare(self, **options: str) -> Worker:
+        """Start one that does no jobs here."""
+        self.work(wait=False, **options)
+        self.spares.append(self.workers.pop())
+        return self.spares[-1]
+
     def working(self, **options: str) -> Worker:
         """The last worker, if it runs with these options; a new one in its place otherwise."""
         if self.workers and self.workers[-1].options == options and self.workers[-1].lives():
@@ -263,7 +270,7 @@ class Service:
         return self.work(**options)
 
     def close(self) -> None:
-        for worker in self.workers:
+        for worker in (*self.workers, *self.spares):
             worker.stop(signal.SIGKILL)
 
 
@@ -359,3 +366,23 @@ def give_people(service: Service, connection: Connection, schema: str, n: int = 
         )
     connection.execute(PEOPLE.format(schema, n).encode())
     Jobs(connection).register(f"{schema}.people", ["age", "sex", "town"], "sick", ["name"])
+
+
+def slow_people(connection: Connection, schema: str) -> None:
+    """Make and register a view of people that is as slow as is wanted."""
+    connection.execute(
+        f"CREATE TABLE {schema}.pause AS SELECT 0.0::float8 AS seconds;"
+        f"CREATE FUNCTION {schema}.nap() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN"
+        f" PERFORM pg_catalog.pg_sleep(seconds) FROM {schema}.pause; RETURN true; END$$;"
+        f"CREATE VIEW {schema}.slow AS SELECT * FROM {schema}.people"
+        f" WHERE {schema}.nap()".encode()
+    )
+    Jobs(connection).register(f"{schema}.slow", ["age", "sex", "town"], "sick", ["name"])
+
+
+@contextlib.contextmanager
+def slowly(connection: Connection, schema: str, seconds: float) -> Iterator[None]:
+    """Let each record of its slow view take some time."""
+    fetch(connection, f"UPDATE {schema}.pause SET seconds = $1", seconds)
+    yield
+    fetch(connection, f"UPDATE {schema}.pause SET seconds = 0")

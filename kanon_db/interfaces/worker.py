@@ -65,7 +65,8 @@ long a session may idle, since a job that calculates does not."""
 
 _SETTINGS: Final = """
 SELECT split_part(e, '=', 1) AS name, substr(e, strpos(e, '=') + 1) AS value,
-       EXISTS (SELECT FROM pg_db_role_setting AS l JOIN pg_roles AS u ON u.oid = l.setrole
+       CASE WHEN s.setdatabase = 0 THEN '' ELSE format(' IN DATABASE %I', current_database()) END
+       AS place, EXISTS (SELECT FROM pg_db_role_setting AS l JOIN pg_roles AS u ON u.oid = l.setrole
                WHERE u.rolname = session_user AND l.setdatabase = s.setdatabase
                    AND e = ANY (l.setconfig)) AS is_given
 FROM pg_db_role_setting AS s CROSS JOIN unnest(s.setconfig) AS e
@@ -133,7 +134,7 @@ def _performed(pipe: Connection, dsn: str, role: str, role_name: str, number: in
             f"ask an administrator for: kanon service allow {role_name}",
         ))  # fmt: skip
     try:
-        _perform_as(connection, pipe, role, role_name, number)
+        _perform_as(connection, pipe, role, number)
     except KanonError as error:
         sqlstate = error.sqlstate if isinstance(error, DatabaseError) else ""
         is_lost = connection.broken and not sqlstate.startswith(_TIMED_OUT)
@@ -146,9 +147,7 @@ def _performed(pipe: Connection, dsn: str, role: str, role_name: str, number: in
     return _Ended("done")
 
 
-def _perform_as(
-    connection: psycopg.Connection, pipe: Connection, role: str, role_name: str, number: int
-) -> None:
+def _perform_as(connection: psycopg.Connection, pipe: Connection, role: str, number: int) -> None:
     said: list[tuple[str, str]] = []
     session = PsycopgSession(
         connection,
@@ -156,8 +155,12 @@ def _perform_as(
         on_warning=lambda text: said.append(("warning", text)),
         on_notice=lambda text: said.append(("notice", text)),
     )
+    with session.transaction():
+        rows = session.fetch("SELECT rolname::text AS name FROM pg_roles WHERE oid = $1::oid", role)
+    if not rows:
+        raise ServerError("the role that submitted the job is gone", hint="submit it again")
     with session.translated_errors():
-        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role_name)))
+        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(str(rows[0]["name"]))))
     _adopt_settings(session, role)
     for setting, text in _GONE.items():
         with contextlib.suppress(psycopg.Error):  # not on every system
@@ -167,7 +170,7 @@ def _perform_as(
             session, "SELECT oid::text AS role FROM pg_roles WHERE rolname = current_user"
         )
         if found["role"] != role:
-            raise ServerError("the role that submitted the job is gone", hint="submit it again")
+            raise ServerError("the role that submitted the job has changed", hint="submit it again")
         job = _job_task(session, "begin", {"job": number})
         if job is False:
             return
@@ -202,8 +205,8 @@ def _adopt_settings(session: PsycopgSession, role: str) -> None:
                 raise ServerError(
                     "a setting of the role, which only superusers set, does not hold for its jobs",
                     detail=str(row["name"]),
-                    hint=f"ask a superuser for: ALTER ROLE {ACTING}{role} SET {row['name']} TO the"
-                    " same, where the role has it",
+                    hint=f"ask a superuser for: ALTER ROLE {ACTING}{role}{row['place']}"
+                    f" SET {row['name']} TO {session.literal(row['value'])}",
                 ) from None
 
 
@@ -381,10 +384,6 @@ class Worker:
         # Processes are copies of one that has imported what they need, and has no secrets.
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload([__name__, *_PRELOADED])
-        # The first process waits for the imports, which would hold up signs of life.
-        first = self._processes.Process(target=len, args=("",))
-        first.start()
-        first.join()
         self._app = self._new_app()
 
     def _new_app(self) -> procrastinate.App:
@@ -417,7 +416,6 @@ class Worker:
 
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, stop)
-        await asyncio.to_thread(self._load)
         said = ""
         while not self._is_stopping:
             working = asyncio.create_task(self._work())
@@ -439,14 +437,15 @@ class Worker:
         _log.info("stopped")
 
     def _load(self) -> None:
-        # Whoever starts a process waits until what it is a copy of has imported everything: the
-        # first job would keep the loop of events, and the signs of life, waiting for seconds.
+        # Whoever starts the first process waits until what it is a copy of has imported everything,
+        # and the loop of events, with its signs of life, would wait as well.
         process = self._processes.Process(target=int)
         process.start()
         process.join()
 
     async def _work(self) -> None:
         await asyncio.to_thread(self._look)
+        await asyncio.to_thread(self._load)
         async with self._app.open_async():
             _log.info("looking for jobs")
             # Anybody may NOTIFY, also that a job is to be aborted: so nobody is listened to.
