@@ -328,6 +328,9 @@ def test_granting_by_hand(
     assert guest in refusal(parties, "suppressed", source, "third", readers=[guest])
     fetch(parties.publisher, f"REVOKE SELECT ON published.second FROM {group}")
     assert guest in refusal(parties, "suppressed", source, "third", readers=[guest])
+    # Nor does having been a reader open it again, as a whole or a column of it.
+    for grant in grants[:2]:
+        assert sqlstate_of(lambda text=grant: fetch(parties.publisher, text)) == "KN005", grant
     fetch(parties.publisher, f"GRANT SELECT ON {source} TO PUBLIC")
 
 
