@@ -31,7 +31,7 @@ from tests.integration.parties import Connection, Functions, _cast, fetch, value
 
 KANON = str(Path(sys.executable).with_name("kanon"))
 
-SHORT = {"heartbeat": "0.4", "grace": "60", "watch": "0.5", "poll": "0.05"}
+SHORT = {"pace": "0.1", "grace": "60"}
 """Options of workers in tests: one that is gone is noticed after 2 seconds."""
 
 

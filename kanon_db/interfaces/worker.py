@@ -252,7 +252,7 @@ _KEPT_DAYS: Final = 30
 """How long ended jobs, with their answers, are kept."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class WorkerOptions:
     """How a worker works.
 
@@ -267,21 +267,30 @@ class WorkerOptions:
         Seconds after which a job is canceled.
     question_limit : float
         Seconds after which a question is canceled.
-    poll : float
-        Seconds between two looks into the queue.
-    heartbeat : float
-        Seconds between two signs of life; without five of them, another worker takes jobs over.
-    watch : float
-        Seconds between two looks for readers that publishers have granted themselves.
+    pace : float
+        By which the seconds between two looks, or two signs of life, are multiplied.
     """
 
     concurrency: int = 3
     grace: float = 60.0
     time_limit: float = 21_600.0
     question_limit: float = 600.0
-    poll: float = 0.2
-    heartbeat: float = 4.0
-    watch: float = 10.0
+    pace: float = 1.0
+
+    @property
+    def poll(self) -> float:
+        """Seconds between two looks into the queue."""
+        return 0.2 * self.pace
+
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between two signs of life; without five, another worker takes jobs over."""
+        return 4 * self.pace
+
+    @property
+    def watch(self) -> float:
+        """Seconds between two looks for readers that publishers have granted themselves."""
+        return 10 * self.pace
 
 
 _AWAY: Final = (psycopg.Error, queue_errors.ProcrastinateException, OSError)

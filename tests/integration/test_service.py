@@ -752,7 +752,7 @@ class TestFaults:
         for worker in service.workers:
             worker.stop()
         line = Line(service_server.port)
-        work = partial(service.work, through=line, wait=False, heartbeat="0.2", grace="0")
+        work = partial(service.work, through=line, wait=False, pace="0.05", grace="0")
         living = [work() for _ in range(3)]
         faults = ["worker", "stop", "backends", "server", "two workers", "line"]
         if service_server.is_small:

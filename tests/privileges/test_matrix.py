@@ -87,6 +87,7 @@ OWNERS = {
     "aside", "owner_close", "owner_drop_or_close", "owner_live_on", "owner_living", "owner_sweep",
     "owner_withdraw", "withdrawn", "withdrawn_mark", "ticket", "closed", "closed_mark",
     "owner_mark", "owner_close_all", "owner_make_way", "owner_take_away",
+    "newcomers", "owner_take_back",
 }  # fmt: skip
 """What the owner of publications does, called by the functions that have its rights."""
 
@@ -98,7 +99,7 @@ RELATIONS = (
     "alembic_version", "base", "budget", "draw_key", "errand", "job", "job_end", "label",
     "progress", "publication", "publications", "question", "record_key", "release",
     "release_entity", "release_key", "release_reader", "release_record", "releases",
-    "setting", "source",
+    "setting", "source", "submitter",
 )  # fmt: skip
 TABLES: dict[str, dict[str, set[str]]] = {
     "publisher": {

@@ -249,17 +249,10 @@ def service_forbid(roles: tuple[str, ...], dsn: str | None, directory: Path, as_
     help="How long a job may take.",
 )
 @click.option(
-    "--question-limit",
-    type=click.FloatRange(1),
-    default=600.0,
-    metavar="SECONDS",
+    "--question-limit", type=click.FloatRange(1), default=600.0, metavar="SECONDS",
     help="How long a question may take.",
-)
-@click.option(
-    "--heartbeat", type=click.FloatRange(0.1), default=4.0, metavar="SECONDS", hidden=True
-)
-@click.option("--watch", type=click.FloatRange(0.1), default=10.0, metavar="SECONDS", hidden=True)
-@click.option("--poll", type=click.FloatRange(0.01), default=0.2, metavar="SECONDS", hidden=True)
+)  # fmt: skip
+@click.option("--pace", type=click.FloatRange(0.001), default=1.0, hidden=True)
 @database_options
 def worker_command(
     key_file: Path | None,
@@ -267,9 +260,7 @@ def worker_command(
     grace: float,
     time_limit: float,
     question_limit: float,
-    heartbeat: float,
-    watch: float,
-    poll: float,
+    pace: float,
     dsn: str | None,
     directory: Path,
     as_json: bool,  # noqa: ARG001  # it prints only its log
@@ -287,15 +278,7 @@ def worker_command(
             "the worker needs procrastinate", hint="pip install 'kanon_db[service]'"
         ) from None
     key = None if key_file is None else read_key(key_file)
-    options = WorkerOptions(
-        concurrency=concurrency,
-        grace=grace,
-        time_limit=time_limit,
-        question_limit=question_limit,
-        heartbeat=heartbeat,
-        watch=watch,
-        poll=poll,
-    )
+    options = WorkerOptions(concurrency, grace, time_limit, question_limit, pace)
     run_worker(chosen_dsn(dsn, directory), key, options)
 
 
