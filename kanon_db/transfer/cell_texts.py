@@ -29,7 +29,7 @@ def write_sentence_test(text: str) -> str:
     """Write whether a text, which is not padded with blanks, has at least as many words."""
     blanks = f"length({text}) - length(translate({text}, E' \\t\\n', ''))"
     # The regular expression is for texts that have the blanks, which few categories have.
-    return f"({blanks} >= {_BLANKS} AND {text} ~ '(\\S+\\s+){{{_BLANKS}}}\\S')"
+    return f"({blanks} >= {_BLANKS} AND {text} COLLATE \"C\" ~ '(\\S+\\s+){{{_BLANKS}}}\\S')"
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,8 @@ def test_a_code_of_a_list_exceeds_the_bound_of_the_list(parties: Parties) -> Non
         " GROUP BY s.bucket_id, part, z.size) AS parts GROUP BY bucket_id) AS b"
         " JOIN published.p_qit USING (bucket_id)",
     )
+    said = value(parties.publisher, "SELECT guarantee FROM kanon.publications WHERE name = 'p'")
+    assert "the values of codes are lists: how many of them have one code in common" in said
     part = found["a part of the value"]
     assert part["people"] == len(rows)
     assert part["bound"] is None

@@ -43,7 +43,7 @@ def guarantees() -> Iterator[Guarantee]:
     ):
         asked = request("buckets", privacy={"l": 3}, assignment=assignment)
         for l in (None, 3) if assignment != "m_invariant" else (3,):
-            protection = ValueProtection(attributes, (), l, unbounded)
+            protection = ValueProtection(attributes, (), l, unbounded, attributes[:1])
             yield protection.guarantee(asked, certain, quiet)
     exposure = {"unbounded": 1, "records": 8}
     for constraints, n, with_entities, names in product(

@@ -702,7 +702,8 @@ class Buckets(Kind):
         assigned = AssignedRecords(drawn.setting, drawn.slots, signed=drawn.signed)
         l = int(old.parameters["l"])
         privacy = FPrimePrivacy((Fraction(1, l),) * len(sensitive.counts))
-        protection = ValueProtection(found.job.source.all_sensitive, (privacy,), l, 0.0)
+        lists = tuple(old.promise.get("lists", ()))
+        protection = ValueProtection(found.job.source.all_sensitive, (privacy,), l, 0.0, lists)
         result = _Assignment(assigned, columns, sensitive, codes, protection)
         return RedrawnBuckets(
             found.job,

@@ -40,6 +40,7 @@ from kanon_db.publications.guarantees import (
 )
 from kanon_db.publications.kind import MethodResult
 from kanon_db.publications.results import WAITING_NOT_COVERED
+from kanon_db.transfer.cell_texts import ListedParts
 from kanon_db.transfer.columns import inverse_permutation
 from kanon_db.transfer.values import DistinctCombinations
 
@@ -74,6 +75,7 @@ class ValueProtection:
     l: int | None  # The diversity of buckets that have one
     # The greatest share, of all attributes, of the records whose value has a threshold of 1
     unbounded: float
+    lists: tuple[str, ...] = ()  # The attributes whose values are lists of codes
 
     @classmethod
     def of(cls, request: BucketRequest, columns: Mapping[str, SensitiveCounts]) -> ValueProtection:
@@ -102,7 +104,8 @@ class ValueProtection:
             privacies.append(privacy)
         is_diverse = request.method == "anatomy" or request.assignment == "m_invariant"
         l = max(privacy.corresponding_l() for privacy in privacies) if is_diverse else None
-        return cls(names, tuple(privacies), l, unbounded)
+        lists = [n for n, c in columns.items() if ListedParts.of(c.labels, c.counts.tolist())]
+        return cls(names, tuple(privacies), l, unbounded, tuple(lists))
 
     def data_of(
         self, sensitive: DistinctCombinations, codes: CodeArray
@@ -146,6 +149,7 @@ class ValueProtection:
             l=self.l,
             rules=request.privacy.figures,
             is_over_time=request.assignment == "m_invariant",
+            lists=self.lists,
             unbounded=unbounded,
             certain=certain if self.l is None else 0,
         )
@@ -159,6 +163,7 @@ class BucketGuarantee(Guarantee):
     l: int | None  # The diversity of buckets that have one; others keep thresholds
     rules: Mapping[str, Any]  # From which the thresholds follow; see `PrivacySpecification`
     is_over_time: bool = False  # Whether it holds for all states of a publication together
+    lists: tuple[str, ...] = ()  # Those whose values are lists of codes
     unbounded: float = largest()  # The share of the records whose value has a threshold of 1
     certain: int = summed()  # People whose bucket has no other value than theirs
 
@@ -201,6 +206,10 @@ class BucketGuarantee(Guarantee):
             "whoever knows one of these of a person can be surer of another, without a bound,"
             " since buckets show which of them go together"
             if len(self.attributes) > 1
+            else "",
+            f"the values of {' and '.join(self.lists)} are lists: how many of them have one code"
+            " in common has no bound"
+            if self.lists
             else "",
             CORRELATIONS_NOT_COVERED,
             f"{WAITING_NOT_COVERED}, is not covered",
