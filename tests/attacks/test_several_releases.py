@@ -155,6 +155,14 @@ def test_replacing_is_a_second_release(parties: Parties, source: str) -> None:
     assert "was dropped" in refusal(parties, "buckets", source, "other")
 
 
+def test_a_dropped_draft_costs_no_acceptance(parties: Parties, source: str) -> None:
+    """Nobody can have kept a copy of what nobody could read."""
+    publish(parties, "buckets", source, "trial", readers=[])
+    Functions(parties.publisher).drop("trial")
+    publish(parties, "buckets", source, "trial")
+    assert [state for _, state, *_ in releases(parties, source)] == ["dropped", "live"]
+
+
 def test_a_draft_costs_no_acceptance(parties: Parties, source: str) -> None:
     """What nobody could read counts from the moment it is granted, which is checked."""
     publish(parties, "buckets", source, "draft", readers=[])
