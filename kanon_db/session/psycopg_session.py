@@ -27,10 +27,19 @@ Listener = Callable[[str], None]
 _OURS: Final = ("kanon", "kanon_queue")
 """The schemas whose functions, views and triggers statements call."""
 
-# Everything is qualified, since this still runs with the caller's search path.
-_SETTLE: Final = "SELECT " + ", ".join(
-    f"pg_catalog.set_config(${i}::pg_catalog.text, ${i + 1}::pg_catalog.text, true)"
-    for i in range(1, 2 * len(SETTINGS), 2)
+# Everything is qualified, since this still runs with the caller's search path. It tells who asks of
+# which schemas, whose rows change when they get another owner or other rights.
+_SETTLE: Final = (
+    "SELECT "
+    + ", ".join(
+        f"pg_catalog.set_config(${i}::pg_catalog.text, ${i + 1}::pg_catalog.text, true)"
+        for i in range(1, 2 * len(SETTINGS), 2)
+    )
+    + ", pg_catalog.concat_ws(' ', CURRENT_USER, SESSION_USER,"
+    " pg_catalog.current_setting('is_superuser'), (SELECT pg_catalog.string_agg("
+    "pg_catalog.concat_ws(' ', n.oid, n.xmin), ' ') FROM pg_catalog.pg_namespace AS n"
+    " WHERE n.nspname OPERATOR(pg_catalog.=) ANY"
+    f" (${2 * len(SETTINGS) + 1}::pg_catalog.name[]))) AS asked"
 )
 
 _NO_DATE: Final = "a date lies outside of the years 1 to 9999, which Python's dates have"
@@ -55,26 +64,24 @@ class PsycopgSession(ReportingSession):
         self.connection = connection
         self._on_warning = on_warning
         self._on_notice = on_notice
-        self._depth = 0
+        self._trusted = ""
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the block in one transaction, under the settings that statements rely on.
 
-        The outermost one first makes sure that kanon_db's own objects are of somebody whose code
-        this role may run; see :func:`require_trusted`.
+        It first makes sure that kanon_db's own objects are of somebody whose code this role may
+        run, unless it has seen these schemas with this role before; see :func:`require_trusted`.
         """
         with self.translated_errors(), self.connection.transaction():
-            self._fetch(_SETTLE, *itertools.chain(*SETTINGS.items()))
-            self._depth += 1
+            (settled,) = self._fetch(_SETTLE, *itertools.chain(*SETTINGS.items()), list(_OURS))
             try:
-                if self._depth == 1:
+                if settled["asked"] != self._trusted:
                     require_trusted(self, *_OURS)
+                    self._trusted = settled["asked"]
                 yield
             except KeyboardInterrupt:
                 raise UndoneInterrupt from None
-            finally:
-                self._depth -= 1
 
     def qualified(self, relation: str) -> str:
         """Find a relation with the connection's own search path, so outside of a transaction."""

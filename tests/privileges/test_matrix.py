@@ -79,6 +79,7 @@ OWNERS = {
     "owner_drop_staged", "owner_earlier", "owner_end_release", "owner_enter",
     "owner_forget_entities", "owner_grant", "owner_keep_attacks", "owner_keep_entities",
     "owner_keep_waits", "record_pads", "knows_records",
+    "owner_admit", "follow_renamed", "places", "renamed_sources",
     "owner_note", "owner_note_readers", "owner_open", "owner_publish", "owner_refresh_release",
     "owner_register", "owner_release", "owner_remove", "owner_require_alone", "owner_seed",
     "owner_staged",
