@@ -7,6 +7,10 @@
 setup:
 	@scripts/debian-packages
 	@scripts/environment report
+	@echo "The command kanon is in .venv/bin. Type next:"
+	@echo "  export PATH=\"$(CURDIR)/.venv/bin:\$$PATH\""
+	@echo "  kanon local start && kanon install"
+	@echo "  kanon load FILE.csv TABLE && kanon inspect TABLE"
 
 # From microdata to verified buckets and count queries, in a private cluster under .kanon.
 demo:
@@ -96,7 +100,12 @@ bench:
 
 # The private cluster and its data go too.
 clean:
-	@if [ -e .kanon ] || [ -e .venv ]; then scripts/environment && .venv/bin/kanon local destroy --yes; fi
+	@if [ -e .kanon ]; then \
+		echo "Stopping the private cluster in .kanon, and removing it with its data ..."; \
+		.venv/bin/kanon version > /dev/null 2>&1 || scripts/environment; \
+		.venv/bin/kanon local destroy --yes; \
+	fi
+	@echo "Removing .venv, and what was built ..."
 	@rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

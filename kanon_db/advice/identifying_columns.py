@@ -23,7 +23,12 @@ from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, sort_keys
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.catalog.column_names import NameMeaning, read_name, words_of
 from kanon_db.catalog.entries import Source, require_harmless
-from kanon_db.catalog.sources import open_source, require_readable, require_unchanged
+from kanon_db.catalog.sources import (
+    open_source,
+    require_readable,
+    require_rows,
+    require_unchanged,
+)
 from kanon_db.errors import InfeasibleError
 from kanon_db.session import Session, fetch_one, undone
 from kanon_db.transfer.allowance import Allowance
@@ -518,7 +523,8 @@ def inspect_relation(session: Session, source: str) -> list[InspectedColumn]:
         The relation first, with the command that registers it; then its columns in their order.
     """
     with undone(session):
-        relation, oid, _ = find_relation(session, source)
+        relation, oid, kind = find_relation(session, source)
+        require_rows(session, relation, oid, kind)
         require_harmless(session, relation, oid)
         types = column_types(session, oid)
         if not types:

@@ -64,10 +64,7 @@ def register_source(
             detail=f"relation {relation}",
             hint="copy it into an ordinary table",
         )
-    if kind not in _KINDS:
-        raise InvalidParameterError(
-            "only tables and views can be registered", detail=f"relation {relation}"
-        )
+    require_rows(session, relation, oid, kind)
     require_harmless(session, relation, oid)
     types = column_types(session, oid)
     keep = None if keep is None else str(KeepRule.of(keep))
@@ -146,7 +143,8 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
     columns changed; and (`PermissionDeniedError`) where reading it would run the code of others
     with the rights of a superuser, or a role that does not own it has registered it.
     """
-    relation, oid, _ = find_relation(session, source)
+    relation, oid, kind = find_relation(session, source)
+    require_rows(session, relation, oid, kind)
     require_harmless(session, relation, oid)
     registered = find_source(session, relation)
     _require_known_author(session, registered, oid)
@@ -221,6 +219,26 @@ def _require_known_author(session: Session, source: Source, oid: str) -> None:
             else f"{source.relation}: the role that registered it is gone",
             hint="its owner, or a superuser, can register it again",
         )
+
+
+def require_rows(session: Session, relation: Relation, oid: str, kind: str) -> None:
+    """Refuse a relation without rows to read: an index, or a view that was never filled."""
+    if kind not in (*_KINDS, "t"):
+        raise InvalidParameterError(
+            "only tables and views have records",
+            detail=f"relation {relation} is neither",
+            hint="name the table that it belongs to",
+        )
+    if kind == "m":
+        row = fetch_one(
+            session, "SELECT relispopulated AS filled FROM pg_class WHERE oid = $1::text::oid", oid
+        )
+        if not row["filled"]:
+            raise InvalidParameterError(
+                "the materialized view has not been filled",
+                detail=f"relation {relation}",
+                hint=f"REFRESH MATERIALIZED VIEW {relation.quoted(session)}",
+            )
 
 
 def require_sensitive(source: Source, message: str) -> str:

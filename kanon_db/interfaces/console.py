@@ -6,10 +6,13 @@ import csv
 import json
 import os
 import re
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -278,3 +281,12 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[[str, int, int
 def _is_number(value: Any) -> bool:
     value = plain(value)
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def command_here() -> str:
+    """Return how the command kanon is typed here: by its name, or by where it is."""
+    own = Path(sys.prefix, "bin", "kanon")
+    if not own.exists() or Path(shutil.which("kanon") or "") == own:
+        return "kanon"
+    is_below = own.is_relative_to(Path.cwd())
+    return shlex.quote(str(own.relative_to(Path.cwd()) if is_below else own))

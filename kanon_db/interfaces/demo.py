@@ -376,14 +376,15 @@ def _print_next(
     if directory is None:
         option = " --dsn …"
     query = min((answer.query for answer in answers), key=len)
+    kanon = console.command_here()
     lines = [
-        f"kanon query{option} {shlex.quote(query)}",
-        f"kanon verify{option} {publication}",
-        f"kanon metrics{option} {publication}",
+        f"{kanon} query{option} {shlex.quote(query)}",
+        f"{kanon} verify{option} {publication}",
+        f"{kanon} metrics{option} {publication}",
     ]
     if directory is not None:
         lines.append(f"psql {shlex.quote(dsn)} -c 'TABLE kanon.publications'")
-        lines.append(f"kanon local stop{option}")
+        lines.append(f"{kanon} local stop{option}")
     console.say("\nType next:")
     for line in lines:
         console.say(f"  {line}")

@@ -281,3 +281,18 @@ def test_odd_values_are_noted_with_counts(parties: Parties) -> None:
     assert (roles["hhid"], roles["member"], roles["remark"]) == ("entity", "identifier", "none")
     assert "keep => 'random'" in rows[0]["sql"]
     assert rows[0]["command"].endswith("--entity hhid --keep random")
+
+
+def test_what_has_no_rows_is_refused_with_what_to_do(parties: Parties) -> None:
+    fetch(parties.publisher, "CREATE INDEX stays_age ON data.stays (age)")
+    fetch(parties.publisher, "CREATE MATERIALIZED VIEW data.later AS TABLE data.stays WITH NO DATA")
+    functions = Functions(parties.publisher)
+    for name in ("stays_age", "later"):
+        for call in (
+            lambda name=name: functions.rows("inspect_relation", f"data.{name}"),
+            lambda name=name: functions.register(f"data.{name}", ["age"], "sex"),
+        ):
+            assert sqlstate_of(call) == INVALID
+    fetch(parties.publisher, "REFRESH MATERIALIZED VIEW data.later")
+    functions.register("data.later", ["age"], "diagnosis")
+    fetch(parties.publisher, "DROP MATERIALIZED VIEW data.later; DROP INDEX data.stays_age")
