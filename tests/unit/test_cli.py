@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import traceback
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 import kanon_db
 from kanon_db import interfaces
 from kanon_db.errors import ServerError, UndoneInterrupt
-from kanon_db.interfaces import cli
+from kanon_db.interfaces import cli, console
 from kanon_db.interfaces.cli import command_base
 from kanon_db.interfaces.cli.command_base import connected
 
@@ -186,3 +187,18 @@ def test_a_traceback_ends_with_the_hint() -> None:
     assert shown[-2].startswith("detail: ")
     assert shown[-1].startswith("hint: check the connection string")
     assert str(refused.value) == "cannot connect to the server"
+
+
+def test_commands_to_type_next_run_from_where_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `make demo`, kanon is not on the PATH."""
+    own = Path(sys.prefix, "bin", "kanon")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for folder in (tmp_path, Path(sys.prefix).parent):
+        monkeypatch.chdir(folder)
+        typed = console.command_here()
+        assert Path(shlex.split(typed)[0]).resolve() == own.resolve()
+    assert typed == f"{Path(sys.prefix).name}/bin/kanon"
+    monkeypatch.setenv("PATH", str(own.parent))
+    assert console.command_here() == "kanon"

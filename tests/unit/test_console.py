@@ -6,8 +6,6 @@ import ast
 import functools
 import json
 import re
-import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -383,18 +381,3 @@ def test_answers_show_what_is_likely_before_what_is_certain(
     assert head.split() == "lower_bound estimate likely range certain bounds".split()
     assert first.split() == "a 5.25 4 to 7.75 4 to 20".split()
     assert second.split() == "b at most 9".split()
-
-
-def test_commands_to_type_next_run_from_where_one_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After `make demo`, kanon is not on the PATH."""
-    own = Path(sys.prefix, "bin", "kanon")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    for folder in (tmp_path, Path(sys.prefix).parent):
-        monkeypatch.chdir(folder)
-        typed = console.command_here()
-        assert Path(shlex.split(typed)[0]).resolve() == own.resolve()
-    assert typed == f"{Path(sys.prefix).name}/bin/kanon"
-    monkeypatch.setenv("PATH", str(own.parent))
-    assert console.command_here() == "kanon"
