@@ -281,12 +281,8 @@ class CsvFile:
     def records(self, text: TextIO, header: Sequence[str], n_lines: int) -> Iterator[bytes]:
         """Read what follows the first lines, as many lines for COPY as there are in the file.
 
-        A line without values becomes a record without values, unless there is one column.
-
-        Raises
-        ------
-        InvalidParameterError
-            With the line and the column of what COPY would misread, or not read.
+        A line without values becomes a record without values, unless there is one column. What COPY
+        would misread is refused with its line and column.
         """
         raw = ""
         while more := text.read(_CHUNK) + text.readline():
@@ -429,19 +425,6 @@ def column_names(
 
     Blanks around a name go, and others become one space; a column without a name is called by its
     number, and a name that is there again gets a number.
-
-    Parameters
-    ----------
-    header : sequence of str
-        The names in the file.
-    rename : mapping
-        New names, by those in the file or by those that are returned without it.
-    where : str
-        The file and the line, for messages.
-
-    Raises
-    ------
-    NotFoundError, InvalidParameterError
 
     Examples
     --------
@@ -613,18 +596,7 @@ _A_LINE: Final = "write a value and its labels, the narrowest first, such as BSc
 
 
 def read_hierarchy(path: Path) -> dict[str, list[str]]:
-    """Read a hierarchy as ARX keeps it: a value and its labels, the narrowest first, in each line.
-
-    Parameters
-    ----------
-    path : Path
-        In UTF-8, or with a byte-order mark; separated by semicolons, commas, tabs or bars.
-
-    Raises
-    ------
-    NotFoundError, InvalidParameterError
-        It says in which line the file is no hierarchy.
-    """
+    """Read a hierarchy as ARX keeps it: in each line a value and its labels, narrowest first."""
     file = CsvFile.of(path, CsvOptions(skip=0))
     if path.stat().st_size > _MOST_BYTES:
         raise InvalidParameterError(

@@ -421,11 +421,7 @@ class StagedFile:
         return "; ".join(notes)
 
     def notes(self, types: Mapping[str, ValueType]) -> dict[str, str]:
-        """Say of each column what is worth knowing, but none of its values.
-
-        A column of texts may be nearly one of numbers or dates, for a few values; texts may have
-        blanks around them, or be empty.
-        """
+        """Say of each column what is worth knowing, but none of its values."""
         blanks = self._blanks([name for name, kind in types.items() if kind.sql == "text"])
         notes = {}
         for column, kind in types.items():
@@ -613,34 +609,10 @@ def load_csv(
     dry_run: bool = False,
     on_found: Callable[[CsvPreview], None] | None = None,
 ) -> LoadReport:
-    """Copy a CSV file with a header line into a new table.
+    """Copy a CSV file with a header line into a new table, within a transaction.
 
-    Parameters
-    ----------
-    session : PsycopgSession
-        In a transaction.
-    path : Path
-        A ``.csv`` or ``.csv.gz`` file.
-    table : str
-        The new table as SQL text, like ``census`` or ``public.census``.
-    reading : CsvOptions, optional
-        How to read the file.
-    replace : bool
-        Whether a table of this name gets these records instead of its own. One with the same
-        columns stays the same table, with its rights and views; another one is dropped first.
-    must_keep : callable, optional
-        Called with a table that would be dropped; if it is to stay, this is refused.
-    dry_run : bool
-        Whether to read the whole file, and keep nothing.
-    on_found : callable, optional
-        Called with what was found, before the table is written.
-
-    Raises
-    ------
-    NotFoundError, InvalidParameterError, DuplicateError
-        When the file, its header, its values or the table's name cannot be used.
-    DatabaseError
-        When the server refuses the data; nothing is kept.
+    With `replace`, a table with the same columns stays the same table, and another one is dropped
+    first, unless `must_keep` says that it is to stay; `on_found` hears what is about to be written.
     """
     started = time.perf_counter()
     reading = reading or CsvOptions()

@@ -276,23 +276,10 @@ def likely_types(
     date_format: DateFormat | None = None,
     first_year: int | None = None,
 ) -> Iterator[tuple[ValueType, ...]]:
-    """Yield the types that a column's texts may have, the likeliest first.
+    """Yield the types that a column's texts may have; several at once exclude each other.
 
-    Several at once exclude each other: if values of both exist, nothing is known. A point or a
-    comma before three digits may be either sign. Where all of a column's marks are of this kind, it
-    is `doubt`ful: other columns may say what they mean, or else an option.
-
-    Parameters
-    ----------
-    delimiter : str
-        The file's.
-    decimal : str, optional
-        The decimal sign, a point or a comma; the other one then stands between thousands. By
-        default it is guessed for each column, and a comma not where it separates fields.
-    date_format : DateFormat, optional
-        The one format of dates beside ISO; by default several are tried.
-    first_year : int, optional
-        See `DateFormat`.
+    A point or a comma before three digits may be either sign. Where all of a column's marks are of
+    this kind, it is `doubt`ful: other columns may say what they mean, or else an option.
     """
     own = [date_format.type] if date_format else []
     yield from ((kind,) for kind in own if shapes.fit(kind.pattern))

@@ -349,12 +349,7 @@ def version(as_json: bool) -> None:
     is_flag=True,
     help="Replace a registered source also by a table with other columns; register it again.",
 )
-@click.option(
-    "--null",
-    multiple=True,
-    metavar="TEXT",
-    help="Text that means NULL, beside an empty field; may be repeated.",
-)
+@click.option("--null", multiple=True, metavar="TEXT", help="Text that means NULL, too; repeat it.")
 @click.option(
     "--delimiter",
     metavar="CHAR",
@@ -379,12 +374,7 @@ def version(as_json: bool) -> None:
     help="First year that two digits mean; by default, none is after this year.",
 )
 @click.option("--trim", is_flag=True, help="Leave out blanks around texts.")
-@click.option(
-    "--rename",
-    multiple=True,
-    metavar="OLD=NEW",
-    help="Another name for a column; may be repeated.",
-)
+@click.option("--rename", multiple=True, metavar="OLD=NEW", help="A column's new name; repeat it.")
 @click.option(
     "--types", metavar="JSON", help='Types of columns by name, such as \'{"zip": "text"}\'.'
 )
