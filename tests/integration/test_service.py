@@ -140,10 +140,10 @@ class TestInstallation:
 
     def test_it_goes_without_a_trace(self, service: Service, service_cluster_dsn: str) -> None:
         # In another database, which has the same administrator, and the same logins of workers.
-        with served(service_cluster_dsn, "kanon_going", service.folder) as service:
-            left = uninstall(service.dsn)
+        with served(service_cluster_dsn, "kanon_going", service.folder) as other:
+            left = uninstall(other.dsn)
             assert not any("plpython" in what for what in left)
-            with service.connect(service.administrator) as admin:
+            with other.connect(other.administrator) as admin:
                 assert (
                     fetch(admin, "SELECT nspname FROM pg_namespace WHERE nspname ~ 'kanon'") == []
                 )
@@ -189,14 +189,14 @@ class TestInstallation:
             assert str(caught.value.diag.message_hint).endswith("kanon service allow keyless")
         forbid(service.dsn, ["keyless"])
         # They say so once, rather than look for jobs where there are none.
-        for worker, said in (
+        for other, said in (
             (wrong, "password authentication failed"),
             (astray, "this database has no queue of jobs"),
         ):
-            wait_until(lambda: said in worker.said())
-            assert worker.stop() == 0
-            assert worker.said().count(said) == 1
-            assert "looking for jobs" not in worker.said()
+            wait_until(lambda: said in other.said())
+            assert other.stop() == 0
+            assert other.said().count(said) == 1
+            assert "looking for jobs" not in other.said()
 
     def test_roles_of_others(self, service: Service, admin: Connection) -> None:
         """From PostgreSQL 16, an administrator grants what it has created, or was given."""
