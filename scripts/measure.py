@@ -10,6 +10,7 @@ parameters are not counted. With ``--list``, the places that a rule of :func:`wo
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import sys
@@ -33,6 +34,8 @@ ORDER = (
 )  # fmt: skip
 """Rooms from the ground up; a module imports from its own room and from rooms below."""
 
+_LONGEST_FIRST = sorted(enumerate(ORDER), key=lambda pair: -len(pair[1]))
+
 BESIDE_CORE = ("spark", "models", "algorithms.models", "publications.model")
 """Rooms that a database with buckets and rows does without, in this package and in earlier ones."""
 _BESIDE = tuple(f"{name}." for name in BESIDE_CORE)
@@ -43,10 +46,15 @@ _LAYOUT = {
 }  # fmt: skip
 
 
+parsed = functools.cache(ast.parse)
+"""A module is read by several measures."""
+
+
+@functools.cache
 def code_lines(text: str) -> int:
     """Count the lines of code, without docstrings, comments and blank lines."""
     texts: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else []:
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -72,7 +80,7 @@ def imports(text: str, known: set[str], *, types: bool = True) -> Iterator[str]:
 
     Without `types`, what only a type checker imports does not count.
     """
-    tree = ast.parse(text)
+    tree = parsed(text)
     for node in ast.walk(tree) if types else _run(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kanon_db"):
             base = (node.module or "").removeprefix("kanon_db").lstrip(".")
@@ -94,6 +102,7 @@ def _run(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _run(node)
 
 
+@functools.cache
 def arrows(package: Path, *, types: bool = True) -> dict[str, set[str]]:
     """Return which modules of the package each one imports."""
     known = modules(package)
@@ -105,7 +114,7 @@ def arrows(package: Path, *, types: bool = True) -> dict[str, set[str]]:
 
 def room(module: str) -> int:
     """Return the place of a module's room in ORDER; the package itself comes after all rooms."""
-    for floor, name in sorted(enumerate(ORDER), key=lambda pair: -len(pair[1])):
+    for floor, name in _LONGEST_FIRST:
         if module == name or module.startswith(f"{name}."):
             return floor
     return len(ORDER)
@@ -163,7 +172,7 @@ def classes_twice(package: Path = ROOT / "kanon_db") -> dict[str, list[str]]:
     """Return the modules that define a class of the same name, by that name."""
     by_name = defaultdict(list)
     for path in modules(package).values():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 by_name[node.name].append(path.relative_to(package).as_posix())
     return _several(by_name)
@@ -207,7 +216,7 @@ class Total(NamedTuple):
     def of(cls, paths: Iterable[Path]) -> Total:
         """Count what is in these files."""
         texts = [path.read_text(encoding="utf-8") for path in paths]
-        nodes = Counter(type(node) for text in texts for node in ast.walk(ast.parse(text)))
+        nodes = Counter(type(node) for text in texts for node in ast.walk(parsed(text)))
         return cls(
             len(texts),
             sum(len(text.splitlines()) for text in texts),
@@ -308,7 +317,7 @@ def wording(package: Path = ROOT / "kanon_db") -> dict[str, list[str]]:
         Classes and variables named by :data:`OWN_WORDS`.
     """
     texts = {path: path.read_text(encoding="utf-8") for path in modules(package).values()}
-    trees = {path: ast.parse(text) for path, text in texts.items()}
+    trees = {path: parsed(text) for path, text in texts.items()}
     offered = _offered(trees.values())
     listed: dict[str, list[str]] = {
         name: [] for name in ("seams", "twins", "docstrings", "found", "participles", "words")
