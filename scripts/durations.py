@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 WRITTEN: Final = ROOT / "tests" / "durations.tsv"
@@ -24,7 +24,7 @@ LEAST: Final = 0.5
 
 def read(report: Path) -> Iterator[tuple[str, float]]:
     """Yield the path and name of each test, and its seconds."""
-    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314  # our own report
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314  # our own report
         *parts, last = case.attrib["classname"].split(".")
         # A class of tests comes after its module.
         module, names = ([*parts, last], []) if last[0].islower() else (parts, [last])
