@@ -162,7 +162,6 @@ def _drawn_from_cells(
     session: Session, schema: str, publication: Publication, random: np.random.Generator
 ) -> list[str]:
     layout = cell_layout(session, schema, publication)
-    types = publication.layout["types"]
     cells = [layout.cells[name] for name in publication.layout["columns"]]
     shown = ", ".join(_cell_as_json(cell) for cell in cells)
     session.step("reading the published rows")
@@ -173,15 +172,14 @@ def _drawn_from_cells(
     texts = sorted(row["cells"] for row in rows)
     session.step("drawing values")
     names = [cell.column.name for cell in cells]
-    type_names = [str(types[name]["type"]) for name in names]
     drawn = []
     for done, text in enumerate(texts):
         if done % 10_000 == 0:
             session.heartbeat()
         try:
             found = [
-                _drawn_value(cell, type_name, value, random)
-                for cell, type_name, value in zip(cells, type_names, json.loads(text), strict=True)
+                _drawn_value(cell, value, random)
+                for cell, value in zip(cells, json.loads(text), strict=True)
             ]
         except (ValueError, OverflowError):
             raise InvalidParameterError(
@@ -202,14 +200,13 @@ def _cell_as_json(cell: CellDescription) -> str:
     return f"json_build_array({', '.join(ends)}, lower_inc({name}), upper_inc({name}))"
 
 
-def _drawn_value(
-    cell: CellDescription, type_name: str, found: Any, random: np.random.Generator
-) -> Any:
+def _drawn_value(cell: CellDescription, found: Any, random: np.random.Generator) -> Any:
     """Draw one of the values that a cell stands for; each is equally likely."""
     if found is None or cell.kind == "value" or cell.labels is not None:
         return found
     if cell.kind == "set":
         return found[int(random.integers(len(found)))]
+    type_name = cell.column.type.name
     low, high, has_low, has_high = found
     if low is None or high is None:  # beyond one end nothing is known; without both, it is NULL
         return high if low is None else low

@@ -594,7 +594,8 @@ class TypeCounter:
                 *listing.least[np.isfinite(listing.least)],
                 *listing.most[np.isfinite(listing.most)],
             ]
-            xx = xx + endless * (np.ptp(ends) / 2) ** 2
+            half = np.ptp(ends) / 2 if ends else 0.0  # no cell may have an end
+            xx = xx + endless * half**2
         return x, xx, listing.least[at], listing.most[at], is_wild
 
 

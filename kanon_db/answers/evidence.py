@@ -708,10 +708,13 @@ class WrittenColumn:
     def axis(self) -> Row | None:
         """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
         layout = self.types.layout
-        if layout.cells[self.name].shares is None:
+        cell = layout.cells[self.name]
+        if cell.shares is None:
             return None
+        is_real = cell.column.type.name == "real"
+        points = "s.points::real[]::float8[]::text[]" if is_real else "s.points"
         (axis,) = self.asked.fetch(
-            f"SELECT s.points, s.shares FROM {layout.view.shares} AS s"
+            f"SELECT {points} AS points, s.shares FROM {layout.view.shares} AS s"
             " WHERE s.attribute = $1::text AND s.cell IS NULL",
             self.name,
         )

@@ -39,6 +39,7 @@ from kanon_db.query.sql import (
     Statement,
     joined_relations,
     leaves,
+    number_text,
     numbered,
     require_few,
     speller,
@@ -711,7 +712,7 @@ class CellValueWriter(PieceWriter):
         if most is None:
             ends = (f"lower({sql})", f"upper({sql})" + (" - 1" if cell.is_discrete else ""))
             columns |= {
-                name: f"CASE WHEN NOT {side}_inf({sql}) THEN ({end})::{type_}::text END"
+                name: f"CASE WHEN NOT {side}_inf({sql}) THEN {number_text(end, type_)} END"
                 for name, side, end in zip(("least", "most"), ("lower", "upper"), ends, strict=True)
             }
             columns |= {
@@ -757,8 +758,11 @@ class CellValueWriter(PieceWriter):
         if isinstance(operand, ex.Column):
             of_open = {"least": f"min(e.least)::{type_}", "most": f"max(e.most)::{type_}"}
         columns = {
-            name: f"(CASE WHEN bool_or(e.is_open) THEN {of_open[name]}"
-            f" ELSE {function}(e.x) FILTER (WHERE e.ok) END)::text"
+            name: number_text(
+                f"CASE WHEN bool_or(e.is_open) THEN {of_open[name]}"
+                f" ELSE {function}(e.x) FILTER (WHERE e.ok) END",
+                type_,
+            )
             for name, function in (("least", "min"), ("most", "max"))
         }
         columns |= {

@@ -28,6 +28,7 @@ from kanon_db.query.sql import (
     Steps,
     counted_in_buckets,
     joined_relations,
+    number_text,
     speller,
     write,
 )
@@ -189,7 +190,7 @@ def rungs(
         "rungs",
         f"No more than about {MOST_RUNGS}, with the first and the last.",
         Select(
-            {"rung": f"(v::{type_.name})::text", "place": "v::float8", "n": "n", "i": "i"},
+            {"rung": number_text("v", type_.name), "place": "v::float8", "n": "n", "i": "i"},
             ["numbered"],
             [f"((i - 1) % {step} = 0 OR i = n)"],
         ),

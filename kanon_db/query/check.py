@@ -343,6 +343,7 @@ class Measures:
             return ex.Aggregate("count", self._binder.value(aggregate.operand)[0], condition)
         if aggregate.function == "distinct":
             operand, of = self._binder.value(aggregate.operand)
+            _require_grouped(of)
             if not of.has_equality:
                 raise refusal(
                     "which values of a column are equal is not published",
@@ -486,11 +487,17 @@ class _Checker:
             else one._replace(measure=self._measures.settled(one.measure))
             for one in found
         )
-        return Query(
+        query = Query(
             ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
             text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
             tuple(self._measures.formulas), self._measures.listed,
         )  # fmt: skip
+        for part in (inner for one in query.evaluated for inner in ex.walk(one)):
+            if not isinstance(part, ex.NullTest):
+                for inner in ex.children(part):
+                    if isinstance(inner, Column):
+                        _require_grouped(inner.type)
+        return query
 
     def _keys(self) -> tuple[Key, ...]:
         """Check the expressions of GROUP BY."""
@@ -499,9 +506,10 @@ class _Checker:
         for expression in self._grouped():
             if isinstance(expression, ex.Aggregate):
                 raise refusal("GROUP BY contains an aggregate")
-            bound, _ = self._binder.value(expression)
+            bound, type_ = self._binder.value(expression)
             if not ex.columns(bound):
                 raise refusal(f"{where} contains a constant", hint=f"name columns in {where}")
+            _require_grouped(type_)
             if any(key.expression == bound for key in keys):
                 continue
             name = self._name_of(bound)
@@ -594,6 +602,15 @@ class _Checker:
                 return named[0] if named else expression
             case _:
                 return expression
+
+
+def _require_grouped(type_: ex.Type) -> None:
+    """Refuse to compare values of a type like json, of which only NULL is told apart."""
+    if not type_.is_grouped:
+        raise refusal(
+            f"values of type {type_.name} cannot be compared or grouped, as in PostgreSQL",
+            hint="COUNT(<column>) and <column> IS NULL tell who has a value",
+        )
 
 
 def _aggregates_in(expression: ex.Expression) -> bool:

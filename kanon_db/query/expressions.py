@@ -74,6 +74,17 @@ class Type:
     is_ordered: bool = True
     has_equality: bool = True  # Whether published values are equal exactly where the source's are
 
+    @property
+    def is_grouped(self) -> bool:
+        """Whether the server can group values of the type: of others, only NULL is told apart."""
+        return self.name.removesuffix("[]") not in _UNGROUPED
+
+
+_UNGROUPED: Final = frozenset({
+    "json", "jsonpath", "xml", "point", "line", "lseg", "box", "path", "polygon", "circle", "xid",
+    "cid", "aclitem", "pg_snapshot", "txid_snapshot",
+})  # fmt: skip
+"""PostgreSQL's types without an order."""
 
 CATEGORIES: Final[Mapping[str, Category]] = {
     **dict.fromkeys(("smallint", "integer", "bigint"), "integer"),

@@ -318,7 +318,9 @@ class TypeWriter(Writer):
         selected = {}
         for name, place in self._places.items():
             cell = self._cell(name)
-            selected[f"c{place}"] = f"c.{cell.column.sql}"
+            shown = f"c.{cell.column.sql}"
+            is_grouped = cell.column.type.is_grouped
+            selected[f"c{place}"] = shown if is_grouped else f"NULLIF({shown} IS NOT NULL, false)"
             if cell.mark is not None:
                 mark = f"substr(c.{self.layout.view.pattern}, {cell.mark}, 1)"
                 selected[f"m{place}"] = f"{mark} = '*'"

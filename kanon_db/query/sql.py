@@ -324,6 +324,15 @@ def speller(alias: str) -> Spelling:
     return spell
 
 
+def number_text(number: str, type_name: str) -> str:
+    """Write the text of a number, which is the same number wherever it is read.
+
+    The fewest digits of a `real`, such as 0.2, are another number in double precision.
+    """
+    wide = "::float8" if type_name == "real" else ""
+    return f"({number})::{type_name}{wide}::text"
+
+
 def same_value(column: Column, one: str, other: str) -> str:
     """Write whether two pieces of SQL have the same value of a column's type, or are both NULL."""
     left, right = (replace(column, sql=sql) for sql in (one, other))

@@ -128,9 +128,9 @@ def axis_value_of_text(text: str, type_: Type, column: Type) -> Any:
 
 
 def text_of_axis_value(place: AxisValue, type_: Type) -> str:
-    """Write a number as PostgreSQL does: the shortest text of one of floating point."""
+    """Write a number as :func:`~kanon_db.query.sql.number_text` does."""
     if isinstance(place, float):
-        return str(np.float32(place)) if type_.name == "real" else repr(place)
+        return repr(float(np.float32(place)) if type_.name == "real" else place)
     return f"{place:f}" if isinstance(place, Decimal) else str(place)
 
 
