@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Final, NamedTuple, Self
@@ -16,16 +17,21 @@ from kanon_db.answers.scope import (
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.expressions import (
     Column,
+    Comparison,
+    Constant,
+    Distinct,
     Expression,
     Formula,
     Measure,
+    Membership,
     Query,
     Whole,
+    attributes,
     refusal,
     walk,
 )
 from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
-from kanon_db.query.layout import BucketLayout, parts_of, side_of
+from kanon_db.query.layout import BucketLayout, CellLayout, parts_of, side_of
 from kanon_db.session.protocol import Session
 
 
@@ -155,11 +161,16 @@ class QueryAnswer(NamedTuple):
 
     query: Query
     groups: list[Group]  # The groups in the query's order; a query without GROUP BY has exactly one
+    notes: Sequence[str] = ()  # What the numbers do not say
 
     @classmethod
     def of(cls, opened: OpenQuery) -> Self:
-        """Answer an opened query."""
-        return cls(opened.query, answered(opened)[0])
+        """Answer an opened query, and tell the caller the notes."""
+        groups, _ = answered(opened)
+        notes = notes_of(opened)
+        for note in notes:
+            opened.session.tell(note)
+        return cls(opened.query, groups, notes)
 
     @property
     def shown(self) -> list[tuple[int, Measure | Formula]]:
@@ -205,7 +216,7 @@ def one_count(opened: OpenQuery) -> Estimated:
             hint="use kanon.estimate_counts",
         )
     _require_one_count(opened.query, "kanon.estimate")
-    ((group,), _) = answered(opened)
+    (group,) = QueryAnswer.of(opened).groups
     return group.estimates[0]
 
 
@@ -276,6 +287,50 @@ def answered(opened: OpenQuery) -> tuple[list[Group], str]:
     return within_limit(groups, opened.query), method
 
 
+def notes_of(opened: OpenQuery) -> list[str]:
+    """Say what the numbers of an answer do not: which records they are of, and what is missing."""
+    publication, layout, query = opened.publication, opened.layout, opened.query
+    notes = [] if publication.kept_note is None else [publication.kept_note]
+    if isinstance(layout, CellLayout) and query.keys:
+        names = {name for key in query.keys for name in attributes(key.expression)}
+        reasons = [
+            f'cells of column "{name}" are suppressed'
+            for name in sorted(names)
+            if opened.has_cells(layout.cells[name], hidden=True)
+        ]
+        if publication.left_out:
+            reasons.append(f"{publication.left_out:,} records are left out")
+        if reasons:
+            notes.append(f"there may be groups that are not listed: {', '.join(reasons)}")
+    for column, constants in _text_constants(query).items():
+        n, n_absent = len(constants), opened.n_absent(column, constants)
+        if n_absent:
+            some = "the value" if n == 1 else f"{n_absent} of the {n} values"
+            notes.append(
+                f'no published record has {some} that column "{column.name}" is compared with'
+            )
+    return notes
+
+
+def _text_constants(query: Query) -> dict[Column, list[Constant]]:
+    """Collect the constants that columns of texts, labels and the like are compared with."""
+    constants: defaultdict[Column, dict[Constant, None]] = defaultdict(dict)
+    for part in (inner for one in query.evaluated for inner in walk(one)):
+        match part:
+            case Comparison("=" | "<>", left, right) | Distinct(left, right):
+                operands: tuple[Expression, ...] = (left, right)
+            case Membership(operand, items):
+                operands = (operand, *items)
+            case _:
+                continue
+        columns = [one for one in operands if isinstance(one, Column) and one.lookup is None]
+        if len(columns) == 1 and columns[0].type.category in ("text", "label", "other"):
+            constants[columns[0]] |= {
+                one: None for one in operands if isinstance(one, Constant) and one.text is not None
+            }
+    return {column: list(own) for column, own in constants.items() if own}
+
+
 def _totals(opened: OpenQuery) -> dict[Whole, dict[str, Estimated]]:
     """Answer the totals of groups that the query calculates with."""
     from kanon_db.answers.measures import common_key
@@ -333,7 +388,7 @@ def rewrite_count(session: Session, query: str) -> str:
 class Explained:
     """A line of the result of `explain_count`."""
 
-    # ``publication``, ``condition``, ``group``, ``aggregate``, ``method`` or ``statement``
+    # ``publication``, ``note``, ``condition``, ``group``, ``aggregate``, ``method``, ``statement``
     part: str
     description: str  # The part in words, or as SQL
     accuracy: str | None = None  # ``exact: …`` or ``estimated: …`` with the reason
@@ -363,6 +418,7 @@ def explain_count(session: Session, query: str) -> list[Explained]:
     if publication.left_out:
         described += f", {publication.left_out} of them left out"
     lines = [Explained("publication", described)]
+    lines += [Explained("note", note) for note in notes_of(opened)]
     lines += [line("condition", part) for part in parts_of(checked.where)]
     lines += [line("group", key.expression) for key in checked.keys]
     groups, method = answered(opened)

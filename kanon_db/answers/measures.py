@@ -531,16 +531,19 @@ class Totals:
         if moments is not None:
             self._add_moments(others, moments)
 
-    def _error(self, group: int) -> float:
+    def _error(self, group: int, widest: float) -> float:
+        """Return the standard error, at most half the distance between the bounds."""
+        # An error of 0 says that an answer is exact: if only the bounds differ, nothing is known.
         s = self._sums
         added = self._together * float(s.deviations[group])
-        return math.sqrt(float(s.squares[group]) + added**2)
+        error = math.sqrt(float(s.squares[group]) + added**2)
+        return min(error or widest, widest)
 
     def _count_of(self, group: int, _average: float) -> Estimated:
         s = self._sums
         sure, possible = round(float(s.sure[group])), round(float(s.possible[group]))
         widest = (possible - sure) / 2
-        error = widest if self._is_unknown else min(self._error(group), widest)
+        error = widest if self._is_unknown else self._error(group, widest)
         return Estimated(float(s.m[group]), error, sure, possible)
 
     def _sum_of(self, group: int, average: float) -> Estimated:
@@ -549,22 +552,27 @@ class Totals:
             return NOTHING
         c = float(s.m[group])
         estimate: float | None = float(s.mx[group])
-        error = None if self._is_unknown else self._error(group)
         low, high = float(s.low[group]), float(s.high[group])
         least, most = float(self._least[group]), float(self._most[group])
+        widest = (high - low) / 2
         lost = rounding(float(s.possible[group]), max(abs(least), abs(most)), low, high)
         low, high = low - lost, high + lost
         if self._is_average:
             # Bounds are known also where no record is expected, though some may count.
             estimate = average if c > 0 else None
-            error = None if error is None or c <= 0 else error / c
             if s.sure[group] == s.possible[group]:
                 number = float(s.sure[group])
                 low, high = (min(max(t / number, least), most) for t in (low, high))
             else:
                 low, high = least, most
-        if self._is_wild[group]:
-            return Estimated(estimate, error, None, None)
+                widest = (most - least) / 2 * c
+        is_wild = bool(self._is_wild[group])
+        error = None
+        if not self._is_unknown and (c > 0 or not self._is_average):
+            error = self._error(group, math.inf if is_wild else widest)
+            error /= c if self._is_average else 1
+        if is_wild:
+            return Estimated(estimate, None if error == math.inf else error, None, None)
         if error is not None:
             error = max(min(error, (high - low) / 2), 0)
         return Estimated(estimate, error, low, high)

@@ -28,7 +28,7 @@ from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import can_cover, holds_anything, is_endless, is_vague
 from kanon_db.query.expressions import DERIVED, Aggregate, Column, Expression, refusal
-from kanon_db.query.layout import ANYTHING, BucketLayout, CellDescription, CellLayout
+from kanon_db.query.layout import ANYTHING, BucketLayout, CellDescription, CellLayout, RowView
 from kanon_db.query.likelihoods import is_plain
 from kanon_db.query.sql import leaves
 
@@ -499,13 +499,13 @@ def _unique(name: str, taken: set[str]) -> str:
 def _source(opened: OpenQuery, dialect: Dialect) -> _Source:
     layout, lookups = opened.layout, opened.lookups
     taken: set[str] = {"c", "cuts", "e", "p", "s"}
-    spread: dict[str, str] = {}
     names = {name for part in opened.query.evaluated for name in ex.attributes(part)}
     vague: list[tuple[str, CellDescription]] = []
     if isinstance(layout, CellLayout):
         vague = [(n, cell) for n, cell in layout.cells.items() if n in names and is_vague(cell)]
         if vague and dialect != "postgres":
             raise _no_statement("a list of the values of ranges, sets or suppressed cells on Spark")
+        _require_few_points(opened, layout.view, [cell for _, cell in vague])
         view = layout.view.view
     else:
         view = layout.tables.view
@@ -677,6 +677,40 @@ def _is_endless(opened: OpenQuery, layout: CellLayout, cell: CellDescription) ->
     return True
 
 
+_MOST_POINTS: Final = 10_000_000  # a server takes some seconds for them
+
+
+def _require_few_points(opened: OpenQuery, view: RowView, cells: list[CellDescription]) -> None:
+    """Refuse a statement that would list too many combinations of the values of cells."""
+
+    def size(cell: CellDescription, alias: str) -> str:
+        own = f"{alias}.{cell.column.sql}"
+        if cell.kind == "range" and not cell.is_discrete:
+            cuts = _cuts(opened, cell)
+            return str(_POINTS if cuts is None else len(cuts) + 1)
+        if cell.kind == "range":
+            to = "date" if cell.column.type.name == "date" else "numeric"
+            return f"coalesce(upper({own})::{to} - lower({own})::{to}, 1)"
+        if cell.labels is not None:
+            return str(len(json.loads(cell.labels)["values"]))
+        return f"cardinality({own})" if cell.kind == "set" else "1"
+
+    numbers = ["1"]
+    for cell in cells:
+        numbers.append(size(cell, "c"))
+        if cell.mark is not None:
+            kept = f"(SELECT DISTINCT v.{cell.column.sql} FROM {view.view} AS v)"
+            numbers[-1] = (
+                f"CASE WHEN substr(c.{view.pattern}, {cell.mark}, 1) <> '*' THEN {numbers[-1]}"
+                f" ELSE (SELECT sum({size(cell, 'k')}) FROM {kept} AS k) END"
+            )
+    product = " * ".join(f"({number})::float8" for number in numbers)
+    (row,) = opened.fetch(f"SELECT coalesce(sum({product}), 0) AS n FROM {view.view} AS c")
+    if row["n"] > _MOST_POINTS:
+        detail = f"{row['n']:.0f}, of {_MOST_POINTS:,} that are allowed"
+        raise _no_statement("an answer from so many combinations of values", detail)
+
+
 def _no_statement(what: str, detail: str = "") -> Exception:
     return refusal(
         f"no single statement gives {what}",
@@ -780,13 +814,7 @@ def _require_weighted(opened: OpenQuery, source: _Source) -> None:
 
 
 def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
-    """Build the statement that gives the paper's estimate of a query.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When no single statement gives it.
-    """
+    """Build the statement that gives the paper's estimate of a query."""
     query = opened.query
     source = _source(opened, dialect)
     _require_weighted(opened, source)
@@ -852,13 +880,7 @@ def _in_order(found: Node, query: ex.Query, compared: Callable[[Expression], Nod
 
 
 def rewritten(opened: OpenQuery, dialect: Dialect = "postgres") -> str:
-    """Print the statement that gives the paper's estimate of a query.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When no single statement gives it, or the statement is too long to show.
-    """
+    """Print the statement that gives the paper's estimate of a query, unless it is refused."""
     found = statement_tree(opened, dialect)
     # Laid out, the lines of a name or a constant would be indented, too.
     texts = (str(node.this) for node in found.find_all(exp.Identifier, exp.Literal))

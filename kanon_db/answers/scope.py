@@ -28,8 +28,10 @@ from kanon_db.query.check import LookupTable, check, check_relations, join
 from kanon_db.query.expressions import (
     CATEGORIES,
     DISCRETE_RANGES,
+    TEXT,
     Category,
     Column,
+    Comparison,
     Constant,
     Query,
     QueryText,
@@ -458,6 +460,61 @@ class OpenQuery:
         )
         return bool(row["wide"])
 
+    def has_cells(self, cell: CellDescription, *, hidden: bool) -> bool:
+        """Whether some cells of a column are suppressed, or some are not."""
+        layout, name = self.layout, cell.column.name
+        if not isinstance(layout, CellLayout) or cell.mark is None:
+            return not hidden
+        statement = (
+            f"FROM {layout.view.view} AS c"
+            f" WHERE (substr(c.{layout.view.pattern}, {cell.mark}, 1) = '*') = $1::text::boolean"
+        )
+        values = [str(hidden)]
+        if layout.classes is not None and name in layout.classes.columns:  # each cell once
+            own = layout.classes
+            statement = (
+                f"FROM {own.table} AS c WHERE c.{own.attribute} = $2::text"
+                f" AND c.{own.codes} IS NULL AND c.{own.hidden} = $1::text::boolean"
+            )
+            values.append(name)
+        (row,) = self.fetch(f"SELECT EXISTS (SELECT {statement}) AS has_some", *values)
+        return bool(row["has_some"])
+
+    def n_absent(self, column: Column, constants: Sequence[Constant]) -> int:
+        """Count the constants that no published record has in a column."""
+        from kanon_db.query.sql import Constants, write
+
+        layout, name, bound = self.layout, column.name, Constants()
+        value, element = f"c.{column.sql}", ""
+        if isinstance(layout, BucketLayout):
+            tables = layout.tables
+            source = tables.sat if name in layout.sensitive else tables.qit
+            where, own = "true", tables.attribute
+            if name in tables.with_bitmaps:
+                source, where = tables.bit, f"c.{own} = {bound.write(Constant(name, TEXT))}"
+        else:
+            cell, classes = layout.cells[name], layout.classes
+            if cell.labels is not None:
+                return 0  # a label stands for values that nobody need have
+            source, where = layout.view.view, "true"
+            if cell.mark is not None:
+                where = f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"
+            if classes is not None and name in classes.columns:
+                source = classes.table
+                where = (
+                    f"c.{classes.attribute} = {bound.write(Constant(name, TEXT))}"
+                    f" AND c.{classes.codes} IS NULL AND NOT c.{classes.hidden}"
+                )
+            if cell.kind == "set":
+                value, element = f"e.v{cell.element}", f", unnest(c.{column.sql}) AS e (v)"
+        tests = [write(Comparison("=", column, one), lambda _: value, bound) for one in constants]
+        counted = " + ".join(
+            f"(NOT EXISTS (SELECT FROM {source} AS c{element} WHERE {where} AND {test}))::int"
+            for test in tests
+        )
+        (row,) = self.fetch(f"SELECT {counted} AS n", *bound.bound)
+        return int(row["n"])
+
     def rungs(
         self, aggregate: Aggregate, above: str | None = None, below: str | None = None
     ) -> Sequence[Row]:
@@ -685,7 +742,23 @@ def _lookup_table(session: Session, relation: RelationText, published: str) -> L
     NotFoundError
         When there is no such table, or the role may not read it; the error is the same.
     """
-    schema = relation.schema or ""
+    schema = relation.schema
+    if schema in (None, published) and session.fetch(
+        "SELECT FROM kanon.publications WHERE name = $1::text", relation.name
+    ):
+        raise refusal(
+            "two publications cannot be joined: which records of both are the same person's is not"
+            " published",
+            hint="publish a view that joins their sources, with the person as its entity, and ask"
+            " that",
+            detail=f'"{relation.name}" is a publication, too',
+        )
+    if schema is None:
+        raise refusal(
+            "a lookup table is named without its schema",
+            hint="write it like public.regions: no search path is used",
+            detail=f'name "{relation.name}"',
+        )
     if schema in (published, "kanon", "information_schema") or schema.startswith("pg_"):
         raise refusal(
             "relations in this schema cannot be lookup tables",
@@ -721,14 +794,7 @@ def _require_kept_cells(opened: OpenQuery) -> None:
         return
     names = {name for part in opened.query.evaluated for name in attributes(part)}
     for name in sorted(names):
-        mark = layout.cells[name].mark
-        if mark is None:
-            continue
-        (row,) = opened.fetch(
-            f"SELECT EXISTS (SELECT FROM {layout.view.view} AS c"
-            f" WHERE substr(c.{layout.view.pattern}, {mark}, 1) <> '*') AS is_known"
-        )
-        if not row["is_known"]:
+        if not opened.has_cells(layout.cells[name], hidden=False):
             raise refusal(
                 "nothing is known of a column: all of its cells are suppressed",
                 hint="ask about other columns",

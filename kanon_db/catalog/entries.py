@@ -280,6 +280,18 @@ class Publication:
         """Number of records of the source without a published row."""
         return int(self.parameters.get("suppressed", 0))
 
+    @property
+    def kept_note(self) -> str | None:
+        """Which record of each person there is, and how many are not, where one is kept."""
+        kept, number = self.parameters.get("kept"), self.parameters.get("not_kept")
+        if not kept or not number:
+            return None
+        missing = "1 record" if number == 1 else f"{number:,} records"
+        return (
+            f"these are kept records: each person has one, {kept}; {missing} of the same people"
+            f" {'is' if number == 1 else 'are'} not published"
+        )
+
 
 def published_schema(session: Session) -> str:
     """Return the schema of all published relations, which `kanon install` has chosen."""

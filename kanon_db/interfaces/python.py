@@ -35,7 +35,8 @@ from kanon_db.wording import explained
 class ResultFrame(pd.DataFrame):
     """A data frame like any other one, whose columns have units where a notebook shows it.
 
-    ``attrs["units"]`` has them, by column, and ``attrs["guarantee"]`` what is promised of the rows.
+    ``attrs["units"]`` has them, by column, ``attrs["guarantee"]`` what is promised of the rows, and
+    ``attrs["notes"]`` what the numbers of an answer do not say.
     What is computed from it is a plain data frame.
     """
 
@@ -55,10 +56,10 @@ class ResultFrame(pd.DataFrame):
         units: Mapping[str, str] = self.attrs.get("units", {})
         named = {name: f"{name} ({unit})" for name, unit in units.items()}
         shown: str | None = pd.DataFrame(self).rename(columns=named)._repr_html_()  # type: ignore[operator]
-        guarantee = self.attrs.get("guarantee")
-        if shown is None or guarantee is None:
-            return shown
-        return f"{shown}<p>{html.escape(guarantee)}</p>"
+        texts = [self.attrs.get("guarantee"), *self.attrs.get("notes", ())]
+        if shown is None:
+            return None
+        return shown + "".join(f"<p>{html.escape(text)}</p>" for text in texts if text)
 
 
 def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -304,7 +305,8 @@ class Kanon(Methods):
                 rows.append(row)
         columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
         units = dict.fromkeys(numbers, "records") if is_one_count else {}
-        return ResultFrame.of(pd.DataFrame(rows, columns=columns), units=units)
+        frame = pd.DataFrame(rows, columns=columns)
+        return ResultFrame.of(frame, units=units, notes=list(answer.notes))
 
     @explained()
     def report(self, name: str, *, population: int | str | None = None) -> str:

@@ -586,10 +586,10 @@ class Kind(ABC):
 
     def all_notes(self, publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
         """Return the notes, with which record of each person there is."""
-        found, kept = dict(self.notes(publication, quotes)), publication.parameters.get("kept")
-        if kept is not None and (note := found.get("")):
-            found[""] = replace(note, use=f"{note.use} Each person has one record: {kept}.")
-        return found
+        notes, kept = dict(self.notes(publication, quotes)), publication.kept_note
+        if kept is not None and (note := notes.get("")):
+            notes[""] = replace(note, use=f"{note.use} {kept[0].upper()}{kept[1:]}.")
+        return notes
 
     def frozen(self, session: Session, publication: Publication, request: Any) -> Any:  # noqa: ARG002
         """Return the request for a batch of new people, under the same guarantee.

@@ -123,6 +123,11 @@ def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
         number is None or math.isfinite(number) for number in (found.estimate, low, high)
     ):
         raise not_finite()
+    error = found.std_error
+    if error is not None and not math.isfinite(error):  # of squares beyond double precision
+        if function == "avg" and aggregate.type is not None and aggregate.type.category == "float":
+            raise not_finite()
+        error = 0.0 if low == high else None
     if function in ("sum", "avg"):
         is_whole = aggregate.type is not None and aggregate.type.category == "integer"
         lost = 0.0 if is_whole else _LOST * max(abs(low or 0.0), abs(high or 0.0))
@@ -132,13 +137,14 @@ def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
         end if end is None or _is_exact(end, aggregate) else math.nextafter(end, towards)
         for end, towards in ((low, -math.inf), (high, math.inf))
     )
-    return replace(found, lower_bound=low, upper_bound=high)
+    return replace(found, std_error=error, lower_bound=low, upper_bound=high)
 
 
 def not_finite() -> UnsupportedQueryError:
     """Make the refusal of sums that are not finite."""
     return refusal(
-        "sums and averages of infinite values, or of what is no number, are not answered",
+        "sums and averages of infinite values, of what is no number, or of numbers whose squares"
+        " are beyond double precision are not answered",
         hint="COUNT, MIN, MAX and percentiles are; for a sum, the source needs a view that has"
         " NULL in place of such values",
     )

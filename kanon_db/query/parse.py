@@ -436,12 +436,6 @@ class _QueryReader(ExpressionReader):
         self.require(*side.lower().split(), *kind.lower().split(), "join")
         at = self.here.position
         relation = self.relation(node.this)
-        if relation.schema is None:
-            raise refusal(
-                "a lookup table is named without its schema",
-                at,
-                "write it like public.regions: no search path is used",
-            )
         if node.args.get("using"):
             return self.merging(relation, node.args["using"], is_outer=is_outer)
         self.require("on")

@@ -493,8 +493,8 @@ NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", 
 def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
     """Return an answer in the form for programs: one count as an object, anything else as rows."""
     one = list(answer.columns) == NUMBERS and len(answer) == 1
-    value = console.plain(answer)
-    found: dict[str, Any] = value[0] if one else {"rows": value}
+    value, notes = console.plain(answer), answer.attrs["notes"]
+    found = {**(value[0] if one else {"rows": value}), **({"notes": notes} if notes else {})}
     if explained is not None:
         found["explain"] = explained[explained["part"] != "statement"]
         statements = explained.loc[explained["part"] == "statement", "description"]
