@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.catalog.names import require_plain
@@ -421,7 +422,10 @@ def _check_keep(source: Source, rule: KeepRule, types: Mapping[str, ColumnType])
 _ENTRY = """
 SELECT publication_id, name, kind, method, source, parameters::text AS parameters,
        layout::text AS layout, rows AS records, guarantee, promise::text AS promise,
-       metrics::text AS metrics, state
+       metrics::text AS metrics, state,
+       (SELECT coalesce(max(pg_relation_size(c.oid)), 0) FROM pg_class AS c
+        WHERE c.relname IN (name, name || '_qit', name || '_row') AND c.relkind IN ('r', 'm')
+          AND c.relnamespace = to_regnamespace(quote_ident($2::text))) AS bytes
 FROM kanon.publications WHERE name = $1::text
 """
 
@@ -443,13 +447,115 @@ def find_publication(session: Session, name: str) -> Publication:
         found = _entry(session, name)
     described = {key: json.loads(found[key]) for key in _PLAIN}
     others = ("name", "kind", "method", "source", "records", "guarantee")
-    return Publication(
+    publication = Publication(
         **{key: found[key] for key in others}, **described, is_whole=found["state"] == "whole"
+    )
+    if publication.is_whole:
+        _require_sound(publication, found["bytes"])
+    return publication
+
+
+def _is_name(given: Any) -> bool:
+    return isinstance(given, str) and 0 < len(given) <= _LONGEST_NAME
+
+
+def _are_names(given: Any) -> bool:
+    return isinstance(given, list) and all(map(_is_name, given))
+
+
+def _are_numbers(given: Any) -> bool:
+    return isinstance(given, list) and all(type(one) is int and one > 0 for one in given)
+
+
+def _are_cells(given: Any) -> bool:
+    return isinstance(given, list) and all(
+        _is_name(one)
+        or (isinstance(one, dict) and _is_name(one.get("name")) and _is_name(one.get("cell")))
+        for one in given
+    )
+
+
+def _is_class_table(given: Any) -> bool:
+    if not isinstance(given, dict):
+        return given is None
+    names = ("attribute", "number", "records", "hidden", "codes")
+    lists = (given.get("columns"), given.get("ends", []))
+    return all(_is_name(given.get(name)) for name in names) and all(map(_are_names, lists))
+
+
+_LONGEST_NAME: Final = 63
+_OF_BUCKETS: Final = {
+    **dict.fromkeys(("bits", "count", "weight", "attribute", "bucket_id", "sensitive"), _is_name),
+    **dict.fromkeys(("with_bitmaps", "bytewise", "quasi_identifiers"), _are_names),
+    **dict.fromkeys(("sizes", "first_bucket_ids"), _are_numbers),
+    "n_buckets": lambda given: type(given) is int and given > 0,
+}
+_OF_ROWS: Final = {
+    "quasi_identifiers": _are_cells,
+    **dict.fromkeys(("others", "columns"), _are_names),
+}
+_OPTIONAL: Final = {
+    **dict.fromkeys(("parts", "weights", "pattern", "number"), _is_name),
+    **dict.fromkeys(("also_sensitive", "weighted", "placed_by"), _are_names),
+    **dict.fromkeys(("types", "shares"), lambda given: isinstance(given, dict)),
+    "classes": _is_class_table,
+}
+"""What a layout has, by name, and what that must be."""
+
+
+def _require_sound(publication: Publication, n_bytes: int) -> None:
+    """Refuse an entry that its publisher did not write with kanon_db.
+
+    What is read by it would take what its figures say, and not what the relations have.
+    """
+    layout, parameters = publication.layout, publication.parameters
+    if not (isinstance(layout, dict) and isinstance(parameters, dict)):
+        raise _unsound(publication, "layout")
+    wanted = _OF_BUCKETS if "n_buckets" in layout else _OF_ROWS if "columns" in layout else {}
+    for name, is_sound in wanted.items():
+        if not is_sound(layout.get(name)):
+            raise _unsound(publication, name)
+    for name, is_sound in _OPTIONAL.items():
+        if layout.get(name) is not None and not is_sound(layout[name]):
+            raise _unsound(publication, name)
+    for name in ("suppressed", "not_kept"):
+        number = parameters.get(name, 0)
+        if type(number) is not int or not 0 <= number < _MOST_RECORDS:
+            raise _unsound(publication, name)
+    if not wanted:
+        return
+    n_rows = publication.records - publication.left_out
+    if not 0 <= n_rows <= n_bytes // _PAGE * _ROWS_OF_A_PAGE:
+        raise _unsound(publication, "records")
+    if "n_buckets" in layout:
+        sizes, firsts = layout["sizes"], [*layout["first_bucket_ids"], layout["n_buckets"] + 1]
+        counts = [after - before for before, after in pairwise(firsts)]
+        if (
+            len(sizes) != len(counts)
+            or firsts[0] != 1
+            or min(counts) < 1
+            or any(after <= before for before, after in pairwise(sizes))
+            or sum(n * size for n, size in zip(counts, sizes, strict=True)) != n_rows
+        ):
+            raise _unsound(publication, "sizes")
+
+
+_MOST_RECORDS: Final = 2**62
+_PAGE: Final = 8192
+_ROWS_OF_A_PAGE: Final = 292
+"""Rows without columns that a page of 8 kB holds at most."""
+
+
+def _unsound(publication: Publication, what: str) -> NotFoundError:
+    return NotFoundError(
+        "the entry of the publication cannot be read",
+        detail=f'publication "{publication.name}": {what} is not as kanon_db writes it',
+        hint="its publisher can publish it again",
     )
 
 
 def _entry(session: Session, name: str) -> Row:
-    rows = session.fetch(_ENTRY, name)
+    rows = session.fetch(_ENTRY, name, published_schema(session))
     if not rows:
         raise NotFoundError(
             "there is no such publication, or you may not read it",

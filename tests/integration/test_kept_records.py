@@ -201,7 +201,8 @@ def test_every_kind_publishes_kept_records(kanon: Functions, parties: Parties) -
         )[0]
         assert parameters["kept"] == "the latest by stay"
         assert parameters["not_kept"] == len(STAYS) - N_PATIENTS
-        assert "Each person has one record: the latest by stay." in use
+        note = "These are kept records: each person has one, the latest by stay; "
+        assert f"{note}{len(STAYS) - N_PATIENTS} records of the same people are not published." in use
         kanon.drop("p")
 
 

@@ -197,8 +197,8 @@ WITHOUT_SOME_VALUES: Final = {"classes", "suppressed", "joined"}
 """Ways that leave out records, or suppress cells: a value may be in none of the others."""
 
 
-def make_tables(publisher: Connection, n_records: int) -> None:
-    """Create and register the tables, each with so many records; the draws are always the same."""
+def make_schemas(publisher: Connection) -> None:
+    """Create the schemas, and the types and functions of tables and questions."""
     fetch(publisher, f"CREATE SCHEMA {SCHEMA}")
     fetch(publisher, f"GRANT USAGE ON SCHEMA {SCHEMA} TO PUBLIC")
     fetch(publisher, f"CREATE SCHEMA {EXACT}")
@@ -209,6 +209,11 @@ def make_tables(publisher: Connection, n_records: int) -> None:
     )
     fetch(publisher, f"CREATE AGGREGATE {EXACT}.sum(real) (SFUNC = {EXACT}.added, STYPE = float8)")
     fetch(publisher, f"CREATE TYPE {SCHEMA}.grade AS ENUM ('low', 'middle', 'high', 'unused')")
+
+
+def make_tables(publisher: Connection, n_records: int) -> None:
+    """Create and register the tables, each with so many records; the draws are always the same."""
+    make_schemas(publisher)
     fetch(publisher, "SELECT setseed(0.15)")
     for table, sensitive in TABLES.values():
         columns = ", ".join(f"{value} AS {name}" for name, value in table.columns.items())

@@ -72,6 +72,9 @@ def ask(
             question.replace(FROM, publication),
         )
     except psycopg.Error as error:
+        if not error.diag.message_hint or (error.sqlstate or "").startswith("KN000"):
+            told = f"{error.sqlstate} without a hint: {error} {error.diag.message_detail}"
+            return Verdict(question, "refused", [told], [])
         if truths is not None and error.sqlstate != REFUSED:
             return Verdict(question, "refused", [f"SQLSTATE {error.sqlstate}: {error}"], [])
         return Verdict(question, "refused" if truths is not None else "not SQL", [], [])
