@@ -369,6 +369,26 @@ PITFALLS: Final[dict[int, Pitfall]] = {
         "A sensitive cell has several codes: no cell is above its bound in a bucket, and one of the"
         " codes is in all of them.",
     ),
+    67: Pitfall(
+        "Figures that a publisher enters, and readers' sessions believe",
+        "An entry says 100,000,000 buckets, or has no, other or odd figures: whoever asks reads"
+        " gigabytes, or is told of a bug.",
+    ),
+    68: Pitfall(
+        "A certain count of other records than are meant",
+        "One record of each person is published: how many took a drug is answered with certain"
+        " bounds, of the kept records alone.",
+    ),
+    69: Pitfall(
+        "Hidden groups, and an error of 0",
+        "Cells are suppressed: groups that exist are not listed, and the one that is has all"
+        " records, without an error.",
+    ),
+    70: Pitfall(
+        "A statement that never ends",
+        "A question becomes a statement that lists each value of ranges of milliseconds, or each"
+        " pair of values of two columns, and fills the disk of whoever runs it.",
+    ),
     71: Pitfall(
         "A file is read as something else",
         "Codes that differ by a last zero become one number, quotes within fields join the records"

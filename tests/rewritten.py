@@ -68,6 +68,8 @@ def compared(connection: Connection, query: str, seconds: int = 60) -> str:
     for number, estimate in zip(numbers, expected, strict=True):
         if number is None and estimate == 0:
             continue  # a sum of what may be there, but is not expected: NULL in SQL
-        if number != (None if estimate is None else pytest.approx(estimate, rel=1e-9, abs=1e-9)):
+        if number != (
+            None if estimate is None else pytest.approx(estimate, rel=1e-9, abs=1e-9, nan_ok=True)
+        ):
             return f"{query}: {number}, not {estimate}\n{statement}"
     return "equal"

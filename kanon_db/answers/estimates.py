@@ -165,12 +165,17 @@ class QueryAnswer(NamedTuple):
 
     @classmethod
     def of(cls, opened: OpenQuery) -> Self:
-        """Answer an opened query, and tell the caller the notes."""
+        """Answer an opened query."""
         groups, _ = answered(opened)
-        notes = notes_of(opened)
-        for note in notes:
+        return cls(opened.query, groups, notes_of(opened))
+
+    @classmethod
+    def told(cls, opened: OpenQuery) -> Self:
+        """Answer an opened query, and tell the caller the notes."""
+        answer = cls.of(opened)
+        for note in answer.notes:
             opened.session.tell(note)
-        return cls(opened.query, groups, notes)
+        return answer
 
     @property
     def shown(self) -> list[tuple[int, Measure | Formula]]:
@@ -216,7 +221,7 @@ def one_count(opened: OpenQuery) -> Estimated:
             hint="use kanon.estimate_counts",
         )
     _require_one_count(opened.query, "kanon.estimate")
-    (group,) = QueryAnswer.of(opened).groups
+    (group,) = QueryAnswer.told(opened).groups
     return group.estimates[0]
 
 
@@ -239,7 +244,7 @@ def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
 def counts(opened: OpenQuery) -> list[AnswerRow]:
     """Answer an opened query as :func:`estimate_counts`."""
     _require_one_count(opened.query, "kanon.estimate")
-    return QueryAnswer.of(opened).rows
+    return QueryAnswer.told(opened).rows
 
 
 def estimate(session: Session, query: str) -> list[AnswerRow]:
@@ -250,7 +255,7 @@ def estimate(session: Session, query: str) -> list[AnswerRow]:
     UnsupportedQueryError, NotFoundError
         As :func:`estimate_count`.
     """
-    return answer(session, query).rows
+    return QueryAnswer.told(open_query(session, query)).rows
 
 
 def answer(session: Session, query: str) -> QueryAnswer:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import accumulate
-from math import sqrt
+from math import isnan, sqrt
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from typing import Literal as OneOf
 
@@ -178,6 +178,8 @@ class Ends:
         self.anywhere: FloatArray = (sums.possible * (possibly & ~is_known)).sum(axis=1)
 
     def _upto(self, at: Decimal, *, is_included: bool) -> int:
+        if at.is_nan():  # greater than all others, as PostgreSQL has it
+            return len(self._ends)
         return (bisect_right if is_included else bisect_left)(self._ends, at)
 
     def sure(self, at: Decimal, *, is_included: bool, is_above: bool) -> FloatArray:
@@ -209,6 +211,8 @@ class _Sums:
         return self
 
     def below(self, number: float, *, is_included: bool) -> float:
+        if isnan(number):  # greater than all others, as PostgreSQL has it
+            return self.total
         return self._sums[(bisect_right if is_included else bisect_left)(self._values, number)]
 
     @property

@@ -6,7 +6,7 @@ What only `kanon_owner` may change, it is asked for: see `25_errands.sql` and `2
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import pairwise
@@ -469,34 +469,36 @@ def _are_numbers(given: Any) -> bool:
 
 def _are_cells(given: Any) -> bool:
     return isinstance(given, list) and all(
-        _is_name(one)
-        or (isinstance(one, dict) and _is_name(one.get("name")) and _is_name(one.get("cell")))
+        isinstance(one, dict) and _is_name(one.get("name")) and _is_name(one.get("cell"))
         for one in given
     )
 
 
 def _is_class_table(given: Any) -> bool:
     if not isinstance(given, dict):
-        return given is None
+        return False
     names = ("attribute", "number", "records", "hidden", "codes")
     lists = (given.get("columns"), given.get("ends", []))
     return all(_is_name(given.get(name)) for name in names) and all(map(_are_names, lists))
 
 
 _LONGEST_NAME: Final = 63
-_OF_BUCKETS: Final = {
+_OF_BUCKETS: Final[Mapping[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("bits", "count", "weight", "attribute", "bucket_id", "sensitive"), _is_name),
+    **dict.fromkeys(("parts", "weights"), _is_name),
     **dict.fromkeys(("with_bitmaps", "bytewise", "quasi_identifiers"), _are_names),
+    **dict.fromkeys(("weighted", "placed_by"), _are_names),
     **dict.fromkeys(("sizes", "first_bucket_ids"), _are_numbers),
     "n_buckets": lambda given: type(given) is int and given > 0,
 }
-_OF_ROWS: Final = {
+_OF_ROWS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "quasi_identifiers": _are_cells,
     **dict.fromkeys(("others", "columns"), _are_names),
 }
-_OPTIONAL: Final = {
-    **dict.fromkeys(("parts", "weights", "pattern", "number"), _is_name),
-    **dict.fromkeys(("also_sensitive", "weighted", "placed_by"), _are_names),
+_OPTIONAL: Final[Mapping[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("pattern", "number"), lambda given: given is None or _is_name(given)),
+    "assignment": _is_name,
+    "also_sensitive": _are_names,
     **dict.fromkeys(("types", "shares"), lambda given: isinstance(given, dict)),
     "classes": _is_class_table,
 }
@@ -509,14 +511,15 @@ def _require_sound(publication: Publication, n_bytes: int) -> None:
     What is read by it would take what its figures say, and not what the relations have.
     """
     layout, parameters = publication.layout, publication.parameters
-    if not (isinstance(layout, dict) and isinstance(parameters, dict)):
+    if not (isinstance(layout, dict) and layout and isinstance(parameters, dict)):
         raise _unsound(publication, "layout")
-    wanted = _OF_BUCKETS if "n_buckets" in layout else _OF_ROWS if "columns" in layout else {}
+    is_buckets = not layout.keys().isdisjoint(_OF_BUCKETS.keys() - _OF_ROWS.keys() - {"sensitive"})
+    wanted = _OF_BUCKETS if is_buckets else _OF_ROWS if "quasi_identifiers" in layout else {}
     for name, is_sound in wanted.items():
         if not is_sound(layout.get(name)):
             raise _unsound(publication, name)
     for name, is_sound in _OPTIONAL.items():
-        if layout.get(name) is not None and not is_sound(layout[name]):
+        if name in layout and not is_sound(layout[name]):
             raise _unsound(publication, name)
     for name in ("suppressed", "not_kept"):
         number = parameters.get(name, 0)
@@ -524,10 +527,17 @@ def _require_sound(publication: Publication, n_bytes: int) -> None:
             raise _unsound(publication, name)
     if not wanted:
         return
+    has_l = type(parameters.get("l")) is int
+    if is_buckets and not (has_l or isinstance(parameters.get("privacy"), dict)):
+        raise _unsound(publication, "privacy")
+    if not is_buckets and type(parameters.get("k")) is not int:
+        raise _unsound(publication, "k")
+    if not layout["quasi_identifiers"]:
+        raise _unsound(publication, "quasi_identifiers")
     n_rows = publication.records - publication.left_out
     if not 0 <= n_rows <= n_bytes // _PAGE * _ROWS_OF_A_PAGE:
         raise _unsound(publication, "records")
-    if "n_buckets" in layout:
+    if is_buckets:
         sizes, firsts = layout["sizes"], [*layout["first_bucket_ids"], layout["n_buckets"] + 1]
         counts = [after - before for before, after in pairwise(firsts)]
         if (
@@ -547,9 +557,14 @@ _ROWS_OF_A_PAGE: Final = 292
 
 
 def _unsound(publication: Publication, what: str) -> NotFoundError:
+    return unreadable(publication, f"{what} is not as kanon_db writes it")
+
+
+def unreadable(publication: Publication, why: str) -> NotFoundError:
+    """Make the refusal of a publication that cannot be read by its entry."""
     return NotFoundError(
         "the entry of the publication cannot be read",
-        detail=f'publication "{publication.name}": {what} is not as kanon_db writes it',
+        detail=f'publication "{publication.name}": {why}',
         hint="its publisher can publish it again",
     )
 

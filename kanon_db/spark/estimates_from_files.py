@@ -369,6 +369,14 @@ class SparkRowQuery(SparkQuery):
 
         return SparkConditions(self.rows.sparkSession, self._own_words)
 
+    def has_cells(self, cell: CellDescription, *, hidden: bool) -> bool:
+        """Whether some cells of a column are suppressed, or some are not."""
+        if cell.mark is None:
+            return not hidden
+        mark = self.rows[self.publication.layout["pattern"]].substr(cell.mark, 1)
+        is_wanted = mark == "*" if hidden else mark != "*"
+        return bool(self.rows.where(is_wanted).limit(1).count())
+
     def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:  # noqa: ARG002
         """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
         from kanon_db.spark._row_evidence import is_wide
@@ -523,7 +531,7 @@ def rewrite_count(session: SparkSession, target: str, query: str) -> str:
 
 
 def _rows(query: OpenQuery) -> list[AnswerRow]:
-    return QueryAnswer.of(query).rows
+    return QueryAnswer.told(query).rows
 
 
 def _asked(

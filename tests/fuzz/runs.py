@@ -47,10 +47,19 @@ class FuzzQuestions(FunctionQuestions):
 
     def aggregate(self) -> str:
         numbers = [name for name in self._names if self._kinds[name] == "number"]
-        if numbers and self.often(0.06):
-            deviation = self.one(["stddev", "variance", "stddev_pop", "var_pop"])
-            return f"{deviation}({self.one(numbers)})"
+        if numbers and self.often(0.3):
+            name = self.one(numbers)
+            forms = [f"{one}({name})" for one in ("SUM", "AVG", "MIN", "MAX", "stddev", "var_pop")]
+            form = self.one([*forms, self.percentile(name), self.percentile(name)])
+            chosen = f" FILTER (WHERE {self.condition(1)})" if self.often(0.2) else ""
+            return form + chosen
         return super().aggregate()
+
+    def condition(self, depth: int) -> str:
+        if depth and self.often(0.3):
+            parts = [self.leaf(self.one([*self._names, self._sensitive])) for _ in range(2)]
+            return f"({' OR '.join(parts)})"
+        return super().condition(depth)
 
     def leaf(self, name: str) -> str:
         if self._kinds[name] == INCOMPARABLE:
@@ -112,7 +121,8 @@ def _both_ways(analyst: Connection, question: str) -> list[str]:
 def _same(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
-    return math.isclose(float(one), float(other), rel_tol=1e-9, abs_tol=1e-9)
+    a, b = float(one), float(other)
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(a) and math.isnan(b))
 
 
 def run_scenario(

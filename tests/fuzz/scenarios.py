@@ -137,7 +137,8 @@ def draw_scenario(seed: int, n_records: int | None = None) -> Scenario:
         if draw.random() < 0.3:
             also = [column(["int", "text", "boolean", "real", "enum"], 0)]
     else:
-        insensitive = [column([*_TYPES]) for _ in range(draw.choice([0, 1, 1, 2]))]
+        numbers = ["smallint", "numeric", "real", "real", "float8", "odd real", "odd float8"]
+        insensitive = [column([*_TYPES, *numbers]) for _ in range(draw.choice([1, 1, 2, 3]))]
         if kind in ("generalized", "freeform"):
             attributes = {one: given for one in quasi if (given := _coarse(draw, columns[one]))}
     entity = keep = None
@@ -240,7 +241,7 @@ def make(publisher: Connection, scenario: Scenario) -> str | None:
             functions.call("refresh", scenario.name)
             ((n_waiting,),) = fetch(
                 publisher,
-                f"SELECT (SELECT count(*) FROM {relation}) - records FROM kanon.publications"
+                f"SELECT (SELECT count(*) FROM {relation}) - rows FROM kanon.publications"
                 " WHERE name = $1",
                 scenario.name,
             )

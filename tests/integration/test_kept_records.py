@@ -202,7 +202,9 @@ def test_every_kind_publishes_kept_records(kanon: Functions, parties: Parties) -
         assert parameters["kept"] == "the latest by stay"
         assert parameters["not_kept"] == len(STAYS) - N_PATIENTS
         note = "These are kept records: each person has one, the latest by stay; "
-        assert f"{note}{len(STAYS) - N_PATIENTS} records of the same people are not published." in use
+        assert (
+            f"{note}{len(STAYS) - N_PATIENTS} records of the same people are not published." in use
+        )
         kanon.drop("p")
 
 

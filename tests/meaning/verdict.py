@@ -101,7 +101,11 @@ def _groups(admin: Connection, question: str) -> Iterator[tuple[str, float | Non
 
 
 def _key(key: dict[str, Any]) -> str:
-    return json.dumps(sorted((name, str(value)) for name, value in key.items()))
+    def text(value: Any) -> str:
+        is_long = isinstance(value, int) and abs(value) > 2**63  # as jsonb writes 1e300
+        return str(float(value) if is_long else value)
+
+    return json.dumps(sorted((name, text(value)) for name, value in key.items()))
 
 
 def _of_list(truths: Collection[str], found: dict[str, list[Any]], *, lists_all: bool) -> list[str]:

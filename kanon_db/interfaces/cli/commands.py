@@ -479,6 +479,8 @@ def query(
             )
         else:
             console.print_answers(answer)
+        for note in answer.attrs["notes"]:
+            console.say(f"Note: {note}")
         if explained is not None:
             console.say("")
             console.print_frame(explained[explained["part"] != "statement"])

@@ -1,0 +1,227 @@
+"""What an answer says beside its numbers, and what is refused because its number would mislead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg.conninfo import make_conninfo
+
+from kanon_db.interfaces import cli
+from kanon_db.interfaces.python import Kanon
+from kanon_db.session.psycopg_session import PsycopgSession
+from tests.integration.parties import Functions, Parties, fetch, hearing, sqlstate_of, value
+
+REFUSED = "0A000"
+KEPT = (
+    "these are kept records: each person has one, the first by began; 60 records of the same people"
+    " are not published"
+)
+
+_TABLES = """
+CREATE TYPE data.mood AS ENUM ('sad', 'ok', 'happy', 'unused');
+CREATE TABLE data.taken AS
+  SELECT 1 + i % 60 AS person, i AS began, i % 60 % 5 AS age, 'drug ' || (i + i / 60) % 4 AS drug
+  FROM generate_series(0, 119) AS i;
+CREATE TABLE data.town AS
+  SELECT CASE WHEN i <= 40 THEN 'a' ELSE 'b' || i END AS town, 'd' || i % 5 AS ill
+  FROM generate_series(1, 60) AS i;
+CREATE TABLE data.moods AS
+  SELECT i % 10 AS age, (ARRAY['sad', 'ok', 'happy'])[1 + i % 3]::data.mood AS mood,
+    (ARRAY['red', 'green'])[1 + i % 2] AS color, CASE WHEN i % 3 = 0 THEN '{"a": 1}'::json END AS j,
+    point(i, i) AS place, 'd' || i % 7 AS ill
+  FROM generate_series(1, 60) AS i;
+CREATE TABLE data.moods_again AS TABLE data.moods;
+CREATE TABLE data.rare AS
+  SELECT 'w' || i % 3 AS ward, CASE WHEN i % 10 = 0 THEN i % 7 END AS score, 'd' || i % 5 AS ill
+  FROM generate_series(1, 60) AS i;
+CREATE TABLE data.big AS
+  SELECT 1500000000000 + i * 1000000000::int8 AS seen_ms, i * 900 AS x, i * 700 AS y,
+    'd' || i % 5 AS ill
+  FROM generate_series(1, 40) AS i;
+CREATE TABLE data.huge AS
+  SELECT i % 6 AS age, 1e300::float8 * (1 + i % 2) AS h, 'd' || i % 4 AS ill
+  FROM generate_series(1, 60) AS i
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def publications(parties: Parties) -> None:
+    for statement in _TABLES.split(";"):
+        fetch(parties.publisher, statement)
+    kanon = Functions(parties.publisher)
+    kanon.register("data.taken", ["age"], "drug", entity="person", keep="first by began")
+    kanon.register("data.town", ["town"], "ill")
+    for source in ("data.moods", "data.moods_again"):
+        kanon.register(source, ["age", "color", "mood"], "ill", insensitive=["j", "place"])
+    kanon.register("data.rare", ["ward", "score"], "ill")
+    kanon.register("data.big", ["seen_ms", "x", "y"], "ill")
+    kanon.register("data.huge", ["age"], "ill", insensitive=["h"])
+    kanon.publish("data.taken", "taken_b", privacy='{"default": 0.7}')
+    kanon.suppress("data.town", "town_p", k=5)
+    kanon.generalize("data.moods", "moods_g", k=3, method="mondrian", refine=False)
+    kanon.suppress("data.moods_again", "moods_p", k=3)
+    kanon.generalize("data.rare", "rare_g", k=10, method="mondrian", refine=False)
+    kanon.generalize("data.big", "big_g", k=5, method="mondrian", refine=False)
+    kanon.generalize("data.huge", "huge_g", k=5, method="mondrian", refine=False)
+
+
+def answer_of(parties: Parties, question: str) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """The numbers of an answer, and what is said beside them."""
+    with hearing(parties.analyst) as heard:
+        rows = fetch(
+            parties.analyst,
+            "SELECT estimate, std_error, lower_bound, upper_bound FROM kanon.estimate($1)",
+            question,
+        )
+    return rows, heard
+
+
+@pytest.mark.pitfall(68)
+def test_kept_records_are_not_taken_for_all_records(parties: Parties) -> None:
+    """In SQL, Python, the shell, `explain_count` and the comment of the view."""
+    question = "SELECT COUNT(*) FROM taken_b WHERE drug = 'drug 1'"
+    rows, heard = answer_of(parties, question)
+    assert rows == [(15, 0, 15, 15)]  # certain, of the kept records; 30 people took it
+    assert heard == [KEPT]
+    for function in ("estimate_count", "estimate_counts"):
+        with hearing(parties.analyst) as heard:
+            fetch(parties.analyst, f"SELECT * FROM kanon.{function}($1)", question)
+        assert heard == [KEPT], function
+    explained = fetch(parties.analyst, "SELECT part, description FROM kanon.explain_count($1)",
+                      question)  # fmt: skip
+    assert ("note", KEPT) in explained
+    frame = Kanon(PsycopgSession(parties.analyst)).count(question)
+    assert frame.attrs["notes"] == [KEPT]
+    assert KEPT in (frame._repr_html_() or "")  # type: ignore[operator]
+    dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
+    shown = CliRunner().invoke(cli.main, ["query", question], env={"KANON_DSN": dsn})
+    assert KEPT in shown.output.replace("\n", " ")
+    as_json = CliRunner().invoke(cli.main, ["query", question, "--json"], env={"KANON_DSN": dsn})
+    assert json.loads(as_json.stdout)["notes"] == [KEPT]
+    comment = value(parties.analyst, "SELECT obj_description('published.taken_b'::regclass)")
+    assert f"{KEPT[0].upper()}{KEPT[1:]}." in comment
+
+
+def test_two_publications_are_not_joined(parties: Parties) -> None:
+    for other in ("town_p", "published.town_p"):
+        asked = f"SELECT COUNT(*) FROM taken_b JOIN {other} ON town_p.town = taken_b.drug"
+        with pytest.raises(psycopg.Error, match="two publications cannot be joined") as refused:
+            answer_of(parties, asked)
+        assert refused.value.sqlstate == REFUSED
+        assert "view that joins their sources" in (refused.value.diag.message_hint or "")
+
+
+@pytest.mark.pitfall(69)
+def test_suppressed_cells_hide_groups(parties: Parties) -> None:
+    """The answer says so, and an error of 0 does not pass a hidden third of the cells for known."""
+    rows, heard = answer_of(parties, "SELECT town, COUNT(*) FROM town_p GROUP BY town")
+    assert rows == [(60, 10, 40, 60)]
+    assert heard == [
+        'there may be groups that are not listed: cells of column "town" are suppressed'
+    ]
+    ((estimate, error, low, high),), _ = answer_of(
+        parties, "SELECT COUNT(*) FROM town_p WHERE town = 'b45'"
+    )
+    assert (estimate, low, high) == (0, 0, 20)
+    assert error == 10
+    assert answer_of(parties, "SELECT ill, COUNT(*) FROM town_p GROUP BY ill")[1] == []
+
+
+ABSENT = "no published record has {} that column {} is compared with"
+COMPARED = {
+    "town_p WHERE town = 'b45'": [("the value", '"town"')],
+    "town_p WHERE town = 'a'": [],
+    "town_p WHERE ill IN ('d1', 'd2', 'x', 'y') OR ill = 'z'": [("3 of the 5 values", '"ill"')],
+    "taken_b WHERE drug <> 'drug 9' AND age = 99": [("the value", '"drug"')],
+    "moods_g WHERE mood = 'unused'": [("the value", '"mood"')],
+    "moods_g WHERE mood = 'sad' AND color = 'Red'": [("the value", '"color"')],
+    "moods_p WHERE color IS DISTINCT FROM 'blue'": [("the value", '"color"')],
+    "moods_g WHERE color LIKE 'blue%' AND 'green' = color": [],
+}
+"""What follows FROM, and the number of absent values with the column."""
+
+
+@pytest.mark.parametrize("asked", COMPARED)
+def test_values_that_nobody_has_are_said(parties: Parties, asked: str) -> None:
+    _, heard = answer_of(parties, f"SELECT COUNT(*) FROM {asked}")
+    notes = [note for note in heard if note.startswith("no published")]
+    assert notes == [ABSENT.format(*one) for one in COMPARED[asked]]
+
+
+JSON: dict[str, int | None] = {
+    "SELECT COUNT(j) FROM moods_{}": 20,
+    "SELECT COUNT(*) FROM moods_{} WHERE j IS NULL": 40,
+    "SELECT COUNT(*) FILTER (WHERE j IS NOT NULL OR ill = 'd1') FROM moods_{}": 26,
+    "SELECT COUNT(place) FROM moods_{} WHERE ill = 'd1'": 9,
+    "SELECT COUNT(DISTINCT j) FROM moods_{}": None,
+    "SELECT j, COUNT(*) FROM moods_{} GROUP BY j": None,
+    "SELECT COUNT(COALESCE(j, '{{}}')) FROM moods_{}": None,
+    "SELECT COUNT(*) FROM moods_{} WHERE j = '1'": None,
+}
+"""Questions about types without an order, and the true counts; None for what is refused."""
+
+
+@pytest.mark.parametrize("asked", JSON)
+def test_values_without_an_order_are_there_or_not(parties: Parties, asked: str) -> None:
+    for way in "gp":
+        question, true = asked.format(way), JSON[asked]
+        if true is None:
+            with pytest.raises(psycopg.Error, match="compare") as refused:
+                answer_of(parties, question)
+            assert refused.value.sqlstate == REFUSED
+        else:
+            assert answer_of(parties, question)[0] == [(true, 0, true, true)], way
+
+
+ONCE_CRASHED: dict[str, Callable[[Parties], object]] = {
+    "a draw of an enumeration": lambda parties: fetch(
+        parties.analyst, "SELECT record FROM kanon.draw('moods_g', 1)"
+    ),
+    "a sum over cells without an end": lambda parties: answer_of(
+        parties, "SELECT AVG(score), SUM(score), MIN(score) FROM rare_g"
+        " WHERE score > 2 OR ward = 'w1'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ONCE_CRASHED)
+def test_what_crashed_is_answered(parties: Parties, what: str) -> None:
+    assert ONCE_CRASHED[what](parties)
+
+
+def test_averages_that_postgresql_refuses_are_refused(parties: Parties) -> None:
+    assert sqlstate_of(lambda: fetch(parties.admin, "SELECT avg(h) FROM data.huge")) == "22003"
+    for aggregate in ("AVG(h)", "stddev(h)"):
+        asked = f"SELECT {aggregate} FROM huge_g"
+        assert sqlstate_of(lambda asked=asked: answer_of(parties, asked)) == REFUSED
+    (((total, error, low, high),), _) = answer_of(parties, "SELECT SUM(h) FROM huge_g")
+    assert low <= value(parties.admin, "SELECT sum(h) FROM data.huge") <= high
+    assert (total, error) == (pytest.approx(9e301), 0)
+
+
+ENDLESS = {
+    "seen_ms <= 1550000000000": False,
+    "x <= 15500 AND y > 700": False,
+    "x <= 15500": True,
+}
+"""Conditions, and whether there is a statement for them."""
+
+
+@pytest.mark.pitfall(70)
+@pytest.mark.parametrize("condition", ENDLESS)
+def test_statements_that_never_end_are_not_written(parties: Parties, condition: str) -> None:
+    """Each value of a wide range would be a row, and of two columns each pair of values."""
+    kanon = Functions(parties.analyst)
+    question = f"SELECT COUNT(*) FROM big_g WHERE {condition}"
+    if ENDLESS[condition]:
+        assert "GENERATE_SERIES" in kanon.rewrite(question)
+    else:
+        with pytest.raises(psycopg.Error, match="no single statement") as refused:
+            kanon.rewrite(question)
+        assert "kanon.estimate" in (refused.value.diag.message_hint or "")
+    assert kanon.estimate(question)
