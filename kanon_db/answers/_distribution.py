@@ -271,7 +271,6 @@ MOST_CHEAP: Final = 2_000
 _FIRST_COUNTS: Final = 16
 """How many values are counted at first, if there are many groups."""
 
-_ZERO: Final = Estimated(0.0, 0.0, 0, 0)
 _CLOSE: Final = 1e-9
 
 Counts = dict[str, Estimated]
@@ -353,9 +352,12 @@ class QuantileSearch:
         self._left = min(most, opened.limits.n_answers // (len(totals) + 1))
         layout, names = opened.layout, ex.attributes(aggregate.operand)
         cells = [] if isinstance(layout, BucketLayout) else [layout.cells[n] for n in names]
-        self._is_known = not any(map(is_vague, cells))
         self._is_between = any(cell.kind == "range" for cell in cells)
         self._ladders: dict[tuple[str | None, str | None], Ladder] = {}
+        # What a group counts that no published record may be in: records that are left out may.
+        left_out = 0 if isinstance(layout, BucketLayout) else layout.left_out
+        self._missing = Estimated(0.0, left_out / 2, 0, left_out)
+        self._is_known = not left_out and not any(map(is_vague, cells))
 
     def answers(self) -> Counts:
         """Answer for each group."""
@@ -455,7 +457,7 @@ class QuantileSearch:
             counts = self._at("<=", ladder.rungs[number])
             if counts is None:
                 return None
-            return (counts.get(group, _ZERO).estimate or 0) - (target - _CLOSE)
+            return (counts.get(group, self._missing).estimate or 0) - (target - _CLOSE)
 
         before, found = self._first(test)
         if found is None:  # less are expected altogether
@@ -468,7 +470,7 @@ class QuantileSearch:
         if not self._is_between or not math.isfinite(step):
             return found.place, step, found.text
         less, more = (
-            (self._at("<=", rung.text) or {}).get(group, _ZERO).estimate or 0
+            (self._at("<=", rung.text) or {}).get(group, self._missing).estimate or 0
             for rung in (before, found)
         )
         part = (target - less) / (more - less) if more > less else 1
@@ -481,7 +483,7 @@ class QuantileSearch:
     def _near(self, group: str, target: float, sign: int) -> float:
         """Return about the value up to which so many are expected."""
         known = sorted(
-            (float(rung), counts.get(group, _ZERO).estimate or 0)
+            (float(rung), counts.get(group, self._missing).estimate or 0)
             for (operator, rung), counts in self._known.items()
             if operator == "<="
         )
@@ -499,10 +501,10 @@ class QuantileSearch:
 
     def _error_below(self, group: str, total: Estimated, rung: str) -> float:
         """Return by how many records the result's place among the others may be off."""
-        below = (self._at("<=", rung) or {}).get(group, _ZERO).std_error or 0
+        below = (self._at("<=", rung) or {}).get(group, self._missing).std_error or 0
         if total.lower_bound == total.upper_bound:
             return below
-        above = (self._at(">", rung) or {}).get(group, _ZERO).std_error or 0
+        above = (self._at(">", rung) or {}).get(group, self._missing).std_error or 0
         share = self._quantile.share
         return (1 - share) * below + share * above
 
@@ -561,18 +563,25 @@ class QuantileSearch:
         rung = ladder.rungs[number]
         return self._sides(group, total, self._at("<", rung), lambda: self._at(">=", rung))
 
-    @staticmethod
     def _sides(
-        group: str, total: Estimated, below: Counts | None, others: Callable[[], Counts | None]
+        self,
+        group: str,
+        total: Estimated,
+        below: Counts | None,
+        others: Callable[[], Counts | None],
     ) -> Sides | None:
         if below is None:
             return None
         least, most = total.lower_bound or 0, total.upper_bound or 0
-        one = _ends(below.get(group, _ZERO))
+        one = _ends(below.get(group, self._missing))
         if least == most:
             return Sides(least, most, one, (least - one[1], least - one[0]))
         above = others()
-        return None if above is None else Sides(least, most, one, _ends(above.get(group, _ZERO)))
+        return (
+            None
+            if above is None
+            else Sides(least, most, one, _ends(above.get(group, self._missing)))
+        )
 
     def _at(self, operator: ex.ComparisonOperator, rung: str) -> Counts | None:
         """Count the records of each group whose value compares like that; None if no more may."""

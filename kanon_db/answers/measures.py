@@ -721,15 +721,11 @@ def each_measure(
 
 
 def _as_listed(found: Answers, listed: Answers) -> Answers:
-    """Name groups as they are listed: equal values may be written differently, as 1.0 and 1.00.
-
-    No group is found that is not listed. So if they are as many, they are the same, and the places
-    of their values are.
-    """
-    if len(found) != len(listed) or found.keys() == listed.keys():
+    """Name groups as they are listed: equal values may be written differently, as 1.0 and 1.00."""
+    if found.keys() <= listed.keys():
         return found
-    named = {ranks: key for key, (ranks, _) in listed.items()}
-    return {named[ranks]: (ranks, answer) for ranks, answer in found.values()}
+    names = {known_as(key): key for key in listed}
+    return {names.get(known_as(key), key): answer for key, answer in found.items()}
 
 
 def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answers, str]:

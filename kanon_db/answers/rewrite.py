@@ -737,6 +737,8 @@ class _Aggregates:
             None if condition is None else tree(condition, self.spell),
         )
         x: Node = None if operand is None else tree(operand, self.spell)
+        if aggregate.type is not None and aggregate.type.name == "real":
+            x = _cast(x, "double precision")  # sums of `real` have its few digits
         weight = self.source.weight
         match aggregate.function:
             case "count":

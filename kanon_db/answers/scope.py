@@ -15,7 +15,6 @@ from kanon_db.catalog.entries import (
     published_schema,
     require_harmless,
     require_whole,
-    unreadable,
 )
 from kanon_db.declaration import unknown
 from kanon_db.errors import (
@@ -656,10 +655,6 @@ def _published_types(
     """
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view)
     types = column_types(session, row["oid"])
-    named = [*publication.layout["quasi_identifiers"], *publication.layout.get("others", ())]
-    names = {one["name"] if isinstance(one, dict) else one for one in named}
-    if not names | {*publication.all_sensitive} <= types.keys():
-        raise unreadable(publication, "it names columns that are not published")
     others = [name for name, column in types.items() if column.is_others]
     if others:
         raise NotFoundError(

@@ -425,7 +425,10 @@ SELECT publication_id, name, kind, method, source, parameters::text AS parameter
        metrics::text AS metrics, state,
        (SELECT coalesce(max(pg_relation_size(c.oid)), 0) FROM pg_class AS c
         WHERE c.relname IN (name, name || '_qit', name || '_row') AND c.relkind IN ('r', 'm')
-          AND c.relnamespace = to_regnamespace(quote_ident($2::text))) AS bytes
+          AND c.relnamespace = to_regnamespace(quote_ident($2::text))) AS bytes,
+       (SELECT coalesce(json_agg(a.attname), '[]')::text FROM pg_attribute AS a
+        WHERE a.attrelid = to_regclass(quote_ident($2::text) || '.' || quote_ident(name))
+          AND a.attnum > 0) AS columns
 FROM kanon.publications WHERE name = $1::text
 """
 
@@ -451,7 +454,7 @@ def find_publication(session: Session, name: str) -> Publication:
         **{key: found[key] for key in others}, **described, is_whole=found["state"] == "whole"
     )
     if publication.is_whole:
-        _require_sound(publication, found["bytes"])
+        _require_sound(publication, found["bytes"], json.loads(found["columns"]))
     return publication
 
 
@@ -505,11 +508,9 @@ _OPTIONAL: Final[Mapping[str, Callable[[Any], bool]]] = {
 """What a layout has, by name, and what that must be."""
 
 
-def _require_sound(publication: Publication, n_bytes: int) -> None:
-    """Refuse an entry that its publisher did not write with kanon_db.
-
-    What is read by it would take what its figures say, and not what the relations have.
-    """
+def _require_sound(publication: Publication, n_bytes: int, columns: Sequence[str]) -> None:
+    """Refuse an entry that its publisher did not write with kanon_db."""
+    # Who reads by it would take the memory that its figures say, whatever the relations have.
     layout, parameters = publication.layout, publication.parameters
     if not (isinstance(layout, dict) and layout and isinstance(parameters, dict)):
         raise _unsound(publication, "layout")
@@ -532,8 +533,10 @@ def _require_sound(publication: Publication, n_bytes: int) -> None:
         raise _unsound(publication, "privacy")
     if not is_buckets and type(parameters.get("k")) is not int:
         raise _unsound(publication, "k")
-    if not layout["quasi_identifiers"]:
-        raise _unsound(publication, "quasi_identifiers")
+    named = [*layout["quasi_identifiers"], *layout.get("others", ())]
+    names = {one["name"] if isinstance(one, dict) else one for one in named}
+    if not layout["quasi_identifiers"] or not names | {*publication.all_sensitive} <= {*columns}:
+        raise _unsound(publication, "the list of columns")
     n_rows = publication.records - publication.left_out
     if not 0 <= n_rows <= n_bytes // _PAGE * _ROWS_OF_A_PAGE:
         raise _unsound(publication, "records")
@@ -557,14 +560,9 @@ _ROWS_OF_A_PAGE: Final = 292
 
 
 def _unsound(publication: Publication, what: str) -> NotFoundError:
-    return unreadable(publication, f"{what} is not as kanon_db writes it")
-
-
-def unreadable(publication: Publication, why: str) -> NotFoundError:
-    """Make the refusal of a publication that cannot be read by its entry."""
     return NotFoundError(
         "the entry of the publication cannot be read",
-        detail=f'publication "{publication.name}": {why}',
+        detail=f'publication "{publication.name}": {what} is not as kanon_db writes it',
         hint="its publisher can publish it again",
     )
 

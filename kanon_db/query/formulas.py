@@ -272,16 +272,15 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
 
 
 def known_as(group_key: str, without: str | None = None) -> str:
-    """Return a group's key in one spelling, whoever wrote it.
+    """Return a group's key, a JSON object, in one spelling: equal numbers may be 1.0 and 1.00.
 
-    Parameters
-    ----------
-    group_key : str
-        A JSON object.
-    without : str, optional
-        A name to leave out.
+    A key without one of its names tells the groups that are alike in all others.
     """
-    values: dict[str, Any] = json.loads(group_key, parse_float=str, parse_int=str)
+
+    def plain(number: str) -> str:
+        return number if "e" in number.lower() else number.rstrip("0").rstrip(".")
+
+    values: dict[str, Any] = json.loads(group_key, parse_float=plain, parse_int=str)
     return json.dumps(sorted((name, value) for name, value in values.items() if name != without))
 
 

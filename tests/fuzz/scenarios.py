@@ -126,6 +126,8 @@ def draw_scenario(seed: int, n_records: int | None = None) -> Scenario:
         )
         nulls = draw.choice([0, 0, 0.05, 0.3, 0.9]) if share is None else share
         columns[own] = f"CASE WHEN random() >= {nulls} THEN {value} END" if nulls else value
+        if type_ == "char":  # CASE loses its length
+            columns[own] = f"({columns[own]})::char(5)"
         kinds[own] = of_kind
         return own
 

@@ -489,7 +489,6 @@ def query(
 
 
 NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
-"""The columns of a count without groups."""
 
 
 def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
@@ -499,8 +498,7 @@ def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, 
     found = {**(value[0] if one else {"rows": value}), **({"notes": notes} if notes else {})}
     if explained is not None:
         found["explain"] = explained[explained["part"] != "statement"]
-        statements = explained.loc[explained["part"] == "statement", "description"]
-        found["sql"] = ";\n".join(statements)
+        found["sql"] = ";\n".join(explained.loc[explained["part"] == "statement", "description"])
     return found
 
 
