@@ -158,6 +158,18 @@ def print_frame(frame: Any) -> None:
     print_table(list(frame.columns), frame.itertuples(index=False))
 
 
+def print_count(answer: pd.DataFrame) -> None:
+    """Print the estimate of one count, with its ranges."""
+    (one,) = answer.to_dict("records")
+    print_fields(
+        {
+            "estimate": round(one["estimate"], 1),
+            "likely range": shown_range(one["likely_low"], one["likely_high"]),
+            "certain bounds": shown_range(one["lower_bound"], one["upper_bound"]),
+        }
+    )
+
+
 def print_answers(frame: Any) -> None:
     """Print answers, whose last columns are their numbers: what is likely, then what is certain."""
     rows = []

@@ -469,14 +469,7 @@ def query(
         console.print_json(answered(answer, explained))
     else:
         if list(answer.columns) == NUMBERS:
-            (one,) = answer.to_dict("records")
-            console.print_fields(
-                {
-                    "estimate": round(one["estimate"], 1),
-                    "likely range": console.shown_range(one["likely_low"], one["likely_high"]),
-                    "certain bounds": console.shown_range(one["lower_bound"], one["upper_bound"]),
-                }
-            )
+            console.print_count(answer)
         else:
             console.print_answers(answer)
         for note in answer.attrs["notes"]:
