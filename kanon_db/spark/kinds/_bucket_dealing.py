@@ -340,9 +340,6 @@ def positions(runs: IntArray) -> IntArray:
 # Cutting records on many machines into cells: found on the driver, from their histogram.
 
 
-CELL: Final = "cell"
-
-
 @dataclass(frozen=True, eq=False)
 class CutRecords:
     """Cells, and the records that are in them."""
@@ -361,15 +358,11 @@ class CutRecords:
             self._located(slices).drop(*self.names).write.parquet(folder.path)
             return job.session.read.parquet(folder.path)
 
-    def in_cells(self) -> DataFrame:
-        """Add the cell of each record."""
-        return self._located(None)
-
-    def _located(self, slices: Slices | None) -> DataFrame:
+    def _located(self, slices: Slices) -> DataFrame:
         from pyspark.sql.types import IntegerType, StructType
 
         schema = StructType([*self.frame.schema.fields])
-        for name in (CELL,) if slices is None else (SLICE, PART_OF_VALUE):
+        for name in (SLICE, PART_OF_VALUE):
             schema.add(name, IntegerType(), nullable=False)
         context: Any = self.frame.sparkSession.sparkContext
         known = context.broadcast((self.tree, slices))
@@ -408,7 +401,7 @@ Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 def locating_function(known: Any, names: Sequence[str]) -> Batches:
-    """Return the function that finds the cells of records, or their slices and parts."""
+    """Return the function that finds the slices and parts of records, from their cells."""
 
     def locate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -417,11 +410,8 @@ def locating_function(known: Any, names: Sequence[str]) -> Batches:
         for batch in batches:
             codes = np.column_stack([batch.column(name).to_numpy() for name in names])
             cells = tree.cell_of(codes)
-            if slices is None:
-                added = {CELL: cells}
-            else:
-                own = slices.of_keys(cells, batch.column(RANK_KEY).to_numpy())
-                added = {SLICE: own.astype(np.int32), PART_OF_VALUE: slices.part[own]}
+            own = slices.of_keys(cells, batch.column(RANK_KEY).to_numpy())
+            added = {SLICE: own.astype(np.int32), PART_OF_VALUE: slices.part[own]}
             yield pa.RecordBatch.from_arrays(
                 [*batch.columns, *map(pa.array, added.values())], [*batch.schema.names, *added]
             )
