@@ -15,9 +15,6 @@ import numpy.typing as npt
 
 from kanon_db.errors import InvalidParameterError
 
-# Small networks: their layers, the bytes that they are kept as, and their outputs, in numpy.
-
-
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 """Inputs, parameters and outputs of networks."""
 
@@ -320,9 +317,6 @@ def _pooled_images(images: Float32Array) -> Float32Array:
     height, width = images.shape[1] // 2 * 2, images.shape[2] // 2 * 2
     rows = np.maximum(images[:, 0:height:2], images[:, 1:height:2])
     return np.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])
-
-
-# From columns to the inputs of networks.
 
 
 FeatureKind: TypeAlias = Literal["numeric", "categorical", "array"]

@@ -21,9 +21,6 @@ from kanon_db.models._network import Float32Array
 from kanon_db.models.request import Budget
 from kanon_db.randomness import SecureRandom
 
-# Exact samples of the discrete Gaussian distribution, by whole numbers only.
-
-
 _BYTES_AT_ONCE = 4096
 
 
@@ -118,9 +115,6 @@ class _DiscreteGaussianSampler:
             self._buffer, self._position = self._random.bytes(max(n, _BYTES_AT_ONCE)), 0
         self._position += n
         return self._buffer[self._position - n : self._position]
-
-
-# Ensemble Voting, and votes with noise that a budget pays for.
 
 
 @dataclass(frozen=True)
@@ -229,9 +223,6 @@ def noisy_vote(
     return Votes(counts.argmax(axis=1), np.clip(share, 0.0, 1.0))
 
 
-# Noisy Logit: Laplace noise on the inputs of a question.
-
-
 def noisy_inputs(
     inputs: Float32Array, scale: float, random: VoteRandomness | None = None
 ) -> Float32Array:
@@ -271,9 +262,6 @@ def noisy_inputs(
     magnitude = np.log((drawn | 1).astype(np.float64) / 2**32) * -scale
     signed = np.where(drawn & 1, magnitude, -magnitude).reshape(inputs.shape)
     return (inputs + signed).astype(np.float32)
-
-
-# The cost of noisy votes, by the library dp-accounting.
 
 
 MOST_VOTES = 10**9
@@ -432,9 +420,6 @@ def epsilon_of_answers(answers: int, delta: float, noise: int) -> float:
         for order in _ORDERS
     )
     return max(0.0, min(costs, default=inf))
-
-
-# Membership inference: guessing from answers who was in the source.
 
 
 def best_threshold(inside: FloatArray, outside: FloatArray) -> float:

@@ -25,9 +25,6 @@ from kanon_db.session import Session, fetch_one
 from kanon_db.session.plpy_session import flush
 from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting, size_text
 
-# A model in the catalog: its encoding, and the names of its relations.
-
-
 FEATURE_TABLE: Final = ""
 MEMBER_TABLE: Final = "_net"
 MODEL_SUFFIXES: Final = (FEATURE_TABLE, MEMBER_TABLE)
@@ -36,9 +33,6 @@ MODEL_SUFFIXES: Final = (FEATURE_TABLE, MEMBER_TABLE)
 def encoding_of(layout: Mapping[str, Any]) -> Encoding:
     """Read the encoding from a model's layout."""
     return Encoding.from_json(json.dumps(layout["encoding"]))
-
-
-# Reading the members of a model.
 
 
 def digest_of_members(networks: Sequence[bytes]) -> str:
@@ -74,9 +68,6 @@ def read_members(session: Session, relation: str, number: int) -> Iterator[Membe
             detail="this transaction still sees its old state",
             hint="ask again, in a new transaction",
         )
-
-
-# Asking with the caller's rights: rows are encoded here, members vote in the server.
 
 
 _BYTES_OF_NUMBER: Final = 40

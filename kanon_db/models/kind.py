@@ -55,9 +55,6 @@ from kanon_db.transfer.columns import ColumnType, Relation
 from kanon_db.transfer.snapshot import Size, Snapshot, take_snapshot
 from kanon_db.transfer.values import distinct_values, read_codes
 
-# Reading a snapshot's columns for the training.
-
-
 _ARRAYS: Final = tuple(
     f"{element}[]"
     for element in ("smallint", "integer", "bigint", "numeric", "real", "double precision")
@@ -145,9 +142,6 @@ def _refused_column(column: ColumnType, what: str) -> SchemaMismatchError:
         detail=f'column "{column.name}": {what}',
         hint="publish a model of a view that leaves such records out",
     )
-
-
-# Features and labels.
 
 
 _MOST_LABELS: Final = 1000
@@ -440,9 +434,6 @@ def _described(feature: Feature) -> tuple[Any, ...]:
     )
 
 
-# Reading a sample of the source, to attack a model with it.
-
-
 def read_sample(target: AttackTarget, encoding: Encoding) -> tuple[Float32Array, AnyIntArray]:
     """Read records of the source, drawn at random, with their labels.
 
@@ -551,9 +542,6 @@ def _listed_columns(names: Sequence[str]) -> str:
     return listed if more <= 0 else f"{listed} and {more} more columns"
 
 
-# Comments on a model's relations, which say how to use them.
-
-
 def model_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
     """Return the notes on the table of features, by its suffix."""
     name = publication.name.replace("'", "''")
@@ -575,9 +563,6 @@ def model_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
             },
         ),
     }
-
-
-# Verifying and measuring a model.
 
 
 _ROUNDING: Final = 1e-5
@@ -698,9 +683,6 @@ def _check_spent(budgets: list[Mapping[str, Any]]) -> list[Check]:
     ]
 
 
-# Attacks against a model.
-
-
 def attack_model(target: AttackTarget) -> Sequence[Attack]:
     """Guess labels of people in the source, and repeat how well their presence was guessed.
 
@@ -737,9 +719,6 @@ def attack_model(target: AttackTarget) -> Sequence[Attack]:
         people = 0 if rate is None else int(metrics["membership_people"])
         found.append(Attack(attack, limit, None if rate is None else 0.5, rate, people))
     return found
-
-
-# The kind of publication.
 
 
 @dataclass(frozen=True, eq=False)

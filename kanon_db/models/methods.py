@@ -30,9 +30,6 @@ from kanon_db.publications.kind import MethodResult
 from kanon_db.publications.results import Check
 from kanon_db.randomness import SecureRandom
 
-# Measuring accuracy, and how often somebody's presence in the source is guessed.
-
-
 MOST_MEASURED = 2000
 """Size of the random sample that is measured."""
 
@@ -125,9 +122,6 @@ def _rate(inside: FloatArray, outside: FloatArray) -> float:
     half = len(inside) // 2
     threshold = best_threshold(inside[:half], outside[:half])
     return membership_rate(inside[half:], outside[half:], threshold)
-
-
-# The methods, which have the same signature.
 
 
 _EXTRA: Final = ("jax", "optax")

@@ -27,9 +27,6 @@ from kanon_db.declaration import (
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 
-# The parameters of a model.
-
-
 MOST_MEMBERS: Final = 1000
 _MOST_STEPS: Final = 1_000_000
 
@@ -170,9 +167,6 @@ class ModelRequest(PublishRequest):
             raise InvalidParameterError(
                 "the label is a feature of itself", detail=f'column "{self.label}"'
             )
-
-
-# The parameters of asking a model.
 
 
 @dataclass(frozen=True, kw_only=True)

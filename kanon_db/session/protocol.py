@@ -189,8 +189,6 @@ def withheld(sqlstate: str) -> DatabaseError:
     )
 
 
-# Other settings of the server, for a few statements.
-
 _WORK_MEMORY: Final = "16MB"
 
 

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
-# The distinct values of a column of a snapshot: few enough for each machine to know them.
-
-
 VALUE: Final = "value"
 CODE: Final = "code"
 RECORDS: Final = "records"
@@ -186,9 +183,6 @@ def as_counted(column: Any) -> Any:
     if not pa.types.is_floating(column.type):
         return column
     return pc.add(column, pa.scalar(0, column.type))
-
-
-# Quasi-identifiers as codes: what algorithms know of their domains, and records in codes.
 
 
 def sensitive_column(place: int) -> str:

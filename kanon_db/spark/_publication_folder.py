@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-# Folders and files of a target, wherever Spark can write: through Hadoop's file systems.
-
-
 @dataclass(frozen=True)
 class FoundFile:
     """A file in a folder."""
@@ -212,9 +209,6 @@ def put_locally(path: Path, draft: Path, text: str) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-# What a publication is: written last, in one step. Without it there is no publication.
 
 
 MANIFEST: Final = "manifest.json"

@@ -65,9 +65,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-# A query of a publication in files: its statements are translated, and run by Spark.
-
-
 IN_POSTGRESQL: Final = "load the publication into PostgreSQL (kanon spark load), and ask there"
 
 
@@ -213,9 +210,6 @@ def json_value(value: Any) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
-# Conditions and expressions, calculated by Spark for values that the driver gives it.
-
-
 _TRIED_VALUES: Final = "tried"
 
 
@@ -313,9 +307,6 @@ class SparkConditions:
             finally:
                 tables.drop()
         return found.sort_by("i")
-
-
-# The types of records that a question tells apart: counted by Spark, numbered on the driver.
 
 
 MOST_RECORD_TYPES: Final = 2_000_000

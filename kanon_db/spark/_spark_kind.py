@@ -161,9 +161,6 @@ class SparkKind(ABC):
         """Answer random count queries on the driver, and compare the answers with the source."""
 
 
-# The kinds that are made on Spark: a room here for each, beside the room of its declaration.
-
-
 KIND_MODULES: Final = {
     "buckets": "kanon_db.spark.kinds.bucket_kind",
     "generalized": "kanon_db.spark.kinds.generalized_kind",
@@ -324,9 +321,6 @@ def _one_zero(value: Column, type_: DataType) -> Column:
     if type_.typeName() not in ("float", "double"):
         return value
     return f.when(value == 0, f.lit(0).cast(type_)).otherwise(value)
-
-
-# Verifying and measuring a publication of any kind, from its files alone.
 
 
 def verify(session: SparkSession, target: str) -> list[Check]:

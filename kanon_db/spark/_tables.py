@@ -96,9 +96,6 @@ def keyed_hashes(key: bytes) -> Batches:
     return draw
 
 
-# Values as texts: what PostgreSQL writes for them, by which thresholds name them.
-
-
 def text_of_column(value: Column, column: ColumnType) -> Column:
     """Return a column's text; NULL for NULL. Inexact numbers have none that both agree on."""
     from pyspark.sql import functions as f
@@ -109,9 +106,6 @@ def text_of_column(value: Column, column: ColumnType) -> Column:
     if column.type_name == "timestamp with time zone":
         return f.concat(text, f.lit("+00"))  # the session's time zone is UTC
     return text
-
-
-# What is published: Parquet, whatever else Spark can read, or a table of PostgreSQL.
 
 
 class SourcePath(Relation):
@@ -243,9 +237,6 @@ def column_type(name: str, type_: DataType) -> ColumnType:
     else:
         found = _TYPES.get(spelt, (spelt, ""))
     return ColumnType(name, *found, operator_schema=None, has_constant_input=True)
-
-
-# One state of the source, in files: the records that are published, each with a number.
 
 
 RECORD: Final = "record"
@@ -544,9 +535,6 @@ _TRANSLATIONS: Final = {
 """In this order."""
 
 
-# Tables in files, which the statements that are written for PostgreSQL can read.
-
-
 SCHEMA = "published"
 """What statements call the schema of the tables; it makes no difference here."""
 
@@ -648,9 +636,6 @@ def fetch_one(
     return row
 
 
-# What a run says of itself: how far it is, and what its caller is warned of.
-
-
 def _ignore(_progress: Progress) -> None:
     """Show nothing."""
 
@@ -670,9 +655,6 @@ class SparkProgress(Reporter):
             warnings.warn(message, stacklevel=2)
         else:
             self._on_warning(message)
-
-
-# A session for the code that reads publications, over the tables of one of them.
 
 
 class TableSession(SparkProgress):

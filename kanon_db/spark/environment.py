@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# Names of columns as Spark reads them.
-
-
 def quoted_column(name: str) -> str:
     """Quote a name, which may have dots and backticks.
 
@@ -40,9 +37,6 @@ def quoted_column(name: str) -> str:
     '`a.b``c`'
     """
     return "`" + name.replace("`", "``") + "`"
-
-
-# What Spark needs here: pyspark, Java, and sessions that mean the same whatever their settings.
 
 
 POSTGRESQL_DRIVER: Final = Path("/usr/share/java/postgresql.jar")
@@ -235,9 +229,6 @@ class PostgresTable:
     def __str__(self) -> str:
         """Write it for people and for the ledger, without what the URL may have of passwords."""
         return f"{self.url.partition('?')[0].rpartition('@')[2]} {self.table}"
-
-
-# A small cluster of Spark on this machine: a master and workers, as they are elsewhere.
 
 
 _HOST: Final = "127.0.0.1"

@@ -610,8 +610,6 @@ def _bucket_layout(
     )
 
 
-# -- what means the same in both --------------------------------------------------------------
-
 _SAME: Final = (
     ex.Column, ex.Constant, ex.Negative, ex.Case, ex.Coalesce, ex.NullIf, ex.Aggregate,
     ex.Comparison, ex.Distinct, ex.Membership, ex.Range, ex.NullTest, ex.TruthTest, ex.And, ex.Or,

@@ -80,9 +80,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-# Roles that are allowed, and yet probably a mistake: the warnings of `register_source`.
-
-
 _COLUMN: Final = "column"
 _VALUE: Final = "value"
 _TIMES: Final = "times"
@@ -363,9 +360,6 @@ class _FileSink:
             suffix: read_table(self.session, self.staging.tables / folder_of(suffix), table)
             for suffix, table in self.tables.items()
         }
-
-
-# Loading a publication into PostgreSQL, where SQL answers from it.
 
 
 _SUFFIXES: Final = {"": ROWS}

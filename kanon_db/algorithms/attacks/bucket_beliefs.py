@@ -437,9 +437,6 @@ def _highest(scores: FloatArray, record: IntArray) -> FloatArray:
     return np.maximum.reduceat(scores, starts)[record]
 
 
-# The minimality attack.
-
-
 ALL_ORDERS_OF = 4
 """Most attributes of which all orders are tried."""
 

@@ -453,8 +453,6 @@ def numbers_by_size(sizes: IntArray) -> CodeArray:
     return numbers
 
 
-# Drawing one value for each record of a published bucket.
-
 _WHOLE: Final = 1 << 24
 """What the chances of a record add up to, and of a value in a bucket to this times its number."""
 

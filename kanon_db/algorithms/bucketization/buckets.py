@@ -372,9 +372,6 @@ def extreme_shares(
     return least, most
 
 
-# Weights of a bucket's values for its records that no bound forbids.
-
-
 _FITTED: Final = 30
 """How often rows and columns are scaled in turn."""
 
@@ -485,9 +482,6 @@ def next_state(state: np.uint64) -> np.uint64:
     state ^= state >> np.uint64(7)
     state ^= state << np.uint64(17)
     return state
-
-
-# Bitmaps of the records of buckets.
 
 
 def unpacked_bits(packed: bytes, n_records: int) -> npt.NDArray[np.uint8]:

@@ -84,9 +84,6 @@ class JointPlan:
     proof: Proof | None = None
 
 
-# Equal buckets.
-
-
 def equal_buckets(counts: IntArray, values: IntArray, n_buckets: int, pulse: Pulse) -> CodeArray:
     """Deal records to buckets so that each has as even a share of both attributes as can be.
 
@@ -401,9 +398,6 @@ def _round(
             if fractions[k] == whole:
                 shares[e] += 1
             k += 1
-
-
-# Buckets of several sizes.
 
 
 def arranged(data: SensitiveCombinations, setting: BucketSetting, pulse: Pulse) -> CodeArray | None:

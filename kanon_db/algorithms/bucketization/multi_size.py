@@ -589,9 +589,6 @@ class _SettingSearch:
             )
 
 
-# Several sensitive attributes.
-
-
 def jointly_two_size(
     data: SensitiveCombinations, max_bucket_size: int, pulse: Pulse = UNLIMITED
 ) -> JointPlan:

@@ -542,9 +542,6 @@ def _gains(
     return found
 
 
-# Weights that no bound forbids.
-
-
 @dataclass(frozen=True, eq=False)
 class WeightUnits:
     """What a level of weights stands for: the weight of level a for value v is ``a / parts[v]``.
@@ -719,9 +716,6 @@ def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, 
     tried = ((level, -(-level * most.denominator // most.numerator)) for level in levels)
     enough = [(Fraction(*one), one) for one in tried if Fraction(*one) >= share]
     return max(enough)[1] if enough else None
-
-
-# Loops.
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)

@@ -337,9 +337,6 @@ def positions(runs: IntArray) -> IntArray:
     return found
 
 
-# Cutting records on many machines into cells: found on the driver, from their histogram.
-
-
 @dataclass(frozen=True, eq=False)
 class CutRecords:
     """Cells, and the records that are in them."""
@@ -417,9 +414,6 @@ def locating_function(known: Any, names: Sequence[str]) -> Batches:
             )
 
     return locate
-
-
-# The assignments of records to buckets, all with the same signature.
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,9 +94,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
-# A bucketization as one table, in which ``sum(weight)`` counts: QIT joined with SAT.
-
-
 def weighted_view(session: SparkSession, target: str) -> DataFrame:
     """Join QIT and SAT, as the view of this name does in PostgreSQL."""
     own = own_session(session)
@@ -610,9 +607,6 @@ def _exposure(tables: PublishedTables, publication: Publication, names: BucketTa
         return fetch_one(labelled, statement, *bound)
     finally:
         labelled.drop()
-
-
-# Publishing a bucketization from records on many machines; see the kind in PostgreSQL.
 
 
 _MOST_BUCKETS: Final = 2**28

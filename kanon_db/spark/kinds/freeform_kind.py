@@ -221,9 +221,6 @@ def runs(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(kept)
 
 
-# Publishing freeform rows of records on many machines; see the kind in PostgreSQL.
-
-
 _OTHERS: Final = "use sort_greedy, which searches segments, or publish in PostgreSQL"
 
 

@@ -84,9 +84,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-# Finding the classes of the records of one part, where they are.
-
-
 CLASS_LOSS: Final = "loss"
 """What each record of the class loses, in units; 0 for a record that is left out."""
 
@@ -223,9 +220,6 @@ def _is_among_worst(recoded: DataFrame) -> Column:
     )
 
 
-# Sensitive values of classes in published rows, for the statements of PostgreSQL.
-
-
 VALUES: Final = ClassValues("classed", "cells", "value", "cells", "place")
 """A class is told by the structure of its cells, and a value by its text."""
 
@@ -267,9 +261,6 @@ def measure_thresholds(tables: PublishedTables, constraints: ClassConstraints) -
     statement, bound = exposure_statement(constraints.privacy, profile_of(VALUES))
     found: Row = fetch_one(tables, statement, *bound)
     return found
-
-
-# Publishing generalized rows of records on many machines; see the kind in PostgreSQL.
 
 
 _OTHERS: Final = "use greedy_search or mondrian, or publish in PostgreSQL"

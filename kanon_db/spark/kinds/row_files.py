@@ -145,9 +145,6 @@ def cell_losses(column: CodedQuasiIdentifier, cell: Column, extent: float) -> tu
     return loss, loss
 
 
-# What publications of ranges and sets refuse, and their layout.
-
-
 _MOST_BYTES = 2**28
 """Of sets that a machine keeps at a time."""
 
@@ -180,9 +177,6 @@ def recoded_layout(source: Source, columns: Sequence[CodedQuasiIdentifier]) -> d
     for described, column in zip(layout["quasi_identifiers"], columns, strict=True):
         described.update(column.described)
     return layout
-
-
-# What published ranges and sets lose, from the cells themselves.
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +215,6 @@ def measure_rows(
         float(ob_ncp.sum()),
         ncp / max(n_records, 1),
     )
-
-
-# Comparing rows with the source, and writing them to files in an order that tells nothing.
 
 
 LEFT_OUT: Final = "left_out"
@@ -319,9 +310,6 @@ def write_rows(
     return check, rows, checksum
 
 
-# Records with their cells, as the machines that search a part return them.
-
-
 def copied_columns(job: SparkJob) -> list[str]:
     """Name the columns of a record that go with its cells."""
     return [RECORD, ORDER_KEY, *(job.snapshot.column(name) for name in other_columns(job))]
@@ -348,9 +336,6 @@ def all_covered(columns: Sequence[CodedQuasiIdentifier]) -> Column:
         for place, column in enumerate(columns)
     ]
     return reduce(and_, inside)
-
-
-# Counting the classes of published rows, from all of their files.
 
 
 def view_of(tables: PublishedTables, publication: Publication) -> RowView:
@@ -551,9 +536,6 @@ def _flat(
     for place, name in enumerate(sensitive):
         shown[_value(place)] = rows[quoted_column(name)]
     return rows.select(*(column.alias(name) for name, column in shown.items())), list(shown)
-
-
-# What kinds of rows have in common on Spark: they are attacked and asked on the driver.
 
 
 @dataclass(frozen=True, eq=False)

@@ -222,9 +222,6 @@ def pattern_lookup_function(known: Any) -> Batches:
     return look_up
 
 
-# Publishing rows with suppressed cells of records on many machines; see that in PostgreSQL.
-
-
 class SparkSuppressed(SparkRows):
     """The kind ``suppressed``."""
 
