@@ -7,7 +7,7 @@ import pytest
 
 from kanon_db.answers.estimates import answer
 from kanon_db.errors import KanonError
-from kanon_db.query import likelihoods
+from kanon_db.query import cell_conditions, likelihoods
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Connection, fetch
 
@@ -18,12 +18,13 @@ TOO_LONG = "57014"
 def paper_answers(connection: Connection, query: str) -> list[tuple[str, float | None]]:
     """Each group's key and estimate under the paper's estimator, aggregate by aggregate.
 
-    The engine lists some values only where the combinations of several ranges are many; here all,
-    as the statement does.
+    The engine lists some values only of a wide range, and where the combinations of several ranges
+    are many; here all, as the statement does.
     """
     session = PsycopgSession(connection)
     with pytest.MonkeyPatch.context() as patch, session.transaction():
-        patch.setattr(likelihoods, "MOST_VALUES", 10**6)
+        for module in (cell_conditions, likelihoods):
+            patch.setattr(module, "MOST_VALUES", 10**6)
         patch.setattr(likelihoods, "_MOST_SPREAD", 10**15)
         session.fetch("SET LOCAL kanon.estimator = 'paper'")
         session.fetch("SET LOCAL statement_timeout = '20s'")
