@@ -41,6 +41,7 @@ def run(*commands: list[str]) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_from_parquet_to_answers(tmp_path: Path, module_database: str) -> None:
     if reason := why_unavailable():
         pytest.skip(f"Spark cannot be run here: {reason}")
@@ -82,6 +83,7 @@ def test_from_parquet_to_answers(tmp_path: Path, module_database: str) -> None:
     assert json.loads(compared["stdout"])["accuracy"][-1]["n_queries"] == 50
 
 
+@pytest.mark.long
 def test_rows_are_attacked_and_evaluated(tmp_path: Path) -> None:
     if reason := why_unavailable():
         pytest.skip(f"Spark cannot be run here: {reason}")

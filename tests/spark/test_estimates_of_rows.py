@@ -366,6 +366,7 @@ def test_files_that_have_changed_are_not_asked(spark: Any, tmp_path: Path) -> No
         on_spark.estimate(spark, str(target), question)
 
 
+@pytest.mark.long
 def test_rows_are_asked_from_a_shell(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 

@@ -80,6 +80,7 @@ def is_whole(target: Path, source: Any = None) -> None:
     assert [path.name[:8] for path in sorted(target.iterdir())] == ["manifest", "release-"]
 
 
+@pytest.mark.long
 def test_workers_are_killed(cluster: StandaloneCluster, people: str, target: Path) -> None:
     """Of two workers, one after the other dies while the steps begin; a new one takes its place."""
     moments = [
@@ -119,6 +120,7 @@ def test_a_worker_is_killed_while_values_are_weighed(
     assert all(check.holds for check in checks)
 
 
+@pytest.mark.long
 def test_shuffle_files_are_deleted(
     cluster: StandaloneCluster, people: str, target: Path, tmp_path: Path
 ) -> None:
