@@ -44,7 +44,7 @@ from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.bucketization.two_size import two_size
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
-from kanon_db.metrics.count_queries import CountErrors, CountQuery, estimated_counts, exact_counts
+from kanon_db.metrics.count_queries import CountErrors, CountQuery, estimate_workload, exact_counts
 
 TABLE = "Adult, occupation"
 THETAS = (8, 2)
@@ -110,7 +110,7 @@ def _measured_buckets(
                 _summary(
                     CountErrors(
                         actual,
-                        estimated_counts(
+                        estimate_workload(
                             assigned, data.qi_codes, assigned, data.sa_codes, ones, queries
                         ),
                     )

@@ -34,7 +34,7 @@ from kanon_db.models._network import (
 from kanon_db.models._training import parts_of, train
 from kanon_db.models._votes import (
     best_threshold,
-    calibrated_scores,
+    calibrate_scores,
     count_votes,
     epsilon_after,
     highest_rate,
@@ -381,7 +381,7 @@ def _calibrated(margins: FloatArray, member: IntArray) -> FloatArray:
     rest = margins.copy()
     rest[member, people] = np.nan
     others = np.where(np.isnan(rest), np.nanmean(rest, axis=0), rest)
-    return calibrated_scores(own, others)
+    return calibrate_scores(own, others)
 
 
 def _rate(inside: FloatArray, outside: FloatArray) -> str:

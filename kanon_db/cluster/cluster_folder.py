@@ -137,13 +137,13 @@ class ClusterFolder:
             home = self.path / state["home"]
             places = Places(home, home / state["socket"], str(state["account"]))
         except (KeyError, TypeError):
-            raise self._malformed() from None
+            raise self._refuse_state() from None
         # Since destroy removes these places, accept only those that this class would create.
         temporary = re.escape(f"{TEMPORARY}/{SOCKET_PREFIX}") + r"\w+"
         if home not in (self.path, self._shared_home) or not (
             places.socket == home / SOCKET or re.fullmatch(temporary, str(places.socket))
         ):
-            raise self._malformed()
+            raise self._refuse_state()
         return places
 
     def prepare(self, account: pwd.struct_passwd) -> Places:
@@ -257,9 +257,9 @@ class ClusterFolder:
             try:
                 state = json.load(stream)
             except ValueError:
-                raise self._malformed() from None
+                raise self._refuse_state() from None
         if not isinstance(state, dict):
-            raise self._malformed()
+            raise self._refuse_state()
         return state
 
     def _choose_home(self, account: pwd.struct_passwd) -> Path:
@@ -299,7 +299,7 @@ class ClusterFolder:
                 hint="check the owner and the free space, or choose another directory with --dir",
             ) from error
 
-    def _malformed(self) -> ServerError:
+    def _refuse_state(self) -> ServerError:
         return ServerError(
             "the private cluster's state file is malformed",
             detail=str(self.path / STATE),

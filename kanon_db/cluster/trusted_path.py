@@ -80,7 +80,7 @@ def read_start(name: str, directory: Path) -> str | None:
         None if there is no such file, or something else, such as a link or a pipe.
     """
     try:
-        with _opened(directory) as folder:
+        with _open_directory(directory) as folder:
             # Opening a pipe would otherwise wait for somebody to write to it.
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             file = os.open(name, flags, dir_fd=folder)
@@ -98,12 +98,12 @@ def read_start(name: str, directory: Path) -> str | None:
 
 def remove_entry(name: str, directory: Path) -> None:
     """Remove a file, or a link, from a directory in which the server's OS user may put anything."""
-    with _opened(directory) as folder:
+    with _open_directory(directory) as folder:
         os.unlink(name, dir_fd=folder)
 
 
 @contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[int]:
+def _open_directory(directory: Path) -> Iterator[int]:
     """Open a directory that is not a link."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
     folder = os.open(directory, flags)

@@ -10,7 +10,13 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from kanon_db.declaration.parameter_types import ParameterType, decoded, plain, read_object, unknown
+from kanon_db.declaration.parameter_types import (
+    ParameterType,
+    decode_json,
+    plain,
+    read_object,
+    unknown,
+)
 from kanon_db.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -67,7 +73,7 @@ class Parameter(NamedTuple):
 
     def plain(self, given: Any) -> Any:
         """Return what the caller passed, as plain JSON."""
-        return plain(decoded(given, self.name) if self.type.is_json else given)
+        return plain(decode_json(given, self.name) if self.type.is_json else given)
 
     def read(self, given: Any) -> Any:
         """Return the value that the operation works with.

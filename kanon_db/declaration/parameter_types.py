@@ -160,7 +160,7 @@ def above(least: float, most: float) -> Reader:
     return read
 
 
-def decoded(value: Any, name: str, *, is_exact: bool = True) -> Any:
+def decode_json(value: Any, name: str, *, is_exact: bool = True) -> Any:
     """Read JSON from text; anything that is not text, such as a Python dict, is left unchanged."""
     from kanon_db.algorithms.ground.exact_numbers import read_json
 
@@ -180,7 +180,7 @@ def plain(value: Any) -> Any:
 
 def read_object(value: Any, name: str, *, is_exact: bool = True) -> Mapping[str, Any]:
     """Take a JSON object."""
-    found = decoded(value, name, is_exact=is_exact)
+    found = decode_json(value, name, is_exact=is_exact)
     if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
         raise refused(name, "a JSON object")
     return found
@@ -285,7 +285,7 @@ def json_list(*, is_exact: bool = True) -> ParameterType:
     """Return the type of JSON lists, whose elements the operation itself reads."""
 
     def read(value: Any, name: str) -> list[Any]:
-        if not isinstance(found := decoded(value, name, is_exact=is_exact), list):
+        if not isinstance(found := decode_json(value, name, is_exact=is_exact), list):
             raise refused(name, "a JSON list")
         return found
 

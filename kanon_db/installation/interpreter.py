@@ -336,7 +336,7 @@ class _Trial:
         arguments = sql.SQL(", ").join(
             [sql.Literal(self.source), sql.Literal(self.schema), *written]
         )
-        with self.session.translated_errors():
+        with self.session.translate_errors():
             self.session.connection.execute(
                 sql.SQL("SELECT count(*) FROM kanon.{}({})").format(
                     sql.Identifier(operation), arguments

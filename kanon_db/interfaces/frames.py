@@ -313,7 +313,7 @@ def _write(session: PsycopgSession, table: str, columns: Sequence[_Column]) -> N
     named = [f"{session.identifier(column.name)} {column.sql}" for column in columns]
     session.fetch(f"CREATE TABLE {table} ({', '.join(named)})")
     with (
-        session.translated_errors(),
+        session.translate_errors(),
         session.connection.cursor() as cursor,
         cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy,
     ):

@@ -18,7 +18,7 @@ from kanon_db import draws
 from kanon_db.answers import estimates
 from kanon_db.catalog.entries import is_registered
 from kanon_db.declaration import RELATION, Operation
-from kanon_db.declaration.parameter_types import decoded
+from kanon_db.declaration.parameter_types import decode_json
 from kanon_db.declaration.shown import UNITS
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
 from kanon_db.exports import ExportReport, export
@@ -79,7 +79,7 @@ def with_files(given: Mapping[str, Any]) -> Mapping[str, Any]:
     ------
     NotFoundError, InvalidParameterError
     """
-    attributes = decoded(given.get("attributes"), "attributes", is_exact=False)
+    attributes = decode_json(given.get("attributes"), "attributes", is_exact=False)
     if not isinstance(attributes, Mapping):
         return given  # what is wrong with it is said where it is read
     named = {

@@ -159,7 +159,7 @@ def _perform_as(connection: psycopg.Connection, pipe: Connection, role: str, num
         rows = session.fetch("SELECT rolname::text AS name FROM pg_roles WHERE oid = $1::oid", role)
     if not rows:
         raise ServerError("the role that submitted the job is gone", hint="submit it again")
-    with session.translated_errors():
+    with session.translate_errors():
         connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(str(rows[0]["name"]))))
     _adopt_settings(session, role)
     for setting, text in _GONE.items():
@@ -193,7 +193,7 @@ def _adopt_settings(session: PsycopgSession, role: str) -> None:
         if row["name"].lower() in _NOT_GIVEN:
             continue
         try:
-            with session.translated_errors():
+            with session.translate_errors():
                 # Qualified, since a search path may be among them.
                 session.connection.execute(
                     "SELECT pg_catalog.set_config(%s::pg_catalog.text, %s::pg_catalog.text, false)",

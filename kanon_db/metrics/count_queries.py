@@ -343,7 +343,7 @@ def count_errors(
     """
     return CountErrors(
         exact_counts(qi_codes, sa_codes, queries, pulse=pulse),
-        estimated_counts(
+        estimate_workload(
             bucket_of_record,
             qi_codes,
             bucket_of_record,
@@ -379,7 +379,7 @@ def exact_counts(
     return counts
 
 
-def estimated_counts(
+def estimate_workload(
     # (n_records,): bucket of each row of the QIT: any whole numbers of at least 0, best without
     # gaps
     qit_buckets: AnyIntArray,

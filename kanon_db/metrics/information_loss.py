@@ -240,7 +240,7 @@ def output_row_types(codes: npt.ArrayLike, suppressed: npt.ArrayLike) -> OutputR
     >>> output_row_types([[1, 2], [1, 3], [2, 2]], [[0, 1], [0, 1], [1, 1]])
     OutputRowTypes(number=2, average_size=1.5, smallest_size=1, largest_size=2)
     """
-    sizes = np.bincount(_row_types(*_checked(codes, suppressed)))
+    sizes = np.bincount(_row_types(*_check_codes(codes, suppressed)))
     if not sizes.size:
         return OutputRowTypes(0, 0.0, 0, 0)
     return OutputRowTypes(sizes.size, float(sizes.mean()), int(sizes.min()), int(sizes.max()))
@@ -286,7 +286,7 @@ def usefulness_loss(
     >>> usefulness_loss([[1, 2], [1, 3], [2, 2]], [[0, 1], [0, 1], [0, 0]])
     1.25
     """
-    table, cells = _checked(codes, suppressed)
+    table, cells = _check_codes(codes, suppressed)
     if not table.size:
         return 0.0
     values = {
@@ -339,7 +339,7 @@ class RowTypeDiversity:
         return distinct(self._row_types * n_values + column).size / max(n_values, 1)
 
 
-def _checked(codes: npt.ArrayLike, suppressed: npt.ArrayLike) -> tuple[IntArray, BoolArray]:
+def _check_codes(codes: npt.ArrayLike, suppressed: npt.ArrayLike) -> tuple[IntArray, BoolArray]:
     table = np.asarray(codes, dtype=np.int64)
     cells = np.asarray(suppressed, dtype=np.bool_)
     if table.ndim != 2 or table.shape != cells.shape:

@@ -48,7 +48,7 @@ def forward(
     values = inputs
     for layer in architecture.layers:
         if layer.kind == "pooling":
-            values = _pooled(values)
+            values = _pool(values)
             continue
         if layer.kind == "convolution":
             values = _patches(values, is_padded=architecture.is_padded)
@@ -171,7 +171,7 @@ def _patches(images: jax.Array, *, is_padded: bool) -> jax.Array:
     )
 
 
-def _pooled(images: jax.Array) -> jax.Array:
+def _pool(images: jax.Array) -> jax.Array:
     height, width = images.shape[1] // 2 * 2, images.shape[2] // 2 * 2
     rows = jnp.maximum(images[:, 0:height:2], images[:, 1:height:2])
     return jnp.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])

@@ -290,7 +290,7 @@ def _forward(member: Member, inputs: Float32Array) -> Iterator[Float32Array]:
     values = np.ascontiguousarray(inputs, dtype=np.float32)
     for layer in member.architecture.layers:
         if layer.kind == "pooling":
-            values = _pooled_images(values)
+            values = _pool_images(values)
         else:
             if layer.kind == "convolution":
                 values = _patches_of_images(values, is_padded=member.architecture.is_padded)
@@ -313,7 +313,7 @@ def _patches_of_images(images: Float32Array, *, is_padded: bool) -> Float32Array
     )
 
 
-def _pooled_images(images: Float32Array) -> Float32Array:
+def _pool_images(images: Float32Array) -> Float32Array:
     height, width = images.shape[1] // 2 * 2, images.shape[2] // 2 * 2
     rows = np.maximum(images[:, 0:height:2], images[:, 1:height:2])
     return np.maximum(rows[:, :, 0:width:2], rows[:, :, 1:width:2])
@@ -362,15 +362,15 @@ class Feature:
             found[np.arange(len(values)), at] = 1.0
         elif self.kind == "numeric":
             numbers = _numbers(values)
-            scaled = self._scaled(numbers) * 2 - 1
+            scaled = self._scale(numbers) * 2 - 1
             found[:, 0] = np.where(np.isnan(numbers), 0.0, scaled)
             found[:, 1] = np.isnan(numbers)
         else:
             for row, value in zip(found, values, strict=True):
-                row[:] = np.nan_to_num(self._scaled(self._pixels(value)), nan=0.0)
+                row[:] = np.nan_to_num(self._scale(self._pixels(value)), nan=0.0)
         return found
 
-    def _scaled(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _scale(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Map the range to 0 to 1, and cut off numbers beyond it."""
         scaled: npt.NDArray[np.float64] = (numbers - self.low) / ((self.high - self.low) or 1.0)
         return np.clip(scaled, 0.0, 1.0)
@@ -458,7 +458,7 @@ class Encoding:
             shape = tuple(shapes.get(name, ())) if kind == "array" else ()
             if kind == "array" and not shape:
                 shape = (_length(name, values),)
-            low, high = ranges[name] if name in ranges else _fitted_range(name, kind, values)
+            low, high = ranges[name] if name in ranges else _fit_range(name, kind, values)
             if not (np.isfinite([low, high]).all() and low <= high):
                 raise InvalidParameterError("a range is empty", detail=f"column {name}")
             is_declared = name in ranges and (kind == "numeric" or name in shapes)
@@ -555,7 +555,7 @@ def _length(name: str, values: Sequence[Any] | npt.NDArray[Any]) -> int:
     raise InvalidParameterError("an array feature has no arrays", detail=f"column {name}")
 
 
-def _fitted_range(
+def _fit_range(
     name: str, kind: FeatureKind, values: Sequence[Any] | npt.NDArray[Any]
 ) -> tuple[float, float]:
     if kind == "array":

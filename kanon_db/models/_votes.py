@@ -477,7 +477,7 @@ def membership_rate(inside: FloatArray, outside: FloatArray, threshold: float) -
     return float(right) / 2
 
 
-def calibrated_scores(own: FloatArray, others: FloatArray) -> FloatArray:
+def calibrate_scores(own: FloatArray, others: FloatArray) -> FloatArray:
     """Compare a model's outputs for people with those of models that were not trained on them.
 
     Parameters

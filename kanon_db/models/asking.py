@@ -262,7 +262,7 @@ def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | 
             detail=f'publication "{given["name"]}"',
             hint="publish it again",
         )
-    rows = _encoded_rows(session, encoding_of(layout), inputs)
+    rows = _read_encoded_rows(session, encoding_of(layout), inputs)
     labels, outputs = _ask_members(session, asked.members, layout, rows)
     left = _pay(session, asked, given["name"], len(rows)) if asked.is_counted else None
     n_labels = len(layout["labels"])
@@ -279,7 +279,7 @@ def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | 
     }
 
 
-def _encoded_rows(session: Session, encoding: Encoding, inputs: bytes | None) -> Float32Array:
+def _read_encoded_rows(session: Session, encoding: Encoding, inputs: bytes | None) -> Float32Array:
     """Read the encoded rows, and check them, since any caller may have written them."""
     most = size_setting(session, "query_memory", QUERY_MEMORY) // _SHARE_OF_MEMORY
     if inputs is None or len(inputs) > most:

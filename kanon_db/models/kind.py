@@ -84,7 +84,7 @@ def read_floats(snapshot: Snapshot, column: ColumnType) -> FloatArray:
     )
     numbers = np.frombuffer(row["numbers"], dtype=">f8").astype(np.float64)
     if np.isinf(numbers).any():
-        raise _refused_column(column, "a value is infinite")
+        raise _refuse_column(column, "a value is infinite")
     return numbers
 
 
@@ -104,12 +104,12 @@ def read_arrays(snapshot: Snapshot, column: ColumnType) -> npt.NDArray[np.float3
         f" bool_or(num_nulls({name}) > 0) AS has_null FROM {snapshot.table}",
     )
     if found["has_null"]:
-        raise _refused_column(column, "an array is NULL")
+        raise _refuse_column(column, "an array is NULL")
     if found["least"] != found["most"] or found["few"] != found["many"]:
-        raise _refused_column(column, "arrays differ in their length")
+        raise _refuse_column(column, "arrays differ in their length")
     length, header = int(found["most"]), 12 + 8 * int(found["many"] or 0)
     if length == 0:
-        raise _refused_column(column, "arrays are empty")
+        raise _refuse_column(column, "arrays are empty")
     # As the server sends arrays: the number of dimensions, flags and type, the dimensions, and
     # each element with its length before it.
     shape = np.dtype(
@@ -128,15 +128,15 @@ def read_arrays(snapshot: Snapshot, column: ColumnType) -> npt.NDArray[np.float3
         )
         part = numbers[start : start + step]
         if len(row["arrays"]) != len(part) * shape.itemsize:  # a NULL has no bytes
-            raise _refused_column(column, "an element of an array is NULL")
+            raise _refuse_column(column, "an element of an array is NULL")
         part[:] = np.frombuffer(row["arrays"], dtype=shape)["elements"]["value"]
         session.heartbeat()
     if not np.isfinite(numbers).all():
-        raise _refused_column(column, "an element of an array is no finite number")
+        raise _refuse_column(column, "an element of an array is no finite number")
     return numbers
 
 
-def _refused_column(column: ColumnType, what: str) -> SchemaMismatchError:
+def _refuse_column(column: ColumnType, what: str) -> SchemaMismatchError:
     return SchemaMismatchError(
         "a feature's values cannot be learned from",
         detail=f'column "{column.name}": {what}',
@@ -161,7 +161,7 @@ class LabelValues:
     is_declared: bool  # Whether the publisher listed the values
 
 
-def chosen_columns(
+def choose_columns(
     request: ModelRequest, source: Source, types: Mapping[str, ColumnType]
 ) -> list[str]:
     """Return the names of the features, then that of the label.
@@ -243,7 +243,7 @@ class _DeclaredFeatures:
     shapes: dict[str, Sequence[int]]
 
 
-def _declared_features(job: Job[ModelRequest], names: Sequence[str]) -> _DeclaredFeatures:
+def _read_declarations(job: Job[ModelRequest], names: Sequence[str]) -> _DeclaredFeatures:
     found = _DeclaredFeatures({}, {}, {}, {})
     for name in names:
         described = (job.request.features or {}).get(name, {})
@@ -310,8 +310,8 @@ def read_inputs(job: Job[ModelRequest]) -> tuple[Float32Array, Encoding]:
     InfeasibleError
         When the inputs need more memory than there is.
     """
-    *names, _ = chosen_columns(job.request, job.source, job.types)
-    declared = _declared_features(job, names)
+    *names, _ = choose_columns(job.request, job.source, job.types)
+    declared = _read_declarations(job, names)
     columns = {
         name: read_column(job.snapshot, job.types[name], kind)
         for name, kind in declared.kinds.items()
@@ -400,7 +400,7 @@ def read_labels(job: Job[ModelRequest]) -> tuple[LabelValues, AnyIntArray]:
 
 def write_features(job: Job[ModelRequest], encoding: Encoding, labels: LabelValues) -> None:
     """Write the table that tells readers the features and the labels."""
-    rows = [_described(feature) for feature in encoding.features]
+    rows = [_describe(feature) for feature in encoding.features]
     rows.append((job.request.label, "label", "categorical", None, None, None, labels.texts))
     columns = ("column_name text", "role text", "kind text", "lower float8", "upper float8",
                "length int4", "labels text[]")  # fmt: skip
@@ -421,7 +421,7 @@ def write_features(job: Job[ModelRequest], encoding: Encoding, labels: LabelValu
     )
 
 
-def _described(feature: Feature) -> tuple[Any, ...]:
+def _describe(feature: Feature) -> tuple[Any, ...]:
     is_number = feature.kind != "categorical"
     return (
         feature.name,
@@ -527,7 +527,7 @@ class ModelGuarantee(Guarantee):
         said = ["what several roles are told adds up"]
         if self.learned:
             said.append(
-                f"the ranges and values of {_listed_columns(self.learned)} were read from the"
+                f"the ranges and values of {_list_columns(self.learned)} were read from the"
                 " source, and what these tell is not covered"
             )
         return said
@@ -536,7 +536,7 @@ class ModelGuarantee(Guarantee):
 _MOST_NAMED: Final = 5
 
 
-def _listed_columns(names: Sequence[str]) -> str:
+def _list_columns(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMED
     listed = ", ".join(names[:_MOST_NAMED])
     return listed if more <= 0 else f"{listed} and {more} more columns"
@@ -775,7 +775,7 @@ class Model(Kind):
         self, request: ModelRequest, source: Source, types: Mapping[str, ColumnType]
     ) -> list[str]:
         """Return the features and the label."""
-        return chosen_columns(request, source, types)
+        return choose_columns(request, source, types)
 
     def comparable(self, source: Source) -> Sequence[str]:  # noqa: ARG002
         """Return none: features are checked when they are read."""
@@ -790,7 +790,7 @@ class Model(Kind):
     ) -> Needs:
         """See :meth:`Kind.needs`; JAX takes most memory, for images the outputs of layers."""
         n, width = size.n_records, size.width
-        columns = chosen_columns(request, source, types)
+        columns = choose_columns(request, source, types)
         of_layers = 600e6 if any(is_array(types[column]) for column in columns) else 0.0
         return Needs(
             480e6 + of_layers + (60 + 12 * width) * n, (60 + 2 * width) * n + 2e6 * request.members

@@ -20,7 +20,7 @@ from kanon_db.models._network import Float32Array, Member, TrainingSettings, log
 from kanon_db.models._training import parts_of, train
 from kanon_db.models._votes import (
     best_threshold,
-    calibrated_scores,
+    calibrate_scores,
     count_votes,
     discrete_gaussian,
     membership_rate,
@@ -108,8 +108,8 @@ def _membership(
         noise = discrete_gaussian(Fraction(budget.noise) ** 2, 2 * n, random)
         inside, outside = inside + noise[:n], outside + noise[n:]
     others = np.stack([np.delete(margin[:, i], part[i]) for i in people], axis=1)
-    own = calibrated_scores(margin[part, people], others)
-    replaced = calibrated_scores(margin[stand_in, people], others)
+    own = calibrate_scores(margin[part, people], others)
+    replaced = calibrate_scores(margin[stand_in, people], others)
     return {
         "membership_rate_of_votes": _rate(inside, outside),
         "membership_rate_of_a_member": _rate(own, replaced),
@@ -172,15 +172,15 @@ def require_training_packages(*, with_budget: bool) -> None:
 def disjoint(data: TrainingData, request: ModelRequest, pulse: Pulse) -> MethodResult:
     """Train each member on its own part of the people."""
     parts = parts_of(len(data.labels), request.members, data.random.generator(), data.groups)
-    return MethodResult(_trained(data, request, pulse, parts))
+    return MethodResult(_train(data, request, pulse, parts))
 
 
 def all(data: TrainingData, request: ModelRequest, pulse: Pulse) -> MethodResult:  # noqa: A001  # its name
     """Train each member on all people."""
-    return MethodResult(_trained(data, request, pulse, None))
+    return MethodResult(_train(data, request, pulse, None))
 
 
-def _trained(
+def _train(
     data: TrainingData, request: ModelRequest, pulse: Pulse, parts: IntArray | None
 ) -> TrainedMembers:
     members: Sequence[Member] = list(

@@ -25,7 +25,7 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.results import WAITING_CLAUSE, Check, Remark
 from kanon_db.session.protocol import Row, Session, fetch_one
-from kanon_db.transfer.columns import fixed_labels, label
+from kanon_db.transfer.columns import fix_labels, label
 
 
 def summed(default: int = 0) -> Any:
@@ -349,7 +349,7 @@ def measure_exposure(
 ) -> Row:
     """Run the statement of :func:`exposure_statement`, whose parameters these are."""
     statement, bound = exposure_statement(privacy, profile, *values, l=l, by=by)
-    with fixed_labels(session):
+    with fix_labels(session):
         return fetch_one(session, statement, *bound)
 
 

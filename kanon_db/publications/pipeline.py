@@ -49,7 +49,7 @@ from kanon_db.transfer.columns import (
     ColumnType,
     check_comparable,
     describe_types,
-    fixed_labels,
+    fix_labels,
     label_of,
 )
 from kanon_db.transfer.snapshot import (
@@ -58,7 +58,7 @@ from kanon_db.transfer.snapshot import (
     Size,
     Snapshot,
     count_records,
-    expected_size,
+    estimate_size,
     expected_values,
     take_snapshot,
 )
@@ -144,7 +144,7 @@ def _hashes(records: Records, columns: Sequence[ColumnType]) -> IntArray:
     """
     if not columns:
         return np.zeros(records.n_records, dtype=np.int64)
-    with fixed_labels(records.session):
+    with fix_labels(records.session):
         if isinstance(records, CodedRecords):
             found = np.zeros(records.n_records, dtype=np.int64)
             for column in columns:
@@ -229,7 +229,7 @@ class Forecast:
                 " rows there are, and such rows tell little: give a role only to what somebody"
                 " could know of a person"
             )
-        size = expected_size(session, relation, columns)
+        size = estimate_size(session, relation, columns)
         most = bisect_left(
             range(1, MAX_RECORDS + 1),
             True,

@@ -168,7 +168,7 @@ class ReportingSession(Reporter, ABC):
     """The part of a session that says how far an operation is; see the protocol."""
 
     def __init__(self, watcher: Watcher | None = None) -> None:
-        super().__init__(self._shown)
+        super().__init__(self._print_progress)
         self._watcher = watcher
         self._own: str | None = None
         """The session's `application_name`, while it shows how far an operation is."""
@@ -198,7 +198,7 @@ class ReportingSession(Reporter, ABC):
             self.fetch(_SHOW, self._own)
         self._begin()
 
-    def _shown(self, progress: Progress) -> None:
+    def _print_progress(self, progress: Progress) -> None:
         if self._watcher is not None:
             self._watcher(progress)
         if self._own is None and self._is_wanted:

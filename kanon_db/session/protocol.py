@@ -266,7 +266,7 @@ def joining_by_hash(session: Session) -> Iterator[None]:
 
 
 @contextmanager
-def helped(session: Session) -> Iterator[None]:
+def run_with_helper(session: Session) -> Iterator[None]:
     """Run the block with one worker, where the server allows any, that joins what is written.
 
     Only the session itself writes. A second worker would have to wait for it; with one, it takes

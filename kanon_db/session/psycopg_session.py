@@ -73,7 +73,7 @@ class PsycopgSession(ReportingSession):
         It first makes sure that kanon_db's own objects are of somebody whose code this role may
         run, unless it has seen these schemas with this role before; see :func:`require_trusted`.
         """
-        with self.translated_errors(), self.connection.transaction():
+        with self.translate_errors(), self.connection.transaction():
             (settled,) = self._fetch(_SETTLE, *itertools.chain(*SETTINGS.items()), list(_OURS))
             try:
                 if settled["asked"] != self._trusted:
@@ -106,7 +106,7 @@ class PsycopgSession(ReportingSession):
 
     def _fetch(self, statement: str, *values: Value) -> list[Row]:
         with (
-            self.translated_errors(),
+            self.translate_errors(),
             psycopg.RawCursor(self.connection, row_factory=dict_row) as cursor,
         ):
             # The text consists only of quoted identifiers and of our own words.
@@ -118,8 +118,10 @@ class PsycopgSession(ReportingSession):
         self._require_transaction()
         name = f"kanon_{secrets.token_hex(8)}"
         with (
-            self.translated_errors(),
-            _closed(psycopg.RawServerCursor(self.connection, name, row_factory=dict_row)) as cursor,
+            self.translate_errors(),
+            _close_after(
+                psycopg.RawServerCursor(self.connection, name, row_factory=dict_row)
+            ) as cursor,
         ):
             cursor.execute(statement.encode(), values)
             while rows := cursor.fetchmany(n):
@@ -129,7 +131,7 @@ class PsycopgSession(ReportingSession):
         """Run ``COPY ... FROM STDIN`` with data that comes in blocks."""
         self._require_transaction()
         with (
-            self.translated_errors(),
+            self.translate_errors(),
             psycopg.RawCursor(self.connection) as cursor,
             cursor.copy(statement.encode()) as copy,
         ):
@@ -143,7 +145,7 @@ class PsycopgSession(ReportingSession):
         self._is_wanted, wanted = False, self._is_wanted
         try:
             with (
-                self.translated_errors(),
+                self.translate_errors(),
                 psycopg.RawCursor(self.connection) as cursor,
                 cursor.copy(statement.encode()) as copy,
             ):
@@ -152,7 +154,7 @@ class PsycopgSession(ReportingSession):
             self._is_wanted = wanted
 
     @contextmanager
-    def translated_errors(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Translate errors that the driver raises within the block; see `server_errors`."""
         try:
             yield
@@ -313,7 +315,7 @@ def _reason(dsn: str, text: str) -> str:
 
 
 @contextmanager
-def _closed(cursor: psycopg.RawServerCursor[Row]) -> Iterator[psycopg.RawServerCursor[Row]]:
+def _close_after(cursor: psycopg.RawServerCursor[Row]) -> Iterator[psycopg.RawServerCursor[Row]]:
     """Close the cursor after the block, also where the connection breaks while it closes."""
     try:
         yield cursor

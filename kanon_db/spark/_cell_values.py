@@ -196,7 +196,7 @@ class AxisRegions:
         self._column = column
         constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
         self._points: list[Any] = sorted({self._place(constant) for constant in constants})
-        self._is_true = self._found(condition)
+        self._is_true = self._find_regions(condition)
         self.of_null = _of_null(condition)
 
     def truths(self, places: Sequence[AxisValue | None]) -> tuple[Flags, Flags]:
@@ -250,34 +250,34 @@ class AxisRegions:
         at = bisect_left(self._points, place)
         return 2 * at + (bisect_right(self._points, place, lo=at) > at)
 
-    def _found(self, condition: ex.Expression) -> Flags:
+    def _find_regions(self, condition: ex.Expression) -> Flags:
         """Say in which regions a condition is true."""
         n, found = 2 * len(self._points) + 1, np.zeros(0, dtype=np.bool_)
         match condition:
             case ex.And(parts):
-                found = np.logical_and.reduce([self._found(part) for part in parts])
+                found = np.logical_and.reduce([self._find_regions(part) for part in parts])
             case ex.Or(parts):
-                found = np.logical_or.reduce([self._found(part) for part in parts])
+                found = np.logical_or.reduce([self._find_regions(part) for part in parts])
             case ex.Not(part):
-                found = ~self._found(part)
+                found = ~self._find_regions(part)
             case ex.NullTest(_, negated):
                 found = np.full(n, negated)
             case ex.Comparison(sign, ex.Column(), ex.Constant() as constant):
-                found = self._compared(sign, constant)
+                found = self._compare(sign, constant)
             case ex.Comparison(sign, ex.Constant() as constant, ex.Column()):
-                found = self._compared(_FLIPPED[sign], constant)
+                found = self._compare(_FLIPPED[sign], constant)
             case ex.Membership(_, items, negated):
                 found = np.full(n, negated)
                 for item in items:
                     if isinstance(item, ex.Constant):
                         found[self._region(self._place(item))] = not negated
             case ex.Range():
-                found = self._found(ex.spelled_out(condition))
+                found = self._find_regions(ex.spelled_out(condition))
             case _:
                 raise TypeError(f"{type(condition).__name__} cuts no axis")
         return found
 
-    def _compared(self, sign: str, constant: ex.Constant) -> Flags:
+    def _compare(self, sign: str, constant: ex.Constant) -> Flags:
         region, at = np.arange(2 * len(self._points) + 1), self._region(self._place(constant))
         found: Flags = _OPERATORS[sign](region, at)
         return found
@@ -646,10 +646,10 @@ def _of_ranges(
         part, is_whole, some = regions.shares(lows, highs, is_discrete=own.cell.is_discrete)
         likely = Truths(part, 1 - part, is_whole, some, ~some, ~is_whole)
     else:
-        likely = _tried(leaf, own, inside, tried, is_tabled=is_tabled)
+        likely = _try_values(leaf, own, inside, tried, is_tabled=is_tabled)
     if shares is not None:
         keys = [own.keys[i] for i in inside]
-        likely = _shared(likely, shares, keys, (true[1:], false[1:]))
+        likely = _share_axis(likely, shares, keys, (true[1:], false[1:]))
     for name in Truths.__match_args__:
         getattr(found, name)[inside] = getattr(likely, name)
     return found
@@ -669,7 +669,7 @@ def _of_no_value(own: ColumnCells, *, is_true: bool, is_false: bool) -> Truths:
     return found
 
 
-def _tried(
+def _try_values(
     leaf: ex.Expression,
     own: ColumnCells,
     inside: IntArray,
@@ -693,7 +693,7 @@ def _tried(
     return _of_listed(listed, *tried(listed.values), inside.size)
 
 
-def _shared(
+def _share_axis(
     likely: Truths, shares: CellShares, keys: Sequence[Key], truths: tuple[Flags, Flags]
 ) -> Truths:
     """Put the shares of the parts of the axis that meet the condition in place of even ones.

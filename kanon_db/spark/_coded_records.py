@@ -287,7 +287,7 @@ def attributes_of(
     return tuple(found)
 
 
-def coded_records(
+def write_coded_records(
     job: SparkJob,
     columns: Sequence[CodedQuasiIdentifier],
     sensitive: Mapping[str, ValueList] | None = None,
@@ -602,7 +602,7 @@ def sketching(known: Any) -> Batches:
                 hashes = np.zeros(batch.num_rows, dtype=np.uint64)
                 for code, group, table in zip(codes, groups, tables, strict=True):
                     if bits is None:
-                        hashes ^= scrambled(code.astype(np.uint64) + table[0])
+                        hashes ^= scramble(code.astype(np.uint64) + table[0])
                     else:
                         hashes ^= table[group >> (MOST_BITS - bits)]
                 if kept[i].size == _KEPT:
@@ -615,7 +615,7 @@ def sketching(known: Any) -> Batches:
     return sketch
 
 
-def scrambled(numbers: _HashWords) -> _HashWords:
+def scramble(numbers: _HashWords) -> _HashWords:
     """Spread numbers evenly: the last step of SplitMix64 (G. Steele et al., OOPSLA 2014)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -29,7 +29,7 @@ from kanon_db.errors import (
     NotFoundError,
     VerificationError,
 )
-from kanon_db.spark.environment import failures_as_errors, own_session, quoted_column
+from kanon_db.spark.environment import failures_as_errors, own_session, quote_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -348,7 +348,9 @@ class StagingFolder:
 @contextmanager
 def staging_folder(target: Folder) -> Iterator[StagingFolder]:
     """Begin a run, and remove all that it has not published."""
-    staging = _taken(StagingFolder(secrets.token_hex(16), target.parent / f".kanon-{target.name}"))
+    staging = _take_folder(
+        StagingFolder(secrets.token_hex(16), target.parent / f".kanon-{target.name}")
+    )
     ended = threading.Event()
     renewal = threading.Thread(target=_renew, args=(staging, ended), daemon=True)
     renewal.start()
@@ -360,7 +362,7 @@ def staging_folder(target: Folder) -> Iterator[StagingFolder]:
         staging.folder.remove()
 
 
-def _taken(staging: StagingFolder) -> StagingFolder:
+def _take_folder(staging: StagingFolder) -> StagingFolder:
     """Make the folder, in place of what a killed run has left."""
     owner, left_by = staging.folder / _OWNER, None
     if staging.folder.exists():
@@ -553,7 +555,7 @@ def digest_of_table(frames: Sequence[DataFrame]) -> str:
 
     found = []
     for frame in frames:
-        columns = [f.col(quoted_column(name)) for name in frame.columns]
+        columns = [f.col(quote_column(name)) for name in frame.columns]
         hashes = (f.xxhash64(*columns), f.xxhash64(f.lit(1), *columns))
         sums = [f.sum(part) for one in hashes for part in _parts(one)]
         (row,) = frame.agg(f.count("*"), *sums).collect()

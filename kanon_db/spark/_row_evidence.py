@@ -58,7 +58,7 @@ from kanon_db.spark._cell_values import (
     outcomes_of_cells,
 )
 from kanon_db.spark._tables import PublishedTables, TableSession
-from kanon_db.spark.environment import failures_as_errors, quiet, quoted_column
+from kanon_db.spark.environment import failures_as_errors, quiet, quote_column
 from kanon_db.spark.kinds.row_files import LOWER_END, UPPER_END
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class SparkConditions:
 
     def flags(self, condition: ex.Expression, values: Mapping[str, Any]) -> tuple[Flags, Flags]:
         """Say where a condition is true, and where it is false."""
-        found = self._tried(condition, values, {"t": "{} IS TRUE", "f": "{} IS FALSE"})
+        found = self._calculate(condition, values, {"t": "{} IS TRUE", "f": "{} IS FALSE"})
         true, false = (np.asarray(found[name].to_numpy(), dtype=np.bool_) for name in "tf")
         return true, false
 
@@ -242,7 +242,7 @@ class SparkConditions:
         NotReadError
             If one is not finite.
         """
-        found = self._tried(expression, values, {"x": "({})::float8"})["x"]
+        found = self._calculate(expression, values, {"x": "({})::float8"})["x"]
         numbers = np.asarray(found.to_numpy(), dtype=np.float64)  # NULL is NaN
         is_known = np.asarray(found.is_valid().to_numpy(), dtype=np.bool_)
         if not np.isfinite(numbers[is_known]).all():
@@ -264,7 +264,7 @@ class SparkConditions:
         else:
             # Decimals have the digits that they were calculated with: a cast would drop these.
             sql = "({})" if type_.category == "numeric" else f"({{}})::{type_.name}"
-            found = self._tried(expression, values, {"x": sql})["x"].to_pylist()
+            found = self._calculate(expression, values, {"x": sql})["x"].to_pylist()
         if any(isinstance(x, float) and not math.isfinite(x) for x in found):
             raise NotReadError
         return found
@@ -276,7 +276,7 @@ class SparkConditions:
         import pyarrow.compute as pc
 
         columns = {"k": "{}", "t": "jsonb_build_object('k', {})::text"}
-        found = self._tried(expression, values, columns)
+        found = self._calculate(expression, values, columns)
         key = found["k"].combine_chunks()
         distinct = pc.unique(key)
         ordered = distinct.take(pc.sort_indices(distinct))  # NULL last
@@ -284,7 +284,7 @@ class SparkConditions:
         _, first = np.unique(ranks, return_index=True)
         return ranks, [value_of_key(text) for text in found["t"].take(first).to_pylist()]
 
-    def _tried(
+    def _calculate(
         self, expression: ex.Expression, values: Mapping[str, Any], columns: Mapping[str, str]
     ) -> Any:
         """Calculate what follows from an expression, for each row of values."""
@@ -342,7 +342,7 @@ class CellColumns:
             case _:
                 found = [column]
         if self.cell.mark is not None and self.pattern is not None:
-            mark = f.substring(f.col(quoted_column(self.pattern)), self.cell.mark, 1)
+            mark = f.substring(f.col(quote_column(self.pattern)), self.cell.mark, 1)
             found.append(mark == f.lit("*"))
         return [one.alias(name) for one, name in zip(found, self.names, strict=True)]
 
@@ -350,9 +350,9 @@ class CellColumns:
 def cell_keys(cell: CellDescription, place: int, table: Any) -> tuple[list[Key], IntArray]:
     """Return the distinct cells of a column of ranges or sets, and the number of each row's."""
     if cell.kind == "set":
-        texts, codes = _coded(table[f"set{place}"])
+        texts, codes = _encode(table[f"set{place}"])
         return [tuple(json.loads(text or "[null]")) for text in texts.to_pylist()], codes
-    coded = [_coded(table[f"{part}{place}"]) for part in ("low", "high", "null")]
+    coded = [_encode(table[f"{part}{place}"]) for part in ("low", "high", "null")]
     number = np.zeros(table.num_rows, dtype=np.int64)
     for values, codes in coded:
         number = number * max(len(values), 1) + codes
@@ -365,7 +365,7 @@ def cell_keys(cell: CellDescription, place: int, table: Any) -> tuple[list[Key],
     return found, of_row.astype(np.int64)
 
 
-def _coded(column: Any) -> tuple[Any, IntArray]:
+def _encode(column: Any) -> tuple[Any, IntArray]:
     """Return the distinct values of an Arrow column, NULL too, and the code of each row's."""
     found = column.combine_chunks().dictionary_encode(null_encoding="encode")
     return found.dictionary, found.indices.to_numpy().astype(np.int64)
@@ -408,7 +408,7 @@ class CountedRecordTypes:
 
         read = {name: CellColumns(cells[name], place, pattern)
                 for name, place in numbered.items()}  # fmt: skip
-        selected = [one for name, of in read.items() for one in of(f.col(quoted_column(name)))]
+        selected = [one for name, of in read.items() for one in of(f.col(quote_column(name)))]
         by = [alias for of in read.values() for alias in of.names]
         with failures_as_errors("the rows could not be counted"):
             counted = rows.select(*selected).groupBy(*by).agg(f.count("*").alias(_COUNT))
@@ -442,7 +442,7 @@ def _cells(
         records = np.bincount(of_row, n, len(keys)).astype(np.int64)
         hidden = np.zeros(len(keys), dtype=np.bool_)
         return ColumnCells(cell, records, hidden, keys, None, shares), of_row
-    values, codes = _coded(table[f"value{place}"])
+    values, codes = _encode(table[f"value{place}"])
     marks = np.zeros(n.size, dtype=np.int64)
     if cell.mark is not None:
         marks = np.asarray(table[f"hidden{place}"].to_numpy(), dtype=np.int64)
@@ -457,7 +457,7 @@ def is_wide(rows: DataFrame, cell: CellDescription, most: int) -> bool:
     """Whether a cell of a column of discrete ranges has more values, or says nothing."""
     from pyspark.sql import functions as f
 
-    column = f.col(quoted_column(cell.column.name))
+    column = f.col(quote_column(cell.column.name))
     low, high = column[LOWER_END], column[UPPER_END]
     width = high.cast("bigint") - low.cast("bigint")
     if cell.column.type.name == "date":
@@ -474,7 +474,7 @@ def is_known(rows: DataFrame, pattern: str, mark: int) -> bool:
     """Whether some cell of a column is not suppressed."""
     from pyspark.sql import functions as f
 
-    kept = f.substring(f.col(quoted_column(pattern)), mark, 1) != f.lit("*")
+    kept = f.substring(f.col(quote_column(pattern)), mark, 1) != f.lit("*")
     with failures_as_errors("suppressed cells could not be counted"):
         return bool(rows.where(kept).limit(1).count())
 
@@ -491,7 +491,7 @@ _MOST_KEPT: Final = 64
 _kept: dict[tuple[str, ...], CellShares | None] = {}
 
 
-def kept_value_shares(
+def keep_value_shares(
     release: str, name: str, find: Callable[[], CellShares | None]
 ) -> CellShares | None:
     """Return the shares of a column of a release, which never change."""
@@ -520,7 +520,7 @@ def find_value_shares(
 
     by_cell = CellColumns(cell, 0, None)
     aliases = [f"k{place}" for place in range(len(quasi_identifiers))]
-    named = [f.col(quoted_column(name)).alias(alias)
+    named = [f.col(quote_column(name)).alias(alias)
              for name, alias in zip(quasi_identifiers, aliases, strict=True)]  # fmt: skip
     own = f.col(aliases[quasi_identifiers.index(cell.column.name)])
     with failures_as_errors("the cells of the rows could not be counted"):
@@ -692,7 +692,7 @@ class CalculatedEvidence:
 
     def tried(self, name: str, places: Sequence[int]) -> Truths:
         """Return what each combination of values tells of a condition."""
-        return Truths.known(*self._tries.flags(self._leaves[name], self._combined(places)))
+        return Truths.known(*self._tries.flags(self._leaves[name], self._combine(places)))
 
     def ends(self, name: str) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
         """Return the places of the lower and upper ends of two columns' cells on their axis."""
@@ -713,11 +713,11 @@ class CalculatedEvidence:
     def key(self, name: str, places: Sequence[int]) -> tuple[IntArray, list[str]]:
         """Return the number of each combination's group value, and the values as JSON."""
         key = self._request.query.keys[int(name.removeprefix("g"))]
-        return self._tries.keys(key.expression, self._combined(places))
+        return self._tries.keys(key.expression, self._combine(places))
 
     def numbers(self, name: str, places: Sequence[int]) -> FloatArray:  # noqa: ARG002
         """Return the number of each combination of values; NaN where there is none."""
-        return self._tries.numbers(self._weighed, self._combined(places))
+        return self._tries.numbers(self._weighed, self._combine(places))
 
     def moments(self) -> Moments:
         """Return what is summed of each cell of a column."""
@@ -733,18 +733,18 @@ class CalculatedEvidence:
         is_wild = own.anything
         if not is_column:
             is_wild = np.bincount(listed.cell, listed.is_open, n_cells) > 0
-        found = [_averaged(listed.cell, listed.w, x[listed.value], n_cells)]
-        found.append(_averaged(listed.cell, listed.w, x[listed.value] ** 2, n_cells))
+        found = [_average(listed.cell, listed.w, x[listed.value], n_cells)]
+        found.append(_average(listed.cell, listed.w, x[listed.value] ** 2, n_cells))
         is_there = ~np.isnan(x[listed.value])
         lowest, highest = np.full(n_cells, np.inf), np.full(n_cells, -np.inf)
         np.fmin.at(lowest, listed.cell[is_there], least[is_there])
         np.fmax.at(highest, listed.cell[is_there], most[is_there])
         found += [np.where(np.isfinite(ends), ends, np.nan) for ends in (lowest, highest)]
         if own.cell.mark is not None:
-            value, w = self._kept(place, listed)
+            value, w = self._read_kept(place, listed)
             x = x[value]
             none = np.zeros(value.size, dtype=np.int64)
-            of_kept = [_averaged(none, w, x, 1)[0], _averaged(none, w, x * x, 1)[0],
+            of_kept = [_average(none, w, x, 1)[0], _average(none, w, x * x, 1)[0],
                        _extreme(np.nanmin, x), _extreme(np.nanmax, x)]  # fmt: skip
             for column, one in zip(found, of_kept, strict=True):
                 column[own.hidden] = one
@@ -772,7 +772,7 @@ class CalculatedEvidence:
             numbers = self._tries.numbers(own.cell.column, {self._names[place]: listed.values})
         least, most_ = listed.extremes(numbers)
         if own.hidden.any():
-            kept, shares = self._kept(place, listed)
+            kept, shares = self._read_kept(place, listed)
             hidden = np.flatnonzero(own.hidden)
             cell = np.append(cell, np.repeat(hidden, kept.size))
             value = np.append(value, np.tile(kept, hidden.size))
@@ -787,7 +787,7 @@ class CalculatedEvidence:
         lengths = np.bincount(cell, minlength=own.n.size)
         return Listing(np.cumsum(lengths) - lengths, lengths, value, w, is_open, least, most_)
 
-    def _kept(self, place: int, listed: ListedCellValues) -> tuple[IntArray, FloatArray]:
+    def _read_kept(self, place: int, listed: ListedCellValues) -> tuple[IntArray, FloatArray]:
         """Return the values of cells that are kept, with their shares in those that are not."""
         own = self._columns[place]
         n = np.bincount(listed.value, own.n[listed.cell] * listed.w, len(listed.values))
@@ -795,7 +795,7 @@ class CalculatedEvidence:
         weight = n[value] ** self._layout.rarity
         return value, weight / weight.sum()
 
-    def _combined(self, places: Sequence[int]) -> dict[str, Any]:
+    def _combine(self, places: Sequence[int]) -> dict[str, Any]:
         """Combine the values of some columns, those of the last one first."""
         import pyarrow as pa
 
@@ -825,7 +825,7 @@ def _units(unit: Unit) -> Iterator[Unit]:
         yield from _units(part)
 
 
-def _averaged(cell: IntArray, w: FloatArray, x: FloatArray, n_cells: int) -> FloatArray:
+def _average(cell: IntArray, w: FloatArray, x: FloatArray, n_cells: int) -> FloatArray:
     """Average numbers over the values of cells; those that are not there do not count."""
     is_there = ~np.isnan(x)
     total = np.bincount(cell[is_there], w[is_there], n_cells)

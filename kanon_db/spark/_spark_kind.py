@@ -46,7 +46,7 @@ from kanon_db.spark._tables import (
     open_tables,
     text_of_column,
 )
-from kanon_db.spark.environment import failures_as_errors, own_session, quoted_column, require_spark
+from kanon_db.spark.environment import failures_as_errors, own_session, quote_column, require_spark
 from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def read_columns(frame: DataFrame, columns: Sequence[str], what: str) -> ReadCol
                 hint="publish a part of the source, such as a region, and try it on that",
             )
         own = [
-            _one_zero(frame[quoted_column(name)], types[name]).alias(f"c{i}")
+            _one_zero(frame[quote_column(name)], types[name]).alias(f"c{i}")
             for i, name in enumerate(columns)
         ]
         table = frame.select(*own).toArrow().rename_columns(list(columns))
@@ -325,7 +325,7 @@ def _one_zero(value: Column, type_: DataType) -> Column:
 
 def verify(session: SparkSession, target: str) -> list[Check]:
     """Check a publication, using only its published files, and all of them."""
-    manifest, examined = _examined(session, target)
+    manifest, examined = _read_and_examine(session, target)
     return examined.checks + accepted_checks(manifest.publication)
 
 
@@ -333,7 +333,7 @@ def metrics(session: SparkSession, target: str) -> list[Metric]:
     """Measure a publication from its published files."""
     from kanon_db.catalog.entries import changed
 
-    manifest, examined = _examined(session, target)
+    manifest, examined = _read_and_examine(session, target)
     if not examined.metrics:
         raise changed(manifest.publication)
     measured = examined.metrics
@@ -341,7 +341,7 @@ def metrics(session: SparkSession, target: str) -> list[Metric]:
     return [Metric(name, value) for name, value in found.items()]
 
 
-def _examined(session: SparkSession, target: str) -> tuple[Manifest, Examination]:
+def _read_and_examine(session: SparkSession, target: str) -> tuple[Manifest, Examination]:
     require_spark()
     own = own_session(session)
     folder = Folder(own, str(target))
@@ -384,7 +384,7 @@ def attack(
 ) -> list[Attack]:
     """Play known attacks on the driver; the source scores the guesses."""
     heard = on_progress, on_warning, ["attacking"]
-    with _opened_with_source(session, target, source, *heard) as (kind, both):
+    with _open_with_source(session, target, source, *heard) as (kind, both):
         both.session.phase("attacking")
         return kind.attack(both)
 
@@ -402,12 +402,12 @@ def evaluate_counts(
     asked = read_request(EvaluateRequest, {"name": "", **given})
     workload = Workload.of(asked.queries, asked.dimensionality, asked.selectivity, asked.seed)
     heard = on_progress, on_warning, EVALUATING
-    with _opened_with_source(session, target, source, *heard) as (kind, both):
+    with _open_with_source(session, target, source, *heard) as (kind, both):
         return kind.evaluate(both, workload)
 
 
 @contextmanager
-def _opened_with_source(
+def _open_with_source(
     session: SparkSession,
     target: str,
     source: Any,

@@ -31,7 +31,7 @@ from kanon_db.spark._publication_folder import Folder, Manifest, TableFiles
 from kanon_db.spark.environment import (
     PostgresTable,
     failures_as_errors,
-    quoted_column,
+    quote_column,
     through_arrow,
 )
 from kanon_db.transfer.columns import ColumnType, Relation
@@ -71,13 +71,13 @@ def with_random_keys(frame: DataFrame) -> DataFrame:
 
     schema = StructType([*frame.schema.fields])
     schema.add(RANK_KEY, LongType(), nullable=False).add(ORDER_KEY, LongType(), nullable=False)
-    return through_arrow(frame, keyed_hashes(os.urandom(_KEY_BYTES)), schema)
+    return through_arrow(frame, hashing_with_key(os.urandom(_KEY_BYTES)), schema)
 
 
 Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
-def keyed_hashes(key: bytes) -> Batches:
+def hashing_with_key(key: bytes) -> Batches:
     """Return the function that hashes the first column of batches, with a key."""
 
     def draw(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -268,7 +268,7 @@ def take_spark_snapshot(
     names = tuple(dict.fromkeys(columns))
     read = [f.monotonically_increasing_id().alias(RECORD)]
     for i, name in enumerate(names):
-        column = f.col(quoted_column(name))
+        column = f.col(quote_column(name))
         if microdata.types[name].type_name == "text":
             column = column.cast(StringType())  # without a collation of its own
         read.append(column.alias(f"c{i}"))
@@ -418,7 +418,7 @@ def _offset_name(node: exp.Expression) -> list[str]:
     return [offset.name] if isinstance(offset, exp.Expression) else []
 
 
-def _counted(node: exp.Expression) -> exp.Expression:
+def _rewrite_filter(node: exp.Expression) -> exp.Expression:
     """Aggregate only some rows: Spark's windows know no FILTER."""
     aggregate: exp.Expression = node.this.copy()
     condition = node.expression.this
@@ -455,7 +455,7 @@ def _type(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def _bound_array(node: exp.Expression) -> exp.Expression:
+def _parse_array(node: exp.Expression) -> exp.Expression:
     """Read an array from JSON: as an array of literals, long ones would take long to plan."""
     to = node.args["to"]
     if isinstance(node.this, exp.Parameter) and to.this == exp.DType.ARRAY:
@@ -520,7 +520,7 @@ def _element(node: exp.Expression) -> exp.Expression:
 
 
 _TRANSLATIONS: Final = {
-    exp.Cast: _bound_array,
+    exp.Cast: _parse_array,
     exp.Parameter: _value,
     exp.DataType: _type,
     exp.Unnest: _rows,
@@ -528,7 +528,7 @@ _TRANSLATIONS: Final = {
     exp.WidthBucket: _place,
     exp.Format: _format,
     exp.Anonymous: _function,
-    exp.Filter: _counted,
+    exp.Filter: _rewrite_filter,
     exp.Window: _window,
     exp.EQ: _member,
 }

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def quoted_column(name: str) -> str:
+def quote_column(name: str) -> str:
     """Quote a name, which may have dots and backticks.
 
     Examples
     --------
-    >>> quoted_column("a.b`c")
+    >>> quote_column("a.b`c")
     '`a.b``c`'
     """
     return "`" + name.replace("`", "``") + "`"

@@ -125,7 +125,9 @@ class CountedColumn:
         with read_or_refused():
             truths = outcomes_of_cells(condition, own, tried, self.rarity, is_tabled=False)
             of_each = list(
-                self._ends(type_) if most is None else self._listed(operand, tried, type_, most)
+                self._ends(type_)
+                if most is None
+                else self._list_values(operand, tried, type_, most)
             )
         return [
             {
@@ -164,7 +166,7 @@ class CountedColumn:
             )
             yield {"least": least, "most": most, "first": first, "last": last, "own": own}
 
-    def _listed(
+    def _list_values(
         self, operand: ex.Expression, tried: ConditionOutcomes, type_: ex.Type, most: int
     ) -> Iterator[Row]:
         """Return the values of each cell that meet the condition, and between which they lie."""
@@ -316,7 +318,7 @@ class SparkRowQuery(SparkQuery):
         def counted() -> KnownTypes:
             kind = ValuePieceWriter if lists_values else PieceWriter
             pieces = kind(request, layout, also, is_stored=False).pieces()
-            types = self._counted(layout, tuple(pieces.places))
+            types = self._count_record_types(layout, tuple(pieces.places))
             read = CalculatedEvidence(pieces, request, layout, types.columns, self._tries)
             return _KnownCells(pieces, read, types, self._tries, layout.rarity)
 
@@ -342,13 +344,13 @@ class SparkRowQuery(SparkQuery):
 
         names = tuple(name for name in layout.cells if name in ex.attributes(operand))
         if len(names) > 1:
-            counted = self._counted(layout, names)
+            counted = self._count_record_types(layout, names)
             return OperandValues.of_columns(counted, names, operand, type_, self._tries)
         known = next((one for one in self.counted if names[0] in one), names)
-        own = self._counted(layout, known).columns[known.index(names[0])]
+        own = self._count_record_types(layout, known).columns[known.index(names[0])]
         return OperandValues.of_column(own, operand, type_, self._tries)
 
-    def _counted(self, layout: CellLayout, names: tuple[str, ...]) -> CountedRecordTypes:
+    def _count_record_types(self, layout: CellLayout, names: tuple[str, ...]) -> CountedRecordTypes:
         """Count the types of records that some columns tell apart."""
         from kanon_db.spark._row_evidence import CountedRecordTypes
 
@@ -412,7 +414,7 @@ def cell_layout(session: TableSession, publication: Publication, *, is_paper: bo
     cells: dict[str, CellDescription] = {}
     for position, written in enumerate(described["quasi_identifiers"], start=1):
         name, mark = str(written["name"]), None if view.pattern is None else position
-        published = _published(name, written, schema[name])
+        published = _describe_column(name, written, schema[name])
         cells[name] = types.cell(published, written["cell"], mark, written.get("labels"))
     for name in described["others"]:
         cells[name] = types.cell(column_type(name, schema[name]), "value", None)
@@ -425,7 +427,7 @@ def cell_layout(session: TableSession, publication: Publication, *, is_paper: bo
     return CellLayout(view, cells, left_out, n_rows, is_paper=is_paper)
 
 
-def _published(name: str, written: Mapping[str, Any], type_: Any) -> ColumnType:
+def _describe_column(name: str, written: Mapping[str, Any], type_: Any) -> ColumnType:
     """Return what PostgreSQL would make of a column of cells."""
     range_type = str(written.get("range_type"))
     if written["cell"] == "range" and type_in_range(range_type, None) is not None:
@@ -458,7 +460,7 @@ def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
     UnsupportedQueryError
         If nothing is known of a column.
     """
-    from kanon_db.spark._row_evidence import find_value_shares, is_known, kept_value_shares
+    from kanon_db.spark._row_evidence import find_value_shares, is_known, keep_value_shares
 
     session, publication = asked.session, asked.publication
     if not isinstance(session, TableSession):
@@ -487,7 +489,7 @@ def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
             def find(cell: CellDescription = cell) -> CellShares | None:
                 return find_value_shares(rows, quasi_identifiers, cell, matches)
 
-            found = shares[name] = kept_value_shares(release, name, find)
+            found = shares[name] = keep_value_shares(release, name, find)
             if found is not None:
                 cells[name] = cell._replace(shares=found.kind)
     given = {one.name: getattr(asked, one.name) for one in fields(asked)}
@@ -510,31 +512,31 @@ _T = TypeVar("_T")
 
 def estimate_count(session: SparkSession, target: str, query: str, **given: Any) -> Estimated:
     """Answer a COUNT query without groups."""
-    return _asked(session, target, query, one_count, **given)
+    return _ask(session, target, query, one_count, **given)
 
 
 def estimate_counts(
     session: SparkSession, target: str, query: str, **given: Any
 ) -> list[AnswerRow]:
     """Answer a COUNT query with GROUP BY."""
-    return _asked(session, target, query, counts, **given)
+    return _ask(session, target, query, counts, **given)
 
 
 def estimate(session: SparkSession, target: str, query: str, **given: Any) -> list[AnswerRow]:
     """Answer a query with any aggregates."""
-    return _asked(session, target, query, _rows, **given)
+    return _ask(session, target, query, _rows, **given)
 
 
 def rewrite_count(session: SparkSession, target: str, query: str) -> str:
     """Return the paper's estimate of a query as one statement of Spark."""
-    return _asked(session, target, query, lambda one: rewritten(one, "spark"), estimator="paper")
+    return _ask(session, target, query, lambda one: rewritten(one, "spark"), estimator="paper")
 
 
 def _rows(query: OpenQuery) -> list[AnswerRow]:
     return QueryAnswer.told(query).rows
 
 
-def _asked(
+def _ask(
     session: SparkSession,
     target: str,
     query: str,

@@ -70,7 +70,7 @@ from kanon_db.spark._tables import (
 from kanon_db.spark.environment import (
     failures_as_errors,
     own_session,
-    quoted_column,
+    quote_column,
     require_spark,
     through_arrow,
 )
@@ -108,7 +108,7 @@ def _warn_of_identifiers(voice: SparkProgress, microdata: SparkSource) -> None:
         return
     try:
         shares = _shares_of_unique(
-            microdata.frame, {name: quoted_column(name) for name in source.identifiers}
+            microdata.frame, {name: quote_column(name) for name in source.identifiers}
         )
     except ServerError:  # whose detail may quote data
         voice.warn(
@@ -390,14 +390,14 @@ def load(
         frame = read_table(own, release / folder_of(suffix), manifest.tables[suffix])
         if suffix == QIT and described.layout.get("weighted"):
             frame = frame.drop(str(described.layout["weights"]))  # learned there
-        tables[_SUFFIXES.get(suffix, suffix)] = _loaded_table(frame, ranges)
+        tables[_SUFFIXES.get(suffix, suffix)] = _describe_table(frame, ranges)
     elsewhere = ForeignPublication(described, tables, _columns(described.layout))
-    with _opened(connection, on_progress, on_warning) as opened, opened.transaction():
+    with _open_session(connection, on_progress, on_warning) as opened, opened.transaction():
         return load_publication(opened, elsewhere, request)
 
 
 @contextmanager
-def _opened(
+def _open_session(
     connection: str | psycopg.Connection,
     on_progress: Watcher | None,
     on_warning: Callable[[str], None] | None,
@@ -443,14 +443,14 @@ def _ranges(layout: Mapping[str, Any]) -> dict[str, str]:
     return {name: type_ for name, type_ in found.items() if type_in_range(type_, None) is not None}
 
 
-def _loaded_table(frame: DataFrame, ranges: Mapping[str, str]) -> LoadedTable:
+def _describe_table(frame: DataFrame, ranges: Mapping[str, str]) -> LoadedTable:
     """Describe a table as PostgreSQL is going to have it."""
     from pyspark.sql import functions as f
 
     types: dict[str, str] = {}
     columns: list[Column] = []
     for field in frame.schema.fields:
-        name, column = field.name, f.col(quoted_column(field.name))
+        name, column = field.name, f.col(quote_column(field.name))
         if name in ranges:
             types[name], column = ranges[name], _as_range(column, field.dataType)
         elif field.dataType.simpleString() == "array<string>":

@@ -34,7 +34,7 @@ from kanon_db.transfer.snapshot import (
     Size,
     Snapshot,
     all_rows,
-    expected_size,
+    estimate_size,
     require_rows,
 )
 from kanon_db.transfer.values import (
@@ -131,10 +131,10 @@ def _read_few(snapshot: Snapshot, few: Sequence[ColumnType]) -> dict[str, CodedC
     found = read_whole_numbers(snapshot, close)
     few = [column for column in few if column.name not in found]
     if snapshot.n_records > _MOST_NAMED:
-        return found | {column.name: _looked_up(snapshot, column) for column in few}
+        return found | {column.name: _look_up(snapshot, column) for column in few}
     at_once = most_grouped(snapshot.n_records)
     for start in range(0, len(few), at_once):
-        found |= _grouped(snapshot, few[start : start + at_once])
+        found |= _group_records(snapshot, few[start : start + at_once])
     return found
 
 
@@ -165,7 +165,7 @@ def count_in_sample(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[s
     return {column.name: n for column, n in zip(columns, row["n_values"], strict=True)}
 
 
-def _grouped(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
+def _group_records(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, CodedColumn]:
     """Collect the records of all values of all columns in one pass."""
     session = snapshot.session
     session.step("reading values")
@@ -204,7 +204,7 @@ def _grouped(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[str, Cod
     return found
 
 
-def _looked_up(snapshot: Snapshot, column: ColumnType) -> CodedColumn:
+def _look_up(snapshot: Snapshot, column: ColumnType) -> CodedColumn:
     """Count the values of a column, and then look up that of each record."""
     values = distinct_values(snapshot, column)
     codes = read_codes(snapshot, [values])[:, 0]
@@ -278,7 +278,7 @@ def read_coded(
     InfeasibleError
         When the source has no rows, or more than `most`, or a text that is too long.
     """
-    expected = expected_size(session, source, [column.name for column in columns])
+    expected = estimate_size(session, source, [column.name for column in columns])
     if not _are_plain(session, source, columns):
         return None
     session.step("reading the source")
@@ -346,7 +346,7 @@ class _SourceReader:
         ends = self._ends(numbers) if numbers else {}
         close = [column for column in numbers if are_close(ends, column)]
         others = [column for column in columns if column not in close]
-        listed = self._listed(others, sampled=sampled) if others else []
+        listed = self._list_values(others, sampled=sampled) if others else []
         return None if listed is None else [*self._close(close, ends), *listed]
 
     def _close(self, columns: Sequence[ColumnType], ends: Ends) -> Sequence[KnownValues]:
@@ -371,7 +371,7 @@ class _SourceReader:
             found.append(WholeNumbers(column, greatest - least + 1, least, kept("below", i), both))
         return found
 
-    def _listed(
+    def _list_values(
         self, columns: Sequence[ColumnType], *, sampled: bool
     ) -> Sequence[KnownValues] | None:
         """List the values of columns; None if there are too many, or no sample can be taken."""

@@ -1,6 +1,6 @@
 """Reads the columns of a relation from the server's catalogs, and passes numbers in bulk.
 
-Text that names a value, such as a threshold's, is the same in every session (`fixed_labels`).
+Text that names a value, such as a threshold's, is the same in every session (`fix_labels`).
 """
 
 from __future__ import annotations
@@ -152,36 +152,35 @@ class KeptRows(NamedTuple):
             else f"s.{session.identifier(column.name)}"
             for column in (self.entity, *self.open_columns, *self.secret_columns)
         ]
-        by = [self._hashed(session, self.open_columns)]
+        by = [self._write_hash(session, self.open_columns)]
         if self.order is not None:
             is_last = "DESC" if self.is_last else "ASC"
             by.insert(0, f"{self.order.read(session)} {is_last} NULLS LAST")
         of_open = f"({window} ORDER BY {', '.join(by)})"
         # Numbered by their values, so that where they lie decides nothing; drawn without these.
-        of_all = (
-            f"({window} ORDER BY {', '.join((*by, self._hashed(session, self.secret_columns)))})"
-        )
+        by.append(self._write_hash(session, self.secret_columns))
+        of_all = f"({window} ORDER BY {', '.join(by)})"
         entity = self.entity.read(session)
         return (
             f"(SELECT * FROM (SELECT {', '.join(read)}, rank() OVER {of_open} AS {first},"
             f" count(*) OVER {of_open} AS {alike}, row_number() OVER {of_all} AS {place},"
             # Entities that are equal may have several texts.
-            f" first_value({_fixed_label(self.entity, entity)}) OVER {of_all} AS {whose}"
+            f" first_value({_write_label(self.entity, entity)}) OVER {of_all} AS {whose}"
             f" FROM {relation.quoted(session)} AS s WHERE ({where})"
             f" WINDOW {window} AS (PARTITION BY {entity})) AS s WHERE s.{first} = 1"
-            f" AND s.{place} = {self._drawn(session, f's.{whose}', f's.{alike}')}"
+            f" AND s.{place} = {self._write_rank(session, f's.{whose}', f's.{alike}')}"
             # Rows without an entity are no entity: all are read, and refused.
             f" OR num_nulls(s.{session.identifier(self.entity.name)}) > 0)"
         )
 
-    def _hashed(self, session: Session, columns: Sequence[ColumnType]) -> str:
+    def _write_hash(self, session: Session, columns: Sequence[ColumnType]) -> str:
         """Write a hash of the entity and some columns, to put rows in an order of no meaning."""
         labels = ", ".join(
-            _fixed_label(column, column.read(session)) for column in (self.entity, *columns)
+            _write_label(column, column.read(session)) for column in (self.entity, *columns)
         )
         return f'hashtextextended(ARRAY[{labels}]::text COLLATE pg_catalog."C", 0)'
 
-    def _drawn(self, session: Session, entity: str, alike: str) -> str:
+    def _write_rank(self, session: Session, entity: str, alike: str) -> str:
         """Write which of an entity's first rows that are alike is drawn, from 1 on."""
         key = session.identifier("pg_temp", f"kanon_key_{os.urandom(8).hex()}")
         session.fetch(
@@ -193,7 +192,7 @@ class KeptRows(NamedTuple):
         return f"CASE {alike} WHEN 1 THEN 1 ELSE 1 + {number} % {alike} END"
 
 
-def _fixed_label(column: ColumnType, value: str) -> str:
+def _write_label(column: ColumnType, value: str) -> str:
     """Write a text for a value that no setting changes, as the caller's own settings are in force.
 
     Some types that are rare in microdata have none.
@@ -493,7 +492,7 @@ _SETTINGS: Final = {
 }
 
 
-def fixed_labels(session: Session) -> AbstractContextManager[None]:
+def fix_labels(session: Session) -> AbstractContextManager[None]:
     """Run the block with fixed settings for how values are written.
 
     Otherwise an analyst's time zone would decide whether verifying finds a threshold. The source is

@@ -110,7 +110,7 @@ class StagedFile:
         statement = f"COPY {self.table} FROM STDIN WITH (FORMAT csv, HEADER, {options})"
         context = ""
         try:
-            with session.translated_errors(), session.connection.cursor() as cursor:
+            with session.translate_errors(), session.connection.cursor() as cursor:
                 try:
                     with cursor.copy(statement.encode()) as copy:
                         copy.write(b"\n")  # so that the end of a line is known in the first one
@@ -224,7 +224,7 @@ class StagedFile:
             with session.savepoint():
                 if isinstance(name, str) and session.fetch(lookup, name, "-1"):
                     # So it is nothing but the name of a type, perhaps with a length.
-                    with session.translated_errors():
+                    with session.translate_errors():
                         typed = session.connection.execute(f"SELECT NULL::{name}\n".encode())
                     length = typed.pgresult.fmod(0) if typed.pgresult else -1
                     row = fetch_one(session, lookup, name, str(length))

@@ -19,7 +19,7 @@ from kanon_db.session.protocol import INSUFFICIENT_PRIVILEGE, Row, Session, fetc
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.columns import (
     Relation,
-    fixed_labels,
+    fix_labels,
     incomparable,
     int4_bytes,
     inverse_permutation,
@@ -150,7 +150,7 @@ class Snapshot(Records):
             Where nothing can ever be greater: infinity, and what is no number.
         """
         name = self.session.identifier(column)
-        with fixed_labels(self.session):
+        with fix_labels(self.session):
             row = fetch_one(self.session, f"SELECT max({name})::text AS value FROM {self.table}")
         if row["value"] is not None and row["value"].lower() in ("infinity", "nan"):
             raise InvalidParameterError(
@@ -189,7 +189,7 @@ class Snapshot(Records):
         self.session.fetch(f"DROP TABLE {self.table}")
 
 
-def expected_size(session: Session, source: Relation, columns: Sequence[str]) -> Size:
+def estimate_size(session: Session, source: Relation, columns: Sequence[str]) -> Size:
     """Ask the server's planner how much there is to read, without reading it.
 
     Raises
@@ -200,7 +200,7 @@ def expected_size(session: Session, source: Relation, columns: Sequence[str]) ->
     names = selected(session, source, columns)
     with all_rows(session, source):
         (row,) = session.fetch(f"EXPLAIN (FORMAT JSON) SELECT {names} FROM {source.rows(session)}")
-    plan = _planned(row)
+    plan = _read_plan(row)
     n_records = plan["Plan Rows"]
     if source.kept is not None:  # of which the planner has no idea
         n_records = int(expected_values(session, source, [source.kept.entity.name]))
@@ -225,11 +225,11 @@ def expected_values(session: Session, source: Relation, columns: Sequence[str]) 
                 f"EXPLAIN (FORMAT JSON) SELECT FROM (SELECT {read} FROM {source.quoted(session)})"
                 f" AS s GROUP BY s.{session.identifier(column)}"
             )
-        expected += _planned(row)["Plan Rows"]
+        expected += _read_plan(row)["Plan Rows"]
     return expected
 
 
-def _planned(row: Row) -> Mapping[str, Any]:
+def _read_plan(row: Row) -> Mapping[str, Any]:
     """Read the plan that EXPLAIN has written."""
     (plan,) = row.values()
     (planned,) = json.loads(plan) if isinstance(plan, str) else plan

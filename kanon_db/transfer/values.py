@@ -19,7 +19,7 @@ from kanon_db.algorithms.ground.arrays import (
 )
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.session.protocol import Session, Value, fetch_one
-from kanon_db.transfer.columns import ColumnType, fixed_labels, label
+from kanon_db.transfer.columns import ColumnType, fix_labels, label
 from kanon_db.transfer.snapshot import MOST_BYTES, Records, Snapshot, too_long
 
 _BATCH_BYTES: Final = 1 << 24
@@ -160,7 +160,7 @@ def number_values(
     session = records.session
     table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
     # GROUP BY and ORDER BY use the type's own equality and order, whatever the search path is.
-    with fixed_labels(session):
+    with fix_labels(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
             " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value, records,"
@@ -240,7 +240,7 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
     kind: Literal["int4", "int8"] = "int4" if _n_numbers(columns) <= _MOST_NUMBERS >> 32 else "int8"
     for position, values in enumerate(columns):
         alias, name = f"v{position}", f"s.{session.identifier(values.column.name)}"
-        code = coalesced_codes(name, values, alias)
+        code = code_expression(name, values, alias)
         number = f"({number}) * {len(values.labels) + 1}::{kind} + {code} + 1"
         equal = values.column.operator(session, "=")
         joins.append(f"LEFT JOIN {values.table} AS {alias} ON {name} {equal} {alias}.value")
@@ -250,7 +250,7 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
         column[:] = digits - 1
 
 
-def coalesced_codes(value: str, values: DistinctValues, alias: str) -> str:
+def code_expression(value: str, values: DistinctValues, alias: str) -> str:
     """Return SQL for the code of the value that an expression gives, -1 if it has none.
 
     ``alias`` is the alias of the table of codes, joined with the row of the value, if it has one.

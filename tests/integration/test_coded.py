@@ -20,7 +20,7 @@ from kanon_db.transfer.columns import (
     Relation,
     column_types,
     find_relation,
-    fixed_labels,
+    fix_labels,
     label,
 )
 from kanon_db.transfer.snapshot import MAX_RECORDS, take_snapshot
@@ -117,7 +117,7 @@ def written(
 ) -> list[tuple[str | None, ...]]:
     """Return the texts of each row, sorted."""
     texts = ", ".join(f"{label(column)} AS text_{column}" for column in columns)
-    with opened(parties, name) as (session, *_), fixed_labels(session):
+    with opened(parties, name) as (session, *_), fix_labels(session):
         rows = session.fetch(f"SELECT {texts} FROM {name}")
     return sorted((tuple(row.values()) for row in rows), key=str)
 

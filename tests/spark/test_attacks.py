@@ -138,7 +138,7 @@ def twice(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> 
     targets = [tmp_path_factory.mktemp(name) / "b" for name in ("one", "two")]
     keys: list[bytes] = []
     plans: list[str] = []
-    hashes, through = _tables.keyed_hashes, _tables.through_arrow
+    hashes, through = _tables.hashing_with_key, _tables.through_arrow
 
     def kept(key: bytes) -> Any:
         keys.append(key)
@@ -150,7 +150,7 @@ def twice(spark: Any, people: str, tmp_path_factory: pytest.TempPathFactory) -> 
         return frame
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_tables, "keyed_hashes", kept)
+        patch.setattr(_tables, "hashing_with_key", kept)
         patch.setattr(_tables, "through_arrow", planned)
         for target in targets:
             on_spark.publish_buckets(

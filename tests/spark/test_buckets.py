@@ -25,7 +25,7 @@ from kanon_db.algorithms.bucketization.cell_assignment import (
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
 from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.randomness import SecureRandom
-from kanon_db.spark._tables import keyed_hashes
+from kanon_db.spark._tables import hashing_with_key
 from kanon_db.spark.kinds import _bucket_dealing
 from kanon_db.spark.kinds._bucket_dealing import Slices, locating_function
 from tests.spark import data
@@ -205,7 +205,7 @@ def on_workers(tree: Any, slices: Slices, qi_codes: Any, codes: Any, known: Any)
     numbered = {"record": np.arange(codes.size), "code": codes}
     names = [f"q{i}" for i in range(qi_codes.shape[1])]
     numbered |= dict(zip(names, qi_codes.T, strict=True))
-    keyed = keyed_hashes(SecureRandom().bytes(32))(batches(numbered))
+    keyed = hashing_with_key(SecureRandom().bytes(32))(batches(numbered))
     located = locating_function(SimpleNamespace(value=(tree, slices)), names)(keyed)
     whole = pa.Table.from_batches(list(located))
     before = counted_before(whole, slices, n_values)

@@ -23,7 +23,7 @@ from kanon_db.errors import RiskError, VerificationError
 from kanon_db.spark.kinds import bucket_kind
 from kanon_db.spark.kinds.bucket_kind import (
     bucketed,
-    drawn_buckets,
+    sample_buckets,
     weighing_function,
     whole_buckets,
 )
@@ -143,14 +143,14 @@ def test_buckets_of_a_sample() -> None:
     setting = BucketSetting.of([2, 30], [3_000, 200])
     random, times = np.random.default_rng(0), np.zeros(3_201)
     for _ in range(400):
-        drawn = drawn_buckets(setting, 1_000, random)
+        drawn = sample_buckets(setting, 1_000, random)
         assert np.unique(drawn).size == drawn.size
         sizes = np.where(drawn <= 3_000, 2, 30)
         assert 1_000 <= sizes.sum() < 1_030 + 30
         times[drawn] += 1
     share = times[1:3_001].mean() / times[3_001:].mean()
     assert 0.9 < share < 1.1
-    assert drawn_buckets(setting, 12_000, random).tolist() == list(range(1, 3_201))
+    assert sample_buckets(setting, 12_000, random).tolist() == list(range(1, 3_201))
 
 
 # Answers from files.

@@ -46,7 +46,7 @@ from kanon_db.catalog.entries import Publication
 from kanon_db.metrics.count_queries import (
     CountErrors,
     CountQuery,
-    estimated_counts,
+    estimate_workload,
     exact_counts,
 )
 from kanon_db.publications.examination import AttackSession
@@ -144,7 +144,7 @@ def _evaluated(
         read, pulse = read_buckets(target, values, sensitive, attribute), target.pulse()
         for column in (*values, sensitive):
             column.drop()
-        return estimated_counts(
+        return estimate_workload(
             read.bucket_of_record, read.codes, read.buckets, read.values, read.counts,
             [with_unknown(query, pulse) for query in chosen], pulse=pulse,
         )  # fmt: skip
@@ -226,7 +226,7 @@ def answer_from_buckets(
     """
     attribute = sensitive.column.name
     read, pulse = read_buckets(target, columns, sensitive, attribute), target.pulse()
-    return estimated_counts(
+    return estimate_workload(
         read.bucket_of_record, read.codes, read.buckets, read.values, read.counts,
         [with_unknown(query, pulse) for query in queries], pulse=pulse,
     )  # fmt: skip

@@ -39,7 +39,7 @@ from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.session.protocol import Value
 from kanon_db.transfer.columns import (
-    fixed_labels,
+    fix_labels,
     inverse_permutation,
     label,
     number_bytes,
@@ -439,7 +439,7 @@ def check_weights(session: Session, tables: BucketTables, thresholds: Thresholds
         equal = f"w.{own} IS NOT DISTINCT FROM b.{own}"
         if len(tables.sensitive) > 1:
             equal += f" AND w.{tables.attribute} = b.{tables.attribute}"
-        with fixed_labels(session):
+        with fix_labels(session):
             rows = session.stream(
                 1,
                 f"SELECT {label(f'b.{own}')} AS value, b.{tables.bits} AS bits,"

@@ -98,7 +98,7 @@ from kanon_db.transfer.columns import (
     Relation,
     column_types,
     find_relation,
-    fixed_labels,
+    fix_labels,
     label,
 )
 from kanon_db.transfer.snapshot import Size
@@ -476,7 +476,7 @@ def _count_sat(session: Session, tables: BucketTables) -> tuple[_Buckets, dict[s
             f"SELECT {tables.bucket_id} AS bucket, {named}, {tables.count} AS n FROM {tables.sat}"
         )
 
-    with fixed_labels(session):
+    with fix_labels(session):
         if len(columns) > 1:
             together = [f"value_{i}" for i in range(len(columns))]
             named = ", ".join(f"{c} AS {own}" for c, own in zip(columns, together, strict=True))
@@ -850,7 +850,7 @@ def _frozen(
     """Write the thresholds of an attribute's published values; others get the least one."""
     if not privacy.theta:
         return privacy.as_json()
-    with fixed_labels(session):
+    with fix_labels(session):
         rows = session.fetch(
             f"SELECT {label(f's.{column}')} AS value, sum(s.{tables.count})::int8 AS n"
             f" FROM {tables.sat} AS s GROUP BY 1 ORDER BY 1"

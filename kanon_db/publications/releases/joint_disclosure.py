@@ -47,7 +47,7 @@ from kanon_db.transfer.columns import (
     column_types,
     describe_types,
     find_relation,
-    fixed_labels,
+    fix_labels,
     label,
 )
 from kanon_db.transfer.snapshot import take_snapshot
@@ -112,7 +112,7 @@ def read_people(
     types = column_types(session, oid)
     values = {name: distinct_values(snapshot, types[name]) for name in names}
     codes = read_codes(snapshot, list(values.values()))
-    with fixed_labels(session):
+    with fix_labels(session):
         person = read_integers(snapshot, hashed, kind="int8")
     snapshot.drop()
     keys = sort_keys([codes[:, a] for a in range(len(names))])
@@ -206,7 +206,7 @@ def read_releases(
         for one in partitions
     ]
     nobody = np.zeros(0, dtype=np.int64)
-    with fixed_labels(session):
+    with fix_labels(session):
         placed = [
             _read_people(session, one, common, key)
             if isinstance(one, PublishedBuckets)

@@ -14,7 +14,7 @@ from kanon_db.catalog.names import require_plain
 from kanon_db.errors import InvalidParameterError, NotFoundError
 from kanon_db.session import Session
 from kanon_db.session.protocol import fetch_one
-from kanon_db.transfer.columns import fixed_labels
+from kanon_db.transfer.columns import fix_labels
 
 DEFAULT_READERS: Final = ("kanon_analyst",)
 
@@ -118,7 +118,7 @@ def digest_of_relations(session: Session, relations: Sequence[str]) -> str:
     is no signature.
     """
     sums = ", ".join(f"coalesce(sum(hashtextextended(row_text, {seed})), 0)" for seed in (0, 1))
-    with fixed_labels(session):
+    with fix_labels(session):
         found = [
             fetch_one(
                 session,

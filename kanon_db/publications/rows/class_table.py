@@ -51,8 +51,8 @@ from kanon_db.query.cell_conditions import ends_of, is_endless, labels, members_
 from kanon_db.query.layout import CLASSES, SHARES, CellDescription, ClassTable, RowView
 from kanon_db.query.layout import Shares as WhatIsKnown
 from kanon_db.session import Row, Session, fetch_one
-from kanon_db.session.protocol import Value, grouping_by_hash, helped
-from kanon_db.transfer.columns import fixed_labels, int4_bytes, label, parts_of, with_numbers
+from kanon_db.session.protocol import Value, grouping_by_hash, run_with_helper
+from kanon_db.transfer.columns import fix_labels, int4_bytes, label, parts_of, with_numbers
 
 # Hashing the cells of a million rows takes a third of the time of looking up their numbers. Each
 # row's hashes become one 64-bit number, by exclusive or; these are added up, so the order of rows
@@ -135,7 +135,7 @@ class _Hashing:
             sent.append(f"int8send({number})")
         n_rows, total = 0, 0
         for part in parts_of(session, view.view, int(self._rows.sizes.sum()), "v"):
-            with helped(session):
+            with run_with_helper(session):
                 row = fetch_one(
                     session,
                     # A statement without parameters, so that the server may make a parallel plan,
@@ -410,7 +410,7 @@ def _number(
         )
         bound = [int4_bytes(records), str(n_hidden)]
     counted = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
-    with fixed_labels(session), grouping_by_hash(session):
+    with fix_labels(session), grouping_by_hash(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {shown} LIMIT {MOST_NUMBERED + 1}",
             *bound,
@@ -438,7 +438,7 @@ def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) 
     differing = 0
     for name, records in rows.records():
         by = f"t.{table.hidden}, {_text(f't.{session.identifier(name)}')}"
-        with fixed_labels(session):
+        with fix_labels(session):
             found = session.fetch(
                 f"SELECT t.{table.number} AS number, t.{table.records} AS records,"
                 f" row_number() OVER (ORDER BY {by}) - 1 AS place"

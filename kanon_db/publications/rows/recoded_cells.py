@@ -32,7 +32,7 @@ from kanon_db.randomness import SecureRandom
 from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, Session, fetch_one, roomy
 from kanon_db.transfer.columns import (
     ColumnType,
-    fixed_labels,
+    fix_labels,
     int4_bytes,
     label,
     label_of,
@@ -197,7 +197,7 @@ def _write_bins(values: DistinctValues, described: Mapping[str, Any], table: str
     if column.type_name in FLOATS and "round" in described:
         # The end of a bin may be less than one digit above a number of floating point.
         closed = f"e.value >= e.high::{column.type_name}"
-    with fixed_labels(session):
+    with fix_labels(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {member} ON COMMIT DROP AS SELECT e.*, {closed} AS is_closed,"
             " CASE WHEN num_nulls(e.value) > 0 THEN 2 WHEN num_nulls(e.low) > 0 THEN 0 ELSE 1 END"
@@ -522,7 +522,7 @@ def _require_texts_of_values(records: Records, values: DistinctValues) -> None:
     has_texts = column.type_category in ("S", "E", "B")
     if isinstance(records, Snapshot) and not own_equality and not has_texts:
         name = session.identifier(column.name)
-        with fixed_labels(session):
+        with fix_labels(session):
             own_equality = fetch_one(
                 session,
                 f"SELECT EXISTS (SELECT FROM {records.table} GROUP BY {name}"

@@ -89,7 +89,7 @@ from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import roomy
 from kanon_db.transfer.allowance import Allowance, Needs
 from kanon_db.transfer.coded_columns import CodedRecords
-from kanon_db.transfer.columns import ColumnType, Relation, fixed_labels, int4_bytes, with_numbers
+from kanon_db.transfer.columns import ColumnType, Relation, fix_labels, int4_bytes, with_numbers
 from kanon_db.transfer.snapshot import Size
 from kanon_db.transfer.values import DistinctValues, read_known_codes
 
@@ -556,7 +556,7 @@ def _outside(
         pairs, (number, code) = with_numbers(
             session, "(SELECT generate_series(0, $3::int4 - 1) AS i)", (1, "r.i"), (2, "r.i")
         )
-        with fixed_labels(session), roomy(session):
+        with fix_labels(session), roomy(session):
             row = fetch_one(
                 session,
                 # Pairs are joined first: a condition on values and cells would compare all of them.
@@ -670,7 +670,7 @@ class RecodedRows:
         `cell_of_record`, shape (n_records,), has -1 for a record that is left out. Returns how many
         records were not written, since an original value is not in its cell.
         """
-        with fixed_labels(self._job.session):
+        with fix_labels(self._job.session):
             return write_row_view(
                 self._job, self.view, table, cell_of_record, self._covering(table)
             )

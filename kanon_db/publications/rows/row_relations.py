@@ -26,14 +26,14 @@ from kanon_db.publications.rows.distinct_cells import CellTable, ShownRows
 from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
 from kanon_db.query.layout import CELLS, ROWS, CellDescription, RowView
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.protocol import grouping_by_hash, helped, roomy
+from kanon_db.session.protocol import grouping_by_hash, roomy, run_with_helper
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.coded_columns import CodedRecords
 from kanon_db.transfer.columns import (
     Relation,
     column_types,
     find_relation,
-    fixed_labels,
+    fix_labels,
     int4_bytes,
     inverse_permutation,
     number_bytes,
@@ -47,7 +47,7 @@ def digest_rows(session: Session, view: RowView) -> str:
     It is the sum of 64 bits of each row's SHA-256: a change of any row changes it, except by a
     negligible chance.
     """
-    with fixed_labels(session):
+    with fix_labels(session):
         found = fetch_one(
             session,
             "SELECT coalesce(sum(('x' || left(encode(hash, 'hex'), 16))::bit(64)::int8), 0)::text"
@@ -246,7 +246,7 @@ def write_row_view(
     else:
         _write_copied(job, cells, combination_of_record, covering, others)
     session.step("materializing the view")
-    with roomy(session), helped(session):
+    with roomy(session), run_with_helper(session):
         job.staging.materialize_join(ROWS, CELLS, cells.name, view.columns)
     row = fetch_one(session, f"SELECT count(*) AS n FROM {view.rows}")
     return int(np.count_nonzero(combination_of_record >= 0)) - int(row["n"])
@@ -284,7 +284,7 @@ def write_batches(
         )
     staging.analyze(CELLS, columns=[str(number)])
     session.step("materializing the view")
-    with roomy(session), helped(session):
+    with roomy(session), run_with_helper(session):
         staging.materialize_join(ROWS, CELLS, str(number), now.columns)
     return True
 

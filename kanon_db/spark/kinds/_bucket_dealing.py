@@ -347,15 +347,15 @@ class CutRecords:
     names: list[str]  # The columns of the latter
     tree: CutTree  # By which the cell of a record is found
 
-    def placed(self, job: SparkJob, slices: Slices) -> DataFrame:
+    def place_records(self, job: SparkJob, slices: Slices) -> DataFrame:
         """Put the slice and the part of each record in place of quasi-identifiers' codes."""
         # Records are read more than once afterwards, and kept in files.
-        folder = job.staging.scratch("placed")
+        folder = job.staging.scratch("place_records")
         with failures_as_errors("records could not be put into cells"):
-            self._located(slices).drop(*self.names).write.parquet(folder.path)
+            self._locate(slices).drop(*self.names).write.parquet(folder.path)
             return job.session.read.parquet(folder.path)
 
-    def _located(self, slices: Slices) -> DataFrame:
+    def _locate(self, slices: Slices) -> DataFrame:
         from pyspark.sql.types import IntegerType, StructType
 
         schema = StructType([*self.frame.schema.fields])
@@ -439,7 +439,7 @@ def random(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodRes
     job.voice.step("assigning records to buckets")
     slices = Slices.of(np.array([job.snapshot.n_records]), data.counts.size)
     own = part_of(RANK_KEY, slices.part.size)
-    coded = _coded(job, values).withColumns({SLICE: own, PART_OF_VALUE: own})
+    coded = _code_values(job, values).withColumns({SLICE: own, PART_OF_VALUE: own})
     frame = deal_records(coded, slices, data.counts.size, allotment, numbers)
     return MethodResult(DealtRecords(plan.setting, frame), found.proof)
 
@@ -452,7 +452,7 @@ def cells(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResu
         return random(job, data, values)
     search, m = CellSearch(job, data), data.counts.size
     found = cut_records(
-        job, _coded(job, values), m, search.tightened, search.max_bucket_size,
+        job, _code_values(job, values), m, search.tightened, search.max_bucket_size,
         search.pulse,
     )  # fmt: skip
     job.voice.step("searching the bucket settings of cells")
@@ -460,11 +460,11 @@ def cells(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResu
     numbers = number_buckets(setting, SecureRandom())
     job.voice.step("assigning records to buckets in cells")
     slices = Slices.of(np.array([cell.n_records for cell in found.cells]), m)
-    frame = deal_records(found.placed(job, slices), slices, m, allotment, numbers)
+    frame = deal_records(found.place_records(job, slices), slices, m, allotment, numbers)
     return MethodResult(DealtRecords(setting, frame, len(found.cells)), search.proof)
 
 
-def _coded(job: SparkJob, values: ValueList) -> DataFrame:
+def _code_values(job: SparkJob, values: ValueList) -> DataFrame:
     """Return what is needed of records, with the codes of their sensitive values."""
     shown = [job.snapshot.column(name) for name in job.source.quasi_identifiers]
     coded = (job.snapshot.column(str(job.source.sensitive)), values, CODE)

@@ -81,7 +81,7 @@ from kanon_db.spark._tables import (
 from kanon_db.spark.environment import (
     failures_as_errors,
     own_session,
-    quoted_column,
+    quote_column,
     through_arrow,
 )
 from kanon_db.spark.kinds import _bucket_dealing
@@ -251,7 +251,7 @@ class LearnedWeights:
         job.voice.step("learning how likely values are")
         random = SecureRandom().generator()
         n_codes = [len(own.labels) for own in columns.values()]
-        chosen = drawn_buckets(setting, sample_size(n_records, n_codes), random)
+        chosen = sample_buckets(setting, sample_size(n_records, n_codes), random)
         sample = _records_of(job, assigned, chosen, columns)
         records = bucketed(sample, [code_column(i) for i in range(len(columns))], n_values)
         model = learn(records, random, job.pulse(), n_codes)
@@ -318,13 +318,15 @@ def _extreme_shares(
     return extreme_shares(codes, counts, sizes, values.counts.size)
 
 
-def drawn_buckets(setting: BucketSetting, n_records: int, random: np.random.Generator) -> CodeArray:
+def sample_buckets(
+    setting: BucketSetting, n_records: int, random: np.random.Generator
+) -> CodeArray:
     """Draw buckets that have so many records together, or a few more; return their numbers.
 
     Examples
     --------
     >>> setting = BucketSetting.of([2, 5], [3, 1])
-    >>> drawn_buckets(setting, 11, np.random.default_rng(0)).tolist()
+    >>> sample_buckets(setting, 11, np.random.default_rng(0)).tolist()
     [1, 2, 3, 4]
     """
     n_buckets, ends = setting.n_buckets, np.cumsum(setting.counts)
@@ -459,8 +461,10 @@ def examine_spark_buckets(
     """Check everything that a bucketization promises, and measure it."""
     layout, parameters = publication.layout, publication.parameters
     names = BucketTables.of(tables, SCHEMA, publication.name, layout)
-    qit = _counted(tables, names, f"SELECT q.{names.bucket_id} AS id, 1 AS n FROM {names.qit} AS q")
-    sat = _counted(
+    qit = _count_records(
+        tables, names, f"SELECT q.{names.bucket_id} AS id, 1 AS n FROM {names.qit} AS q"
+    )
+    sat = _count_records(
         tables, names, f"SELECT s.{names.bucket_id} AS id, s.{names.count} AS n"
         f" FROM {names.sat} AS s"
     )  # fmt: skip
@@ -489,7 +493,7 @@ def check_levels(
     layout, own, name = publication.layout, publication.layout["sensitive"], publication.name
     amiss = weights_check(int(layout["n_buckets"]), None if thresholds is None else 0)
     value, bucket, count, weights, parts = (
-        quoted_column(str(layout[name]))
+        quote_column(str(layout[name]))
         for name in ("sensitive", "bucket_id", "count", "weights", "parts")
     )
     qit = tables.frames[name + QIT]
@@ -557,7 +561,7 @@ def count_certain(tables: PublishedTables, names: BucketTables) -> int:
     return int(found["n"])
 
 
-def _counted(tables: PublishedTables, names: BucketTables, rows: str) -> CountedBuckets:
+def _count_records(tables: PublishedTables, names: BucketTables, rows: str) -> CountedBuckets:
     """Count the records of each bucket, of rows with its number and how many records they are."""
     found = tables.fetch(
         "SELECT b.is_readable, b.n, b.size, count(*) AS buckets, sum(b.rows)::int8 AS rows"

@@ -36,9 +36,9 @@ from kanon_db.spark._coded_records import (
     Batches,
     attributes_of,
     code_column,
-    coded_records,
     codes_in,
     read_quasi_identifiers,
+    write_coded_records,
 )
 from kanon_db.spark._publication_folder import digest_of_table
 from kanon_db.spark._spark_kind import SparkJob, SparkResult
@@ -48,12 +48,12 @@ from kanon_db.spark.kinds.row_files import (
     SparkRows,
     all_covered,
     cell_array,
+    choose_layout,
     compare_with_source,
-    copied_columns,
     keep_recoded,
+    make_recoded_schema,
     measure_rows,
-    recoded_layout,
-    recoded_schema,
+    name_copied_columns,
     refuse_coarsened,
     require_room,
     rows_of,
@@ -248,10 +248,10 @@ class SparkFreeform(SparkRows):
         attributes = attributes_of(job, columns, weights_of(job.source, request.weights))
         size = methods.partition_size(request)
         require_room(columns, 3 * min(job.snapshot.n_records, 2 * size))
-        records = coded_records(job, columns)
+        records = write_coded_records(job, columns)
         divided, n_segments = in_segments(job, records, attributes, size)
-        passed = copied_columns(job)
-        schema = recoded_schema(records, passed, columns)
+        passed = name_copied_columns(job)
+        schema = make_recoded_schema(records, passed, columns)
         for name in COUNTED:
             schema.add(name, LongType())
         schema.add(HOLDS, BooleanType())
@@ -270,7 +270,7 @@ class SparkFreeform(SparkRows):
         checks, _ = compare_with_source(
             job, recoded, all_covered(columns), "every original value lies within its cell"
         )
-        layout = recoded_layout(job.source, columns)
+        layout = choose_layout(job.source, columns)
         check, rows, checksum = write_rows(job, recoded, layout)
         measured = measure_rows(rows, columns, attributes, job.snapshot.n_records)
         return SparkResult(

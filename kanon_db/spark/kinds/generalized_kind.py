@@ -53,25 +53,25 @@ from kanon_db.spark._coded_records import (
     ValueList,
     attributes_of,
     code_column,
-    coded_records,
     codes_in,
     read_quasi_identifiers,
     read_values,
     sensitive_column,
+    write_coded_records,
 )
 from kanon_db.spark._spark_kind import SparkJob, SparkResult
 from kanon_db.spark._tables import RECORD, PublishedTables, fetch_one, text_of_column
-from kanon_db.spark.environment import failures_as_errors, quoted_column, through_arrow
+from kanon_db.spark.environment import failures_as_errors, quote_column, through_arrow
 from kanon_db.spark.kinds.row_files import (
     SparkRows,
     all_covered,
     cell_array,
+    choose_layout,
     compare_with_source,
-    copied_columns,
     keep_recoded,
+    make_recoded_schema,
     measure_rows,
-    recoded_layout,
-    recoded_schema,
+    name_copied_columns,
     refuse_coarsened,
     require_room,
     rows_of,
@@ -225,19 +225,19 @@ VALUES: Final = ClassValues("classed", "cells", "value", "cells", "place")
 
 
 @contextmanager
-def classed_values(
+def open_classed_values(
     session: SparkSession, rows: DataFrame, quasi_identifiers: list[str], sensitive: ColumnType
 ) -> Iterator[PublishedTables]:
     """Open :data:`VALUES` of published rows."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    value = f.col(quoted_column(sensitive.name))
+    value = f.col(quote_column(sensitive.name))
     known = rows.select(value.alias("known")).distinct()
     order = Window.orderBy(f.col("known").asc_nulls_last())
     known = known.withColumn("place", f.row_number().over(order))
     shown = rows.select(
-        f.struct(*map(quoted_column, quasi_identifiers)).alias("cells"), value.alias("own")
+        f.struct(*map(quote_column, quasi_identifiers)).alias("cells"), value.alias("own")
     )
     joined = shown.join(f.broadcast(known), f.col("own").eqNullSafe(f.col("known")))
     tables = PublishedTables(
@@ -292,16 +292,16 @@ class SparkGeneralized(SparkRows):
         constraints = constraints_of(request, job.source)
         sensitive = {name: read_values(job, name) for name in constraints}
         constraint = _constraint(job, constraints, sensitive)
-        records = coded_records(job, columns, sensitive)
-        method, recoded, n_parts = _recoded(job, records, columns, attributes, constraint)
+        records = write_coded_records(job, columns, sensitive)
+        method, recoded, n_parts = _recode(job, records, columns, attributes, constraint)
         checks, left_out = compare_with_source(
             job, recoded, all_covered(columns), "every original value lies within its cell"
         )
-        layout = recoded_layout(job.source, columns)
+        layout = choose_layout(job.source, columns)
         check, rows, _ = write_rows(job, recoded, layout)
         exposures = {}
         for name, own in constraints.items():
-            with classed_values(
+            with open_classed_values(
                 job.session, rows, list(job.source.quasi_identifiers), job.types[name]
             ) as values:
                 if exposure := measure_thresholds(values, own):
@@ -330,7 +330,7 @@ class SparkGeneralized(SparkRows):
             names = [str(cell["name"]) for cell in layout["quasi_identifiers"]]
             sensitive = ColumnType(name, str(layout["types"][name]["type"]), "", None, True)
             rows = rows_of(tables, publication)
-            with classed_values(tables.session, rows, names, sensitive) as values:
+            with open_classed_values(tables.session, rows, names, sensitive) as values:
                 exposure = measure_thresholds(values, own)
                 checks = check_constraints(values, VALUES, own, exposure)
             found += checks_of(name, constraints, checks)
@@ -340,7 +340,7 @@ class SparkGeneralized(SparkRows):
 KIND: Final[Any] = SparkGeneralized()
 
 
-def _recoded(
+def _recode(
     job: SparkJob,
     records: DataFrame,
     columns: Sequence[CodedQuasiIdentifier],
@@ -348,20 +348,20 @@ def _recoded(
     constraint: Constraint | None,
 ) -> tuple[str, DataFrame, int]:
     """Find classes part by part; return the method, records with cells, and the number of parts."""
-    as_mondrian = _chosen(job, _coded_records.RECORDS_OF_PART)[1] == "mondrian"
+    as_mondrian = _choose_method(job, _coded_records.RECORDS_OF_PART)[1] == "mondrian"
     tree = _coded_records.cut_into_parts(
         job, records, attributes, job.request.k, constraint, as_mondrian=as_mondrian
     )
-    request, method = _chosen(job, max(tree.sizes[node] for node in tree.leaves))
+    request, method = _choose_method(job, max(tree.sizes[node] for node in tree.leaves))
     job.voice.step(f"searching classes: {method}")
     divided, n_parts = _coded_records.with_parts(records, tree, len(columns))
     again = n_parts > 1 and not as_mondrian
-    passed = copied_columns(job)
+    passed = name_copied_columns(job)
     if again:
         passed += [code_column(place) for place in range(len(columns))]
         each = [] if constraint is None else constraint.each
         passed += [sensitive_column(place) for place in range(len(each))]
-    schema = recoded_schema(records, passed, columns)
+    schema = make_recoded_schema(records, passed, columns)
     if again:
         schema.add(CLASS_LOSS, "long").add(CLASS_NUMBER, "long")
     search = PartSearch(
@@ -398,7 +398,7 @@ def _constraint(
     return found
 
 
-def _chosen(job: SparkJob, n_records: int) -> tuple[GeneralizedRequest, str]:
+def _choose_method(job: SparkJob, n_records: int) -> tuple[GeneralizedRequest, str]:
     """Return the request with the options that `auto` chooses, and the method to use."""
     request: GeneralizedRequest = job.request
     if request.method != "auto":

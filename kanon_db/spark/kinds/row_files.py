@@ -55,7 +55,7 @@ from kanon_db.spark._tables import (
     text_of_column,
     write_table,
 )
-from kanon_db.spark.environment import failures_as_errors, quoted_column
+from kanon_db.spark.environment import failures_as_errors, quote_column
 from kanon_db.spark.kinds._bucket_dealing import n_parts, part_of
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def require_room(columns: Sequence[CodedQuasiIdentifier], n_sets: int) -> None:
         )
 
 
-def recoded_layout(source: Source, columns: Sequence[CodedQuasiIdentifier]) -> dict[str, Any]:
+def choose_layout(source: Source, columns: Sequence[CodedQuasiIdentifier]) -> dict[str, Any]:
     """Choose the layout, with the types that ranges have in PostgreSQL."""
     layout = row_layout(source, [column.cell for column in columns])
     for described, column in zip(layout["quasi_identifiers"], columns, strict=True):
@@ -203,7 +203,7 @@ def measure_rows(
     sums = []
     for column, attribute in zip(columns, attributes, strict=True):
         extent = attribute.upper - attribute.lower
-        of_cell = cell_losses(column, f.col(quoted_column(column.name)), extent)
+        of_cell = cell_losses(column, f.col(quote_column(column.name)), extent)
         sums += [f.coalesce(f.sum(loss.cast("double")), f.lit(0.0)) for loss in of_cell]
     with failures_as_errors("the loss could not be measured"):
         (row,) = rows.agg(*(one.alias(f"l{i}") for i, one in enumerate(sums))).collect()
@@ -310,12 +310,12 @@ def write_rows(
     return check, rows, checksum
 
 
-def copied_columns(job: SparkJob) -> list[str]:
+def name_copied_columns(job: SparkJob) -> list[str]:
     """Name the columns of a record that go with its cells."""
     return [RECORD, ORDER_KEY, *(job.snapshot.column(name) for name in other_columns(job))]
 
 
-def recoded_schema(
+def make_recoded_schema(
     records: DataFrame, passed: Sequence[str], columns: Sequence[CodedQuasiIdentifier]
 ) -> Any:
     """Return the schema of recoded records: what is passed on, the cells, and ``left_out``."""
@@ -522,7 +522,7 @@ def _flat(
 
     shown: dict[str, Column] = {}
     for place, cell in enumerate(layout["quasi_identifiers"]):
-        own = rows[quoted_column(str(cell["name"]))]
+        own = rows[quote_column(str(cell["name"]))]
         match cell["cell"]:
             case "range":
                 shown |= {_part(place, end): own[end] for end in (LOWER_END, UPPER_END)}
@@ -532,9 +532,9 @@ def _flat(
             case _:
                 shown[_part(place, "value")] = own
     if layout.get("pattern"):
-        shown[_PATTERN] = rows[quoted_column(str(layout["pattern"]))]
+        shown[_PATTERN] = rows[quote_column(str(layout["pattern"]))]
     for place, name in enumerate(sensitive):
-        shown[_value(place)] = rows[quoted_column(name)]
+        shown[_value(place)] = rows[quote_column(name)]
     return rows.select(*(column.alias(name) for name, column in shown.items())), list(shown)
 
 

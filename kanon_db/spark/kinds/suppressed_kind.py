@@ -38,15 +38,15 @@ from kanon_db.spark._coded_records import (
     Batches,
     CodedQuasiIdentifier,
     code_column,
-    coded_records,
     codes_in,
     number_of_value,
     other_columns,
     read_quasi_identifiers,
+    write_coded_records,
 )
 from kanon_db.spark._spark_kind import SparkJob, SparkResult
 from kanon_db.spark._tables import ORDER_KEY, RANK_KEY, RECORD, PublishedTables
-from kanon_db.spark.environment import failures_as_errors, quoted_column, through_arrow
+from kanon_db.spark.environment import failures_as_errors, quote_column, through_arrow
 from kanon_db.spark.kinds.row_files import (
     LEFT_OUT,
     PATTERN_NUMBER,
@@ -120,7 +120,7 @@ def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> 
         n_types = types.count()
     place = 0
     while n_types > MOST_ROW_TYPES and not joins and place < len(patterns):
-        types, n_types = _tried(job, types, patterns, place)
+        types, n_types = _assign_patterns(job, types, patterns, place)
         place += 1
     job.voice.step("choosing patterns")
     with failures_as_errors("row types could not be read"):
@@ -133,13 +133,13 @@ def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> 
     check_left_over(patterns, request.k, n_left, job.snapshot.n_records)
     given, joined = np.zeros_like(counts), LEFT_OVER
     if joins and n_left:
-        number, given, joined = _joined(job, codes, counts, Suppression(patterns, number))
+        number, given, joined = _join_left_over(job, codes, counts, Suppression(patterns, number))
         n_left = 0
     ids = left.column(ROW_TYPE).to_numpy()
     return ChosenPatterns(_with_numbers(types, patterns, ids, number, given), joined, n_left)
 
 
-def _tried(
+def _assign_patterns(
     job: SparkJob, types: DataFrame, patterns: PatternSet, place: int
 ) -> tuple[DataFrame, int]:
     """Give a pattern to all types with which k records agree; return how many types have none."""
@@ -158,7 +158,7 @@ def _tried(
         return tried, tried.where(is_left).count()
 
 
-def _joined(
+def _join_left_over(
     job: SparkJob, codes: IntArray, counts: IntArray, suppression: Suppression
 ) -> tuple[IntArray, IntArray, int]:
     """Let the left-over records join others; return patterns, who gives how many, and to which."""
@@ -238,10 +238,10 @@ class SparkSuppressed(SparkRows):
         require_k(source, request.k, job.snapshot.n_records)
         columns = read_quasi_identifiers(job, with_ranges=False)
         patterns = allowed_patterns(source, request.patterns, request.rules, request.weights)
-        records = coded_records(job, columns)
+        records = write_coded_records(job, columns)
         chosen = choose_patterns(job, records, patterns)
         job.voice.step("suppressing cells")
-        recoded = keep_recoded(job, _recoded(job, records, columns, patterns, chosen))
+        recoded = keep_recoded(job, _recode(job, records, columns, patterns, chosen))
         checks, left_out = compare_with_source(
             job, recoded, _inside(columns), "every cell that is kept is the record's own"
         )
@@ -271,7 +271,7 @@ class SparkSuppressed(SparkRows):
 KIND: Final[Any] = SparkSuppressed()
 
 
-def _recoded(
+def _recode(
     job: SparkJob,
     records: DataFrame,
     columns: Sequence[CodedQuasiIdentifier],
@@ -359,7 +359,7 @@ def _inside(columns: Sequence[CodedQuasiIdentifier]) -> Column:
 def _cost(rows: DataFrame, pattern: str, patterns: PatternSet) -> float:
     """Add up the weights of the suppressed cells of published rows."""
     with failures_as_errors("patterns could not be counted"):
-        counted = rows.groupBy(quoted_column(pattern)).count().collect()
+        counted = rows.groupBy(quote_column(pattern)).count().collect()
     costs = dict(zip(patterns.texts, patterns.costs.tolist(), strict=True))
     return float(Fraction(sum(costs[text] * n for text, n in counted), patterns.cost_unit))
 

@@ -17,7 +17,7 @@ from kanon_db.metrics.count_queries import (
     CountErrors,
     CountQuery,
     count_errors,
-    estimated_counts,
+    estimate_workload,
     random_queries,
 )
 from kanon_db.metrics.information_loss import measure_classes
@@ -134,7 +134,7 @@ class TestCounts:
         qit = generator.permutation(200)
         sat, counts = np.unique(np.column_stack([buckets, sa_codes]), axis=0, return_counts=True)
         rows = generator.permutation(len(sat))
-        estimates = estimated_counts(
+        estimates = estimate_workload(
             buckets[qit],
             qi_codes[qit],
             sat[rows, 0],
@@ -149,7 +149,7 @@ class TestCounts:
         codes = np.zeros((2, 1), dtype=np.int32)
         values = np.array([0, 1], dtype=np.int32)
         with pytest.raises(InvalidParameterError, match="do not belong together") as caught:
-            estimated_counts(
+            estimate_workload(
                 np.array([0, 1]), codes, np.array([0, 0]), values, np.array([1, 1]), []
             )
         assert caught.value.detail == "2 of 2 buckets differ in size"

@@ -17,7 +17,7 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.errors import InvalidParameterError
 from kanon_db.models._votes import (
     best_threshold,
-    calibrated_scores,
+    calibrate_scores,
     count_votes,
     discrete_gaussian,
     highest_rate,
@@ -172,9 +172,9 @@ def test_calibration_finds_who_is_easy_for_all() -> None:
     own = easiness + generator.normal(0, 1, 2000)
     own[:1000] += 3
     plain = membership_rate(own[:1000], own[1000:], best_threshold(own[:1000], own[1000:]))
-    scores = calibrated_scores(own, others)
+    scores = calibrate_scores(own, others)
     assert membership_rate(scores[:1000], scores[1000:], 1.5) > 0.9 > 0.65 > plain
-    assert calibrated_scores(own, np.repeat(own[None], 2, axis=0)).tolist() == [0] * 2000
+    assert calibrate_scores(own, np.repeat(own[None], 2, axis=0)).tolist() == [0] * 2000
 
 
 @given(st.floats(0, 25), st.just(0.0) | st.floats(0, 1))
