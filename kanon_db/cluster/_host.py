@@ -75,26 +75,26 @@ def find_programs(major: int | None = None) -> ServerPrograms:
     ServerError
         PostgreSQL, or the wanted version, is not installed.
     """
-    found = {
+    folders = {
         int(initdb.parts[-3]): ServerPrograms(initdb.parent, int(initdb.parts[-3]))
         for initdb in DEBIAN_ROOT.glob("*/bin/initdb")
         if initdb.parts[-3].isdecimal()
     }
-    if not found and (pg_config := shutil.which("pg_config")):
+    if not folders and (pg_config := shutil.which("pg_config")):
         answer = run([pg_config, "--bindir", "--version"])
         folder, version = answer.stdout.splitlines()
         number = re.search(r"\d+", version)
         # The client's development files come with pg_config, too, but without a server.
         if number and Path(folder, "initdb").exists():
-            found[int(number.group())] = ServerPrograms(Path(folder), int(number.group()))
-    wanted = major if major is not None else max(found, default=None)
-    if wanted is None or wanted not in found:
+            folders[int(number.group())] = ServerPrograms(Path(folder), int(number.group()))
+    wanted = major if major is not None else max(folders, default=None)
+    if wanted is None or wanted not in folders:
         raise ServerError(
             "postgresql is not installed" if major is None else f"postgresql {major} is missing",
-            detail=f"versions found: {', '.join(map(str, sorted(found))) or 'none'}",
+            detail=f"versions found: {', '.join(map(str, sorted(folders))) or 'none'}",
             hint=_install_command(major),
         )
-    return found[wanted]
+    return folders[wanted]
 
 
 def server_account() -> pwd.struct_passwd:

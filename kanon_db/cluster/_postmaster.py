@@ -186,7 +186,7 @@ class Postmaster:
         """Find the postmaster and its children."""
         owner = _host.find_account(self.places.account)
         mark = re.compile(rf"\b{self.name}\b".encode())
-        found = []
+        processes = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal():
                 continue
@@ -204,8 +204,8 @@ class Postmaster:
                 and Path(program).name == "postgres"
                 and mark.search(command)
             ):
-                found.append(int(entry.name))
-        return found
+                processes.append(int(entry.name))
+        return processes
 
     def _end_orphans(self) -> None:
         """End backends that outlive their server because they do not interrupt a computation."""

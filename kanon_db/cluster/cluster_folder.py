@@ -159,9 +159,9 @@ class ClusterFolder:
         Places
             The places of the existing cluster, or of the one that will be created.
         """
-        found = self.find()
-        home = found.home if found else self._choose_home(account)
-        places = Places(home, self._socket_directory(home, found, account), account.pw_name)
+        recorded = self.find()
+        home = recorded.home if recorded else self._choose_home(account)
+        places = Places(home, self._socket_directory(home, recorded, account), account.pw_name)
         state = {
             "home": str(home.relative_to(self.path) if home == self.path else home),
             "socket": SOCKET if places.socket == home / SOCKET else str(places.socket),
@@ -273,7 +273,7 @@ class ClusterFolder:
         return self._shared_home
 
     def _socket_directory(
-        self, home: Path, found: Places | None, account: pwd.struct_passwd
+        self, home: Path, recorded: Places | None, account: pwd.struct_passwd
     ) -> Path:
         """Create the socket's directory: inside the cluster's home, or in /tmp if that is unfit."""
         inside = home / SOCKET
@@ -281,8 +281,8 @@ class ClusterFolder:
             if not inside.is_dir():
                 make_private(inside, account)
             return inside
-        if found and _is_private(found.socket, account):
-            return found.socket
+        if recorded and _is_private(recorded.socket, account):
+            return recorded.socket
         # Not the old name, which somebody may have taken after a reboot emptied /tmp.
         made = Path(tempfile.mkdtemp(prefix=SOCKET_PREFIX, dir=TEMPORARY))
         give(made, account)
@@ -346,8 +346,8 @@ def _fits(directory: Path) -> bool:
 def _is_private(directory: Path, account: pwd.struct_passwd | None) -> bool:
     """Return whether a directory exists, is not a link, and is accessible only to the account."""
     try:
-        found = directory.lstat()
+        status = directory.lstat()
     except FileNotFoundError:
         return False
     # 0o40700: a directory with all rights for its owner and none for others.
-    return account is not None and found.st_uid == account.pw_uid and found.st_mode == 0o40700
+    return account is not None and status.st_uid == account.pw_uid and status.st_mode == 0o40700

@@ -50,11 +50,11 @@ def require_trusted(path: Path) -> None:
             continue
         entry = place / name
         try:
-            found = entry.lstat()
+            status = entry.lstat()
         except FileNotFoundError:
             return
-        _require_own(entry, found, is_last=not waiting)
-        if not stat.S_ISLNK(found.st_mode):
+        _require_own(entry, status, is_last=not waiting)
+        if not stat.S_ISLNK(status.st_mode):
             place = entry
             continue
         n_links += 1
@@ -113,22 +113,22 @@ def _open_directory(directory: Path) -> Iterator[int]:
         os.close(folder)
 
 
-def _require_own(entry: Path, found: os.stat_result, *, is_last: bool) -> None:
-    if found.st_uid not in (0, os.geteuid()):
+def _require_own(entry: Path, status: os.stat_result, *, is_last: bool) -> None:
+    if status.st_uid not in (0, os.geteuid()):
         raise ServerError(
             "the private cluster's directory belongs to another user",
-            detail=f"{entry}: user id {found.st_uid}",
+            detail=f"{entry}: user id {status.st_uid}",
             hint="run the command as that user, or choose another directory with --dir",
         )
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return  # its own mode means nothing
-    by_others = found.st_mode & stat.S_IWOTH or (
-        found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid)
+    by_others = status.st_mode & stat.S_IWOTH or (
+        status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
     )
-    if by_others and (is_last or not found.st_mode & stat.S_ISVTX):
+    if by_others and (is_last or not status.st_mode & stat.S_ISVTX):
         raise ServerError(
             "other users can change the private cluster's directory",
-            detail=f"{entry}: mode {stat.S_IMODE(found.st_mode):04o}",
+            detail=f"{entry}: mode {stat.S_IMODE(status.st_mode):04o}",
             hint="let only yourself write there, or choose another directory with --dir",
         )
 
@@ -137,7 +137,7 @@ def _is_own_group(group: int) -> bool:
     """Tell whether only the caller is in a group, as in the one that useradd makes for a user."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
-        found = grp.getgrgid(group)
+        entry = grp.getgrgid(group)
     except KeyError:
         return False
-    return found.gr_name == name and set(found.gr_mem) <= {name}
+    return entry.gr_name == name and set(entry.gr_mem) <= {name}

@@ -114,12 +114,12 @@ def parameters_of(request: type) -> tuple[Parameter, ...]:
 
 @cache  # a publication in cells asks once for each cell
 def _parameters_of(request: type) -> tuple[Parameter, ...]:
-    found = [
+    parameters = [
         Parameter(item.name, *item.metadata[_KEY])
         for item in dataclasses.fields(request)
         if _KEY in item.metadata
     ]
-    return tuple(sorted(found, key=lambda parameter: parameter.follows))
+    return tuple(sorted(parameters, key=lambda parameter: parameter.follows))
 
 
 def read_request(
@@ -296,9 +296,9 @@ class Operation:
                 session, **{item.name: getattr(request, item.name) for item in fields(request)}
             )
 
-    def row(self, found: Any) -> list[Any]:
+    def row(self, answer: Any) -> list[Any]:
         """Return the values of a row in the order of the columns."""
-        return [getattr(found, column.name) for column in self.result]
+        return [getattr(answer, column.name) for column in self.result]
 
 
 def columns(**types: str) -> tuple[ResultColumn, ...]:

@@ -180,10 +180,10 @@ def plain(value: Any) -> Any:
 
 def read_object(value: Any, name: str, *, is_exact: bool = True) -> Mapping[str, Any]:
     """Take a JSON object."""
-    found = decode_json(value, name, is_exact=is_exact)
-    if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
+    items = decode_json(value, name, is_exact=is_exact)
+    if not isinstance(items, Mapping) or not all(isinstance(key, str) for key in items):
         raise refused(name, "a JSON object")
-    return found
+    return items
 
 
 def _read_weights(value: Any, name: str) -> dict[str, Fraction]:
@@ -285,8 +285,8 @@ def json_list(*, is_exact: bool = True) -> ParameterType:
     """Return the type of JSON lists, whose elements the operation itself reads."""
 
     def read(value: Any, name: str) -> list[Any]:
-        if not isinstance(found := decode_json(value, name, is_exact=is_exact), list):
+        if not isinstance(elements := decode_json(value, name, is_exact=is_exact), list):
             raise refused(name, "a JSON list")
-        return found
+        return elements
 
     return ParameterType("jsonb", "str | Sequence[Any]", read, "JSON")

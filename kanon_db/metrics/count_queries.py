@@ -231,8 +231,10 @@ def _shares(
 def _of_sets(cells: Sets, records: IntArray, witnesses: FloatArray, *, is_tight: bool) -> _ShareOf:
     used = np.flatnonzero((records > 0) & (cells.sizes > 0))
     known = cells.taken(used)
-    found = SetDistributions.of(known, records[used], witnesses[used], is_tight=is_tight)
-    shares = np.repeat(1 / known.sizes, known.sizes) if found is None else found.shares
+    distributions = SetDistributions.of(known, records[used], witnesses[used], is_tight=is_tight)
+    shares = (
+        np.repeat(1 / known.sizes, known.sizes) if distributions is None else distributions.shares
+    )
     starts = known.ends - known.sizes
 
     def share(matching: BoolArray) -> FloatArray:
@@ -250,23 +252,23 @@ def _of_ranges(
     plain = ~cells.tells_nothing & (cells.low <= cells.high)
     used = np.flatnonzero(plain & (records > 0))
     known, its_records = cells.taken(used), records[used]
-    below, above = (ends.astype(np.float64) for ends in (known.low, known.high))
-    found = RangeDistributions.of(
-        below - 0.5,
+    shares_below, above = (ends.astype(np.float64) for ends in (known.low, known.high))
+    distributions = RangeDistributions.of(
+        shares_below - 0.5,
         above + 0.5,
         its_records,
         witnesses[used],
         is_tight=is_tight,
         is_discrete=True,
     )
-    if found is None:
+    if distributions is None:
         return lambda matching: np.full(records.size, float(matching.mean()))
-    axis, own = found.axis, found.own
+    axis, own = distributions.axis, distributions.own
     code_of_part = np.rint(axis.middles).astype(np.int64)
 
     def within(shares: FloatArray) -> FloatArray:
         upto = np.concatenate([[0.0], np.cumsum(shares)])
-        inside: FloatArray = upto[found.last + 1] - upto[found.first]
+        inside: FloatArray = upto[distributions.last + 1] - upto[distributions.first]
         return inside
 
     def share(matching: BoolArray) -> FloatArray:

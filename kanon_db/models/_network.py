@@ -52,32 +52,32 @@ class Architecture:
 
         Weights of a convolution are those of a dense layer on patches of 3 x 3 pixels.
         """
-        found: list[tuple[int, ...]] = []
+        shapes: list[tuple[int, ...]] = []
         shape = self.shape
         for layer in self.layers:
             n_inputs = 9 * shape[-1] if layer.kind == "convolution" else prod(shape)
             if layer.kind != "pooling":
-                found += [(n_inputs, layer.units), (layer.units,)]
+                shapes += [(n_inputs, layer.units), (layer.units,)]
             shape = self._after(layer, shape)
-        return found
+        return shapes
 
     def sizes(self) -> list[int]:
         """Return the number of outputs of each layer for one row."""
-        found, shape = [], self.shape
+        counts, shape = [], self.shape
         for layer in self.layers:
             shape = self._after(layer, shape)
-            found.append(prod(shape))
-        return found
+            counts.append(prod(shape))
+        return counts
 
     def patches(self) -> list[int]:
         """Return the number of values in the patches of each convolution for one row."""
-        found, shape = [], self.shape
+        counts, shape = [], self.shape
         for layer in self.layers:
             after = self._after(layer, shape)
             if layer.kind == "convolution":
-                found.append(9 * shape[-1] * after[0] * after[1])
+                counts.append(9 * shape[-1] * after[0] * after[1])
             shape = after
-        return found
+        return counts
 
     def multiplications(self) -> int:
         """Return the number of multiplications that one row takes."""
@@ -244,10 +244,12 @@ def logits(member: Member, inputs: Float32Array) -> Float32Array:
     """
     most = max(*member.architecture.sizes(), *member.architecture.patches())
     step = max(1, _VALUES_AT_ONCE // most)
-    found = np.empty((len(inputs), member.architecture.classes), dtype=np.float32)
+    outputs = np.empty((len(inputs), member.architecture.classes), dtype=np.float32)
     for start in range(0, len(inputs), step):
-        found[start : start + step] = deque(_forward(member, inputs[start : start + step]), 1).pop()
-    return found
+        outputs[start : start + step] = deque(
+            _forward(member, inputs[start : start + step]), 1
+        ).pop()
+    return outputs
 
 
 def layer_outputs(member: Member, inputs: Float32Array) -> list[Float32Array]:
@@ -281,8 +283,8 @@ def probabilities(outputs: Float32Array, temperature: float = 1.0) -> Float32Arr
     """
     shifted = (outputs - outputs.max(axis=-1, keepdims=True)) / np.float32(temperature)
     powers = np.exp(shifted)
-    found: Float32Array = powers / powers.sum(axis=-1, keepdims=True)
-    return found
+    normalized: Float32Array = powers / powers.sum(axis=-1, keepdims=True)
+    return normalized
 
 
 def _forward(member: Member, inputs: Float32Array) -> Iterator[Float32Array]:
@@ -354,21 +356,21 @@ class Feature:
 
     def encode(self, values: Sequence[Any] | npt.NDArray[Any]) -> Float32Array:
         """Return the inputs, float32 of shape (n_rows, width)."""
-        found = np.zeros((len(values), self.width), dtype=np.float32)
+        inputs = np.zeros((len(values), self.width), dtype=np.float32)
         if self.kind == "categorical":
             places = {category: i for i, category in enumerate(self.categories)}
             other, missing = self.width - 2, self.width - 1
             at = [missing if v is None else places.get(_text(v), other) for v in values]
-            found[np.arange(len(values)), at] = 1.0
+            inputs[np.arange(len(values)), at] = 1.0
         elif self.kind == "numeric":
             numbers = _numbers(values)
             scaled = self._scale(numbers) * 2 - 1
-            found[:, 0] = np.where(np.isnan(numbers), 0.0, scaled)
-            found[:, 1] = np.isnan(numbers)
+            inputs[:, 0] = np.where(np.isnan(numbers), 0.0, scaled)
+            inputs[:, 1] = np.isnan(numbers)
         else:
-            for row, value in zip(found, values, strict=True):
+            for row, value in zip(inputs, values, strict=True):
                 row[:] = np.nan_to_num(self._scale(self._pixels(value)), nan=0.0)
-        return found
+        return inputs
 
     def _scale(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Map the range to 0 to 1, and cut off numbers beyond it."""
@@ -445,13 +447,13 @@ class Encoding:
                     hint=f"choose one of {', '.join(_FEATURE_KINDS)}",
                 )
             if kind == "categorical":
-                found = categories.get(name)
+                declared = categories.get(name)
                 features.append(
                     Feature(
                         name,
                         kind,
-                        categories=tuple(_frequent(values) if found is None else found),
-                        is_declared=found is not None,
+                        categories=tuple(_frequent(values) if declared is None else declared),
+                        is_declared=declared is not None,
                     )
                 )
                 continue

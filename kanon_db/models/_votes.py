@@ -477,14 +477,14 @@ def membership_rate(inside: FloatArray, outside: FloatArray, threshold: float) -
     return float(right) / 2
 
 
-def calibrate_scores(own: FloatArray, others: FloatArray) -> FloatArray:
+def calibrate_scores(own: FloatArray, reference: FloatArray) -> FloatArray:
     """Compare a model's outputs for people with those of models that were not trained on them.
 
     Parameters
     ----------
     own : ndarray of float64, shape (n_people,)
         Logits or log-odds of the true class, from the model under attack.
-    others : ndarray of float64, shape (n_models, n_people)
+    reference : ndarray of float64, shape (n_models, n_people)
         The same from shadow models that were trained without them.
 
     Returns
@@ -498,9 +498,9 @@ def calibrate_scores(own: FloatArray, others: FloatArray) -> FloatArray:
     the offline form, with one spread for all people. With disjoint parts, the members that were not
     trained on someone are such shadow models.
     """
-    spread = float((others - others.mean(axis=0)).std()) or 1.0
-    found: FloatArray = (own - others.mean(axis=0)) / spread
-    return found
+    spread = float((reference - reference.mean(axis=0)).std()) or 1.0
+    scores: FloatArray = (own - reference.mean(axis=0)) / spread
+    return scores
 
 
 def highest_rate(epsilon: float, delta: float = 0.0) -> float:

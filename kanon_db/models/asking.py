@@ -58,11 +58,11 @@ def read_members(session: Session, relation: str, number: int) -> Iterator[Membe
     ReplacedError
         When fewer are found, since the statement's snapshot is older than the members.
     """
-    found = 0
+    n_read = 0
     for row in session.stream(1, f"SELECT network FROM {relation} ORDER BY member"):
-        found += 1
+        n_read += 1
         yield Member.from_bytes(row["network"])
-    if found != number:
+    if n_read != number:
         raise ReplacedError(
             "the publication was replaced just now",
             detail="this transaction still sees its old state",
@@ -128,17 +128,17 @@ def classify_all(
     KanonError
         As :func:`classify`.
     """
-    found = find_publication(session, publication)
-    if found.kind != "model":
+    model = find_publication(session, publication)
+    if model.kind != "model":
         raise InvalidParameterError(
             "only models classify",
-            detail=f'publication "{publication}" is of the kind {found.kind}',
+            detail=f'publication "{publication}" is of the kind {model.kind}',
             hint="ask other publications for counts: kanon.estimate_count",
         )
-    require_whole(found)
+    require_whole(model)
     if not rows:
         return []
-    layout = found.layout
+    layout = model.layout
     encoding = encoding_of(layout)
     inputs = encoding.encode(_feature_columns(session, encoding, rows))
     answer = ask_model(
@@ -242,29 +242,29 @@ def answer_question(session: Session, given: Mapping[str, Any], inputs: bytes | 
     ------
     KanonError
     """
-    asked = _Question(
+    request = _Question(
         given["members"],
         json.loads(given["layout"]),
         given["is_counted"],
         given["budget"],
         given["role"],
     )
-    layout = asked.layout
-    if asked.is_counted and asked.budget is None:
+    layout = request.layout
+    if request.is_counted and request.budget is None:
         raise BudgetError(
             "none of your roles has a budget for this model",
             detail=f'publication "{given["name"]}"',
             hint="its publisher gives one with kanon.grant_publication; GRANT SELECT gives none",
         )
-    if asked.members is None:
+    if request.members is None:
         raise ServerError(
             "the members of the model are gone",
             detail=f'publication "{given["name"]}"',
             hint="publish it again",
         )
     rows = _read_encoded_rows(session, encoding_of(layout), inputs)
-    labels, outputs = _ask_members(session, asked.members, layout, rows)
-    left = _pay(session, asked, given["name"], len(rows)) if asked.is_counted else None
+    labels, outputs = _ask_members(session, request.members, layout, rows)
+    left = _pay(session, request, given["name"], len(rows)) if request.is_counted else None
     n_labels = len(layout["labels"])
     votes: Votes
     if layout["budget"] is None:
@@ -339,7 +339,7 @@ def _rows_at_once(session: Session, member: Member, rows: Float32Array) -> Itera
         yield rows[start : start + step]
 
 
-def _pay(session: Session, asked: _Question, name: str, n: int) -> int:
+def _pay(session: Session, request: _Question, name: str, n: int) -> int:
     """Take answers from a budget for good; return the number left.
 
     Raises
@@ -350,19 +350,19 @@ def _pay(session: Session, asked: _Question, name: str, n: int) -> int:
         When answers cannot be counted.
     """
     left = fetch_one(
-        session, "SELECT kanon.owner_draw($1::int8, $2::int8) AS n", str(asked.budget), str(n)
+        session, "SELECT kanon.owner_draw($1::int8, $2::int8) AS n", str(request.budget), str(n)
     )["n"]
     if left is None:
         raise ServerError(
             "the answers of the model cannot be counted",
-            detail=f'publication "{name}": what counts them for the role "{asked.role}" is gone, or'
-            " was changed",
+            detail=f'publication "{name}": what counts them for the role "{request.role}" is gone,'
+            " or was changed",
             hint="publish the model again",
         )
     if left < 0:
         raise BudgetError(
             "the budget is spent",
-            detail=f'publication "{name}": the role "{asked.role}" may get {left + n:,} more'
+            detail=f'publication "{name}": the role "{request.role}" may get {left + n:,} more'
             f" answers, and this question asks for {n:,}; nothing was answered or counted",
             hint="ask about fewer rows"
             if left + n

@@ -97,17 +97,17 @@ def read_arrays(snapshot: Snapshot, column: ColumnType) -> npt.NDArray[np.float3
         When arrays differ in their length or dimensions, or have NULL, NaN or infinity.
     """
     session, name = snapshot.session, snapshot.session.identifier(column.name)
-    found = fetch_one(
+    extremes = fetch_one(
         session,
         f"SELECT min(coalesce(cardinality({name}), 0)) AS least, max(cardinality({name})) AS most,"
         f" min(array_ndims({name})) AS few, max(array_ndims({name})) AS many,"
         f" bool_or(num_nulls({name}) > 0) AS has_null FROM {snapshot.table}",
     )
-    if found["has_null"]:
+    if extremes["has_null"]:
         raise _refuse_column(column, "an array is NULL")
-    if found["least"] != found["most"] or found["few"] != found["many"]:
+    if extremes["least"] != extremes["most"] or extremes["few"] != extremes["many"]:
         raise _refuse_column(column, "arrays differ in their length")
-    length, header = int(found["most"]), 12 + 8 * int(found["many"] or 0)
+    length, header = int(extremes["most"]), 12 + 8 * int(extremes["many"] or 0)
     if length == 0:
         raise _refuse_column(column, "arrays are empty")
     # As the server sends arrays: the number of dimensions, flags and type, the dimensions, and
@@ -244,10 +244,10 @@ class _DeclaredFeatures:
 
 
 def _read_declarations(job: Job[ModelRequest], names: Sequence[str]) -> _DeclaredFeatures:
-    found = _DeclaredFeatures({}, {}, {}, {})
+    features = _DeclaredFeatures({}, {}, {}, {})
     for name in names:
         described = (job.request.features or {}).get(name, {})
-        kind = found.kinds[name] = _feature_kind(job.types[name], job.source, described)
+        kind = features.kinds[name] = _feature_kind(job.types[name], job.source, described)
         unknown = [part for part in described if part not in _DESCRIBED_BY[kind]]
         if unknown:
             raise InvalidParameterError(
@@ -255,12 +255,12 @@ def _read_declarations(job: Job[ModelRequest], names: Sequence[str]) -> _Declare
                 detail=f'column "{name}" is {kind}',
             )
         if "lower" in described or "upper" in described:
-            found.ranges[name] = _range(name, described)
+            features.ranges[name] = _range(name, described)
         if "values" in described:
-            found.categories[name] = _values(name, described["values"])
+            features.categories[name] = _values(name, described["values"])
         if "shape" in described:
-            found.shapes[name] = _shape(name, described["shape"])
-    return found
+            features.shapes[name] = _shape(name, described["shape"])
+    return features
 
 
 def _range(name: str, described: Mapping[str, Any]) -> tuple[float, float]:
@@ -587,18 +587,18 @@ def examine_model(session: Session, publication: Publication, *, is_new: bool) -
         budget, the ``answers`` that each reader role may get.
     """
     layout = publication.layout
-    found = (
+    stored = (
         _read_staged(session, publication)
         if is_new
         else ask_model(session, "members", name=publication.name)
     )
     budget = layout["budget"]
-    checks = [*_check_members(publication, found), *_check_noise(layout)]
+    checks = [*_check_members(publication, stored), *_check_noise(layout)]
     if budget is not None:
-        checks += [_check_cost(budget), *_check_spent(found["budgets"])]
+        checks += [_check_cost(budget), *_check_spent(stored["budgets"])]
     metrics: dict[str, float] = {
         "records": publication.records,
-        "members": int(found["members"]),
+        "members": int(stored["members"]),
         "labels": len(layout["labels"]),
         "features": len(layout["features"]),
     }
@@ -620,15 +620,15 @@ def _read_staged(session: Session, publication: Publication) -> Mapping[str, Any
     }  # fmt: skip
 
 
-def _check_members(publication: Publication, found: Mapping[str, Any]) -> list[Check]:
+def _check_members(publication: Publication, stored: Mapping[str, Any]) -> list[Check]:
     layout, parameters = publication.layout, publication.parameters
-    same = found["digest"] == layout["digest"]
+    same = stored["digest"] == layout["digest"]
     checks = [
         Check(
             "every member is there, as it was trained",
             f"{parameters['members']} members, the same digest",
-            f"{found['members']} members, {'the same' if same else 'another'} digest",
-            holds=same and found["members"] == layout["members"] == parameters["members"],
+            f"{stored['members']} members, {'the same' if same else 'another'} digest",
+            holds=same and stored["members"] == layout["members"] == parameters["members"],
         )
     ]
     if publication.method == "disjoint":
@@ -636,8 +636,8 @@ def _check_members(publication: Publication, found: Mapping[str, Any]) -> list[C
             Check(
                 "members were trained on different records, which are all records together",
                 f"{publication.records} records",
-                f"{found['records']} records of all members",
-                holds=found["records"] == publication.records,
+                f"{stored['records']} records of all members",
+                holds=stored["records"] == publication.records,
             )
         )
     return checks
@@ -700,7 +700,7 @@ def attack_model(target: AttackTarget) -> Sequence[Attack]:
         chosen.append(logits(member, inputs).argmax(axis=1))
     counts = count_votes(np.stack(chosen), len(layout["labels"]))
     n = len(labels)
-    found = [
+    attacks = [
         Attack(
             "asking for a value",
             None,
@@ -717,8 +717,8 @@ def attack_model(target: AttackTarget) -> Sequence[Attack]:
     ):
         rate = metrics.get(metric)
         people = 0 if rate is None else int(metrics["membership_people"])
-        found.append(Attack(attack, limit, None if rate is None else 0.5, rate, people))
-    return found
+        attacks.append(Attack(attack, limit, None if rate is None else 0.5, rate, people))
+    return attacks
 
 
 @dataclass(frozen=True, eq=False)
@@ -804,8 +804,8 @@ class Model(Kind):
         groups = None if job.entities is None else job.entities.codes
         job.session.step("training members")
         data = TrainingData(inputs, codes, len(labels.texts), groups, job.random)
-        found = run_method(methods, job, data, job.pulse(request.options.time_limit))
-        return replace(found, result=_TrainedModel(encoding, labels, found.result))
+        trained = run_method(methods, job, data, job.pulse(request.options.time_limit))
+        return replace(trained, result=_TrainedModel(encoding, labels, trained.result))
 
     def write(self, job: Job[ModelRequest], found: MethodResult) -> Written:
         """Write the table of features, and the members."""

@@ -79,15 +79,15 @@ def measure_members(
     votes, margin = np.stack(chosen), np.stack(margins)
     right = votes == labels
     counts = count_votes(votes, members[0].architecture.classes)
-    found = {"vote_accuracy": float((counts.argmax(axis=1) == labels).mean())}
+    accuracies = {"vote_accuracy": float((counts.argmax(axis=1) == labels).mean())}
     if parts is None:
-        return {**found, "member_accuracy": float(right.mean())}
+        return {**accuracies, "member_accuracy": float(right.mean())}
     part = parts[drawn]
     is_own = np.arange(len(members))[:, None] == part
-    found["member_accuracy"] = float(right[~is_own].mean())
+    accuracies["member_accuracy"] = float(right[~is_own].mean())
     if len(labels) >= 2 and len(members) > 1:
-        found |= _membership(right, margin, part, budget, random)
-    return found
+        accuracies |= _membership(right, margin, part, budget, random)
+    return accuracies
 
 
 def _membership(

@@ -47,7 +47,7 @@ _BUDGET: Final[Mapping[str, float]] = {"epsilon": 100.0, "delta": 0.01, "noise":
 
 def read_budget(given: Mapping[str, Any]) -> Budget:
     """Read a budget."""
-    found = {}
+    amounts = {}
     for name in given:
         if name not in _BUDGET:
             raise unknown("part of a budget", name, list(_BUDGET), is_shown=False)
@@ -63,10 +63,10 @@ def read_budget(given: Mapping[str, Any]) -> Budget:
             raise InvalidParameterError(
                 f"{name} of a budget must be a number above 0 and at most {most:g}"
             )
-        found[name] = number
-    if found["noise"] != int(found["noise"]):
+        amounts[name] = number
+    if amounts["noise"] != int(amounts["noise"]):
         raise InvalidParameterError("noise of a budget must be a whole number")
-    return Budget(float(found["epsilon"]), float(found["delta"]), int(found["noise"]))
+    return Budget(float(amounts["epsilon"]), float(amounts["delta"]), int(amounts["noise"]))
 
 
 def _read_features(given: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -224,10 +224,10 @@ def shared(session: Session) -> AbstractContextManager[None]:
 
 def patient(session: Session, limit: str) -> AbstractContextManager[None]:
     """Run the block without waiting for locks longer than the limit, or the caller's own one."""
-    (found,) = session.fetch(
+    (limits,) = session.fetch(
         "SELECT setting = '0' AS is_unlimited FROM pg_settings WHERE name = 'lock_timeout'"
     )
-    return settings(session, {"lock_timeout": limit} if found["is_unlimited"] else {})
+    return settings(session, {"lock_timeout": limit} if limits["is_unlimited"] else {})
 
 
 @contextmanager
@@ -236,11 +236,11 @@ def frugal(session: Session, n_bytes: int) -> Iterator[None]:
 
     What a server is made for, with `work_mem` of a gigabyte, say, is not what one query may take.
     """
-    (found,) = session.fetch(
+    (memory,) = session.fetch(
         "SELECT pg_size_bytes(current_setting('work_mem')) > $1::int8 AS is_much", str(n_bytes)
     )
     less = {"work_mem": f"{max(64, n_bytes // 1024)}kB", "hash_mem_multiplier": "1"}
-    with settings(session, less if found["is_much"] else {}):
+    with settings(session, less if memory["is_much"] else {}):
         yield
 
 

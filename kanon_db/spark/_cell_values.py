@@ -58,10 +58,10 @@ def axis_values(array: Any, type_: Type) -> list[AxisValue | None]:
     if type_.name in _OFFSETS:
         moments = array.cast(pa.int64()).to_pylist()
         return [None if one is None else one - _OFFSETS[type_.name] for one in moments]
-    found = array.to_pylist()
+    places = array.to_pylist()
     if type_.category == "float":
-        return [None if one is None else float(one) for one in found]
-    return list(found)
+        return [None if one is None else float(one) for one in places]
+    return list(places)
 
 
 def array_of_axis_values(values: Sequence[AxisValue | None], type_: Type) -> Any:
@@ -113,8 +113,8 @@ def axis_value_of_text(text: str, type_: Type, column: Type) -> Any:
     if column.name == "numeric" and type_ is column:
         return Decimal(text)
     if column.category != "moment":
-        found = Fraction(text)
-        return int(found) if found.denominator == 1 else found
+        number = Fraction(text)
+        return int(number) if number.denominator == 1 else number
     if type_.name == "date":
         at = datetime.combine(date.fromisoformat(text), datetime.min.time(), tzinfo=UTC)
     else:
@@ -202,11 +202,11 @@ class AxisRegions:
     def truths(self, places: Sequence[AxisValue | None]) -> tuple[Flags, Flags]:
         """Say for which values the condition is true, and for which false."""
         null = self.of_null
-        found = [null if place is None else bool(self._is_true[self._region(place)])
+        outcomes = [null if place is None else bool(self._is_true[self._region(place)])
                  for place in places]  # fmt: skip
         return (
-            np.array([truth is True for truth in found], dtype=np.bool_),
-            np.array([truth is False for truth in found], dtype=np.bool_),
+            np.array([truth is True for truth in outcomes], dtype=np.bool_),
+            np.array([truth is False for truth in outcomes], dtype=np.bool_),
         )
 
     def shares(
@@ -223,7 +223,9 @@ class AxisRegions:
         last = np.array([self._region(high) for high in highs], dtype=np.int64)
         if is_discrete:
             low, high = (np.array(ends, dtype=np.int64) for ends in (lows, highs))
-            n_covered = self._whole_upto(last, high) - self._whole_upto(first, low - 1, below=True)
+            n_covered = self._whole_upto(last, high) - self._whole_upto(
+                first, low - 1, is_next=True
+            )
             part = n_covered / (high - low + 1)
             return part, part == 1, part > 0
         n_true = np.concatenate([[0], np.cumsum(self._is_true)])
@@ -252,44 +254,44 @@ class AxisRegions:
 
     def _find_regions(self, condition: ex.Expression) -> Flags:
         """Say in which regions a condition is true."""
-        n, found = 2 * len(self._points) + 1, np.zeros(0, dtype=np.bool_)
+        n, regions = 2 * len(self._points) + 1, np.zeros(0, dtype=np.bool_)
         match condition:
             case ex.And(parts):
-                found = np.logical_and.reduce([self._find_regions(part) for part in parts])
+                regions = np.logical_and.reduce([self._find_regions(part) for part in parts])
             case ex.Or(parts):
-                found = np.logical_or.reduce([self._find_regions(part) for part in parts])
+                regions = np.logical_or.reduce([self._find_regions(part) for part in parts])
             case ex.Not(part):
-                found = ~self._find_regions(part)
+                regions = ~self._find_regions(part)
             case ex.NullTest(_, negated):
-                found = np.full(n, negated)
+                regions = np.full(n, negated)
             case ex.Comparison(sign, ex.Column(), ex.Constant() as constant):
-                found = self._compare(sign, constant)
+                regions = self._compare(sign, constant)
             case ex.Comparison(sign, ex.Constant() as constant, ex.Column()):
-                found = self._compare(_FLIPPED[sign], constant)
+                regions = self._compare(_FLIPPED[sign], constant)
             case ex.Membership(_, items, negated):
-                found = np.full(n, negated)
+                regions = np.full(n, negated)
                 for item in items:
                     if isinstance(item, ex.Constant):
-                        found[self._region(self._place(item))] = not negated
+                        regions[self._region(self._place(item))] = not negated
             case ex.Range():
-                found = self._find_regions(ex.spelled_out(condition))
+                regions = self._find_regions(ex.spelled_out(condition))
             case _:
                 raise TypeError(f"{type(condition).__name__} cuts no axis")
-        return found
+        return regions
 
     def _compare(self, sign: str, constant: ex.Constant) -> Flags:
         region, at = np.arange(2 * len(self._points) + 1), self._region(self._place(constant))
-        found: Flags = _OPERATORS[sign](region, at)
-        return found
+        flags: Flags = _OPERATORS[sign](region, at)
+        return flags
 
     def _before(self) -> list[Fraction]:
         """Add up what is covered before each region, from the first point on."""
-        found = [Fraction(0)]
+        sums = [Fraction(0)]
         for region in range(2 * len(self._points)):
             is_inside = region > 0 and region % 2 == 0 and self._is_true[region]
             ends = self._points[region // 2 - 1 : region // 2 + 1] if is_inside else [0, 0]
-            found.append(found[-1] + Fraction(ends[1]) - Fraction(ends[0]))
-        return found
+            sums.append(sums[-1] + Fraction(ends[1]) - Fraction(ends[0]))
+        return sums
 
     def _length_upto(self, before: Sequence[Fraction], place: Any, region: int) -> Fraction:
         """Add up what is covered from the first point to a place in a region."""
@@ -298,15 +300,15 @@ class AxisRegions:
         start = self._points[max(region // 2 - 1, 0)] if self._points else 0
         return before[region] + Fraction(place) - Fraction(start)
 
-    def _whole_upto(self, region: IntArray, number: IntArray, *, below: bool = False) -> IntArray:
+    def _whole_upto(self, region: IntArray, number: IntArray, *, is_next: bool = False) -> IntArray:
         """Count the whole numbers that are covered, up to each number.
 
         Parameters
         ----------
         region : ndarray of int64
-            That of the number, or if `below`, of the next one.
+            That of the number, or if `is_next`, of the next one.
         """
-        if below:
+        if is_next:
             return self._whole_upto(region, number + 1) - self._is_true[region]
         first = [math.floor(self._points[0]) if self._points else 0]
         for point in self._points:  # where each region begins
@@ -314,8 +316,8 @@ class AxisRegions:
         start = np.array(first, dtype=np.int64)
         n = np.append(np.diff(start), 0) * self._is_true
         before = np.cumsum(n) - n
-        found: IntArray = before[region] + self._is_true[region] * (number - start[region] + 1)
-        return found
+        counts: IntArray = before[region] + self._is_true[region] * (number - start[region] + 1)
+        return counts
 
 
 def _of_null(condition: ex.Expression) -> bool | None:
@@ -424,13 +426,13 @@ class ColumnCells:
         shares = self.shares if with_shares else None
         own = self._of_range if self.cell.kind == "range" else self._of_set
         numbers: dict[Any, int] = {}
-        found: list[tuple[Any, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         for i, key in enumerate(self.keys):
             for v, *told in own(key, most, shares):
-                found.append((i, numbers.setdefault(v, len(numbers)), *told))
-            if len(found) > MOST_LISTED:
+                rows.append((i, numbers.setdefault(v, len(numbers)), *told))
+            if len(rows) > MOST_LISTED:
                 raise NotReadError
-        columns = list(zip(*found, strict=True)) or [()] * 6
+        columns = list(zip(*rows, strict=True)) or [()] * 6
         type_ = self.cell.column.type
         build = array_of_axis_values if self.cell.kind == "range" else array_of_texts
         return ListedCellValues(
@@ -571,7 +573,7 @@ ConditionOutcomes = Callable[[Any], tuple[Flags, Flags]]
 def outcomes_of_cells(
     leaf: ex.Expression,
     own: ColumnCells,
-    tried: ConditionOutcomes,
+    outcome_of: ConditionOutcomes,
     rarity: float,
     *,
     is_tabled: bool = True,
@@ -583,7 +585,7 @@ def outcomes_of_cells(
     leaf : Expression
         A condition on this column only.
     own : ColumnCells
-    tried : callable
+    outcome_of : callable
     rarity : float
         See :class:`~kanon_db.query.layout.CellLayout`.
     is_tabled : bool
@@ -591,22 +593,22 @@ def outcomes_of_cells(
         does, or only those that are listed.
     """
     if own.cell.kind == "range":
-        return _of_ranges(leaf, own, tried, is_tabled=is_tabled)
+        return _of_ranges(leaf, own, outcome_of, is_tabled=is_tabled)
     listed = own.listed()
-    found = _of_listed(listed, *tried(listed.values), own.n.size)
+    truths = _of_listed(listed, *outcome_of(listed.values), own.n.size)
     if own.hidden.any():
-        _add_hidden(found, own, rarity)
-    return found
+        _add_hidden(truths, own, rarity)
+    return truths
 
 
-def _add_hidden(found: Truths, own: ColumnCells, rarity: float) -> None:
+def _add_hidden(truths: Truths, own: ColumnCells, rarity: float) -> None:
     """Let suppressed cells meet the condition as those do that are kept, the rarer the more."""
     kept = own.n[~own.hidden] ** rarity
-    for likely in (found.true, found.false):
+    for likely in (truths.true, truths.false):
         likely[own.hidden] = kept @ likely[~own.hidden] / kept.sum() if kept.size else 0.0
-    for certain in (found.surely, found.surely_false):
+    for certain in (truths.surely, truths.surely_false):
         certain[own.hidden] = False
-    for possible in (found.possibly, found.possibly_false):
+    for possible in (truths.possibly, truths.possibly_false):
         possible[own.hidden] = True
 
 
@@ -626,7 +628,7 @@ def _of_listed(listed: ListedCellValues, true: Flags, false: Flags, n_cells: int
 
 
 def _of_ranges(
-    leaf: ex.Expression, own: ColumnCells, tried: ConditionOutcomes, *, is_tabled: bool
+    leaf: ex.Expression, own: ColumnCells, outcome_of: ConditionOutcomes, *, is_tabled: bool
 ) -> Truths:
     type_, shares = own.cell.column.type, own.shares
     regions = AxisRegions(leaf, type_) if can_cover(own.cell, leaf) else None
@@ -634,46 +636,46 @@ def _of_ranges(
         [i for i, key in enumerate(own.keys) if key not in (None, ANYTHING)], dtype=np.int64
     )
     lows, highs = ([own.keys[i][end] for i in inside] for end in (0, 1))
-    asked = [None] if shares is None else [None, *shares.points, *lows, *highs]
+    points = [None] if shares is None else [None, *shares.points, *lows, *highs]
     if regions is not None:
-        true, false = regions.truths(asked)
+        true, false = regions.truths(points)
     else:
-        true, false = tried(array_of_axis_values(asked, type_))
-    found = _of_no_value(own, is_true=bool(true[0]), is_false=bool(false[0]))
+        true, false = outcome_of(array_of_axis_values(points, type_))
+    truths = _of_no_value(own, is_true=bool(true[0]), is_false=bool(false[0]))
     if not inside.size:
-        return found
+        return truths
     if regions is not None:
         part, is_whole, some = regions.shares(lows, highs, is_discrete=own.cell.is_discrete)
         likely = Truths(part, 1 - part, is_whole, some, ~some, ~is_whole)
     else:
-        likely = _try_values(leaf, own, inside, tried, is_tabled=is_tabled)
+        likely = _try_values(leaf, own, inside, outcome_of, is_tabled=is_tabled)
     if shares is not None:
         keys = [own.keys[i] for i in inside]
         likely = _share_axis(likely, shares, keys, (true[1:], false[1:]))
     for name in Truths.__match_args__:
-        getattr(found, name)[inside] = getattr(likely, name)
-    return found
+        getattr(truths, name)[inside] = getattr(likely, name)
+    return truths
 
 
 def _of_no_value(own: ColumnCells, *, is_true: bool, is_false: bool) -> Truths:
     """Say what NULL tells, and what says nothing, which could be a NULL as well."""
     n = own.n.size
-    found = Truths(
+    truths = Truths(
         np.full(n, float(is_true)), np.full(n, float(is_false)),
         *(np.full(n, flag) for flag in (is_true, is_true, is_false, is_false)),
     )  # fmt: skip
-    for certain in (found.surely, found.surely_false):
+    for certain in (truths.surely, truths.surely_false):
         certain[own.anything] = False
-    for possible in (found.possibly, found.possibly_false):
+    for possible in (truths.possibly, truths.possibly_false):
         possible[own.anything] = True
-    return found
+    return truths
 
 
 def _try_values(
     leaf: ex.Expression,
     own: ColumnCells,
     inside: IntArray,
-    tried: ConditionOutcomes,
+    outcome_of: ConditionOutcomes,
     *,
     is_tabled: bool,
 ) -> Truths:
@@ -683,14 +685,14 @@ def _try_values(
         low, high = (np.array([key[end] for key in keys], dtype=np.int64) for end in (0, 1))
         first, n, n_of = int(low.min()), int(high.max() - low.min()) + 1, high - low + 1
         if n <= min(int(np.minimum(n_of, MOST_VALUES).sum()), MOST_TABLED):
-            flags = tried(array_of_axis_values(range(first, first + n), own.cell.column.type))
+            flags = outcome_of(array_of_axis_values(range(first, first + n), own.cell.column.type))
             upto = [np.append(0, np.cumsum(of_value)) for of_value in flags]
             t, f = (one[high - first + 1] - one[low - first] for one in upto)
             return Truths(t / n_of, f / n_of, t == n_of, t > 0, f == n_of, f > 0)
     listed = replace(own, n=own.n[inside], hidden=own.hidden[inside], keys=keys).listed(
         with_shares=False
     )
-    return _of_listed(listed, *tried(listed.values), inside.size)
+    return _of_listed(listed, *outcome_of(listed.values), inside.size)
 
 
 def _share_axis(

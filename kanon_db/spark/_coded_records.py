@@ -85,8 +85,8 @@ def read_values(job: SparkJob, name: str) -> ValueList:
     """Count the distinct values of a column, once."""
     if name not in job.counted:
         job.counted[name] = _read_values(job, name)
-    found: ValueList = job.counted[name]
-    return found
+    values: ValueList = job.counted[name]
+    return values
 
 
 def read_few_values(job: SparkJob, names: Sequence[str], most: int) -> dict[str, ValueList]:
@@ -100,8 +100,8 @@ def read_few_values(job: SparkJob, names: Sequence[str], most: int) -> dict[str,
         with failures_as_errors("values could not be counted"):
             (row,) = job.snapshot.frame.agg(*sketched).collect()
         few.update(name for name, n in zip(left, row, strict=True) if n <= 2 * most)
-    found = {name: read_values(job, name) for name in names if name in few}
-    return {name: values for name, values in found.items() if len(values.labels) <= most}
+    lists = {name: read_values(job, name) for name in names if name in few}
+    return {name: values for name, values in lists.items() if len(values.labels) <= most}
 
 
 def _read_values(job: SparkJob, name: str) -> ValueList:
@@ -113,7 +113,7 @@ def _read_values(job: SparkJob, name: str) -> ValueList:
     value, column = f.col(job.snapshot.column(name)), job.types[name]
     as_number = number_of_value(value, column)
     with failures_as_errors("values could not be counted"):
-        found = (
+        table = (
             job.snapshot.frame.groupBy(value)
             .agg(f.count("*").alias("records"))
             .select(
@@ -123,19 +123,19 @@ def _read_values(job: SparkJob, name: str) -> ValueList:
             .limit(_MOST + 1)
             .toArrow()
         )  # fmt: skip
-    if found.num_rows > _MOST:
+    if table.num_rows > _MOST:
         raise InfeasibleError(
             "a column has too many distinct values for one machine",
             detail=f'column "{name}": more than {_MOST:,}',
             hint="coarsen it, or give it another role",
         )
-    found = found.take(pc.sort_indices(found.column("value")))
-    chunks = found.column("value").chunks
+    table = table.take(pc.sort_indices(table.column("value")))
+    chunks = table.column("value").chunks
     return ValueList(
-        pa.concat_arrays(chunks) if chunks else pa.array([], found.schema.field("value").type),
-        found.column("label").to_pylist(),
-        found.column("records").to_numpy().astype(np.int64),
-        None if as_number is None else found.column("number").to_numpy().astype(np.float64),
+        pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field("value").type),
+        table.column("label").to_pylist(),
+        table.column("records").to_numpy().astype(np.int64),
+        None if as_number is None else table.column("number").to_numpy().astype(np.float64),
     )
 
 
@@ -240,7 +240,7 @@ class CodedQuasiIdentifier:
 
 def read_quasi_identifiers(job: SparkJob, *, with_ranges: bool) -> tuple[CodedQuasiIdentifier, ...]:
     """Count the values of all quasi-identifiers."""
-    found = []
+    columns = []
     for name in job.source.quasi_identifiers:
         source, column = job.snapshot.column(name), job.types[name]
         values = read_values(job, name)
@@ -256,8 +256,8 @@ def read_quasi_identifiers(job: SparkJob, *, with_ranges: bool) -> tuple[CodedQu
                 hint="leave out infinite values and NaN, register it as numeric, or cast it to a"
                 " decimal type",
             )
-        found.append(read)
-    return tuple(found)
+        columns.append(read)
+    return tuple(columns)
 
 
 _INEXACT: Final = ("real", "double precision")
@@ -269,22 +269,22 @@ def attributes_of(
     weights: Sequence[float | Fraction] | None,
 ) -> tuple[Attribute, ...]:
     """Describe the domains of quasi-identifiers, as the algorithms see them."""
-    found = []
+    attributes = []
     for place, column in enumerate(columns):
         weight = 1.0 if weights is None else float(weights[place])
         n_values = len(column.values.labels)
         if column.range_type is None or column.numbers is None:
-            found.append(Attribute(n_values, weight=weight))
+            attributes.append(Attribute(n_values, weight=weight))
             continue
         bounds = [*column.numbers, *_bounds(job, column)]
-        found.append(
+        attributes.append(
             Attribute(
                 n_values, numbers=column.numbers, weight=weight,
                 # Values outside widen the bounds, since they must be published, too.
                 lower=float(np.nanmin(bounds)), upper=float(np.nanmax(bounds)),
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(attributes)
 
 
 def write_coded_records(
@@ -338,10 +338,10 @@ def _bounds(job: SparkJob, column: CodedQuasiIdentifier) -> list[float]:
     from pyspark.sql import functions as f
 
     described = job.source.attributes.get(column.name, {})
-    found = []
+    bounds = []
     for key in ("lower", "upper"):
         if described.get(key) is None:
-            found.append(np.nan)
+            bounds.append(np.nan)
             continue
         value = number_of_value(f.lit(str(described[key])).cast(column.type), column.column)
         assert value is not None  # noqa: S101  # it has ranges
@@ -353,12 +353,12 @@ def _bounds(job: SparkJob, column: CodedQuasiIdentifier) -> list[float]:
                 f"{key} of an attribute is no value of its column",
                 detail=f'column "{column.name}" of type {column.column.type_name}',
             ) from None
-        found.append(float(row["bound"]))
-    if found[0] > found[1]:
+        bounds.append(float(row["bound"]))
+    if bounds[0] > bounds[1]:
         raise InvalidParameterError(
             "lower must not exceed upper", detail=f'attributes of column "{column.name}"'
         )
-    return found
+    return bounds
 
 
 # Cutting records into parts, each of which one machine works on; see :mod:`.generalization.parts`.
@@ -463,10 +463,10 @@ def numbering_parts(known: Any) -> Batches:
 
 def codes_in(batch: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> Any:
     """Return the codes of records, shape (n, m)."""
-    found = np.empty((batch.num_rows, len(columns)), dtype=np.int32)
+    codes = np.empty((batch.num_rows, len(columns)), dtype=np.int32)
     for place, name in enumerate(columns):
-        found[:, place] = batch.column(name).to_numpy()
-    return found
+        codes[:, place] = batch.column(name).to_numpy()
+    return codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -488,8 +488,8 @@ class _CutParts:
         schema = StructType().add(_KEY, LongType()).add(_COUNT, LongType())
         with failures_as_errors("the values of parts could not be counted"):
             counts = through_arrow(records.select(*self.columns), counting_cuts(known), schema)
-            found = counts.groupBy(_KEY).agg(f.sum(_COUNT).alias(_COUNT)).toArrow()
-        keys, numbers = (found.column(name).to_numpy() for name in (_KEY, _COUNT))
+            sums = counts.groupBy(_KEY).agg(f.sum(_COUNT).alias(_COUNT)).toArrow()
+        keys, numbers = (sums.column(name).to_numpy() for name in (_KEY, _COUNT))
         order = np.argsort(keys)
         keys, numbers = keys[order], numbers[order]
         total = int(self.sizes.sum())
@@ -506,8 +506,8 @@ class _CutParts:
         if n_keys > max(keys.size, 1):
             return np.unique(keys, return_counts=True)
         counts = np.bincount(keys, minlength=n_keys)
-        found = np.flatnonzero(counts)
-        return found, counts[found]
+        present = np.flatnonzero(counts)
+        return present, counts[present]
 
     def _keys(self, batch: pa.RecordBatch) -> IntArray:
         """Return a number for each record of a counted part and each of its codes."""
@@ -530,12 +530,12 @@ def counting_cuts(known: Any) -> Batches:
 
         keys, counts = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for batch in batches:
-            found, n = known.value.occurring(batch)
-            keys.append(found)
+            present, n = known.value.occurring(batch)
+            keys.append(present)
             counts.append(n)
-        found, place = np.unique(np.concatenate(keys), return_inverse=True)
-        n = np.bincount(place, np.concatenate(counts), minlength=found.size).astype(np.int64)
-        yield pa.RecordBatch.from_arrays([pa.array(found), pa.array(n)], [_KEY, _COUNT])
+        present, place = np.unique(np.concatenate(keys), return_inverse=True)
+        n = np.bincount(place, np.concatenate(counts), minlength=present.size).astype(np.int64)
+        yield pa.RecordBatch.from_arrays([pa.array(present), pa.array(n)], [_KEY, _COUNT])
 
     return count
 
@@ -581,9 +581,9 @@ def count_combinations(
     tables = [random.integers(2**64, size=1 << MOST_BITS, dtype=np.uint64) for _ in names]
     known = context.broadcast((list(names), list(finest), tables))
     with failures_as_errors("combinations could not be counted"):
-        found = through_arrow(coded.select(*names), sketching(known), schema).toArrow()
-    choice = found.column(_CHOICE).to_numpy()
-    hashes = found.column(_HASH).to_numpy().astype(np.int64).view(np.uint64)
+        sketches = through_arrow(coded.select(*names), sketching(known), schema).toArrow()
+    choice = sketches.column(_CHOICE).to_numpy()
+    hashes = sketches.column(_HASH).to_numpy().astype(np.int64).view(np.uint64)
     return [estimated(smallest(hashes[choice == i])) for i in range(len(CHOICES))]
 
 
@@ -651,5 +651,5 @@ def grouping(known: Any) -> Batches:
 
 
 def _numbers(batch: pa.RecordBatch, name: str) -> AnyIntArray:
-    found: AnyIntArray = batch.column(name).to_numpy()
-    return found
+    numbers: AnyIntArray = batch.column(name).to_numpy()
+    return numbers

@@ -108,12 +108,13 @@ class Folder:
         if not self.exists():
             return []
         with self._reaching():
-            found = [
+            entries = [
                 FoundFile(str(one.getPath().getName()), int(one.getLen()))
                 for one in self._fs.listStatus(self._path)
             ]
         return sorted(
-            (one for one in found if not one.name.startswith((".", "_"))), key=lambda one: one.name
+            (one for one in entries if not one.name.startswith((".", "_"))),
+            key=lambda one: one.name,
         )
 
     def make(self, *, is_private: bool = False) -> None:
@@ -148,10 +149,10 @@ class Folder:
         with self._reaching():
             stream = self._fs.open(self._path)
             try:
-                found = self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)
+                content = self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)
             finally:
                 stream.close()
-        return bytes(found).decode()
+        return bytes(content).decode()
 
     def create(self, content: str | bytes) -> bool:
         """Write a new file; False if there is one of this name."""
@@ -269,21 +270,21 @@ class Manifest:
         if not file.exists():
             return None
         try:
-            found = json.loads(file.read())
-            if found.pop("format") != _FORMAT:
+            manifest = json.loads(file.read())
+            if manifest.pop("format") != _FORMAT:
                 raise ValueError  # noqa: TRY301  # all that is amiss is said below
-            release, published_at = str(found.pop("release")), str(found.pop("published_at"))
+            release, published_at = str(manifest.pop("release")), str(manifest.pop("published_at"))
             tables = {
                 str(suffix): TableFiles(
                     str(table["schema"]),
                     tuple(FoundFile(str(f["name"]), int(f["size"])) for f in table["files"]),
                 )
-                for suffix, table in found.pop("tables").items()
+                for suffix, table in manifest.pop("tables").items()
             }
             suffixes = filter(None, tables)
             names = (file.name for table in tables.values() for file in table.files)
             _require_inside([release, *suffixes, *names])
-            return cls(Publication(**found), release, tables, published_at)
+            return cls(Publication(**manifest), release, tables, published_at)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise VerificationError(
                 "the manifest of a publication cannot be read",
@@ -294,14 +295,14 @@ class Manifest:
     @classmethod
     def of(cls, target: Folder) -> Self:
         """Read the manifest of a target."""
-        found = cls.find(target)
-        if found is None:
+        manifest = cls.find(target)
+        if manifest is None:
             raise NotFoundError(
                 "there is no publication",
                 detail=str(target),
                 hint="it is there when its manifest is: check the path",
             )
-        return found
+        return manifest
 
 
 def _require_inside(names: Sequence[str]) -> None:
@@ -366,15 +367,15 @@ def _take_folder(staging: StagingFolder) -> StagingFolder:
     """Make the folder, in place of what a killed run has left."""
     owner, left_by = staging.folder / _OWNER, None
     if staging.folder.exists():
-        found = _read_owner(owner)
-        if not _is_abandoned(found, staging.folder, owner):
+        holder = _read_owner(owner)
+        if not _is_abandoned(holder, staging.folder, owner):
             raise InUseError(
                 "another run is making this publication",
                 detail=f"it writes to {staging.folder}",
                 hint="wait until it has ended; if there is none, remove this folder, which has"
                 " records of the source",
             )
-        left_by = found.get("token")
+        left_by = holder.get("token")
     staging.folder.remove()
     staging.folder.make(is_private=True)
     own = {"token": staging.token, "host": _host(), "process": _process(os.getpid())}
@@ -388,18 +389,18 @@ def _read_owner(owner: Folder) -> dict[str, str]:
     if not owner.exists():
         return {}
     try:
-        found = json.loads(owner.read())
-        return {key: str(found[key]) for key in ("token", "host", "process")}
+        holder = json.loads(owner.read())
+        return {key: str(holder[key]) for key in ("token", "host", "process")}
     except (ValueError, TypeError, KeyError):
         return {}
 
 
-def _is_abandoned(found: dict[str, str], folder: Folder, owner: Folder) -> bool:
-    if not found:
+def _is_abandoned(holder: dict[str, str], folder: Folder, owner: Folder) -> bool:
+    if not holder:
         return folder.age() > _ABANDONED_SECONDS
-    if found["host"] == _host():
-        pid = found["process"].partition(" ")[0]
-        return not pid.isdecimal() or _process(int(pid)) != found["process"]
+    if holder["host"] == _host():
+        pid = holder["process"].partition(" ")[0]
+        return not pid.isdecimal() or _process(int(pid)) != holder["process"]
     return owner.age() > _ABANDONED_SECONDS
 
 
@@ -553,15 +554,15 @@ def digest_of_table(frames: Sequence[DataFrame]) -> str:
     """Return a checksum of tables that does not depend on the order of their rows."""
     from pyspark.sql import functions as f
 
-    found = []
+    digests = []
     for frame in frames:
         columns = [f.col(quote_column(name)) for name in frame.columns]
         hashes = (f.xxhash64(*columns), f.xxhash64(f.lit(1), *columns))
         sums = [f.sum(part) for one in hashes for part in _parts(one)]
         (row,) = frame.agg(f.count("*"), *sums).collect()
         n, *of_parts = (one or 0 for one in row)
-        found.append(":".join(map(str, [n, _whole(of_parts[:3]), _whole(of_parts[3:])])))
-    return " ".join(found)
+        digests.append(":".join(map(str, [n, _whole(of_parts[:3]), _whole(of_parts[3:])])))
+    return " ".join(digests)
 
 
 _PART_BITS: Final = 22

@@ -131,21 +131,21 @@ class SparkQuery(OpenQuery):
         shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
         text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b"
         with self._own_words(), failures_as_errors("a statement could not be run"):
-            found = cast("TableSession", self.session).tables.select(text, *counted.bound).toArrow()
+            table = cast("TableSession", self.session).tables.select(text, *counted.bound).toArrow()
         dtype = [(name, f"{of[0]}{of[-1]}") for name, of in numbers.items()]
-        rows = np.zeros(found.num_rows, dtype=dtype)
+        rows = np.zeros(table.num_rows, dtype=dtype)
         for name in numbers:
-            rows[name] = found.column(name).to_numpy()
+            rows[name] = table.column(name).to_numpy()
         if not keys:
             yield (), rows
         if not keys or not rows.size:
             return
-        ranks = np.column_stack([found.column(f"r{i}").to_numpy() for i in keys])
+        ranks = np.column_stack([table.column(f"r{i}").to_numpy() for i in keys])
         _, first, group = np.unique(ranks, axis=0, return_index=True, return_inverse=True)
         ordered = np.argsort(group.reshape(-1), kind="stable")
         ends = np.cumsum(np.bincount(group.reshape(-1), minlength=first.size))
         for at, own in zip(first.tolist(), np.split(ordered, ends[:-1]), strict=True):
-            texts = [value_of_key(found.column(f"j{i}")[at].as_py()) for i in keys]
+            texts = [value_of_key(table.column(f"j{i}")[at].as_py()) for i in keys]
             values = zip(keys, texts, ranks[at].tolist(), strict=True)
             yield tuple(values), rows[own]
 
@@ -192,8 +192,8 @@ _VALUE_OF_KEY: Final = re.compile(r"j\d+")
 
 def group_key(text: str) -> str:
     """Write a group's key as jsonb does."""
-    found = json.loads(text, parse_float=Decimal, parse_int=Decimal)
-    items = sorted(found.items(), key=lambda item: (len(item[0].encode()), item[0].encode()))
+    key = json.loads(text, parse_float=Decimal, parse_int=Decimal)
+    items = sorted(key.items(), key=lambda item: (len(item[0].encode()), item[0].encode()))
     return (
         "{" + ", ".join(f"{json_value(name)}: {json_value(value)}" for name, value in items) + "}"
     )
@@ -230,8 +230,8 @@ class SparkConditions:
 
     def flags(self, condition: ex.Expression, values: Mapping[str, Any]) -> tuple[Flags, Flags]:
         """Say where a condition is true, and where it is false."""
-        found = self._calculate(condition, values, {"t": "{} IS TRUE", "f": "{} IS FALSE"})
-        true, false = (np.asarray(found[name].to_numpy(), dtype=np.bool_) for name in "tf")
+        outcome = self._calculate(condition, values, {"t": "{} IS TRUE", "f": "{} IS FALSE"})
+        true, false = (np.asarray(outcome[name].to_numpy(), dtype=np.bool_) for name in "tf")
         return true, false
 
     def numbers(self, expression: ex.Expression, values: Mapping[str, Any]) -> FloatArray:
@@ -242,9 +242,9 @@ class SparkConditions:
         NotReadError
             If one is not finite.
         """
-        found = self._calculate(expression, values, {"x": "({})::float8"})["x"]
-        numbers = np.asarray(found.to_numpy(), dtype=np.float64)  # NULL is NaN
-        is_known = np.asarray(found.is_valid().to_numpy(), dtype=np.bool_)
+        column = self._calculate(expression, values, {"x": "({})::float8"})["x"]
+        numbers = np.asarray(column.to_numpy(), dtype=np.float64)  # NULL is NaN
+        is_known = np.asarray(column.is_valid().to_numpy(), dtype=np.bool_)
         if not np.isfinite(numbers[is_known]).all():
             raise NotReadError
         return numbers
@@ -260,14 +260,14 @@ class SparkConditions:
             If one is not finite.
         """
         if isinstance(expression, ex.Column):
-            found = axis_values(values[expression.name], type_)
+            column = axis_values(values[expression.name], type_)
         else:
             # Decimals have the digits that they were calculated with: a cast would drop these.
             sql = "({})" if type_.category == "numeric" else f"({{}})::{type_.name}"
-            found = self._calculate(expression, values, {"x": sql})["x"].to_pylist()
-        if any(isinstance(x, float) and not math.isfinite(x) for x in found):
+            column = self._calculate(expression, values, {"x": sql})["x"].to_pylist()
+        if any(isinstance(x, float) and not math.isfinite(x) for x in column):
             raise NotReadError
-        return found
+        return column
 
     def keys(
         self, expression: ex.Expression, values: Mapping[str, Any]
@@ -276,13 +276,13 @@ class SparkConditions:
         import pyarrow.compute as pc
 
         columns = {"k": "{}", "t": "jsonb_build_object('k', {})::text"}
-        found = self._calculate(expression, values, columns)
-        key = found["k"].combine_chunks()
+        table = self._calculate(expression, values, columns)
+        key = table["k"].combine_chunks()
         distinct = pc.unique(key)
         ordered = distinct.take(pc.sort_indices(distinct))  # NULL last
         ranks = np.asarray(pc.index_in(key, value_set=ordered).to_numpy(), dtype=np.int64)
         _, first = np.unique(ranks, return_index=True)
-        return ranks, [value_of_key(text) for text in found["t"].take(first).to_pylist()]
+        return ranks, [value_of_key(text) for text in table["t"].take(first).to_pylist()]
 
     def _calculate(
         self, expression: ex.Expression, values: Mapping[str, Any], columns: Mapping[str, str]
@@ -303,10 +303,10 @@ class SparkConditions:
             tables = PublishedTables(self._session, {_TRIED_VALUES: frame})
             try:
                 statement = f'SELECT d.i AS i, {selected} FROM "{_TRIED_VALUES}" AS d'
-                found = tables.select(statement, *constants.bound).toArrow()
+                calculated = tables.select(statement, *constants.bound).toArrow()
             finally:
                 tables.drop()
-        return found.sort_by("i")
+        return calculated.sort_by("i")
 
 
 MOST_RECORD_TYPES: Final = 2_000_000
@@ -336,15 +336,15 @@ class CellColumns:
 
         match self.cell.kind:
             case "range":
-                found = [column[LOWER_END], column[UPPER_END], column.isNull()]
+                read = [column[LOWER_END], column[UPPER_END], column.isNull()]
             case "set":
-                found = [f.to_json(column)]
+                read = [f.to_json(column)]
             case _:
-                found = [column]
+                read = [column]
         if self.cell.mark is not None and self.pattern is not None:
             mark = f.substring(f.col(quote_column(self.pattern)), self.cell.mark, 1)
-            found.append(mark == f.lit("*"))
-        return [one.alias(name) for one, name in zip(found, self.names, strict=True)]
+            read.append(mark == f.lit("*"))
+        return [one.alias(name) for one, name in zip(read, self.names, strict=True)]
 
 
 def cell_keys(cell: CellDescription, place: int, table: Any) -> tuple[list[Key], IntArray]:
@@ -361,14 +361,14 @@ def cell_keys(cell: CellDescription, place: int, table: Any) -> tuple[list[Key],
     low, high = (axis_values(values, type_) for values, _ in coded[:2])
     is_null = coded[2][0].to_pylist()
     ends = zip(*(codes[first].tolist() for _, codes in coded), strict=True)
-    found: list[Key] = [None if is_null[null] else (low[a], high[b]) for a, b, null in ends]
-    return found, of_row.astype(np.int64)
+    keys: list[Key] = [None if is_null[null] else (low[a], high[b]) for a, b, null in ends]
+    return keys, of_row.astype(np.int64)
 
 
 def _encode(column: Any) -> tuple[Any, IntArray]:
     """Return the distinct values of an Arrow column, NULL too, and the code of each row's."""
-    found = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    return found.dictionary, found.indices.to_numpy().astype(np.int64)
+    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    return encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -552,14 +552,14 @@ def _of_sets(
     total = [codes.setdefault(text, len(codes)) for key in keys for text in key]
     ends = np.cumsum([len(key) for key in keys], dtype=np.int64)
     cells = Sets(np.array(total, dtype=np.int32), ends)
-    found = SetDistributions.of(cells, records, witnesses, is_tight=cell.is_tight)
-    if found is None:
+    distributions = SetDistributions.of(cells, records, witnesses, is_tight=cell.is_tight)
+    if distributions is None:
         return None
-    shares = np.split(found.shares, ends[:-1])
+    shares = np.split(distributions.shares, ends[:-1])
     return CellShares(
         "of_each",
         {key: (own.tolist(), known)
-         for key, own, known in zip(keys, shares, found.known.tolist(), strict=True)},
+         for key, own, known in zip(keys, shares, distributions.known.tolist(), strict=True)},
         {}, np.zeros(1), [],
     )  # fmt: skip
 
@@ -571,18 +571,23 @@ def _of_ranges(
     half = 0.5 if cell.is_discrete else 0.0
     low = np.array([coordinate(key[0], type_) for key in keys]) - half
     high = np.array([coordinate(key[1], type_) for key in keys]) + half
-    found = RangeDistributions.of(
+    distributions = RangeDistributions.of(
         low, high, records, witnesses, is_tight=cell.is_tight, is_discrete=cell.is_discrete
     )
-    if found is None:
+    if distributions is None:
         return None
-    parts = zip(found.first.tolist(), found.last.tolist(), found.own.tolist(), strict=True)
+    parts = zip(
+        distributions.first.tolist(),
+        distributions.last.tolist(),
+        distributions.own.tolist(),
+        strict=True,
+    )
     return CellShares(
-        "of_each" if found.is_each else "of_parts",
+        "of_each" if distributions.is_each else "of_parts",
         {},
         dict(zip(keys, parts, strict=True)),
-        np.append(0.0, np.cumsum(found.axis.shares)),
-        [nearest_axis_value(at, type_) for at in found.axis.middles.tolist()],
+        np.append(0.0, np.cumsum(distributions.axis.shares)),
+        [nearest_axis_value(at, type_) for at in distributions.axis.middles.tolist()],
     )
 
 
@@ -700,13 +705,13 @@ class CalculatedEvidence:
         known = sorted({end for keys in sides for key in keys if key is not None for end in key
                         if end is not None})  # fmt: skip
         rank = {end: place for place, end in enumerate(known, start=1)}
-        found = [
+        coded = [
             np.array([0 if key is None else rank.get(key[end], 0) for key in keys], dtype=np.int64)
             for keys in sides
             for end in (0, 1)
         ]
         there = [np.array([key is not None for key in keys], dtype=np.bool_) for keys in sides]
-        return found[0], found[1], found[2], found[3], there[0], there[1]
+        return coded[0], coded[1], coded[2], coded[3], there[0], there[1]
 
     # -- groups and sums ----------------------------------------------------------------------
 
@@ -733,23 +738,23 @@ class CalculatedEvidence:
         is_wild = own.anything
         if not is_column:
             is_wild = np.bincount(listed.cell, listed.is_open, n_cells) > 0
-        found = [_average(listed.cell, listed.w, x[listed.value], n_cells)]
-        found.append(_average(listed.cell, listed.w, x[listed.value] ** 2, n_cells))
+        columns = [_average(listed.cell, listed.w, x[listed.value], n_cells)]
+        columns.append(_average(listed.cell, listed.w, x[listed.value] ** 2, n_cells))
         is_there = ~np.isnan(x[listed.value])
         lowest, highest = np.full(n_cells, np.inf), np.full(n_cells, -np.inf)
         np.fmin.at(lowest, listed.cell[is_there], least[is_there])
         np.fmax.at(highest, listed.cell[is_there], most[is_there])
-        found += [np.where(np.isfinite(ends), ends, np.nan) for ends in (lowest, highest)]
+        columns += [np.where(np.isfinite(ends), ends, np.nan) for ends in (lowest, highest)]
         if own.cell.mark is not None:
             value, w = self._read_kept(place, listed)
             x = x[value]
             none = np.zeros(value.size, dtype=np.int64)
             of_kept = [_average(none, w, x, 1)[0], _average(none, w, x * x, 1)[0],
                        _extreme(np.nanmin, x), _extreme(np.nanmax, x)]  # fmt: skip
-            for column, one in zip(found, of_kept, strict=True):
+            for column, one in zip(columns, of_kept, strict=True):
                 column[own.hidden] = one
             is_wild = is_wild | own.hidden
-        return Moments(found[0], found[1], found[2], found[3], is_wild)
+        return Moments(columns[0], columns[1], columns[2], columns[3], is_wild)
 
     @property
     def _weighed(self) -> ex.Expression:
@@ -803,11 +808,11 @@ class CalculatedEvidence:
         n = int(np.prod(sizes, dtype=np.float64)) if places else 1
         if n > _most_combined(self._request):
             raise NotReadError
-        found, number = {}, np.arange(n)
+        values, number = {}, np.arange(n)
         for place, size in zip(reversed(places), reversed(sizes), strict=True):
-            found[self._names[place]] = self._domains[place].take(pa.array(number % max(size, 1)))
+            values[self._names[place]] = self._domains[place].take(pa.array(number % max(size, 1)))
             number = number // max(size, 1)
-        return found
+        return values
 
 
 _FULL: Final = 8
@@ -830,9 +835,9 @@ def _average(cell: IntArray, w: FloatArray, x: FloatArray, n_cells: int) -> Floa
     is_there = ~np.isnan(x)
     total = np.bincount(cell[is_there], w[is_there], n_cells)
     summed = np.bincount(cell[is_there], (w * x)[is_there], n_cells)
-    found = np.full(n_cells, np.nan)
-    np.divide(summed, total, out=found, where=total != 0)
-    return found
+    means = np.full(n_cells, np.nan)
+    np.divide(summed, total, out=means, where=total != 0)
+    return means
 
 
 def _extreme(of: Any, x: FloatArray) -> float:

@@ -211,16 +211,16 @@ class NumberedColumn:
         table = pa.table({"code": np.arange(len(self)), "value": self.array})
         with failures_as_errors("values could not be read"):
             label = text_of_column(f.col("value"), self.column).alias("label")
-            found = self.session.createDataFrame(table).select("code", label).toArrow()
-        texts: list[str | None] = found.sort_by("code").column("label").to_pylist()
+            written = self.session.createDataFrame(table).select("code", label).toArrow()
+        texts: list[str | None] = written.sort_by("code").column("label").to_pylist()
         return texts
 
     def codes(self, column: Any) -> CodeArray:
         """Return the code of each value of a column; -1 for one that is not among them."""
         import pyarrow.compute as pc
 
-        found = pc.fill_null(pc.index_in(column, value_set=self.array), -1)
-        return np.asarray(found.to_numpy(), dtype=np.int32)
+        codes = pc.fill_null(pc.index_in(column, value_set=self.array), -1)
+        return np.asarray(codes.to_numpy(), dtype=np.int32)
 
     def drop(self) -> None:
         """Leave them to Python's garbage collection."""
@@ -247,14 +247,14 @@ class ReadColumns:
         """Return some values of the type of a column, in order."""
         import pyarrow.compute as pc
 
-        found = pc.unique(values)
-        found = found.take(pc.sort_indices(found))  # NULL last
-        return NumberedColumn(self.types[column], found, self.session)
+        distinct = pc.unique(values)
+        distinct = distinct.take(pc.sort_indices(distinct))  # NULL last
+        return NumberedColumn(self.types[column], distinct, self.session)
 
     def codes(self, columns: Sequence[NumberedColumn]) -> CodeArray:
         """Return the codes of records, by values of these names, shape (n, m)."""
-        found = [one.codes(self.table[one.column.name]) for one in columns]
-        return np.stack(found, axis=1)
+        codes = [one.codes(self.table[one.column.name]) for one in columns]
+        return np.stack(codes, axis=1)
 
     def numbers(self, column: str) -> IntArray:
         """Return a column of numbers."""
@@ -337,8 +337,8 @@ def metrics(session: SparkSession, target: str) -> list[Metric]:
     if not examined.metrics:
         raise changed(manifest.publication)
     measured = examined.metrics
-    found = {**measured, **manifest.publication.metrics, **measured}
-    return [Metric(name, value) for name, value in found.items()]
+    values = {**measured, **manifest.publication.metrics, **measured}
+    return [Metric(name, value) for name, value in values.items()]
 
 
 def _read_and_examine(session: SparkSession, target: str) -> tuple[Manifest, Examination]:

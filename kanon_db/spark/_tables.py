@@ -231,12 +231,12 @@ def column_type(name: str, type_: DataType) -> ColumnType:
     """Describe a column of Spark, by the type that it has in PostgreSQL."""
     spelt = type_.simpleString()
     if spelt.startswith("decimal("):
-        found = ("numeric", "N")
+        postgres_type = ("numeric", "N")
     elif spelt.startswith(("char(", "varchar(", "string collate ")):
-        found = _TYPES["string"]
+        postgres_type = _TYPES["string"]
     else:
-        found = _TYPES.get(spelt, (spelt, ""))
-    return ColumnType(name, *found, operator_schema=None, has_constant_input=True)
+        postgres_type = _TYPES.get(spelt, (spelt, ""))
+    return ColumnType(name, *postgres_type, operator_schema=None, has_constant_input=True)
 
 
 RECORD: Final = "record"
@@ -356,9 +356,9 @@ ARRAY<STRING>)))) AS u(x)"
             table.set("db", None)
     for kind, translate in _TRANSLATIONS.items():
         for node in list(tree.find_all(kind)):
-            found = translate(node)
-            if found is not node:
-                node.replace(found)
+            translation = translate(node)
+            if translation is not node:
+                node.replace(translation)
     return tree.sql(dialect="spark")
 
 

@@ -341,9 +341,9 @@ class StandaloneCluster:
         """Wait for a line in a log."""
         ends = time.monotonic() + _PATIENCE_SECONDS
         while process.poll() is None and time.monotonic() < ends:
-            found = wanted.search(log.read_text(errors="replace"))
-            if found:
-                return found
+            match = wanted.search(log.read_text(errors="replace"))
+            if match:
+                return match
             time.sleep(0.1)
         raise ServerError(
             "a process of the Spark cluster did not start",

@@ -217,13 +217,13 @@ class OperandValues:
     @classmethod
     def of(cls, values: Iterable[AxisValue | None], type_: ex.Type) -> Self:
         """Put values in order."""
-        found: dict[Decimal, Row] = {}
+        rungs: dict[Decimal, Row] = {}
         for value in values:
             if value is not None:
                 text = text_of_axis_value(value, type_)
-                found.setdefault(Decimal(text), {"rung": text, "place": float(value)})
-        ordered = sorted(found)
-        return cls(ordered, [found[one] for one in ordered])
+                rungs.setdefault(Decimal(text), {"rung": text, "place": float(value)})
+        ordered = sorted(rungs)
+        return cls(ordered, [rungs[one] for one in ordered])
 
     @classmethod
     def of_column(
@@ -489,9 +489,9 @@ def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
             def find(cell: CellDescription = cell) -> CellShares | None:
                 return find_value_shares(rows, quasi_identifiers, cell, matches)
 
-            found = shares[name] = keep_value_shares(release, name, find)
-            if found is not None:
-                cells[name] = cell._replace(shares=found.kind)
+            own_shares = shares[name] = keep_value_shares(release, name, find)
+            if own_shares is not None:
+                cells[name] = cell._replace(shares=own_shares.kind)
     given = {one.name: getattr(asked, one.name) for one in fields(asked)}
     given["layout"] = layout._replace(cells=cells)
     return SparkRowQuery(**given, rows=rows, shares=shares)

@@ -275,8 +275,8 @@ class _PublishingRun:
             self.voice.step("counting entities")
             tables = PublishedTables(self.session, {"snapshot": snapshot.frame})
             name = tables.identifier(snapshot.column(source.entity))
-            found = fetch_one(tables, entity_statement(name, tables.identifier("snapshot")))
-            require_one_record(found, source)
+            survey = fetch_one(tables, entity_statement(name, tables.identifier("snapshot")))
+            require_one_record(survey, source)
             tables.drop()
         return snapshot
 
@@ -327,14 +327,14 @@ class _FileSink:
     @cached_property
     def tables(self) -> dict[str, TableFiles]:
         """The tables that were written, with their files, by their suffixes."""
-        found = {}
+        files = {}
         for suffix in self.kind.suffixes:
             folder = self.staging.tables / folder_of(suffix)
             if not folder.exists():  # where nothing was learned
                 continue
             schema = self.session.read.parquet(folder.path).schema.json()
-            found[suffix] = TableFiles(schema, tuple(folder.files()))
-        return found
+            files[suffix] = TableFiles(schema, tuple(folder.files()))
+        return files
 
     def manifest(self, publication: Publication) -> Manifest:
         """Say what was written, and now."""
@@ -439,8 +439,8 @@ def _require_verified(session: SparkSession, folder: Folder, manifest: Manifest)
 def _ranges(layout: Mapping[str, Any]) -> dict[str, str]:
     """Return the types of ranges, by column; only such as there are, since they become SQL."""
     cells = [cell for cell in layout["quasi_identifiers"] if not isinstance(cell, str)]
-    found = {str(cell["name"]): str(cell.get("range_type")) for cell in cells}
-    return {name: type_ for name, type_ in found.items() if type_in_range(type_, None) is not None}
+    types = {str(cell["name"]): str(cell.get("range_type")) for cell in cells}
+    return {name: type_ for name, type_ in types.items() if type_in_range(type_, None) is not None}
 
 
 def _describe_table(frame: DataFrame, ranges: Mapping[str, str]) -> LoadedTable:
@@ -456,14 +456,14 @@ def _describe_table(frame: DataFrame, ranges: Mapping[str, str]) -> LoadedTable:
         elif field.dataType.simpleString() == "array<string>":
             types[name], column = "text[]", _as_array(column)
         else:
-            found = column_type(name, field.dataType)
-            if not found.type_category:
+            postgres_type = column_type(name, field.dataType)
+            if not postgres_type.type_category:
                 raise SchemaMismatchError(
                     "a column has a type that PostgreSQL does not have",
                     detail=f'column "{name}"',
                     hint="cast it in the source, for example to string, and publish again",
                 )
-            types[name] = found.type_name
+            types[name] = postgres_type.type_name
         columns.append(column.alias(f"c{len(columns)}"))  # Arrow's functions take no odd names
     shown = frame.select(*columns)
     return LoadedTable(types, lambda: _csv(shown))

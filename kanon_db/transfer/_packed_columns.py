@@ -82,10 +82,10 @@ class KnownValues(ABC):
 
     def _with_null(self, places: IntArray) -> IntArray:
         """Complete the places that digits mean by unknown ones, and by NULL."""
-        found = np.full(1 << self.n_bits, -1)
-        found[: places.size] = places
-        found[-1] = self.n_values
-        return found
+        padded = np.full(1 << self.n_bits, -1)
+        padded[: places.size] = places
+        padded[-1] = self.n_values
+        return padded
 
 
 _Known = TypeVar("_Known", bound=KnownValues)
@@ -264,7 +264,7 @@ def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dic
     for column in columns:
         least, greatest = snapshot.ends[column.name]
         known.append(WholeNumbers(column, greatest - least + 1, least, ""))
-    found: dict[str, CodedColumn] = {}
+    columns_read: dict[str, CodedColumn] = {}
     for packing in PackedColumns.of(known):
         snapshot.session.step("reading values")
         own = [replace(one, below=f"${i}::int8") for i, one in enumerate(packing.columns, start=1)]
@@ -276,8 +276,8 @@ def read_whole_numbers(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dic
             kind="int8",
         )
         for digits in packing.unpacked(numbers):
-            found[digits.known.column.name] = digits.coded(snapshot)
-    return found
+            columns_read[digits.known.column.name] = digits.coded(snapshot)
+    return columns_read
 
 
 _TEXTS = ("text", "character varying")
@@ -410,18 +410,18 @@ def list_values(
         f" GROUP BY GROUPING SETS ({', '.join(f'({value})' for value in values)}) LIMIT {limit}"
     )
     n_bytes = ", ".join(f"coalesce(sum(octet_length({value}::text)), 0)" for value in values)
-    found = fetch_one(
+    listing = fetch_one(
         session,
         f"SELECT count(*) AS n, max(longest) AS longest,"
         f" ARRAY[{', '.join(f'count({value})' for value in values)}] AS n_values,"
         f" ARRAY[{n_bytes}] AS n_bytes FROM {table}",
     )
-    is_too_long = found["longest"] is not None and found["longest"] > most_bytes
-    is_much = found["n"] >= limit or is_too_long or max(found["n_bytes"]) > most_bytes
-    if is_much or max(found["n_values"]) > most:
+    is_too_long = listing["longest"] is not None and listing["longest"] > most_bytes
+    is_much = listing["n"] >= limit or is_too_long or max(listing["n_bytes"]) > most_bytes
+    if is_much or max(listing["n_values"]) > most:
         session.fetch(f"DROP TABLE {table}")
         return None
-    counted = zip(columns, found["n_values"], values, strict=True)
+    counted = zip(columns, listing["n_values"], values, strict=True)
     return [
         (ListedTexts if column.type_name in _TEXTS else ListedValues)(column, n, value, table)
         for column, n, value in counted

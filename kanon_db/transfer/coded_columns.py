@@ -83,8 +83,8 @@ def read_few_values(
     """
     n_values = count_in_sample(snapshot, columns)
     few = [column for column in columns if n_values[column.name] <= most]
-    found = _read_few(snapshot, few)
-    return {column.name: found[column.name] for column in few}
+    coded = _read_few(snapshot, few)
+    return {column.name: coded[column.name] for column in few}
 
 
 def read_columns(
@@ -110,7 +110,7 @@ def read_columns(
     InfeasibleError, SchemaMismatchError
         As :func:`distinct_values` and :func:`read_codes`.
     """
-    found = _read_few(
+    coded = _read_few(
         snapshot,
         [
             column
@@ -118,24 +118,24 @@ def read_columns(
             if n_values[column.name] <= _FEW or are_close(snapshot.ends, column)
         ],
     )
-    others = [column for column in columns if column.name not in found]
+    others = [column for column in columns if column.name not in coded]
     values = [distinct_values(snapshot, column) for column in others]
     if values:
         for each, codes in zip(values, read_codes(snapshot, values).T, strict=True):
-            found[each.column.name] = CodedColumn(each, codes.astype(least_type(each)))
-    return {column.name: found[column.name] for column in columns}
+            coded[each.column.name] = CodedColumn(each, codes.astype(least_type(each)))
+    return {column.name: coded[column.name] for column in columns}
 
 
 def _read_few(snapshot: Snapshot, few: Sequence[ColumnType]) -> dict[str, CodedColumn]:
     close = [column for column in few if are_close(snapshot.ends, column)]
-    found = read_whole_numbers(snapshot, close)
-    few = [column for column in few if column.name not in found]
+    coded = read_whole_numbers(snapshot, close)
+    few = [column for column in few if column.name not in coded]
     if snapshot.n_records > _MOST_NAMED:
-        return found | {column.name: _look_up(snapshot, column) for column in few}
+        return coded | {column.name: _look_up(snapshot, column) for column in few}
     at_once = most_grouped(snapshot.n_records)
     for start in range(0, len(few), at_once):
-        found |= _group_records(snapshot, few[start : start + at_once])
-    return found
+        coded |= _group_records(snapshot, few[start : start + at_once])
+    return coded
 
 
 def most_grouped(n_records: int) -> int:
@@ -182,7 +182,7 @@ def _group_records(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[st
     # Compressing takes longer than writing what it saves.
     session.fetch(f"ALTER TABLE {collected} ALTER places SET STORAGE EXTERNAL")
     session.fetch(f"INSERT INTO {collected} {select}")
-    found = {}
+    coded = {}
     # GROUPING has a 1 for each column that is *not* grouped by; the first is the highest bit.
     everything = (1 << len(columns)) - 1
     for i, column in enumerate(columns):
@@ -199,9 +199,9 @@ def _group_records(snapshot: Snapshot, columns: Sequence[ColumnType]) -> dict[st
         )
         for code, row in enumerate(rows):
             codes[np.frombuffer(row["places"], dtype=">i4")] = code
-        found[column.name] = CodedColumn(values, codes)
+        coded[column.name] = CodedColumn(values, codes)
     session.fetch(f"DROP TABLE {collected}")
-    return found
+    return coded
 
 
 def _look_up(snapshot: Snapshot, column: ColumnType) -> CodedColumn:
@@ -287,13 +287,13 @@ def read_coded(
 
 def _are_plain(session: Session, source: Relation, columns: Sequence[ColumnType]) -> bool:
     """Tell whether equal values of all columns are the same value."""
-    found = fetch_one(
+    counted = fetch_one(
         session,
         "SELECT count(*) AS n FROM pg_attribute AS a JOIN pg_collation AS c ON c.oid ="
         " a.attcollation WHERE a.attrelid = to_regclass($1::text) AND NOT c.collisdeterministic",
         source.quoted(session),
     )
-    return not found["n"] and all(
+    return not counted["n"] and all(
         column.type_name in _PLAIN or column.type_category == "E" for column in columns
     )
 
@@ -310,13 +310,13 @@ class _SourceReader:
     expected: Size
 
     def __post_init__(self) -> None:
-        found = fetch_one(
+        relation = fetch_one(
             self.session,
             "SELECT max(relkind::text) AS kind FROM pg_class WHERE oid = to_regclass($1::text)",
             self.source.quoted(self.session),
         )
         # A view may take long, and be different at each look: it is read once, without a sample.
-        self.is_table = found["kind"] in ("r", "p", "m")
+        self.is_table = relation["kind"] in ("r", "p", "m")
         self.n_seen = self.expected.n_records
 
     def read(self) -> CodedRecords | None:
@@ -364,12 +364,12 @@ class _SourceReader:
         def kept(name: str, i: int) -> str:
             return f"(SELECT e.{name}[{i}] FROM {table} AS e)"
 
-        found = []
+        values = []
         for i, column in enumerate(columns, start=1):
             least, greatest = ends[column.name]
             both = kept("least", i), kept("greatest", i)
-            found.append(WholeNumbers(column, greatest - least + 1, least, kept("below", i), both))
-        return found
+            values.append(WholeNumbers(column, greatest - least + 1, least, kept("below", i), both))
+        return values
 
     def _list_values(
         self, columns: Sequence[ColumnType], *, sampled: bool
@@ -383,16 +383,16 @@ class _SourceReader:
             sample = f" TABLESAMPLE BERNOULLI ({share:.6f})"
         names = selected(self.session, self.source, [column.name for column in columns])
         with all_rows(self.session, self.source):
-            found = list_values(
+            listing = list_values(
                 self.session,
                 columns,
                 f"(SELECT {names} FROM {self.source.quoted(self.session)}{sample})",
                 _MOST_LISTED,
                 _MOST_BYTES_LISTED,
             )
-        if found is None or any(not one.n_values for one in found):
+        if listing is None or any(not one.n_values for one in listing):
             return None
-        return found
+        return listing
 
     def _ends(self, columns: Sequence[ColumnType]) -> Ends:
         """Look for the ends of whole numbers."""
@@ -406,9 +406,11 @@ class _SourceReader:
                 f" FROM (SELECT {self._names} FROM {self.source.quoted(self.session)}) AS s",
             )
         self.n_seen = max(self.n_seen, row["n"])
-        found = zip(columns, row["least"], row["greatest"], strict=True)
+        extremes = zip(columns, row["least"], row["greatest"], strict=True)
         return {
-            column.name: (least, greatest) for column, least, greatest in found if least is not None
+            column.name: (least, greatest)
+            for column, least, greatest in extremes
+            if least is not None
         }
 
     def _digits(self, known: Sequence[KnownValues]) -> tuple[int, list[PackedDigits]]:
@@ -451,6 +453,6 @@ class _SourceReader:
 
     def _complete(self, n_records: int, columns: Sequence[PackedDigits]) -> CodedRecords:
         records = Records(session=self.session, n_records=n_records, room=self.room)
-        found = {digits.known.column.name: digits.coded(records) for digits in columns}
-        ordered = {column.name: found[column.name] for column in self.columns}
+        coded = {digits.known.column.name: digits.coded(records) for digits in columns}
+        ordered = {column.name: coded[column.name] for column in self.columns}
         return CodedRecords(**vars(records), columns=ordered, width=self.expected.width)

@@ -438,11 +438,11 @@ def parts_of(session: Session, table: str, n_rows: int, alias: str) -> list[str]
     n_parts = -(-n_rows // _ROWS_AT_ONCE)
     if n_parts <= 1:
         return ["true"]
-    (found,) = session.fetch(
+    (pages,) = session.fetch(
         "SELECT pg_relation_size(to_regclass($1::text)) / current_setting('block_size')::int4 AS n",
         table,
     )
-    starts = [found["n"] * part // n_parts for part in range(1, n_parts)]
+    starts = [pages["n"] * part // n_parts for part in range(1, n_parts)]
     bounds = [f"'({start},0)'::tid" for start in starts]
     return [
         " AND ".join(

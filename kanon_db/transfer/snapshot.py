@@ -327,17 +327,17 @@ def _survey(
     numbers = [row["name"] for row in columns if not row["text"]]
     names = [session.identifier(name) for name in numbers]
     lengths = [f"max(octet_length({session.identifier(name)}))" for name in texts]
-    found = fetch_one(
+    survey = fetch_one(
         session,
         f"SELECT count(*) AS n, ARRAY[{', '.join(lengths)}]::int4[] AS longest,"
         f" ARRAY[{', '.join(f'min({name})' for name in names)}]::int8[] AS least,"
         f" ARRAY[{', '.join(f'max({name})' for name in names)}]::int8[] AS greatest FROM {table}",
     )
-    for name, longest in zip(texts, found["longest"], strict=True):
+    for name, longest in zip(texts, survey["longest"], strict=True):
         if longest is not None and longest > MOST_BYTES:
             raise too_long(name, source)
-    ends = zip(numbers, found["least"], found["greatest"], strict=True)
-    return int(found["n"]), {name: (low, high) for name, low, high in ends if low is not None}
+    ends = zip(numbers, survey["least"], survey["greatest"], strict=True)
+    return int(survey["n"]), {name: (low, high) for name, low, high in ends if low is not None}
 
 
 def too_long(column: str, source: object) -> InfeasibleError:

@@ -108,8 +108,8 @@ class DistinctCombinations:
             ),
             *([str(code) for code in of_column] for of_column in values.T.tolist()),
         )
-        found = cls(tuple(columns), values, counts.astype(np.int64), table)
-        return found, numbers.astype(np.int32)
+        combinations = cls(tuple(columns), values, counts.astype(np.int64), table)
+        return combinations, numbers.astype(np.int32)
 
     def values_in(self, alias: str) -> list[str]:
         """Return SQL for the value of each column, in a row of the table."""
@@ -167,7 +167,7 @@ def number_values(
             f" {label('value')} AS label FROM ({counted}) AS counted",
             *bound,
         )
-    found = fetch_one(
+    survey = fetch_one(
         session,
         # Python takes two bytes for each character of a text with some that are not Latin.
         "SELECT count(*) AS n, coalesce(max(n_bytes), 0) AS longest, coalesce(sum("
@@ -175,16 +175,16 @@ def number_values(
         "::float8 AS bytes FROM (SELECT octet_length(label) AS n_bytes,"
         f" char_length(label) AS n_chars FROM {table}) AS labels",
     )
-    if found["longest"] > MOST_BYTES and not column.type_name.endswith("[]"):  # sets may be longer
+    if survey["longest"] > MOST_BYTES and not column.type_name.endswith("[]"):  # sets may be longer
         raise too_long(column.name, "the source")
     records.hold(
-        _BYTES_OF_VALUE * found["n"] + _TIMES_TEXT * found["bytes"],
-        f'reading column "{column.name}", {found["n"]:,} values of'
-        f" {found['bytes'] / found['n']:,.0f} bytes on average, beside what else is read",
+        _BYTES_OF_VALUE * survey["n"] + _TIMES_TEXT * survey["bytes"],
+        f'reading column "{column.name}", {survey["n"]:,} values of'
+        f" {survey['bytes'] / survey['n']:,.0f} bytes on average, beside what else is read",
     )
     labels: list[str | None] = []
-    counts = np.empty(found["n"], dtype=np.int64)
-    at_once = max(1, min(10_000, _BATCH_BYTES // (found["longest"] + 1)))
+    counts = np.empty(survey["n"], dtype=np.int64)
+    at_once = max(1, min(10_000, _BATCH_BYTES // (survey["longest"] + 1)))
     for row in session.stream(at_once, f"SELECT label, records FROM {table} ORDER BY code"):
         counts[len(labels)] = row["records"]
         labels.append(row["label"])

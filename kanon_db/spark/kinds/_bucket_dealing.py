@@ -157,8 +157,8 @@ class HistogramColumns:
 
 def _last_codes(groups: CodeArray, bits: int) -> CodeArray:
     """Return, for each group, the last code that is in it or in one before it."""
-    found = np.searchsorted(groups, np.arange(1 << bits), side="right") - 1
-    return found.astype(np.int32)
+    codes = np.searchsorted(groups, np.arange(1 << bits), side="right") - 1
+    return codes.astype(np.int32)
 
 
 # Dealing records to buckets, each by its rank among the records of its value in its cell.
@@ -233,10 +233,10 @@ class Slices:
         bits = np.frexp(self.n_slices[cells].astype(np.float64))[1] - 1
         # Shifted twice, since a shift by 64 bits is not defined.
         upper = (keys.view(np.uint64) ^ np.uint64(1 << 63)) >> np.uint64(1)
-        found: IntArray = self.first[cells] + (upper >> (63 - bits).astype(np.uint64)).astype(
+        slices: IntArray = self.first[cells] + (upper >> (63 - bits).astype(np.uint64)).astype(
             np.int64
         )
-        return found
+        return slices
 
 
 def deal_records(
@@ -274,8 +274,8 @@ def _records_before(records: DataFrame, slices: Slices, n_values: int) -> tuple[
     of, code, n = nothing, nothing, nothing
     if (slices.n_slices > 1).any():
         with failures_as_errors("records could not be counted"):
-            found = records.groupBy(SLICE, CODE).agg(f.count("*").alias("n")).toArrow()
-        of, code, n = (found.column(name).to_numpy() for name in (SLICE, CODE, "n"))
+            counts = records.groupBy(SLICE, CODE).agg(f.count("*").alias("n")).toArrow()
+        of, code, n = (counts.column(name).to_numpy() for name in (SLICE, CODE, "n"))
     return begun(slices, n_values, of, code, n)
 
 
@@ -333,8 +333,8 @@ def positions(runs: IntArray) -> IntArray:
     """
     starts = np.flatnonzero(np.append(True, runs[1:] != runs[:-1]))
     lengths = np.diff(np.append(starts, runs.size))
-    found: IntArray = np.arange(runs.size) - np.repeat(starts, lengths)
-    return found
+    places: IntArray = np.arange(runs.size) - np.repeat(starts, lengths)
+    return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,18 +379,18 @@ def cut_records(
 
     quasi_identifiers = HistogramColumns.of(job)
     coded = quasi_identifiers.coded(job, coded)
-    found = quasi_identifiers.histogram(job, coded, n_values)
+    histogram = quasi_identifiers.histogram(job, coded, n_values)
     job.voice.step("cutting the table into cells")
     cutter = CellCutter(
-        found.qi_codes, found.sa_codes, tightened, max_bucket_size, SecureRandom(),
-        fewest_records_of_cell(job.snapshot.n_records), pulse, found.weights,
+        histogram.qi_codes, histogram.sa_codes, tightened, max_bucket_size, SecureRandom(),
+        fewest_records_of_cell(job.snapshot.n_records), pulse, histogram.weights,
     )  # fmt: skip
     cells = cutter.cells()
     return CutRecords(
         cells,
         coded,
         quasi_identifiers.names,
-        found.in_codes(cutter.tree()),
+        histogram.in_codes(cutter.tree()),
     )
 
 
@@ -432,8 +432,8 @@ class DealtRecords:
 def random(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
     """Draw records into buckets, from the whole table."""
     job.voice.step("searching the bucket setting")
-    found = run_method(methods, job, data)
-    plan = found.result
+    planned = run_method(methods, job, data)
+    plan = planned.result
     allotment = round_robin(partition_records(data.counts, plan.limits, plan.setting), plan.setting)
     numbers = number_buckets(plan.setting, SecureRandom())
     job.voice.step("assigning records to buckets")
@@ -441,7 +441,7 @@ def random(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodRes
     own = part_of(RANK_KEY, slices.part.size)
     coded = _code_values(job, values).withColumns({SLICE: own, PART_OF_VALUE: own})
     frame = deal_records(coded, slices, data.counts.size, allotment, numbers)
-    return MethodResult(DealtRecords(plan.setting, frame), found.proof)
+    return MethodResult(DealtRecords(plan.setting, frame), planned.proof)
 
 
 def cells(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResult:
@@ -451,17 +451,17 @@ def cells(job: SparkJob, data: SensitiveValues, values: ValueList) -> MethodResu
     if not job.snapshot.n_records:
         return random(job, data, values)
     search, m = CellSearch(job, data), data.counts.size
-    found = cut_records(
+    cut = cut_records(
         job, _code_values(job, values), m, search.tightened, search.max_bucket_size,
         search.pulse,
     )  # fmt: skip
     job.voice.step("searching the bucket settings of cells")
-    setting, allotment = allot_cells(found.cells, search.setting, m, pulse=search.pulse)
+    setting, allotment = allot_cells(cut.cells, search.setting, m, pulse=search.pulse)
     numbers = number_buckets(setting, SecureRandom())
     job.voice.step("assigning records to buckets in cells")
-    slices = Slices.of(np.array([cell.n_records for cell in found.cells]), m)
-    frame = deal_records(found.place_records(job, slices), slices, m, allotment, numbers)
-    return MethodResult(DealtRecords(setting, frame, len(found.cells)), search.proof)
+    slices = Slices.of(np.array([cell.n_records for cell in cut.cells]), m)
+    frame = deal_records(cut.place_records(job, slices), slices, m, allotment, numbers)
+    return MethodResult(DealtRecords(setting, frame, len(cut.cells)), search.proof)
 
 
 def _code_values(job: SparkJob, values: ValueList) -> DataFrame:

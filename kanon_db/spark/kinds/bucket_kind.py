@@ -116,13 +116,13 @@ def weighted_view(session: SparkSession, target: str) -> DataFrame:
     )
     names = BucketTables.of(tables, SCHEMA, publication.name, publication.layout)
     columns = ", ".join(f"q.{name}" for name in names.quasi_identifiers)
-    found = tables.select(
+    view = tables.select(
         f"SELECT {columns}, {names.values('s')},"
         f" s.{names.count}::float8 / {names.size(f's.{names.bucket_id}')} AS {names.weight}"
         f" FROM {names.qit} AS q JOIN {names.sat} AS s ON q.{names.bucket_id} = s.{names.bucket_id}"
     )
     tables.drop()
-    return found
+    return view
 
 
 # Writing QIT and SAT to files that say nothing about who has which value.
@@ -312,9 +312,9 @@ def _extreme_shares(
         f" FROM {names.sat} AS s"
     )
     with failures_as_errors("shares of values could not be counted"):
-        found = sat.select(statement).toArrow()
-    codes = pc.index_in(found.column("value"), value_set=values.array).to_numpy()
-    counts, sizes = (found.column(name).to_numpy() for name in ("n", "size"))
+        extremes = sat.select(statement).toArrow()
+    codes = pc.index_in(extremes.column("value"), value_set=values.array).to_numpy()
+    counts, sizes = (extremes.column(name).to_numpy() for name in ("n", "size"))
     return extreme_shares(codes, counts, sizes, values.counts.size)
 
 
@@ -348,8 +348,8 @@ def _records_of(
     codes = [(name, of, code_column(i)) for i, (name, of) in enumerate(columns.items())]
     with failures_as_errors("a sample of buckets could not be read"):
         kept = assigned.join(f.broadcast(own), BUCKET, "left_semi")
-        found = with_codes(kept, codes, [BUCKET, CODE, ORDER_KEY]).toArrow()
-    return found.sort_by([(BUCKET, "ascending"), (ORDER_KEY, "ascending")])
+        table = with_codes(kept, codes, [BUCKET, CODE, ORDER_KEY]).toArrow()
+    return table.sort_by([(BUCKET, "ascending"), (ORDER_KEY, "ascending")])
 
 
 def bucketed(records: pa.Table, columns: Sequence[str], n_values: int) -> BucketedRecords:
@@ -528,42 +528,42 @@ def check_levels(
         "place", "parts", "records", text_of_column(f.col("value"), column).alias("label")
     )
     with failures_as_errors("weights could not be added up"):
-        told = [row.asDict() for row in labelled.collect()]
-        found = differing.where("n <> 0").count()
+        stated = [row.asDict() for row in labelled.collect()]
+        n_differing = differing.where("n <> 0").count()
         (row,) = qit.agg(f.sum(is_amiss.cast("int")), *map(f.max, levels)).collect()
     n_amiss, *most = row
     if (
         n_amiss != 0
-        or len(told) != n_fields
-        or {row["place"] for row in told} != set(range(n_fields))
-        or len({row["label"] for row in told}) != n_fields
-        or not all((row["parts"] or 0) >= 1 and row["records"] for row in told)
+        or len(stated) != n_fields
+        or {row["place"] for row in stated} != set(range(n_fields))
+        or len({row["label"] for row in stated}) != n_fields
+        or not all((row["parts"] or 0) >= 1 and row["records"] for row in stated)
     ):
         return amiss
     above = None
     if thresholds is not None:
-        counts = np.array([row["records"] for row in told], dtype=np.int64)
-        limits = thresholds(own, [row["label"] for row in told], counts)
+        counts = np.array([row["records"] for row in stated], dtype=np.int64)
+        limits = thresholds(own, [row["label"] for row in stated], counts)
         above = sum(
             Fraction(most[row["place"]], row["parts"]) > limit
-            for row, limit in zip(told, limits, strict=True)
+            for row, limit in zip(stated, limits, strict=True)
         )
-    return weights_check(found, above)
+    return weights_check(n_differing, above)
 
 
 def count_certain(tables: PublishedTables, names: BucketTables) -> int:
     """Count the people whose bucket has no other value than theirs."""
-    found = fetch_one(
+    counted = fetch_one(
         tables,
         f"SELECT coalesce(sum(s.{names.count}), 0)::int8 AS n FROM {names.sat} AS s"
         f" WHERE s.{names.count} = {names.size(f's.{names.bucket_id}')}",
     )
-    return int(found["n"])
+    return int(counted["n"])
 
 
 def _count_records(tables: PublishedTables, names: BucketTables, rows: str) -> CountedBuckets:
     """Count the records of each bucket, of rows with its number and how many records they are."""
-    found = tables.fetch(
+    counts = tables.fetch(
         "SELECT b.is_readable, b.n, b.size, count(*) AS buckets, sum(b.rows)::int8 AS rows"
         f" FROM (SELECT k.is_readable, {names.size('k.id')} AS size, sum(k.n)::int8 AS n,"
         " count(*) AS rows FROM (SELECT r.id, r.n,"
@@ -571,7 +571,7 @@ def _count_records(tables: PublishedTables, names: BucketTables, rows: str) -> C
         f" FROM ({rows}) AS r) AS k GROUP BY k.is_readable, k.id) AS b"
         " GROUP BY b.is_readable, b.n, b.size"
     )
-    known = [row for row in found if row["is_readable"]]
+    known = [row for row in counts if row["is_readable"]]
     of_sizes: Counter[int] = Counter()
     for row in known:
         of_sizes[row["n"]] += row["buckets"]
@@ -579,7 +579,7 @@ def _count_records(tables: PublishedTables, names: BucketTables, rows: str) -> C
     return CountedBuckets(
         records=sum(row["n"] * row["buckets"] for row in known),
         differing=names.n_buckets - as_promised,
-        unreadable=sum(row["rows"] for row in found if not row["is_readable"]),
+        unreadable=sum(row["rows"] for row in counts if not row["is_readable"]),
         of_sizes=dict(sorted(of_sizes.items())),
     )
 
@@ -643,8 +643,10 @@ class SparkBuckets(SparkKind):
         protection = ValueProtection.of(job.request, {str(job.source.sensitive): values})
         (privacy,) = protection.privacies
         data = SensitiveValues(values.counts, privacy, values.labels)
-        found: MethodResult = getattr(_bucket_dealing, job.request.assignment)(job, data, values)
-        return SparkResult(found, self._write(job, found.result, values, protection))
+        assignment: MethodResult = getattr(_bucket_dealing, job.request.assignment)(
+            job, data, values
+        )
+        return SparkResult(assignment, self._write(job, assignment.result, values, protection))
 
     def _write(
         self,

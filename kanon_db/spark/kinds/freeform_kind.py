@@ -172,9 +172,9 @@ class SegmentSearch:
 
         codes = codes_in(segment, [code_column(place) for place in range(len(self.attributes))])
         data, k, n = Microdata(codes, self.attributes), self.request.k, segment.num_rows
-        found = getattr(methods, self.request.method)(data, self.request, UNLIMITED).result
-        cells = cells_of_matches(data, found.matches)
-        drawn = draw_assignments(found, SecureRandom())
+        matched = getattr(methods, self.request.method)(data, self.request, UNLIMITED).result
+        cells = cells_of_matches(data, matched.matches)
+        drawn = draw_assignments(matched, SecureRandom())
         graph = verify_matching(drawn.matches, data, k, cells)
         shown = [
             cell_array(its_cells, attribute.numbers, ends, drawn.cells)

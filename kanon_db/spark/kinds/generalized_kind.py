@@ -127,11 +127,11 @@ class PartSearch:
             )
         pulse = Pulse(self.seconds)
         search = partial(getattr(methods, self.method), request=self.request, pulse=pulse)
-        found = find_classes(
+        searched = find_classes(
             data, self.request, constraint, pulse,
             method=self.method, search=search, on_step=lambda _name: None,
         )  # fmt: skip
-        classes = found.result
+        classes = searched.result
         is_class = np.bincount(classes + 1, minlength=1)[1:] > 0
         dense = np.append(np.cumsum(is_class) - 1, -1)[classes]
         cells = [
@@ -187,10 +187,10 @@ def improve_worst_classes(job: SparkJob, recoded: DataFrame, search: PartSearch)
     chosen = recoded.where(lose_most)
     once_more = replace(search, request=replace(search.request, max_suppressed=Fraction(0)))
     context: Any = job.session.sparkContext
-    found = through_arrow(
+    searched = through_arrow(
         chosen.coalesce(1), class_search_function(context.broadcast(once_more)), recoded.schema
     )
-    again = keep_recoded(job, found, "recoded-again")
+    again = keep_recoded(job, searched, "recoded-again")
     with failures_as_errors("classes could not be compared"):
         before, after = (
             one.agg(f.sum(CLASS_LOSS).alias("lost")).collect()[0]["lost"] for one in (chosen, again)
@@ -259,8 +259,8 @@ def measure_thresholds(tables: PublishedTables, constraints: ClassConstraints) -
     if constraints.privacy is None:
         return None
     statement, bound = exposure_statement(constraints.privacy, profile_of(VALUES))
-    found: Row = fetch_one(tables, statement, *bound)
-    return found
+    measured: Row = fetch_one(tables, statement, *bound)
+    return measured
 
 
 _OTHERS: Final = "use greedy_search or mondrian, or publish in PostgreSQL"
@@ -324,7 +324,7 @@ class SparkGeneralized(SparkRows):
         self, tables: PublishedTables, publication: Publication, counted: ClassSizes
     ) -> Examination:
         """Check k and the constraints in each class."""
-        constraints, found = published_constraints(publication), list[Check]()
+        constraints, findings = published_constraints(publication), list[Check]()
         for name, own in constraints.items():
             layout = publication.layout
             names = [str(cell["name"]) for cell in layout["quasi_identifiers"]]
@@ -333,8 +333,8 @@ class SparkGeneralized(SparkRows):
             with open_classed_values(tables.session, rows, names, sensitive) as values:
                 exposure = measure_thresholds(values, own)
                 checks = check_constraints(values, VALUES, own, exposure)
-            found += checks_of(name, constraints, checks)
-        return judge_classes(publication, counted, found)
+            findings += checks_of(name, constraints, checks)
+        return judge_classes(publication, counted, findings)
 
 
 KIND: Final[Any] = SparkGeneralized()
@@ -385,17 +385,17 @@ def _constraint(
     if not constraints:
         return None
     nobody = np.empty(0, dtype=np.int32)
-    found = constraint_of_each(
+    constraint = constraint_of_each(
         [
             replace(own.of(sensitive[name], nobody), totals=sensitive[name].counts)
             for name, own in constraints.items()
         ]
     )
-    for name, one in zip(sensitive, found.each, strict=True):
+    for name, one in zip(sensitive, constraint.each, strict=True):
         if not replace(one, also=()).holds(one.totals[np.newaxis])[0]:
             which = f" {name}" if len(sensitive) > 1 else ""
             raise ineligible(job.snapshot.n_records, "", [len(sensitive[name].labels)], which)
-    return found
+    return constraint
 
 
 def _choose_method(job: SparkJob, n_records: int) -> tuple[GeneralizedRequest, str]:

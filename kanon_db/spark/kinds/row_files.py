@@ -364,15 +364,15 @@ def count_classes(tables: PublishedTables, view: RowView) -> ClassSizes:
     """Count the rows that have the same cells, and the same pattern."""
     pattern = "''" if view.pattern is None else view.pattern
     names = ", ".join([*view.quasi_identifiers, *([view.pattern] if view.pattern else [])])
-    found = tables.fetch(
+    counts = tables.fetch(
         "SELECT c.pattern, c.n, count(*) AS classes FROM"
         f" (SELECT {pattern} AS pattern, count(*) AS n FROM {view.view} GROUP BY {names}) AS c"
         " GROUP BY c.pattern, c.n"
     )
-    patterns = list(dict.fromkeys(row["pattern"] for row in found))
-    number = np.array([row["classes"] for row in found], dtype=np.int64)
-    sizes = np.array([row["n"] for row in found], dtype=np.int64)
-    of_row = np.array([patterns.index(row["pattern"]) for row in found], dtype=np.int64)
+    patterns = list(dict.fromkeys(row["pattern"] for row in counts))
+    number = np.array([row["classes"] for row in counts], dtype=np.int64)
+    sizes = np.array([row["n"] for row in counts], dtype=np.int64)
+    of_row = np.array([patterns.index(row["pattern"]) for row in counts], dtype=np.int64)
     return ClassSizes(np.repeat(sizes, number), patterns, np.repeat(of_row, number))
 
 
@@ -424,19 +424,19 @@ class CodedRows:
 
     def values(self) -> list[AttackedValues]:
         """Return the values of each sensitive attribute, by the codes of the rows."""
-        found = []
+        attacked = []
         for place, name in enumerate(self.sensitive):
             shown = self.rows.values(_value(place))
             of_rows = shown.codes(self.rows.table[_value(place)]).astype(np.int64)
             counts = np.bincount(of_rows, minlength=len(shown)).astype(np.int64)
             of_people = shown.codes(self.source.table[name]).astype(np.int64)
             counted = _CountedQueries(shown.labels, counts)
-            found.append(AttackedValues(name, counted, of_rows, of_people))
-        return found
+            attacked.append(AttackedValues(name, counted, of_rows, of_people))
+        return attacked
 
     def coded(self, sensitive: NumberedColumn | None) -> RowCodes:
         """Return the cells of the rows, and their first values by the codes of some."""
-        found: list[Ranges | Sets] = []
+        cells: list[Ranges | Sets] = []
         numbers = np.empty((self.rows.table.num_rows, len(self.cells)), dtype=np.int32)
         its_cells: Ranges | Sets
         for place, (cell, column) in enumerate(zip(self.cells, self.columns, strict=True)):
@@ -447,11 +447,11 @@ class CodedRows:
                     its_cells, numbers[:, place] = self._sets(place, column)
                 case _:
                     its_cells, numbers[:, place] = self._values(place, column)
-            found.append(its_cells)
+            cells.append(its_cells)
         values = np.zeros(len(numbers), dtype=np.int64)
         if sensitive is not None:
             values = sensitive.codes(self.rows.table[_value(0)]).astype(np.int64)
-        return RowCodes(found, numbers, values)
+        return RowCodes(cells, numbers, values)
 
     def _ranges(self, place: int, column: NumberedColumn) -> tuple[Ranges, IntArray]:
         """Find the codes within ranges."""
@@ -593,14 +593,14 @@ class SparkRows(SparkKind):
                 shares_cells=_in_postgresql(target).shares_cells,
             )  # fmt: skip
 
-        found = compare_counts(
+        counts = compare_counts(
             workload,
             read.n_codes,
             1 if sensitive is None else len(sensitive),
             ComparedCounts(target.session.phase, read.source.hold, count, estimate),
             target.pulse(),
         )
-        return accuracy_of(workload, *found)
+        return accuracy_of(workload, *counts)
 
 
 def _in_postgresql(target: SparkTarget) -> RowKind:

@@ -127,8 +127,8 @@ def choose_patterns(job: SparkJob, records: DataFrame, patterns: PatternSet) -> 
         left = types.where(f.col(NUMBER) == LEFT_OVER).drop(NUMBER).toArrow()
     codes = codes_in(left, columns).astype(np.int64)
     counts = left.column(_COUNT).to_numpy().astype(np.int64)
-    found = RowTypes(codes, counts, np.arange(counts.size))
-    number = greedy_on_types(found, patterns, request.k, pulse=job.pulse())
+    row_types = RowTypes(codes, counts, np.arange(counts.size))
+    number = greedy_on_types(row_types, patterns, request.k, pulse=job.pulse())
     n_left = int(counts[number == LEFT_OVER].sum())
     check_left_over(patterns, request.k, n_left, job.snapshot.n_records)
     given, joined = np.zeros_like(counts), LEFT_OVER
@@ -165,13 +165,13 @@ def _join_left_over(
     # The records of a type are alike, so that it does not matter here which of them are drawn.
     type_of_record = np.repeat(np.arange(counts.size), counts)
     before = suppression.pattern_of_record
-    found = join_left_over(
+    partners = join_left_over(
         codes[type_of_record], Suppression(suppression.patterns, before[type_of_record]),
         job.request.k, SecureRandom(), pulse=job.pulse(),
     ).pattern_of_record  # fmt: skip
     is_left = before == LEFT_OVER
-    joined = int(found[is_left[type_of_record]][0])
-    went = (found != before[type_of_record]) & ~is_left[type_of_record]
+    joined = int(partners[is_left[type_of_record]][0])
+    went = (partners != before[type_of_record]) & ~is_left[type_of_record]
     given = np.bincount(type_of_record[went], minlength=counts.size)
     return np.where(is_left, joined, before), given, joined
 
@@ -202,19 +202,19 @@ def pattern_lookup_function(known: Any) -> Batches:
         for batch in batches:
             own = batch.column(ROW_TYPE).to_numpy()
             place = np.minimum(np.searchsorted(ids, own), max(ids.size - 1, 0))
-            found, gives = (
+            numbers, gives = (
                 batch.column(NUMBER).to_numpy().copy(),
                 np.zeros(own.size, dtype=np.int64),
             )
             if ids.size:
                 is_known = ids[place] == own
-                found[is_known] = number[place[is_known]]
+                numbers[is_known] = number[place[is_known]]
                 gives[is_known] = given[place[is_known]]
             columns = [
-                pa.array(found) if name == NUMBER else column
+                pa.array(numbers) if name == NUMBER else column
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             ]
-            text = named.take(pa.array(found % len(texts)))
+            text = named.take(pa.array(numbers % len(texts)))
             yield pa.RecordBatch.from_arrays(
                 [*columns, text, pa.array(gives)], [*batch.schema.names, PATTERN_NUMBER, GIVEN]
             )
@@ -284,13 +284,13 @@ def _recode(
     from pyspark.sql.types import StructType
 
     codes = [code_column(place) for place in range(len(columns))]
-    found = records.join(chosen.types, codes)
+    matched = records.join(chosen.types, codes)
     if chosen.joined != LEFT_OVER:
         # Of a type whose records are alike, those go whose random keys are the smallest.
         place = f.row_number().over(Window.partitionBy(*codes).orderBy(RANK_KEY, RECORD))
-        givers = found.where(f.col(GIVEN) > 0).withColumn("place", place)
+        givers = matched.where(f.col(GIVEN) > 0).withColumn("place", place)
         going = givers.where(f.col("place") <= f.col(GIVEN)).select(f.col(RECORD).alias("going"))
-        found = found.join(going, f.col(RECORD) == f.col("going"), "left").withColumn(
+        matched = matched.join(going, f.col(RECORD) == f.col("going"), "left").withColumn(
             PATTERN_NUMBER,
             f.when(f.col("going").isNotNull(), f.lit(patterns.texts[chosen.joined])).otherwise(
                 f.col(PATTERN_NUMBER)
@@ -305,7 +305,7 @@ def _recode(
         *(job.snapshot.column(name) for name in other_columns(job)),
         *codes,
     ]
-    marked = found.select(
+    marked = matched.select(
         *passed,
         PATTERN_NUMBER,
         left_out.alias(LEFT_OUT),
