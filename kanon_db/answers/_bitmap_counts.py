@@ -113,9 +113,6 @@ if TYPE_CHECKING:
     from kanon_db.query.formulas import Counts
 
 
-# The parts of records, or of sensitive values, that the keys of GROUP BY make.
-
-
 _MOST_SPARSE: Final = 10
 """Combinations of values, for each one that occurs."""
 
@@ -203,9 +200,6 @@ class CountedSlice:
 _WEIGHED: Final = ("n_x", *weights("", ""))
 
 
-# Weights that QIT has for each record, as in files: Spark adds them up for the records of a group.
-
-
 def _chosen_values(
     reader: BitmapReader,
     keys: Sequence[int],
@@ -282,9 +276,6 @@ Slices: TypeAlias = GroupSlices | list[CountedSlice]
 
 def _number_of(parts: Slices, most: int) -> int:
     return len(parts) if isinstance(parts, list) else parts.count(most)
-
-
-# Reading a publication's bitmaps, a few megabytes at a time, for one query.
 
 
 MOST_WORK: Final = 500_000_000
@@ -559,9 +550,6 @@ class BitmapReader:
         return TruthBitmaps(truth[True], truth[False])
 
 
-# Answering from bitmaps where a condition needs both sides; see `kanon_db.answers._bitmap_sums`.
-
-
 _MOST_CLASSES: Final = 256
 _MOST_PAIRS: Final = 1 << 14
 """Classes of records, or of values, and their pairs, before alike ones are put together: above
@@ -752,9 +740,6 @@ class _PairCounter:
         if found is None:
             return NOTHING
         return judged(found, trust(self._reader.layout.assignment))
-
-
-# Answering counts from a publication's bitmaps; see `kanon_db.answers._bitmap_sums`.
 
 
 if TYPE_CHECKING:

@@ -146,9 +146,6 @@ def answer(
     return Estimated(estimate, error, low, high)
 
 
-# COUNT(DISTINCT …): how many values occur, from how many records have each of them.
-
-
 def count_distinct(
     values: Sequence[Estimated], total: Estimated, n_unlisted: int | None, n_apart: int = 0
 ) -> Estimated:
@@ -257,9 +254,6 @@ def _chance(count: Estimated, errors: int) -> float:
         return float(most >= 1)
     expected = (count.estimate or 0) + errors * (count.std_error or 0)
     return 1.0 - math.pow(1 - min(max(expected / most, 0), 1), most)
-
-
-# MIN, MAX and percentiles: a search among the values for where enough records are below.
 
 
 MOST_COUNTS: Final = 120
@@ -607,9 +601,6 @@ class QuantileSearch:
 
 def _ends(count: Estimated) -> tuple[float, float]:
     return count.lower_bound or 0, count.upper_bound or 0
-
-
-# Aggregates that follow from several counts: COUNT(DISTINCT …), MIN, MAX and percentiles.
 
 
 Ask = Callable[[OpenQuery], list[Group]]

@@ -309,9 +309,6 @@ def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Ro
     return Rows(type_, w, at, np.cumsum(total) - total)
 
 
-# What the records of types add to an answer.
-
-
 @dataclass(frozen=True, eq=False)
 class GroupMoments:
     """What the records of types add to a sum: a row for each type and group."""
@@ -348,9 +345,6 @@ class CountedRows:
                 x.x[chosen], x.xx[chosen], x.least[chosen], x.most[chosen], x.is_wild[chosen]
             ),
         )  # fmt: skip
-
-
-# How likely the records of types are counted, in the groups of a query.
 
 
 _WHOLE: Final = 0.999999999
@@ -646,9 +640,6 @@ class _Together:
 
     def _in_order(self, values: Any) -> Any:
         return values if self.order is None else values[self.order]
-
-
-# Finding the types of records, and counting those with each cell of a column.
 
 
 Found = TypeVar("Found")

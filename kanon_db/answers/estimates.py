@@ -44,9 +44,6 @@ def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
     return count_with_bitmaps(opened)
 
 
-# Warning of an order by chance, where LIMIT or OFFSET makes a ranking of it.
-
-
 _MOST_NAMED: Final = 5
 
 
@@ -366,9 +363,6 @@ def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
 
     with opened.frugal():
         return each_measure(opened, before_having)
-
-
-# Explaining answers, in words and as a statement.
 
 
 def rewrite_count(session: Session, query: str) -> str:

@@ -21,9 +21,6 @@ from kanon_db.query.layout import CellDescription, CellLayout, ClassTable
 from kanon_db.query.sql import Request
 from kanon_db.session.protocol import Row, Session, Value
 
-# The pieces of one answer as arrays; see `kanon_db.answers.evidence_sql`.
-
-
 Flags = NDArray[np.bool_]
 
 
@@ -374,9 +371,6 @@ class ReadPieces:
         return found
 
 
-# The tries of an answer: what is known of published cells, wherever it is found.
-
-
 class KnownTypes(Protocol):
     """The types of records that a request tells apart, and what each of their cells tells."""
 
@@ -451,9 +445,6 @@ class Tries(Protocol):
         """Make the refusal of what no way has read."""
 
 
-# Distinct combinations of numbers.
-
-
 _DENSE: Final = 4
 _FEW: Final = 1 << 16
 """So many combinations, beside as many times the number of types, have a place in an array each."""
@@ -495,9 +486,6 @@ def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray,
     first = place[present]
     place[present] = np.arange(present.size)
     return first, place[packed]
-
-
-# The types of records of published relations: stored as numbers, or listed by a statement.
 
 
 class Asked(Protocol):

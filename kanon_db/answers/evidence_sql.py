@@ -46,8 +46,6 @@ from kanon_db.query.sql import (
     write,
 )
 
-# What is known of cells and values, of which answers are put together, and how it is named.
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -102,9 +100,6 @@ class Pieces:
     lists_values: bool
 
 
-# The bytes of a row of a piece, as SQL; `kanon_db.answers.evidence` reads them.
-
-
 def flag(sql: str) -> str:
     """Write whether something is true: a byte."""
     return f"boolsend(coalesce({sql}, false))"
@@ -115,9 +110,6 @@ def number(sql: str) -> str:
     value = f"({sql})::float8"
     odd = f"coalesce({value} IN ('NaN', 'Infinity', '-Infinity'), false)"
     return f"boolsend({value} IS NULL) || boolsend({odd}) || float8send(coalesce({value}, 0))"
-
-
-# Which requests can be answered from the numbers of cells, or from their ends, that are published.
 
 
 def is_numbered(request: Request, layout: CellLayout, also: Iterable[str] = ()) -> bool:
@@ -648,9 +640,6 @@ class PieceWriter(TypeWriter):
         part = f"coalesce(string_agg({' || '.join(fields)}, ''::bytea{by}), ''::bytea)"
         columns = {"piece": f"'{name}'", "part": part, "texts": "NULL::text[]"}
         self._pieces.append(Select(columns, source, where, having=" AND ".join(where)))
-
-
-# What values the cells of a column have: what percentiles and DISTINCT follow from.
 
 
 _SHARES: Final = ("first", "last", "own")

@@ -37,8 +37,6 @@ from kanon_db.query.layout import CellLayout, parts_of
 from kanon_db.query.likelihoods import MOST_GROUPED, grouped_ranges
 from kanon_db.query.sql import Request
 
-# Arithmetic of estimates: its bounds, which are certain, and its error to first order.
-
 
 @dataclass(frozen=True, slots=True)
 class _Value:
@@ -630,9 +628,6 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
     return from_types(opened, request, layout, answered)
 
 
-# Columns of ranges with too many values to list all of them.
-
-
 def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
     """Refuse to group by a column of continuous ranges, whose values cannot be listed.
 
@@ -660,9 +655,6 @@ def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
                 " COUNT(*) FILTER (WHERE x < 65)",
                 detail=f'column "{cell.column.name}"',
             )
-
-
-# Answering one aggregate at a time: from types of records, or from buckets, and those derived.
 
 
 def each_measure(

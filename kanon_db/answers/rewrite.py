@@ -40,8 +40,6 @@ Dialect = OneOf["postgres", "spark"]
 Spelling = Callable[[Column], Node]
 """Writes a column as the statement names it."""
 
-# Names, types and constants.
-
 
 _SIMPLE: Final = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _RESERVED: Final = frozenset(
@@ -119,9 +117,6 @@ def _constant(constant: ex.Constant) -> Node:
 
 def _double(number: int) -> Node:
     return _cast(exp.Literal.number(number), "double precision")
-
-
-# Expressions.
 
 
 def _operand(node: Node) -> Node:
@@ -285,9 +280,6 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
 def _all(*conditions: Node | None) -> Node | None:
     found = [one for one in conditions if one is not None]
     return exp.and_(*found, copy=False) if found else None
-
-
-# Lateral lists of the values that a cell may stand for, with equal shares.
 
 
 _POINTS: Final = 100
@@ -466,9 +458,6 @@ def _pieces(cell: CellDescription, sql: Node, cuts: list[Node]) -> Node:
         expression=exp.EQ(this=low.copy(), expression=high.copy()),
     )
     return _select((middle, "value"), (share, "share")).from_(_listing(pieces, "p")).where(is_piece)
-
-
-# The statement.
 
 
 @dataclass

@@ -76,9 +76,6 @@ if TYPE_CHECKING:
     from kanon_db.query.sql import Request, Statement
 
 
-# Limits of one query ("What one query may need" in docs/howto/operation.md).
-
-
 _ANSWER_BYTES: Final = 4096
 """Memory of an answer and its key, from the server's row to the caller's, rounded up."""
 
@@ -127,9 +124,6 @@ class Limits(NamedTuple):
             " HAVING and LIMIT are applied only after all groups are counted",
             detail=f"{self.n_answers} estimates are allowed, with keys of {self.text} bytes",
         )
-
-
-# The estimator, which an analyst chooses by ``SET kanon.estimator``.
 
 
 Estimator = OneOf["published", "paper"]
@@ -334,9 +328,6 @@ def plain_column(session: Session, column: ColumnType) -> Column:
     category = CATEGORIES.get(name, "other")
     type_ = Type(_SPELLED.get(name, name), category, quoted, column.has_constant_input)
     return Column(column.name, session.identifier(column.name), type_)
-
-
-# An opened query, and how its statements are run.
 
 
 _GROUPS_AT_ONCE: Final = 16
@@ -545,9 +536,6 @@ class OpenQuery:
             if self.lookups:
                 raise withheld(error.sqlstate) from None
             raise
-
-
-# What the names of a query mean: the publication, the lookup tables, and their columns and types.
 
 
 _LOOKUP = """

@@ -33,10 +33,6 @@ from kanon_db.query.sql import (
     write,
 )
 
-# The pairs of a record and a sensitive value of one bucket, alike ones together, where a condition,
-# a group or a sum mentions both sides.
-
-
 _ALIASES: Final = ("r", "v")
 
 Features = dict[ex.Expression, str]
@@ -115,9 +111,6 @@ def _over(expression: Expression, names: Features, constants: Constants) -> str:
     return write(ex.replaced(expression, change), lambda column: column.sql, constants)
 
 
-# Aggregates of values that are published as they are.
-
-
 def statement(request: Request, layout: CellLayout | BucketLayout) -> Statement:
     """Write the statement of an aggregate that is exact.
 
@@ -128,9 +121,6 @@ def statement(request: Request, layout: CellLayout | BucketLayout) -> Statement:
     exact = ExactWriter(request, layout)
     exact.exact()
     return exact.statement()
-
-
-# The values at which the number of records below a value can change, in their order.
 
 
 MOST_RUNGS: Final = 4096

@@ -195,9 +195,6 @@ class Ends:
         return (self._possible[:, -1] - below if is_above else below) + self.anywhere
 
 
-# Counting below many values from one statement, where conditions mention a column with others.
-
-
 @dataclass
 class _Sums:
     """Numbers in the order of values, and the sums of all before each."""
@@ -370,9 +367,6 @@ class ValueCounts:
             min(max(estimate, lower), upper), min(error, (upper - lower) / 2),
             round(lower), round(upper),
         )  # fmt: skip
-
-
-# Counting below many values from two statements, where a column's cells decide.
 
 
 MOST_SUMS: Final = 1_000_000

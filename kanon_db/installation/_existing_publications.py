@@ -90,8 +90,6 @@ def _here(session: PsycopgSession) -> str:
     return str(fetch_one(session, _HERE)["value"])
 
 
-# A dump lacks the roles of its server, and so the grants to them.
-
 _HERE: Final = """
 SELECT format('%s/%s', system_identifier, d.oid) AS value
 FROM pg_control_system() CROSS JOIN pg_database AS d WHERE d.datname = current_database()

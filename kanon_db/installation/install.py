@@ -60,8 +60,6 @@ def renamed_to(session: PsycopgSession) -> str | None:
     return str(rows[0]["name"]) if rows else None
 
 
-# Objects of others that depend on kanon_db or on publications.
-
 # A view depends by its rule. Our event trigger belongs to no schema.
 _DEPENDENTS: Final = """
 SELECT DISTINCT CASE WHEN r.oid IS NULL THEN pg_describe_object(d.classid, d.objid, 0)

@@ -28,8 +28,6 @@ from kanon_db.operations import operations
 from kanon_db.session import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
-# Migrations and SQL objects are in the wheel, or beside the package in a checkout.
-
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -225,9 +223,6 @@ def preamble(paths: Sequence[str]) -> str:
         f"    return {json.dumps({'error': refused})!r}\n"
     )
 
-
-# Loops are compiled when they are first called, for the types that they are called with, and kept
-# in a cache of the OS user. So each kind of publication is tried once, on made-up people.
 
 _PEOPLE: Final = """
 CREATE TABLE {} AS

@@ -129,9 +129,6 @@ def _options(session: PsycopgSession, *, inherited: bool) -> str:
     return f" WITH INHERIT {'TRUE' if inherited else 'FALSE'}, SET TRUE"
 
 
-# The queue.
-
-
 def install_queue(session: PsycopgSession) -> str:
     """Create the queue and the login that fetches from it, or bring the queue up to date.
 
@@ -242,9 +239,6 @@ def _searching(session: PsycopgSession, schema: str) -> Iterator[None]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:3])
-
-
-# Logins. Their passwords follow from one key, a file that only workers and administrators have.
 
 
 def read_key(path: Path, *, create: bool = False) -> bytes:

@@ -43,8 +43,6 @@ from kanon_db.session import fetch_one
 from kanon_db.session.progress import Progress
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
-# A job, in a process of its own.
-
 
 class _Ended(NamedTuple):
     """How a process ended: its job is done, or why it is not."""
@@ -223,8 +221,6 @@ def _job_task(session: PsycopgSession, task: str, given: Mapping[str, Any] | str
     )
     return json.loads(row["answer"], parse_float=str)
 
-
-# The worker.
 
 _PRELOADED: Final = (
     "kanon_db.operations",

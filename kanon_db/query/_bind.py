@@ -32,8 +32,6 @@ from kanon_db.query.expressions import (
     result_type,
 )
 
-# Names: each means one column of the query's relations.
-
 
 class Scope(NamedTuple):
     """A relation of the query's FROM, with its columns."""
@@ -180,9 +178,6 @@ def cast_type(type_: ex.Type, to: str) -> ex.Type:
         ),
     )
     raise refusal(what, hint=hint)
-
-
-# Binding expressions, from the leaves up.
 
 
 _LITERALS: Final = {

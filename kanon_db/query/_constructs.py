@@ -10,9 +10,6 @@ from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query._lexer import Lexeme, unexpected
 from kanon_db.query.expressions import ALLOWED, refusal
 
-# Hints: what to write instead of a word, or a function, that is refused.
-
-
 _EXTRACT: Final = "write EXTRACT(YEAR FROM <column>), or date_trunc('month', <column>)"
 _LOOKUP: Final = (
     "join a lookup table that has the result for each value, or compare with LIKE or ILIKE"
@@ -100,10 +97,6 @@ HINTS: Final = {
         ("rank", "dense_rank", "row_number", "ntile"), "write ORDER BY ... LIMIT"
     ),
 }  # fmt: skip
-
-
-# Refusing constructs of SQL that a count query cannot have, by the words and symbols that begin
-# them, with a reason for each. The parser never sees them.
 
 
 MAX_NESTING: Final = 40

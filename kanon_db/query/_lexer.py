@@ -257,9 +257,6 @@ def unexpected(lexeme: Lexeme) -> UnsupportedQueryError:
     return refusal("the query cannot be read as a SELECT", lexeme.position)
 
 
-# Types of casts, which are recognized before the query is parsed.
-
-
 TYPES: Final = {
     **dict.fromkeys(("smallint", "int2"), "smallint"),
     **dict.fromkeys(("int", "integer", "int4"), "integer"),
@@ -330,9 +327,6 @@ def _type_at(lexemes: Sequence[Lexeme]) -> tuple[int, Lexeme]:
         if spelled in TYPES:
             return n_words, Lexeme("type", TYPES[spelled], first.position)
     raise refusal("casts to this type are not supported", first.position, _HINT)
-
-
-# Constructs of several words that PostgreSQL reads as one operator, or that have a shorter form.
 
 
 RANGE_TYPES: Final = {
@@ -475,9 +469,6 @@ def _limit_first(lexemes: list[Lexeme]) -> list[Lexeme]:
     if len(lexemes) > 4 and lexemes[-4].is_word("offset") and lexemes[-2].is_word("limit"):
         return [*lexemes[:-4], *lexemes[-2:], *lexemes[-4:-2]]
     return lexemes
-
-
-# Moving along the query's lexemes.
 
 
 Item = TypeVar("Item")

@@ -129,9 +129,6 @@ def _filled(node: exp.Expr) -> set[str]:
     return {name for name, value in node.args.items() if value not in (None, False, [])}
 
 
-# Reading calls: aggregates, parts of dates, typed constants.
-
-
 _AGGREGATES: Final[dict[type[parsed.Expr], ex.AggregateFunction]] = {
     parsed.Count: "count", parsed.Sum: "sum", parsed.Avg: "avg", parsed.Min: "min",
     parsed.Max: "max",

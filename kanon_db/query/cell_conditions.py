@@ -293,9 +293,6 @@ def _is_span(span: Any, n_values: int) -> bool:
     return type(first) is type(last) is int and 0 <= first <= last < n_values
 
 
-# What the table of shares tells of cells, as SQL; see `kanon_db.publications.rows.class_table`.
-
-
 @dataclass(frozen=True, slots=True)
 class Likely:
     """SQL of what the table of shares tells of one cell, NULL where it has nothing."""

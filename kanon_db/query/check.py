@@ -29,9 +29,6 @@ from kanon_db.query.expressions import (
 )
 from kanon_db.query.layout import Lookup
 
-# Joins: the columns that they compare, and their conditions on records.
-
-
 MOST_LOOKUPS: Final = 8
 
 
@@ -138,9 +135,6 @@ def _find(
     if qualifier and not relation.answers_to(tuple(qualifier)):
         return None
     return columns.get(name)
-
-
-# Aggregates in the select list, in HAVING and in ORDER BY.
 
 
 _MOST_DIGITS: Final = 131_072

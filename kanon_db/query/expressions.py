@@ -16,9 +16,6 @@ from typing import Literal as OneOf
 
 from kanon_db.errors import UnsupportedQueryError
 
-# Refusing a query: what is refused, where it stands, and what to write instead.
-
-
 ALLOWED: Final = (
     "ask SELECT COUNT(*) FROM <publication> [JOIN <lookup table> ON ...] WHERE ... [GROUP BY ...];"
     " COUNT(DISTINCT x), SUM, AVG, MIN, MAX and percentile_cont may stand beside it;"
@@ -47,9 +44,6 @@ def refusal(
     if position is not None:
         detail = f"at character {position} of the query"
     return UnsupportedQueryError(what, detail=detail, hint=hint)
-
-
-# Types: how statements name them, and which operations they allow.
 
 
 Category = OneOf["integer", "numeric", "float", "text", "boolean", "moment", "label", "other"]
@@ -173,9 +167,6 @@ class Expression:
         return f"{type(self).__name__}({fields})"
 
 
-# -- leaves -----------------------------------------------------------------------------------
-
-
 class Literal(Expression):
     """A constant as written."""
 
@@ -221,9 +212,6 @@ class Matched(Expression):
     """Whether a record has a row in a lookup table; `column` is the table's join column."""
 
     column: Column
-
-
-# -- values -----------------------------------------------------------------------------------
 
 
 class Negative(Expression):
@@ -361,8 +349,6 @@ class Whole(Expression):
 DERIVED: Final = frozenset({"distinct", "min", "max", "disc", "cont"})
 """Aggregates that have a statement of their own only where they are exact."""
 
-# -- conditions -------------------------------------------------------------------------------
-
 
 class Comparison(Expression):
     """``left operator right``."""
@@ -439,9 +425,6 @@ class Not(Expression):
     """Negation, in SQL's three-valued logic: unknown stays unknown."""
 
     part: Expression
-
-
-# -- walking and rebuilding expressions -----------------------------------------------------
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
@@ -539,9 +522,6 @@ def joined(kind: type[And] | type[Or], parts: Sequence[Expression]) -> Expressio
     return kind(pieces) if len(pieces) > 1 else next(iter(pieces), None)
 
 
-# The order of the parts of AND and OR in statements.
-
-
 def by_attribute(condition: Expression) -> Expression:
     """Group the parts of a chain by attribute, so that each attribute is read once."""
     if not isinstance(condition, And | Or):
@@ -553,9 +533,6 @@ def by_attribute(condition: Expression) -> Expression:
     kind = type(condition)
     parts = [one for group in grouped.values() if (one := joined(kind, group)) is not None]
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
-
-
-# ROUND of calculations with aggregates, and of their bounds.
 
 
 MOST_DIGITS: Final = 20
@@ -607,9 +584,6 @@ class Rounded(Expression):
         """
         near = _NEAR_SINGLE if self.is_rough else _NEAR
         return self.of(low - near * abs(low)), self.of(high + near * abs(high))
-
-
-# Clauses as written, before the publication is known.
 
 
 class RelationText(NamedTuple):
@@ -669,9 +643,6 @@ class QueryText(NamedTuple):
     selected: tuple[Expression, ...] = ()
     is_distinct: bool = False
     databases: frozenset[str] = frozenset()
-
-
-# Checked queries, with types throughout.
 
 
 class Key(NamedTuple):
@@ -751,9 +722,6 @@ class Query(NamedTuple):
         read = (*self.evaluated, *self.selected)
         parts = (inner for part in read for inner in walk(part))
         return frozenset(inner for inner in parts if isinstance(inner, Constant))
-
-
-# PostgreSQL's types of constants and results, and which types compare with each other.
 
 
 TEXT: Final = Type("text", "text")

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import FloatArray
 
 
-# Answers of the estimator, and what HAVING, ORDER BY and LIMIT leave of them.
-
-
 LIKELY: Final = 2.5
 """How many standard errors the likely range reaches to either side of an estimate.
 
@@ -403,8 +400,6 @@ if TYPE_CHECKING:
 FLAT: Final = 1e-9
 """How much of the matching values their uneven spread must exceed to tell us anything."""
 
-# -- counts -----------------------------------------------------------------------------------
-
 
 class ValueTotals(NamedTuple):
     """Sums of s over all buckets, and how many records and buckets these are."""
@@ -503,9 +498,6 @@ def all_but(n_records: int, neither: Estimated) -> Estimated:
     lower, upper = neither.lower_bound or 0, neither.upper_bound or 0
     estimate = n_records - (neither.estimate or 0)
     return Estimated(estimate, neither.std_error, n_records - upper, n_records - lower)
-
-
-# -- sums and averages ------------------------------------------------------------------------
 
 
 def weights(x: str, times: str) -> dict[str, str]:

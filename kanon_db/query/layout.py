@@ -10,9 +10,6 @@ from typing import Literal as OneOf
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Column, Query
 
-# Publications: their relations and their columns.
-
-
 CellKind = OneOf["range", "set", "value"]
 
 Shares = OneOf["of_each", "of_parts"]

@@ -49,9 +49,6 @@ from kanon_db.query.sql import (
     write,
 )
 
-# Columns of cells that need a row for each value that a cell may stand for, and how many rows.
-
-
 MOST_GROUPED: Final = 20_000
 """The most values of a range that GROUP BY spreads out."""
 
@@ -235,9 +232,6 @@ def accuracy_of(expression: ex.Expression, layout: CellLayout) -> str:
     if all(cell.shares for cell in cells if is_vague(cell)):
         return f"estimated: each value of a {kind} is as likely as all cells together imply"
     return f"estimated: each value of a {kind} is as likely as the others"
-
-
-# Comparisons of two columns of ranges: what is certain follows from the ends alone.
 
 
 OTHERWISE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
@@ -624,9 +618,6 @@ def apart_from_required(
 def key_of(sql: str) -> str:
     """Tell a cell from others, whatever its type, also where it is NULL."""
     return f"quote_nullable({sql}::text)"
-
-
-# Aggregates of values that are published as they are: PostgreSQL's own, exact.
 
 
 def is_plain(query: Query, aggregate: ex.Aggregate, layout: BucketLayout | CellLayout) -> bool:

@@ -227,9 +227,6 @@ def _plain(expression: Expression) -> Expression:
     return expression
 
 
-# Reading the clauses of sqlglot's tree, in the order of their words.
-
-
 _TOTAL: Final = (
     "ask SELECT AVG(...) FROM <publication> first, and write its number; shares of the total are"
     " 100.0 * COUNT(*) / (SELECT COUNT(*) FROM <publication>)"

@@ -311,9 +311,6 @@ def _line(depth: int) -> str:
     return "\n" + "  " * depth
 
 
-# Writing FROM clauses: a published relation with the lookup tables that a query joins to it.
-
-
 def speller(alias: str) -> Spelling:
     """Qualify the publication's columns with an alias, lookup columns with their table's."""
 
@@ -376,9 +373,6 @@ def joined_relations(
     return found
 
 
-# The leaves of a condition: each is evaluated as a whole.
-
-
 MOST_LEAVES: Final = 1_000
 """The most leaves of a condition: planning takes the server 0.1 MB for each."""
 
@@ -427,9 +421,6 @@ def require_few(n_leaves: int, n_vague: int = 0) -> None:
             detail=f"{n_leaves}, of {MOST_LEAVES} that are allowed; {n_vague} of them on cells that"
             f" stand for several values, of {MOST_VAGUE}",
         )
-
-
-# What the writers of all statements share: the aggregate's parts, its groups, its steps.
 
 
 ANSWER = ("estimate", "std_error", "lower_bound", "upper_bound")

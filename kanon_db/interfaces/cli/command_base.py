@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kanon_db.interfaces.python import Kanon
 
 
-# Only what every command needs; numpy, pandas and the driver are imported by those that use them.
-
 _QUIET: Final = "kanon_db.quiet"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -269,8 +267,6 @@ def _beginning_with(words: Sequence[str]) -> Callable[..., list[str]]:
 
     return complete
 
-
-# -- what is printed, by the first word of the command -----------------------------------------
 
 _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
     "register": lambda _given, found: {"source_id": found},

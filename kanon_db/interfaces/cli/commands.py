@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from kanon_db.transfer.csv_table import CsvPreview
 
 
-# Commands for the private cluster: `kanon local`.
-
-
 @click.group(cls=CommandGroup)
 def local() -> None:
     """Run a private PostgreSQL in a folder that only you can use."""
@@ -119,9 +116,6 @@ def local_destroy(directory: Path, yes: bool, as_json: bool) -> None:
     console.print_outcome(text, {"destroyed": destroyed}, as_json=as_json)
 
 
-# Commands for the installation: `kanon install`, `uninstall`, `doctor`, `version`.
-
-
 @click.command("install", cls=Command)
 @database_options
 @click.option(
@@ -180,8 +174,6 @@ def install_command(
         console.say(action)
     console.say(f"kanon_db {report.version} is installed.")
 
-
-# Where operations are jobs: `kanon service`, `worker`.
 
 key_option = click.option(
     "--key-file",
@@ -335,9 +327,6 @@ def version(as_json: bool) -> None:
     console.print_outcome(__version__, {"version": __version__}, as_json=as_json)
 
 
-# The command `kanon load`.
-
-
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table")
@@ -436,9 +425,6 @@ def _print_found(found: CsvPreview) -> None:
     for remark in found.remarks:
         console.say(remark)
     console.say("")
-
-
-# Commands that are more than a single operation: `kanon query`, `export`, `publications`, `demo`.
 
 
 @click.command(cls=Command)
@@ -619,9 +605,6 @@ def demo(
         raise KeyboardInterrupt from None  # what came before it is done
 
 
-# The command `kanon recommend`, which asks what its options do not say.
-
-
 _LEGEND: Final = """\
 certain people: those whose sensitive value follows from what is published.
 count error:    half of 300 random counts are off by no more than this share of the true count.
@@ -782,9 +765,6 @@ def _print_candidate(row: Mapping[str, Any]) -> None:
     console.say(f"   {row['command']}\n")
 
 
-# The command `kanon report`.
-
-
 @click.command(cls=Command)
 @click.argument("name")
 @click.option(
@@ -838,9 +818,6 @@ def report(
         console.print_json({"file": str(output), "bytes": len(text.encode())})
         return
     console.say(f"Wrote {output} ({len(text.encode()) / 1000:,.0f} kB): open it in a browser.")
-
-
-# The command ``kanon`` and its groups.
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
