@@ -200,14 +200,14 @@ def _cell_as_json(cell: CellDescription) -> str:
     return f"json_build_array({', '.join(ends)}, lower_inc({name}), upper_inc({name}))"
 
 
-def _drawn_value(cell: CellDescription, found: Any, random: np.random.Generator) -> Any:
+def _drawn_value(cell: CellDescription, stored: Any, random: np.random.Generator) -> Any:
     """Draw one of the values that a cell stands for; each is equally likely."""
-    if found is None or cell.kind == "value" or cell.labels is not None:
-        return found
+    if stored is None or cell.kind == "value" or cell.labels is not None:
+        return stored
     if cell.kind == "set":
-        return found[int(random.integers(len(found)))]
+        return stored[int(random.integers(len(stored)))]
     type_name = cell.column.type.name
-    low, high, has_low, has_high = found
+    low, high, has_low, has_high = stored
     if low is None or high is None:  # beyond one end nothing is known; without both, it is NULL
         return high if low is None else low
     if type_name == "date":

@@ -189,12 +189,12 @@ class CountedSlice:
         """Return how many of the part each bucket has, for each size."""
         import numpy as np
 
-        found: Counts = []
+        counts: Counts = []
         for n, places, own in zip(tables.buckets_of_sizes, self.places, self.counts, strict=True):
             in_all = np.zeros(n, dtype=np.uint16)
             in_all[places] = own
-            found.append(in_all)
-        return found
+            counts.append(in_all)
+        return counts
 
 
 _WEIGHED: Final = ("n_x", *weights("", ""))
@@ -219,7 +219,7 @@ def _chosen_values(
     numbers = {"place": "int4"} | ({} if weighed is None else {"has": "int4", "x": "float8"})
     where = [write(part, spell, constants) for part in parts_of(condition)]
     select = Select(columns, [f"{tables.learned} AS s"], where)
-    found = {}
+    chosen_of = {}
     for values, rows in reader.opened.packed(
         Statement(select.write(), constants.bound), keys, numbers
     ):
@@ -227,8 +227,8 @@ def _chosen_values(
         are_chosen[rows["place"]] = True
         if weighed is not None:
             x_of[rows["place"]] = np.where(rows["has"] > 0, rows["x"], np.nan)
-        found[values] = ChosenValues(are_chosen, x_of)
-    return found
+        chosen_of[values] = ChosenValues(are_chosen, x_of)
+    return chosen_of
 
 
 def _record_weights(
@@ -261,14 +261,14 @@ def _record_weights(
     columns = {**{name: f"r.{name}" for name in names}, **summed}
     select = Select(columns, [records], group=grouped_columns(len(names)))
     statement = Statement(select.write(), constants.bound)
-    each, found = np.array(parts, dtype=np.float64), {}
+    each, weights = np.array(parts, dtype=np.float64), {}
     for values, rows in reader.opened.packed(statement, keys, dict.fromkeys(summed, "float8")):
         row = {name: float(rows[name].sum()) for name in summed}
         own, times = (
             np.array([row.get(f"{of}{i}", 0.0) for i in range(len(parts))]) / each for of in "wx"
         )
-        found[values] = RecordWeights(row["n"], own, row.get("sx", 0.0), times)
-    return found
+        weights[values] = RecordWeights(row["n"], own, row.get("sx", 0.0), times)
+    return weights
 
 
 Slices: TypeAlias = GroupSlices | list[CountedSlice]
@@ -335,13 +335,13 @@ class BitmapReader:
         constants = Constants(first=2)
         sql = write(operand, speller("b"), constants)
         (attribute,) = attributes(operand)
-        found: dict[float, int] = {}
+        bits_of: dict[float, int] = {}
         columns, condition = f"({sql})::float8 AS x", f"{sql} IS NOT NULL"
         for row, bits in self.rows(columns, attribute, [operand], constants, condition):
-            if row["x"] not in found:
+            if row["x"] not in bits_of:
                 self.keep()
-            found[row["x"]] = found.get(row["x"], 0) | bits
-        return list(found.items())
+            bits_of[row["x"]] = bits_of.get(row["x"], 0) | bits
+        return list(bits_of.items())
 
     def numbered(self, bitmaps: Sequence[int]) -> AnyArray:
         """Return which of the bitmaps has each bit; see `_bitmap_sums.numbered`."""
@@ -395,11 +395,11 @@ class BitmapReader:
         import numpy as np
 
         tables, layout = self.tables, self.layout
-        found = self.opened.fetch(
+        rows = self.opened.fetch(
             f"SELECT w.{tables.weights} AS place, w.{tables.parts} AS parts FROM {tables.learned}"
             " AS w"
         )
-        parts = [row["parts"] for row in sorted(found, key=lambda row: row["place"])]
+        parts = [row["parts"] for row in sorted(rows, key=lambda row: row["place"])]
         side = None if weighed is None else side_of(weighed, layout)
         keys: tuple[list[int], list[int]] = ([], [])
         for number, key in enumerate(self.keys):
@@ -407,8 +407,12 @@ class BitmapReader:
         chosen = _chosen_values(self, keys[1], split[1], weighed if side == 1 else None, len(parts))
         needed = np.ones(len(parts), dtype=np.bool_)
         if len(chosen) == 1 and side != 1:  # no more than what the values add up, see `added_up`
-            ((asked, _),) = chosen.values()
-            needed = ~asked if by_others or 2 * asked.sum() > asked.size else asked
+            ((are_weighed, _),) = chosen.values()
+            needed = (
+                ~are_weighed
+                if by_others or 2 * are_weighed.sum() > are_weighed.size
+                else are_weighed
+            )
         own = _record_weights(
             self, keys[0], split[0], weighed if side == 0 else None, parts, needed
         )
@@ -430,11 +434,11 @@ class BitmapReader:
         for values, numbers in self._counted(side, condition, weighed, is_by_bucket=False):
             if len(groups) == self.limits.n_answers:
                 raise self.limits.too_many()
-            found = {name: numbers[name].sum().item() for name in numbers.dtype.names or ()}
-            answer = Estimated(float(found["n"]), 0.0, found["n"], found["n"])
+            totals = {name: numbers[name].sum().item() for name in numbers.dtype.names or ()}
+            answer = Estimated(float(totals["n"]), 0.0, totals["n"], totals["n"])
             if weighed is not None:
-                x = found["sx"] / (found["n_x"] or 1) if is_average else found["sx"]
-                answer = Estimated(x, 0.0, x, x) if found["n_x"] else NOTHING
+                x = totals["sx"] / (totals["n_x"] or 1) if is_average else totals["sx"]
+                answer = Estimated(x, 0.0, x, x) if totals["n_x"] else NOTHING
             groups.append(self.group(values, answer))
         return groups
 
@@ -455,9 +459,9 @@ class BitmapReader:
             self.tables, side, parts, condition, weighed, self.opened.lookups, constants,
             is_by_bucket=is_by_bucket,
         )  # fmt: skip
-        whole = {"bucket": "int4", "n": "int4"} if is_by_bucket else {"n": "int8"}
+        types_of_parts = {"bucket": "int4", "n": "int4"} if is_by_bucket else {"n": "int8"}
         sums = _WEIGHED if is_by_bucket else ("n_x", "sx")
-        numbers = whole | dict.fromkeys([] if weighed is None else sums, "float8")
+        numbers = types_of_parts | dict.fromkeys([] if weighed is None else sums, "float8")
         written = Statement(counted.write(), constants.bound)
         return self.opened.packed(written, keys, numbers)
 
@@ -478,7 +482,7 @@ class BitmapReader:
     def are_few(
         self,
         own: Slices,
-        others: Slices,
+        slices_beside: Slices,
         *,
         times: int = 1,
         kept: int | None = None,
@@ -491,7 +495,7 @@ class BitmapReader:
             most *= _TRIED
         else:
             most = min(MOST_WORK // (self.tables.n_buckets * times), most)
-        n_others = _number_of(others, most)
+        n_others = _number_of(slices_beside, most)
         n_bytes = n_others * (self.counts_bytes if kept is None else kept)
         return (
             n_bytes <= self.limits.bitmaps
@@ -525,17 +529,17 @@ class BitmapReader:
             f"to_jsonb({sql})::text AS j{i}, dense_rank() OVER (ORDER BY {sql}) AS r{i}"
             for i, sql in enumerate(written)
         )
-        found: dict[tuple[int, ...], Slice] = {}
+        slices: dict[tuple[int, ...], Slice] = {}
         for row, bits in self.rows(columns, attribute, expressions, constants):
             ranks = tuple(row[f"r{i}"] for i in range(len(keys)))
             values = tuple(
                 (number, "null" if row[f"j{i}"] is None else row[f"j{i}"], ranks[i])
                 for i, (number, _) in enumerate(keys)
             )
-            if ranks not in found:
+            if ranks not in slices:
                 self.keep()
-            found[ranks] = Slice(values, bits | (found[ranks].bits if ranks in found else 0))
-        return list(found.values())
+            slices[ranks] = Slice(values, bits | (slices[ranks].bits if ranks in slices else 0))
+        return list(slices.values())
 
     def _read(self, condition: Expression) -> TruthBitmaps:
         """Find the records for which a condition on one attribute is true, or unknown."""
@@ -577,10 +581,10 @@ def count_with_pairs(
 def _matching(reader: BitmapReader, condition: Expression | None) -> Matching | None:
     """Divide records and values by what the condition asks of them; None if into too many."""
     on_records, on_values, both = by_side(parts_of(condition), reader.layout)
-    whole = joined(And, [by_sides(part, reader.layout) for part in both])
-    if whole is None:
+    both_sides = joined(And, [by_sides(part, reader.layout) for part in both])
+    if both_sides is None:
         raise TypeError("the condition does not need both sides")
-    leaves = leaves_of(whole, reader.layout)
+    leaves = leaves_of(both_sides, reader.layout)
     compared = [_compared(reader, leaf) for leaf in leaves.pairs]
     records = _classes(reader, on_records, leaves.records, [c.records for c in compared])
     values = _classes(reader, on_values, leaves.values, [c.values for c in compared])
@@ -588,9 +592,9 @@ def _matching(reader: BitmapReader, condition: Expression | None) -> Matching | 
         return None
     truths = {leaf: _told_by(0, place) for place, leaf in enumerate(leaves.records)}
     truths |= {leaf: _told_by(1, place) for place, leaf in enumerate(leaves.values)}
-    for number, (leaf, found) in enumerate(zip(leaves.pairs, compared, strict=True)):
-        truths[leaf] = found.told_by(len(leaves.records) + number, len(leaves.values) + number)
-    return match(whole, truths, (records, values))
+    for number, (leaf, comparison) in enumerate(zip(leaves.pairs, compared, strict=True)):
+        truths[leaf] = comparison.told_by(len(leaves.records) + number, len(leaves.values) + number)
+    return match(both_sides, truths, (records, values))
 
 
 def _classes(
@@ -601,14 +605,14 @@ def _classes(
 ) -> Classes | None:
     """Divide what meets some conditions by the truth of others, and into parts; None if many."""
     most = min(_MOST_CLASSES, reader.room // 2)  # the old ones and the new ones are kept
-    found: Classes = [(reader.truth(joined(And, chosen)).true, ())]
+    whole_classes: Classes = [(reader.truth(joined(And, chosen)).true, ())]
     for parts in chain(_parts(reader, leaves), divisions):
-        classes = divided(found, parts, most)
+        classes = divided(whole_classes, parts, most)
         if classes is None:
             return None
-        found = classes
-    reader.keep(len(found))
-    return found
+        whole_classes = classes
+    reader.keep(len(whole_classes))
+    return whole_classes
 
 
 def _parts(reader: BitmapReader, leaves: Sequence[Expression]) -> Iterator[Sequence[int]]:
@@ -655,18 +659,18 @@ def _compared(reader: BitmapReader, condition: Expression) -> _Compared:
     )
     records: dict[tuple[bool | None, ...], int] = {}
     for row, bits in reader.rows(truths, name, [], constants):
-        alike = tuple(row["truths"])
-        if alike not in records:
+        truth_row = tuple(row["truths"])
+        if truth_row not in records:
             reader.keep()
-        records[alike] = records.get(alike, 0) | bits
+        records[truth_row] = records.get(truth_row, 0) | bits
     by_place = list(zip(*records, strict=True))
     values: dict[tuple[bool | None, ...], int] = {}
     place = "row_number() OVER (ORDER BY b.ctid) - 1 AS place"
     for row, bits in reader.rows(place, sensitive, [], Constants(first=2)):
-        alike = by_place[row["place"]]
-        if alike not in values:
+        truth_row = by_place[row["place"]]
+        if truth_row not in values:
             reader.keep()
-        values[alike] = values.get(alike, 0) | bits
+        values[truth_row] = values.get(truth_row, 0) | bits
     return _Compared(list(records.values()), list(values.values()), list(values))
 
 
@@ -687,23 +691,23 @@ class _PairCounter:
             nothing = Estimated(0.0, 0.0, 0, 0) if weighed is None else NOTHING
             return [] if keys else [reader.group((), nothing)]
         own = reader.slices(reduce(or_, self._own), self._side)
-        others = reader.slices(reduce(or_, self._others), self._other)
-        if not reader.are_few(own, others, times=self._times(weighed), kept=self._kept()):
+        other_slices = reader.slices(reduce(or_, self._others), self._other)
+        if not reader.are_few(own, other_slices, times=self._times(weighed), kept=self._kept()):
             return None
         summed = None if weighed is None else self._summed(weighed, is_average=is_average)
-        divided_others = [(part.values, self._divided(part, self._others)) for part in others]
+        divided_others = [(part.values, self._divided(part, self._others)) for part in other_slices]
         groups = []
         for part in own:
             in_own = self._divided(part, self._own)
             for values, in_others in divided_others:
-                found: MatchedPairs | None = None
+                pairs: MatchedPairs | None = None
                 if keys or summed is None:
-                    found = count_pairs(in_own, in_others, self._matches)
-                    if keys and not found.estimate:
+                    pairs = count_pairs(in_own, in_others, self._matches)
+                    if keys and not pairs.estimate:
                         continue
                 if summed is not None:
-                    found = summed(part, in_own, in_others)
-                groups.append(reader.group(part.values + values, self._calibrated(found)))
+                    pairs = summed(part, in_own, in_others)
+                groups.append(reader.group(part.values + values, self._calibrated(pairs)))
         return groups
 
     def _times(self, weighed: Expression | None) -> int:
@@ -730,16 +734,16 @@ class _PairCounter:
         """Return what sums a group of this side, over what matches in one of the other side."""
         numbers, x_of = self._reader.valued(self._reader.values(weighed))
 
-        def summed(part: Slice, own: Divided, others: Divided) -> MatchedPairs | None:
+        def summed(part: Slice, own: Divided, other: Divided) -> MatchedPairs | None:
             which = numbers * unpacked(part.bits, numbers.size)
-            return sum_pairs(own, (which, x_of), others, self._matches, is_average=is_average)
+            return sum_pairs(own, (which, x_of), other, self._matches, is_average=is_average)
 
         return summed
 
-    def _calibrated(self, found: MatchedPairs | None) -> Estimated:
-        if found is None:
+    def _calibrated(self, pairs: MatchedPairs | None) -> Estimated:
+        if pairs is None:
             return NOTHING
-        return judged(found, trust(self._reader.layout.assignment))
+        return judged(pairs, trust(self._reader.layout.assignment))
 
 
 if TYPE_CHECKING:
@@ -793,11 +797,11 @@ def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
     listed = counted(query.where, everybody)
     if aggregate.function == "count":
         nothing = Estimated(0.0, 0.0, 0, 0)
-        found = counted(condition_of(query, aggregate), everybody)
+        groups = counted(condition_of(query, aggregate), everybody)
     else:
         nothing = NOTHING
-        found = counted(chosen_by(query, aggregate), replace(aggregate, condition=None))
-    estimates = {_spelled(group.key): group.estimates for group in found}
+        groups = counted(chosen_by(query, aggregate), replace(aggregate, condition=None))
+    estimates = {_spelled(group.key): group.estimates for group in groups}
     return [
         group._replace(estimates=estimates.get(_spelled(group.key), (nothing,))) for group in listed
     ]
@@ -862,8 +866,8 @@ def _neither(sides: tuple[Expression, Expression]) -> list[Expression]:
 def _mentioned(reader: BitmapReader, split: Sides, weighed: Expression | None) -> set[Side]:
     """Return the sides on which there is a condition, a key or a sum."""
     apart = [key.expression for key in reader.keys] + ([] if weighed is None else [weighed])
-    found = {side_of(one, reader.layout) or 0 for one in apart}
-    return found | {side for side in _SIDES if split[side] is not None}
+    sides = {side_of(one, reader.layout) or 0 for one in apart}
+    return sides | {side for side in _SIDES if split[side] is not None}
 
 
 def _from_counts(
@@ -930,37 +934,37 @@ def _from_pairs(
     firsts, all_sizes = np.array(tables.first_bucket_ids) - 1, np.array(tables.sizes, dtype=float)
 
     def sizes(buckets: IntArray) -> FloatArray:
-        found: FloatArray = all_sizes[np.searchsorted(firsts, buckets, side="right") - 1]
-        return found
+        sums_of: FloatArray = all_sizes[np.searchsorted(firsts, buckets, side="right") - 1]
+        return sums_of
 
     totals = np.zeros(4 if weighed is None else 9)
-    found: dict[tuple[int, ...], tuple[GroupValues, FloatArray, tuple[float, float]]] = {}
+    sums_of: dict[tuple[int, ...], tuple[GroupValues, FloatArray, tuple[float, float]]] = {}
     if not keys:
-        found[()] = (), totals, _NO_VALUE
+        sums_of[()] = (), totals, _NO_VALUE
     for values, pairs in opened.packed(written, range(len(keys)), numbers, run):
         reader.heartbeat()
         ranks = tuple(rank for *_, rank in values)
-        _, sums, (least, most) = found.get(ranks, (values, totals, _NO_VALUE))
+        _, sums, (least, most) = sums_of.get(ranks, (values, totals, _NO_VALUE))
         chosen = pairs if weighed is None else pairs[pairs["has"] > 0]
         if chosen.size and weighed is None:
             sums = sums + count_joined(chosen, sizes)
         elif chosen.size:
             more, ends = sum_joined(chosen, sizes)
             sums, least, most = sums + more, min(least, ends[0]), max(most, ends[1])
-        found[ranks] = values, sums, (least, most)
-        if len(found) > limits.n_answers:
+        sums_of[ranks] = values, sums, (least, most)
+        if len(sums_of) > limits.n_answers:
             raise limits.too_many()
     known = trust(reader.layout.assignment)
     is_average = opened.query.measures[0].aggregate.function == "avg"
     groups = []
-    for values, sums, extremes in found.values():
-        matched: MatchedPairs | None
+    for values, sums, extremes in sums_of.values():
+        sum_of_pairs: MatchedPairs | None
         if weighed is None:
             estimate, variance, low, high = sums.tolist()
-            matched = MatchedPairs(estimate, variance, int(low), int(high))
+            sum_of_pairs = MatchedPairs(estimate, variance, int(low), int(high))
         else:
-            matched = summed(sums.tolist(), extremes, is_average=is_average)
-        answer = NOTHING if matched is None else judged(matched, known)
+            sum_of_pairs = summed(sums.tolist(), extremes, is_average=is_average)
+        answer = NOTHING if sum_of_pairs is None else judged(sum_of_pairs, known)
         groups.append(reader.group(values, answer))
     return groups
 
@@ -1026,14 +1030,14 @@ class _Counter:
         """Count, or sum, for each pair of parts, one from each side, with a bucket in common."""
         reader, layout = self._reader, self._layout
         side = 0 if weighed is None else side_of(weighed, layout) or 0
-        own, others = (values, records) if side else (records, values)
+        own, other_side = (values, records) if side else (records, values)
         if weighed is not None and isinstance(own, GroupSlices):
             most = MOST_WORK // (SUM_WORK * self._tables.n_records)
             if own.count(most) > max(1, most):
                 return None
-        if not reader.are_few(own, others):
+        if not reader.are_few(own, other_side):
             return None
-        kept = [_Other(self, part, by_others=by_others) for part in others]
+        kept = [_Other(self, part, by_others=by_others) for part in other_side]
         find_in = self._counted if weighed is None else self._summed(weighed, side, own)
         groups: list[Group] = []
         for part in own:
@@ -1068,10 +1072,10 @@ class _Counter:
             elif other.weights is not None:
                 by_weights = other.weights.sum(part.bits)
             totals = None if places is None else other.totals
-            found, doubt = count_buckets(in_records, in_values, self.sizes, totals)
+            pairs, doubt = count_buckets(in_records, in_values, self.sizes, totals)
             if by_weights is None:
-                return judged(found, trust_of_counts(self._layout.assignment), doubt=doubt)
-            return self._weighed(found, by_weights)
+                return judged(pairs, trust_of_counts(self._layout.assignment), doubt=doubt)
+            return self._weighed(pairs, by_weights)
 
         return find
 
@@ -1121,8 +1125,8 @@ class _Counter:
                 weighed = weigh(chosen, x_of, *reader.shape)
 
             def find(counts: Counts, other: _Other) -> Estimated:
-                found = sum_buckets(weighed, counts, self.sizes, is_average=is_average)
-                if found is None:
+                pairs = sum_buckets(weighed, counts, self.sizes, is_average=is_average)
+                if pairs is None:
                     return NOTHING
                 estimate = None
                 if isinstance(part, Slice) and chosen is not None:
@@ -1132,47 +1136,47 @@ class _Counter:
                         case RecordWeights() as records, ChosenValues() as values:
                             estimate = sum_weighted(records, values, side, is_average=is_average)
                 if estimate is None:
-                    return judged(found, trust(self._layout.assignment))
-                return self._weighed(found, estimate)
+                    return judged(pairs, trust(self._layout.assignment))
+                return self._weighed(pairs, estimate)
 
             return find
 
         return total
 
-    def _weighed(self, found: MatchedPairs, by_weights: float) -> Estimated:
+    def _weighed(self, pairs: MatchedPairs, by_weights: float) -> Estimated:
         """Judge an estimate by weights."""
         is_paper = self._layout.is_paper
         known = trust(self._layout.assignment, is_weighted=True, is_paper=is_paper)
-        return judged(found, known, by_weights=by_weights, is_paper=is_paper)
+        return judged(pairs, known, by_weights=by_weights, is_paper=is_paper)
 
     @cached_property
     def _attribute(self) -> str | None:
         """The sensitive attribute that alone the query asks for, if its values have weights."""
         opened = self._reader.opened
-        asked = [measure.aggregate for measure in opened.query.measures]
+        aggregates = [measure.aggregate for measure in opened.query.measures]
         parts = [
-            *(condition_of(opened.query, aggregate) for aggregate in asked),
-            *(aggregate.operand for aggregate in asked),
+            *(condition_of(opened.query, aggregate) for aggregate in aggregates),
+            *(aggregate.operand for aggregate in aggregates),
             *(key.expression for key in self._reader.keys),
         ]
         mentioned = set[str]().union(*(attributes(part) for part in parts if part is not None))
-        found = mentioned & self._layout.sensitive.keys()
-        known = found & set(self._tables.weighted) & set(self._tables.with_bitmaps)
-        return next(iter(known)) if len(found) == len(known) == 1 else None
+        sensitive = mentioned & self._layout.sensitive.keys()
+        known = sensitive & set(self._tables.weighted) & set(self._tables.with_bitmaps)
+        return next(iter(known)) if len(sensitive) == len(known) == 1 else None
 
     @cached_property
     def _bits_of_values(self) -> list[int]:
         """The bitmap of each sensitive value; empty where they have no weights, or no room."""
         if self._attribute is None:
             return []
-        found: list[int] = []
+        bitmaps: list[int] = []
         for row in self._rows_of_values("b.bits", "true"):
-            if len(found) >= self._reader.room:
+            if len(bitmaps) >= self._reader.room:
                 return []
-            found.append(int.from_bytes(row["bits"], "little"))
-        if found:
-            self._reader.keep(len(found))
-        return found
+            bitmaps.append(int.from_bytes(row["bits"], "little"))
+        if bitmaps:
+            self._reader.keep(len(bitmaps))
+        return bitmaps
 
     def weights(self, bits: int, *, by_others: bool = False) -> Weights | None:
         """Read the weights of the sensitive values in a bitmap, or those of all others."""
@@ -1181,9 +1185,9 @@ class _Counter:
             return None
         are_others = by_others or 2 * len(chosen) > len(self._bits_of_values)
         if are_others:
-            others = set(range(len(self._bits_of_values))) - set(chosen)
-            chosen = sorted(others)
-        n_records, found = self._tables.n_records, []
+            unlisted = set(range(len(self._bits_of_values))) - set(chosen)
+            chosen = sorted(unlisted)
+        n_records, summed_values = self._tables.n_records, []
         listed = f"'{{{', '.join(map(str, chosen))}}}'::int4[]"
         for row in self._rows_of_values("b.weights, b.parts", f"b.place = ANY ({listed})"):
             value = WeightedValue.of(row["weights"] or b"", n_records, row["parts"] or 0)
@@ -1192,8 +1196,8 @@ class _Counter:
             if not is_sound or len(value.planes) > self._reader.room:
                 return None
             self._reader.keep(len(value.planes))
-            found.append(value)
-        return Weights(found, n_records, are_others)
+            summed_values.append(value)
+        return Weights(summed_values, n_records, are_others)
 
     def _rows_of_values(self, columns: str, condition: str) -> Iterator[Row]:
         """Read what is known of each sensitive value, in the order of its places from 0."""

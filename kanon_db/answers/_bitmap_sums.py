@@ -170,10 +170,10 @@ def numbered(bitmaps: Iterable[int], n_bitmaps: int, n_records: int) -> AnyArray
     import numpy as np
 
     dtype = np.min_scalar_type(n_bitmaps)
-    found = np.zeros(n_records, dtype=dtype)
+    numbers = np.zeros(n_records, dtype=dtype)
     for number, bitmap in enumerate(bitmaps, start=1):
-        found += unpacked(bitmap, n_records) * dtype.type(number)
-    return found
+        numbers += unpacked(bitmap, n_records) * dtype.type(number)
+    return numbers
 
 
 def weigh(
@@ -182,13 +182,13 @@ def weigh(
     """Add up values for the buckets of each size; `numbers` says which each record has, from 1."""
     import numpy as np
 
-    found = []
+    weighed = []
     for slots, size, n in by_size(numbers, sizes, n_buckets):
         sums = np.empty((7, n))
         for here in some_buckets(n, size):
             sums[:, here] = weigh_slots(slots[:, here], values)
-        found.append(Weighed(*sums))
-    return found
+        weighed.append(Weighed(*sums))
+    return weighed
 
 
 def by_size(
@@ -273,11 +273,11 @@ class Weights:
         """The weight of each record, by its bit."""
         import numpy as np
 
-        found = np.zeros(self.n_records)
+        weights = np.zeros(self.n_records)
         for value in self.values:
             for at, plane in enumerate(value.planes):
-                found += unpacked(plane, self.n_records) * ((1 << at) / value.parts)
-        return 1 - found if self.are_others else found
+                weights += unpacked(plane, self.n_records) * ((1 << at) / value.parts)
+        return 1 - weights if self.are_others else weights
 
 
 class RecordWeights(NamedTuple):
@@ -371,7 +371,7 @@ def by_sides(condition: ex.Expression, layout: BucketLayout) -> ex.Expression:
 
 def leaves_of(condition: ex.Expression, layout: BucketLayout) -> Leaves:
     """Find the largest parts that are on one side, and what compares both sides."""
-    found: tuple[dict[ex.Expression, None], ...] = ({}, {}, {})
+    leaves: tuple[dict[ex.Expression, None], ...] = ({}, {}, {})
 
     def collect(part: ex.Expression) -> None:
         side = side_of(part, layout)
@@ -379,22 +379,22 @@ def leaves_of(condition: ex.Expression, layout: BucketLayout) -> Leaves:
             for inner in ex.children(part):
                 collect(inner)
         else:
-            found[2 if side is None else side][part] = None
+            leaves[2 if side is None else side][part] = None
 
     collect(condition)
-    return Leaves(*map(tuple, found))
+    return Leaves(*map(tuple, leaves))
 
 
 def divided(classes: Classes, parts: Sequence[int], most: int) -> Classes | None:
     """Divide classes by the part that they are in; None if there would be more than `most`."""
-    found = []
+    parts_of = []
     for bits, labels in classes:
         for number, part in enumerate(parts):
             if both := bits & part:
-                found.append((both, (*labels, number)))
-        if len(found) > most:
+                parts_of.append((both, (*labels, number)))
+        if len(parts_of) > most:
             return None
-    return found
+    return parts_of
 
 
 @dataclass(frozen=True)
@@ -417,9 +417,10 @@ def match(
     pairs = [(record, value) for _, record in records for _, value in values]
 
     def read(leaf: ex.Expression) -> TruthBitmaps:
-        found = [truths[leaf](*pair) for pair in pairs]
+        truths_of_pairs = [truths[leaf](*pair) for pair in pairs]
         return TruthBitmaps(
-            _bitmap([truth is True for truth in found]), _bitmap([truth is None for truth in found])
+            _bitmap([truth is True for truth in truths_of_pairs]),
+            _bitmap([truth is None for truth in truths_of_pairs]),
         )
 
     true = evaluate(condition, read, _bitmap([True] * len(pairs)), truths.__contains__).true
@@ -438,11 +439,11 @@ def _bitmap(bits: Sequence[bool]) -> int:
 
 def _alike(classes: Classes, rows: Sequence[Sequence[bool]]) -> dict[tuple[bool, ...], int]:
     """Put classes together that match the same, and leave out those that match nothing."""
-    found: dict[tuple[bool, ...], int] = {}
+    bits_of: dict[tuple[bool, ...], int] = {}
     for (bits, _), row in zip(classes, map(tuple, rows), strict=True):
         if any(row):
-            found[row] = found.get(row, 0) | bits
-    return found
+            bits_of[row] = bits_of.get(row, 0) | bits
+    return bits_of
 
 
 # Counting the pairs of a record and a value that match, where a condition needs both sides.
@@ -521,7 +522,7 @@ def count_pairs(
             found = _by_classes(in_records, in_values, m, size, n_buckets)
         for n, q, of_q, s, of_s in found:
             records.heartbeat()
-            t, spread, least, most = _covered(_Alike(q, of_q), _Alike(s, of_s), size)
+            t, spread, least, most = _covered(_LineClasses(q, of_q), _LineClasses(s, of_s), size)
             estimate += float((n * t).sum()) / size
             variance += float((n * spread).sum())
             lower += int((n * least).sum())
@@ -530,7 +531,7 @@ def count_pairs(
 
 
 @dataclass(frozen=True, eq=False)
-class _Alike:
+class _LineClasses:
     """Records, or values, that are alike, in some buckets."""
 
     n: FloatArray  # how many a line stands for
@@ -558,7 +559,7 @@ class _Alike:
 
 
 def _covered(
-    records: _Alike, values: _Alike, size: FloatArray | int
+    records: _LineClasses, values: _LineClasses, size: FloatArray | int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return the pairs of each bucket, the variance of their number, and its bounds."""
     import numpy as np
@@ -580,7 +581,7 @@ def _covered(
     return t, _spread(t, squares, t * t, size), least, most
 
 
-def _joined_lines(pairs: AnyArray, side: Side, size: FloatArray, bucket: IntArray) -> _Joined:
+def _joined_lines(pairs: AnyArray, side: Side, size: FloatArray, bucket: IntArray) -> _PairLines:
     """Put the pairs of each record, or of each value, together."""
     import numpy as np
 
@@ -588,18 +589,18 @@ def _joined_lines(pairs: AnyArray, side: Side, size: FloatArray, bucket: IntArra
     _, first, line = np.unique(pairs[own], return_index=True, return_inverse=True)
     n, times = (pairs[f"n_{name}s"].astype(np.float64) for name in (own, other))
     of = np.bincount(line, times).astype(np.float64, copy=False)
-    return _Joined(_Alike(n[first], of, bucket[first], size.size), line, times)
+    return _PairLines(_LineClasses(n[first], of, bucket[first], size.size), line, times)
 
 
-class _Joined(NamedTuple):
+class _PairLines(NamedTuple):
     """The lines of one side, the line of each pair, and how many of the other side it has."""
 
-    lines: _Alike
+    lines: _LineClasses
     line: IntArray
     times: FloatArray
 
 
-def _sides(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[_Joined, _Joined, FloatArray]:
+def _sides(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[_PairLines, _PairLines, FloatArray]:
     """Return the lines of both sides, and the size of each bucket that has pairs."""
     import numpy as np
 
@@ -617,8 +618,8 @@ def count_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> FloatArray:
     import numpy as np
 
     records, values, size = _sides(pairs, sizes)
-    t, *others = _covered(records.lines, values.lines, size)
-    return np.array([one.sum() for one in (t / size, *others)])
+    t, *error_and_bounds = _covered(records.lines, values.lines, size)
+    return np.array([one.sum() for one in (t / size, *error_and_bounds)])
 
 
 def sum_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[FloatArray, tuple[float, float]]:
@@ -720,8 +721,8 @@ def _hits(records: AnyArray, values: AnyArray, m: FloatArray) -> BoolArray:
     matches = np.zeros((m.shape[0] + 1, m.shape[1] + 1), dtype=bool)  # no class matches nothing
     matches[1:, 1:] = m
     first = records.astype(np.intp) * matches.shape[1]
-    found: BoolArray = matches.ravel()[first + values[:, np.newaxis]]
-    return found
+    hits: BoolArray = matches.ravel()[first + values[:, np.newaxis]]
+    return hits
 
 
 # A line is a class, or one place. Arrays have the shape (n_lines, n_buckets).
@@ -741,7 +742,7 @@ class _Lines:
 def sum_pairs(
     own: Divided,
     numbers: tuple[AnyArray, FloatArray],
-    others: Divided,
+    other: Divided,
     matches: Sequence[Sequence[bool]],
     *,
     is_average: bool,
@@ -759,12 +760,12 @@ def sum_pairs(
             own.heartbeat()
             classes, x = own.slots[place][:, here], slots[:, here]
             if is_one_by_one(size, m.size):
-                lines = _places(classes, x, x_of, others.slots[place][:, here], m)
+                lines = _places(classes, x, x_of, other.slots[place][:, here], m)
             else:
-                s = np.array([counts[place][here] for counts in others.counts], dtype=np.float64)
+                s = np.array([counts[place][here] for counts in other.counts], dtype=np.float64)
                 lines = _weighed_classes(classes, x, x_of, s, m)
-            found, (least, most) = _sums(lines, size)
-            totals += found
+            sums, (least, most) = _sums(lines, size)
+            totals += sums
             extremes = min(extremes[0], least), max(extremes[1], most)
     return summed(totals.tolist(), extremes, is_average=is_average)
 
@@ -840,6 +841,6 @@ def _spread(
     """Return a variance, or the covariance, over random matchings."""
     import numpy as np
 
-    found: FloatArray = pairs - lines / size + product / (size * size)
-    found /= np.maximum(size - 1, 1)
-    return found
+    variance: FloatArray = pairs - lines / size + product / (size * size)
+    variance /= np.maximum(size - 1, 1)
+    return variance

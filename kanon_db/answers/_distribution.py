@@ -104,8 +104,8 @@ class Sides:
         above = min(self.above[1], self.most - self.below[0])
         if above <= 0:
             return 0
-        below = max(self.below[0], self.least - above)
-        return below - quantile.last(below + above) if below >= 1 else -1
+        n_below = max(self.below[0], self.least - above)
+        return n_below - quantile.last(n_below + above) if n_below >= 1 else -1
 
     def too_many(self, quantile: Quantile) -> float:
         """Return by how many records those below are too many, the others having the value.
@@ -113,8 +113,8 @@ class Sides:
         Negative if the result is surely not among them.
         """
         above = max(self.above[0], self.least - self.below[1])
-        below = min(self.below[1], self.most - above)
-        return below - quantile.first(below + above) if below > 0 else -1
+        n_below = min(self.below[1], self.most - above)
+        return n_below - quantile.first(n_below + above) if n_below > 0 else -1
 
     def enough_for(self, rank: int) -> float:
         """Return the same as :meth:`enough` for the record of a rank."""
@@ -417,8 +417,8 @@ class QuantileSearch:
             sides = self._up_to(group, total, ladder.rungs[number])
             return None if sides is None else enough(sides)
 
-        _, found = self._first(test)
-        return None if found is None else found.place
+        _, rung = self._first(test)
+        return None if rung is None else rung.place
 
     # -- the estimate -------------------------------------------------------------------------
 
@@ -495,12 +495,12 @@ class QuantileSearch:
 
     def _error_below(self, group: str, total: Estimated, rung: str) -> float:
         """Return by how many records the result's place among the others may be off."""
-        below = (self._at("<=", rung) or {}).get(group, self._missing).std_error or 0
+        error = (self._at("<=", rung) or {}).get(group, self._missing).std_error or 0
         if total.lower_bound == total.upper_bound:
-            return below
+            return error
         above = (self._at(">", rung) or {}).get(group, self._missing).std_error or 0
         share = self._quantile.share
-        return (1 - share) * below + share * above
+        return (1 - share) * error + share * above
 
     # -- counts -------------------------------------------------------------------------------
 
@@ -530,16 +530,16 @@ class QuantileSearch:
                 number = round(low - at_low / (at_high - at_low) * (high - low))
                 number = min(max(number, low + 1), high - 1)
             is_turn = not is_turn
-            found = test(ladder, number)
-            if found is None:  # no more counts: only those that are known already
+            excess = test(ladder, number)
+            if excess is None:  # no more counts: only those that are known already
                 known = ((i, test(ladder, i)) for i in range(low + 1, high))
-                number, found = next(((i, one) for i, one in known if one is not None), (0, None))
-            if found is None:
+                number, excess = next(((i, one) for i, one in known if one is not None), (0, None))
+            if excess is None:
                 break
-            if found >= 0:
-                high, at_high = number, found
+            if excess >= 0:
+                high, at_high = number, excess
             else:
-                low, at_low = number, found
+                low, at_low = number, excess
         return low, high
 
     def _up_to(self, group: str, total: Estimated, rung: str) -> Sides | None:
@@ -561,16 +561,16 @@ class QuantileSearch:
         self,
         group: str,
         total: Estimated,
-        below: Counts | None,
-        others: Callable[[], Counts | None],
+        counts_below: Counts | None,
+        counts_above: Callable[[], Counts | None],
     ) -> Sides | None:
-        if below is None:
+        if counts_below is None:
             return None
         least, most = total.lower_bound or 0, total.upper_bound or 0
-        one = _ends(below.get(group, self._missing))
+        one = _ends(counts_below.get(group, self._missing))
         if least == most:
             return Sides(least, most, one, (least - one[1], least - one[0]))
-        above = others()
+        above = counts_above()
         return (
             None
             if above is None
@@ -579,12 +579,12 @@ class QuantileSearch:
 
     def _at(self, operator: ex.ComparisonOperator, rung: str) -> Counts | None:
         """Count the records of each group whose value compares like that; None if no more may."""
-        found = self._known.get((operator, rung))
-        if found is None and self._left > 0:
+        counts = self._known.get((operator, rung))
+        if counts is None and self._left > 0:
             self._left -= 1
-            found = self._count(operator, rung)
-            self._known[operator, rung] = found
-        return found
+            counts = self._count(operator, rung)
+            self._known[operator, rung] = counts
+        return counts
 
     def _ladder(self, above: str | None, below_: str | None) -> Ladder:
         """Read the values between two."""
@@ -682,12 +682,12 @@ def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Es
             if json.loads(group.key)[key.name] is not None:
                 values[known_as(group.key, key.name)].append(group.estimates[0])
     n_apart = _apart(opened, aggregate, operand)
-    found = {}
+    estimates = {}
     for group_key in {*totals, *values}:
         opened.session.heartbeat()
         total = totals.get(group_key, _NONE)
-        found[group_key] = count_distinct(values[group_key], total, n_unlisted, n_apart)
-    return found
+        estimates[group_key] = count_distinct(values[group_key], total, n_unlisted, n_apart)
+    return estimates
 
 
 def _listed(opened: OpenQuery, query: Query, ask: Ask) -> list[Group]:

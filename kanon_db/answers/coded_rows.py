@@ -71,11 +71,11 @@ def combined(condition: ex.Expression | None, of_leaf: Callable[[ex.Expression],
         case ex.Not(part):
             return inner(part).opposite()
         case ex.TruthTest(part, wanted, negated):
-            found = inner(part)
+            truths = inner(part)
             if wanted == "false":
-                found = found.opposite()
-            found = found.unknown() if wanted == "unknown" else found.told()
-            return found.opposite() if negated else found
+                truths = truths.opposite()
+            truths = truths.unknown() if wanted == "unknown" else truths.told()
+            return truths.opposite() if negated else truths
     raise TypeError(f"{type(condition).__name__} has no leaves")
 
 
@@ -171,36 +171,36 @@ class Evaluator:
             leaves[leaf] = known
         for leaf, part in unit.parts.items():
             leaves[leaf] = self._part(part, codes).at(rows.type_)
-        whole = combined(unit.condition, leaves.__getitem__)
+        in_all = combined(unit.condition, leaves.__getitem__)
         is_open = self.open_(unit.open_, rows)
         for place in unit.tested:
             is_open = is_open | self._read.cells[place].anything[codes[place]][rows.type_]
         closed = ~(is_open | self.open_(also_open, rows))
         return Truths(
-            whole.true, whole.false,
-            whole.surely & closed, whole.possibly | is_open,
-            whole.surely_false & closed, whole.possibly_false | is_open,
+            in_all.true, in_all.false,
+            in_all.surely & closed, in_all.possibly | is_open,
+            in_all.surely_false & closed, in_all.possibly_false | is_open,
         )  # fmt: skip
 
     def combination(self, places: Sequence[int], codes: Codes, rows: Rows) -> IntArray:
         """Give the combination of the values of some columns in each row a number."""
-        found = np.zeros(rows.type_.size, dtype=np.int64)
+        numbers = np.zeros(rows.type_.size, dtype=np.int64)
         for place in places:
             if place in rows.at:
                 value = self._read.lists[place].value[rows.at[place]]
             else:
                 value = codes[place][rows.type_]
-            found = found * self._read.n_values[place] + value
+            numbers = numbers * self._read.n_values[place] + value
         met = self._read.met.get(tuple(places))
-        return found if met is None else np.searchsorted(met, found)
+        return numbers if met is None else np.searchsorted(met, numbers)
 
     def open_(self, places: Sequence[int], rows: Rows) -> Flags:
         """Find where some of the values of listed columns are left out."""
-        found = np.zeros(rows.type_.size, dtype=np.bool_)
+        are_open = np.zeros(rows.type_.size, dtype=np.bool_)
         for place in places:
             if place in rows.at:
-                found |= self._read.lists[place].is_open[rows.at[place]]
-        return found
+                are_open |= self._read.lists[place].is_open[rows.at[place]]
+        return are_open
 
     def _of_cells(self, name: str) -> Truths:
         if name not in self._outcomes:
@@ -257,14 +257,14 @@ class Evaluator:
             [self._read.sizes[place] for place in part.places],
         )
         own = {place: codes[place][first] for place in part.places}
-        found = []
+        truths = []
         for chunk in self.chunks(part, own, first.size):
             self._heartbeat()
             some = {place: numbers[chunk] for place, numbers in own.items()}
             n_types = chunk.stop - chunk.start
             rows = self.rows(part.spread, some, n_types)
             each = self.truths(part, some, rows)
-            found.append(
+            truths.append(
                 Truths(
                     np.add.reduceat(rows.w * each.true, rows.first),
                     np.add.reduceat(rows.w * each.false, rows.first),
@@ -274,7 +274,7 @@ class Evaluator:
                     np.logical_or.reduceat(each.possibly_false, rows.first),
                 )
             )
-        return Truths.joined(found).at(of_type)
+        return Truths.joined(truths).at(of_type)
 
 
 def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Rows:
@@ -399,24 +399,24 @@ class _GroupNumbers:
 
     def numbers(self, ranks: Sequence[IntArray], chosen: Flags) -> IntArray:
         """Return the numbers of some of many groups; those that are not chosen get none, -1."""
-        found = np.full(chosen.size, -1, dtype=np.int64)
+        places = np.full(chosen.size, -1, dtype=np.int64)
         wanted = [own[chosen].tolist() for own in ranks]
         for at, key in zip(np.flatnonzero(chosen).tolist(), zip(*wanted, strict=True), strict=True):
             number = self._numbers.setdefault(key, len(self._ranks))
             if number == len(self._ranks):
                 self._ranks.append(key)
-            found[at] = number
-        return found
+            places[at] = number
+        return places
 
     def ranks(self, group: int) -> tuple[int, ...]:
         """Return the places of a group's values in their order."""
         if not self.is_dense:
             return self._ranks[group]
-        found = []
+        ranks = []
         for size in reversed(self._sizes):
             group, rank = divmod(group, size)
-            found.append(rank)
-        return tuple(reversed(found))
+            ranks.append(rank)
+        return tuple(reversed(ranks))
 
 
 _MOST_DENSE: Final = 1 << 16
@@ -487,8 +487,8 @@ class TypeCounter:
         """
         for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
             some = {place: numbers[chunk] for place, numbers in codes.items()}
-            found = self._counted(some, n[chunk])
-            yield replace(found, type_=found.type_ + chunk.start)
+            counted_rows = self._counted(some, n[chunk])
+            yield replace(counted_rows, type_=counted_rows.type_ + chunk.start)
 
     def spread(self, codes: Codes, n: FloatArray) -> Iterator[Spread]:
         """List the values of what is summed; see :meth:`counted`."""
@@ -497,20 +497,20 @@ class TypeCounter:
             raise TypeError("the values of what is summed are listed")
         for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
             some = {place: numbers[chunk] for place, numbers in codes.items()}
-            rows, group, t, possible, together, surely = self._likely(some, n[chunk].size)
+            rows, group, t, possible, pairs, surely = self._likely(some, n[chunk].size)
             is_met = group >= 0
             x, _, least, most, is_wild = self._measured(summed, some, rows)
-            type_ = together.first(rows.type_)
+            type_ = pairs.first(rows.type_)
             ends = [
                 joined(np.where(possible & ~np.isnan(own), own, without))
                 for joined, own, without in (
-                    (together.least, least, np.inf), (together.most, most, -np.inf)
+                    (pairs.least, least, np.inf), (pairs.most, most, -np.inf)
                 )
             ]  # fmt: skip
-            is_open = together.any(is_wild & possible) | ~np.isfinite(ends[0])
+            is_open = pairs.any(is_wild & possible) | ~np.isfinite(ends[0])
             low, high = (np.where(is_open, np.nan, end) for end in ends)
-            there, shown = together.any(possible), possible & is_met & ~np.isnan(x)
-            own_group, own_n = together.first(group), n[chunk][type_]
+            there, shown = pairs.any(possible), possible & is_met & ~np.isnan(x)
+            own_group, own_n = pairs.first(group), n[chunk][type_]
             yield Spread(
                 group[shown], x[shown], (n[chunk][rows.type_] * t)[shown],
                 own_group[there], low[there], high[there], surely[there], own_n[there],
@@ -518,7 +518,7 @@ class TypeCounter:
 
     def _likely(
         self, codes: Codes, n_types: int
-    ) -> tuple[Rows, IntArray, FloatArray, Flags, _Together, Flags]:
+    ) -> tuple[Rows, IntArray, FloatArray, Flags, _RowsOfPairs, Flags]:
         """Find how likely each row counts, in which group, and which pairs surely do."""
         unit = self._pieces.unit
         rows = self._evaluator.rows(unit.spread, codes, n_types)
@@ -529,39 +529,39 @@ class TypeCounter:
         ]
         possible = np.broadcast_to(truths.possibly, rows.w.shape)
         group, n_groups, first = self._groups.of_rows(ranks, rows.type_.size)
-        together = _Together.of(rows, group, n_groups)
+        pairs = _RowsOfPairs.of(rows, group, n_groups)
         if not self._groups.is_dense:
             is_met = np.bincount(group[possible], minlength=n_groups) > 0
             group = self._groups.numbers([own[first] for own in ranks], is_met | self._lists_all)[
                 group
             ]
         t = rows.w * truths.true
-        surely = together.all(np.broadcast_to(truths.surely, t.shape))
+        surely = pairs.all(np.broadcast_to(truths.surely, t.shape))
         if self._ranks:
-            surely = surely & (together.add(rows.w) > _WHOLE)
-        return rows, group, t, possible, together, surely
+            surely = surely & (pairs.add(rows.w) > _WHOLE)
+        return rows, group, t, possible, pairs, surely
 
     def _counted(self, codes: Codes, n: FloatArray) -> CountedRows:
-        rows, group, t, possible, together, surely = self._likely(codes, n.size)
+        rows, group, t, possible, pairs, surely = self._likely(codes, n.size)
         moments = None
         if self._pieces.summed is not None:
             x, xx, least, most, is_wild = self._measured(self._pieces.summed, codes, rows)
             moments = GroupMoments(
-                together.add(t * np.nan_to_num(x)),
-                together.add(t * np.nan_to_num(xx)),
-                together.least(np.where(possible & ~np.isnan(least), least, np.inf)),
-                together.most(np.where(possible & ~np.isnan(most), most, -np.inf)),
-                together.any(is_wild),
+                pairs.add(t * np.nan_to_num(x)),
+                pairs.add(t * np.nan_to_num(xx)),
+                pairs.least(np.where(possible & ~np.isnan(least), least, np.inf)),
+                pairs.most(np.where(possible & ~np.isnan(most), most, -np.inf)),
+                pairs.any(is_wild),
             )
-        type_ = together.first(rows.type_)
+        type_ = pairs.first(rows.type_)
         # Of ranges that are too many to have numbers, no shares are known.
         u = np.full(n.size, 1.0 if self._pieces.ended else 0.0)
         for place in self._pieces.vague:
             u = np.maximum(u, self._read.cells[place].u[codes[place]])
-        of_pair = together.first(group)
+        of_pair = pairs.first(group)
         return CountedRows(
-            type_, of_pair, n[type_], u[type_], together.add(t), surely,
-            together.any(possible), moments,
+            type_, of_pair, n[type_], u[type_], pairs.add(t), surely,
+            pairs.any(possible), moments,
         ).of(of_pair >= 0)  # fmt: skip
 
     def _measured(
@@ -594,14 +594,14 @@ class TypeCounter:
 
 
 @dataclass(frozen=True, eq=False)
-class _Together:
+class _RowsOfPairs:
     """Rows of the same type and group, brought together."""
 
     starts: IntArray  # Where those of the next pair begin
     order: IntArray | None  # The order in which they follow one another; None for their own
 
     @classmethod
-    def of(cls, rows: Rows, group: IntArray, n_groups: int) -> _Together:
+    def of(cls, rows: Rows, group: IntArray, n_groups: int) -> _RowsOfPairs:
         if n_groups == 1:
             return cls(rows.first, None)
         pair, order = rows.type_ * n_groups + group, None
@@ -611,20 +611,20 @@ class _Together:
         return cls(np.flatnonzero(np.diff(pair, prepend=-1)), order)
 
     def first(self, values: IntArray) -> IntArray:
-        found: IntArray = self._in_order(values)[self.starts]
-        return found
+        firsts: IntArray = self._in_order(values)[self.starts]
+        return firsts
 
     def add(self, values: FloatArray) -> FloatArray:
-        found: FloatArray = self._of_each(np.add, values)
-        return found
+        sums: FloatArray = self._of_each(np.add, values)
+        return sums
 
     def least(self, values: FloatArray) -> FloatArray:
-        found: FloatArray = self._of_each(np.minimum, values)
-        return found
+        minima: FloatArray = self._of_each(np.minimum, values)
+        return minima
 
     def most(self, values: FloatArray) -> FloatArray:
-        found: FloatArray = self._of_each(np.maximum, values)
-        return found
+        maxima: FloatArray = self._of_each(np.maximum, values)
+        return maxima
 
     def all(self, values: Flags) -> Flags:
         found: Flags = self._of_each(np.logical_and, values)

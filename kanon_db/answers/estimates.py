@@ -25,7 +25,7 @@ from kanon_db.query.expressions import (
     Measure,
     Membership,
     Query,
-    Whole,
+    WindowTotal,
     attributes,
     refusal,
     walk,
@@ -70,21 +70,21 @@ def order_warning(
         return ""
     first = query.offset
     end = len(groups) if query.limit is None else min(first + query.limit, len(groups))
-    found = []
+    places = []
     n_compared = 0
     for place in range(max(first, 1), min(end + 1, len(groups)) if first < end else 0):
         if place % 16 == 0:
             heartbeat()
         n_compared += 1
         if is_unsure(groups[place - 1], groups[place], query):
-            found.append(place)
-    if not found:
+            places.append(place)
+    if not places:
         return ""
-    named = ", ".join(f"{place} and {place + 1}" for place in found[:_MOST_NAMED])
-    more = ", ..." if len(found) > _MOST_NAMED else ""
+    named = ", ".join(f"{place} and {place + 1}" for place in places[:_MOST_NAMED])
+    more = ", ..." if len(places) > _MOST_NAMED else ""
     cut = f"; LIMIT leaves out those after place {end}" if end < len(groups) else ""
     return (
-        f"the order of the groups is uncertain: {len(found)} of {n_compared} neighbours differ by"
+        f"the order of the groups is uncertain: {len(places)} of {n_compared} neighbours differ by"
         f" no more than their standard errors (places {named}{more}{cut})"
     )
 
@@ -333,25 +333,25 @@ def _text_constants(query: Query) -> dict[Column, list[Constant]]:
     return {column: list(own) for column, own in constants.items() if own}
 
 
-def _totals(opened: OpenQuery) -> dict[Whole, dict[str, Estimated]]:
+def _totals(opened: OpenQuery) -> dict[WindowTotal, dict[str, Estimated]]:
     """Answer the totals of groups that the query calculates with."""
     from kanon_db.answers.measures import common_key
 
-    asked = dict.fromkeys(
+    wanted = dict.fromkeys(
         part
         for formula in opened.query.formulas
         for part in walk(formula.expression)
-        if isinstance(part, Whole)
+        if isinstance(part, WindowTotal)
     )
-    found: dict[Whole, dict[str, Estimated]] = {}
-    for whole in asked:
-        where = opened.query.where if whole.is_filtered else None
-        keys = tuple(key for key in opened.query.keys if key.expression in whole.by)
-        query = Query(where, keys, (Measure("", whole.aggregate),), listed=(0,))
+    estimates: dict[WindowTotal, dict[str, Estimated]] = {}
+    for total in wanted:
+        where = opened.query.where if total.is_filtered else None
+        keys = tuple(key for key in opened.query.keys if key.expression in total.by)
+        query = Query(where, keys, (Measure("", total.aggregate),), listed=(0,))
         groups, _ = answered(replace(opened, query=query))
         names = [key.name for key in keys]
-        found[whole] = {common_key(group.key, names): group.estimates[0] for group in groups}
-    return found
+        estimates[total] = {common_key(group.key, names): group.estimates[0] for group in groups}
+    return estimates
 
 
 def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
@@ -422,11 +422,11 @@ def explain_count(session: Session, query: str) -> list[Explained]:
     lines += [line("group", key.expression) for key in checked.keys]
     groups, method = answered(opened)
     for place, measure in checked.shown:
-        found = [group.estimates[place] for group in groups]
-        expected = max((e.std_error for e in found if e.std_error is not None), default=0.0)
+        estimates = [group.estimates[place] for group in groups]
+        expected = max((e.std_error for e in estimates if e.std_error is not None), default=0.0)
         is_exact = all(
             e.lower_bound == e.upper_bound and (e.estimate is None or e.lower_bound is not None)
-            for e in found
+            for e in estimates
         )
         accuracy = _EXACT if is_exact else _ESTIMATED[isinstance(opened.layout, BucketLayout)]
         if publication.left_out and not is_exact:

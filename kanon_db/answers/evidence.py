@@ -122,17 +122,17 @@ class TriedValues:
         low, high = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
         n = np.maximum(high - low, 1)
         true, false = (upto.take(high) - upto.take(low) for upto in (self.true, self.false))
-        found = Truths(true / n, false / n, true == n, true > 0, false == n, false > 0)
+        truths = Truths(true / n, false / n, true == n, true > 0, false == n, false > 0)
         odd = np.flatnonzero(high == 0)
         is_anything = codes[odd] == ANY_END
         for likely, surely, possibly, of_null in (
-            (found.true, found.surely, found.possibly, self.of_null[0]),
-            (found.false, found.surely_false, found.possibly_false, self.of_null[1]),
+            (truths.true, truths.surely, truths.possibly, self.of_null[0]),
+            (truths.false, truths.surely_false, truths.possibly_false, self.of_null[1]),
         ):
             likely[odd] = of_null
             surely[odd] = ~is_anything & of_null
             possibly[odd] = is_anything | of_null
-        return found
+        return truths
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,9 +282,9 @@ class ReadPieces:
     def tried(self, name: str, places: Sequence[int]) -> Truths:
         """Return what each combination of values tells of a condition."""
         piece, at, n_conditions = self._pieces.tried[name]
-        found = self._read(piece, [("x", ">i2", (n_conditions,))])["x"][:, at]
-        self._require(found.size, places)
-        return Truths.known(found == _TRUE, found == _FALSE)
+        truths = self._read(piece, [("x", ">i2", (n_conditions,))])["x"][:, at]
+        self._require(truths.size, places)
+        return Truths.known(truths == _TRUE, truths == _FALSE)
 
     def ends(self, name: str) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
         """Return the places of the lower and upper ends of two columns' cells on their axis.
@@ -367,8 +367,8 @@ class ReadPieces:
             if not self._pieces.lists_values:
                 raise NotFiniteError
             x[np.isnan(x)] = np.inf
-        found: FloatArray = np.where(read["is_null"], np.nan, x)
-        return found
+        numbers: FloatArray = np.where(read["is_null"], np.nan, x)
+        return numbers
 
 
 class KnownTypes(Protocol):
@@ -488,7 +488,7 @@ def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray,
     return first, place[packed]
 
 
-class Asked(Protocol):
+class StatementRunner(Protocol):
     """What reads published relations for a query."""
 
     @property
@@ -511,14 +511,14 @@ class ListedTypes:
 
     Parameters
     ----------
-    asked : Asked
+    asked : StatementRunner
     writer : PieceWriter
     """
 
-    def __init__(self, asked: Asked, writer: PieceWriter) -> None:
-        self._asked, self._writer = asked, writer
+    def __init__(self, runner: StatementRunner, writer: PieceWriter) -> None:
+        self._asked, self._writer = runner, writer
         self.pieces = writer.pieces()
-        rows = self._fetched(asked)
+        rows = self._fetched(runner)
         self._parts = {row["piece"]: row["part"] for row in rows}
         texts = {row["piece"]: row["texts"] for row in rows}
         self.read: PieceReader = ReadPieces(self.pieces, self._parts, texts)
@@ -538,8 +538,8 @@ class ListedTypes:
         """Return what is known of the cells of one column."""
         return WrittenColumn(self._asked, self._writer, name)
 
-    def _fetched(self, asked: Asked) -> list[Row]:
-        rows = asked.fetch(self.pieces.text, *self.pieces.bound)
+    def _fetched(self, runner: StatementRunner) -> list[Row]:
+        rows = runner.fetch(self.pieces.text, *self.pieces.bound)
         if not any(row["piece"] == "types" for row in rows):
             raise NotReadError
         return rows
@@ -557,10 +557,10 @@ Block = dict[str, bytes]
 class StoredTypes(ListedTypes):
     """:class:`KnownTypes` of a table of classes, whose rows are read block by block."""
 
-    def __init__(self, asked: Asked, writer: PieceWriter, room: int) -> None:
+    def __init__(self, runner: StatementRunner, writer: PieceWriter, room: int) -> None:
         if writer.layout.classes is None:
             raise TypeError("there is no table of classes")
-        super().__init__(asked, writer)
+        super().__init__(runner, writer)
         layout, places = writer.layout, self.pieces.places
         if len(places) * _COLUMN_BYTES > room:
             raise NotReadError
@@ -574,11 +574,11 @@ class StoredTypes(ListedTypes):
         self._needs_all = bool(layout.left_out or self.pieces.marked)
         self._n_rows = layout.n_rows
 
-    def _fetched(self, asked: Asked) -> list[Row]:
+    def _fetched(self, runner: StatementRunner) -> list[Row]:
         """Run the statement; its arithmetic may fail on values that no record has together."""
         try:
-            with asked.session.savepoint():
-                return asked.fetch(self.pieces.text, *self.pieces.bound)
+            with runner.session.savepoint():
+                return runner.fetch(self.pieces.text, *self.pieces.bound)
         except UnsupportedQueryError:
             raise NotReadError from None
 
@@ -626,8 +626,8 @@ class StoredTypes(ListedTypes):
         if not (unit.spread or unit.parts or is_single or self._of_rows):
             return codes, n
         first, number = distinct(list(codes.values()), [self.read.sizes[p] for p in codes])
-        together = np.bincount(number, n, first.size).astype(np.float64, copy=False)
-        return {place: numbers[first] for place, numbers in codes.items()}, together
+        numbers_of_records = np.bincount(number, n, first.size).astype(np.float64, copy=False)
+        return {place: numbers[first] for place, numbers in codes.items()}, numbers_of_records
 
     def _required(self, codes: dict[int, IntArray]) -> Any:
         """Find the rows that meet what only columns with known values decide; None for all."""
@@ -651,12 +651,12 @@ class StoredTypes(ListedTypes):
         type_ = np.dtype("<i8" if place in self.pieces.ended else "<u2")
         if len(written) != type_.itemsize * n:
             raise changed(self._asked.publication)
-        found = np.frombuffer(written, dtype=type_).astype(np.int64)
-        if n and not 0 <= int(found.min()) <= int(found.max()) < self.read.sizes[place]:
+        numbers = np.frombuffer(written, dtype=type_).astype(np.int64)
+        if n and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.read.sizes[place]:
             raise changed(self._asked.publication)
-        if n and place in self.pieces.ended and not are_ends(found, self.read.sizes[place]):
+        if n and place in self.pieces.ended and not are_ends(numbers, self.read.sizes[place]):
             raise changed(self._asked.publication)
-        return found
+        return numbers
 
     def _blocks(self) -> Iterator[Block]:
         """Read the numbers of all columns that are needed, block by block."""
@@ -677,7 +677,7 @@ class StoredTypes(ListedTypes):
 class WrittenColumn:
     """:class:`KnownColumn` of published relations."""
 
-    asked: Asked
+    asked: StatementRunner
     types: PieceWriter
     name: str
 

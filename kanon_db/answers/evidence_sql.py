@@ -24,7 +24,7 @@ from kanon_db.query.cell_conditions import (
 from kanon_db.query.layout import CellLayout, ClassTable, condition_of
 from kanon_db.query.likelihoods import (
     MOST_GROUPED,
-    Together,
+    JointCondition,
     TypeWriter,
     arranged,
     compares_ranges,
@@ -241,7 +241,7 @@ class PieceWriter(TypeWriter):
         unit = self._unit("", self._arranged.condition, self._spread, grouped)
         keys = [self._key(number, key) for number, key in enumerate(self.keys.values())]
         summed = None if self.weighed is None else self._weighed(self.weighed)
-        tried = self._try()
+        combinations = self._try()
         self.steps.add("pieces", "What each cell, and each value, tells.", *self._pieces)
         return Pieces(
             self.steps.write(), self.constants.bound,
@@ -252,7 +252,7 @@ class PieceWriter(TypeWriter):
             ],
             [place for name, place in self._places.items() if name in self._ended],
             [self._places[name] for name in self._places if self._cell(name).mark is not None],
-            unit, keys, summed, self.together(), tried, [*self._met], self._lists_values,
+            unit, keys, summed, self.together(), combinations, [*self._met], self._lists_values,
         )  # fmt: skip
 
     def _types(self) -> None:
@@ -331,9 +331,9 @@ class PieceWriter(TypeWriter):
         most = MOST_BETWEEN if can_cover(cell, leaf) else MOST_TRIED
         values = all_values(f"all{place}", cell.column.type.name, most)
         truth = write(leaf, lambda _column: "z.v", self.constants)
-        tried = Select({"i": "z.i", "x": truth}, [Nested(values, "z")])
+        truths = Select({"i": "z.i", "x": truth}, [Nested(values, "z")])
         fields = [flag("d.x IS TRUE"), flag("d.x IS FALSE")]
-        self._piece(alias, fields, ["d.i"], [Nested([tried], "d")])
+        self._piece(alias, fields, ["d.i"], [Nested([truths], "d")])
 
     def _list(self, name: str, most: int) -> None:
         """List the values of a column's cells."""
@@ -404,7 +404,7 @@ class PieceWriter(TypeWriter):
         found = dict.fromkeys(leaves(condition))
         for i, leaf in enumerate(found):
             alias = f"{prefix}u{i}"
-            if isinstance(leaf, Together):
+            if isinstance(leaf, JointCondition):
                 inner = listed_within(leaf.condition, self.layout)
                 parts[leaf] = self._unit(f"{alias}_", leaf.condition, inner)
             elif (vague := own._vague(leaf)) and vague[0] in self._ended:
@@ -557,19 +557,19 @@ class PieceWriter(TypeWriter):
 
     def _product(self, places: Sequence[int], *expressions: ex.Expression) -> list[str]:
         """Write the combinations of the values of some columns, with the lookup tables."""
-        found = ["(VALUES (1)) AS one"]
+        relations = ["(VALUES (1)) AS one"]
         if met := self._met_by_types(places):
-            found = [f"{met} AS met"]
-            found += [f"JOIN domain{place} AS d{place} ON d{place}.j = met.j{place}"
+            relations = [f"{met} AS met"]
+            relations += [f"JOIN domain{place} AS d{place} ON d{place}.j = met.j{place}"
                       for place in places]  # fmt: skip
         elif places:
-            found = [
+            relations = [
                 f"{'CROSS JOIN ' if number else ''}domain{place} AS d{place}"
                 for number, place in enumerate(places)
             ]
         values = {name: f"d{place}.v" for name, place in self._places.items()}
         _, *lookups = joined_relations("", "", expressions, self.lookups, values)
-        return [*found, *lookups]
+        return [*relations, *lookups]
 
     def _few(self, places: Sequence[int]) -> list[str]:
         """Write that there are not too many of them."""
@@ -622,8 +622,8 @@ class PieceWriter(TypeWriter):
     ) -> None:
         """Calculate something of each combination of values."""
         # In a subquery: for each field, the planner copies the whole expression.
-        tried = Nested([Select(calculated)], "z", _EACH)
-        source: list[str | Nested] = [*self._product(places, *expressions), tried]
+        results = Nested([Select(calculated)], "z", _EACH)
+        source: list[str | Nested] = [*self._product(places, *expressions), results]
         order = [f"d{place}.j" for place in places]
         self._piece(alias, fields, order, source, self._few(places))
 
@@ -687,11 +687,11 @@ class CellValueWriter(PieceWriter):
         """
         place, cell = self._place, self._cell(self._name)
         sql, likely = f"d.c{place}", self.shares(self._name, "d")
-        matched = ("", "")
+        numbers_met = ("", "")
         if cell.shares is not None and cell.kind == "range":
             truth = write(condition, lambda _column: "p.v", self.constants)
-            matched = add_matched(self.steps, truth, "own", place)
-        met = Nested(of_cell(condition, cell, sql, self.constants, likely, matched), "w", _EACH)
+            numbers_met = add_matched(self.steps, truth, "own", place)
+        met = Nested(of_cell(condition, cell, sql, self.constants, likely, numbers_met), "w", _EACH)
         columns = {
             "i": f"d.i{place}",
             "suppressed": "false" if cell.mark is None else f"d.m{place}",

@@ -54,7 +54,7 @@ def with_calculated(
     groups: Sequence[Group],
     query: Query,
     heartbeat: Callable[[], None] = lambda: None,
-    totals: Mapping[ex.Whole, Mapping[str, Estimated]] | None = None,
+    totals: Mapping[ex.WindowTotal, Mapping[str, Estimated]] | None = None,
 ) -> list[Group]:
     """Append what the query calculates from its aggregates to each group's estimates.
 
@@ -62,7 +62,7 @@ def with_calculated(
     """
     if not query.formulas:
         return list(groups)
-    found = []
+    calculated = []
     for number, group in enumerate(groups):
         if number % 16 == 0:
             heartbeat()
@@ -70,12 +70,12 @@ def with_calculated(
             measure.aggregate: estimated
             for measure, estimated in zip(query.measures, group.estimates, strict=True)
         }
-        for whole, found_totals in (totals or {}).items():
-            names = [key.name for key in query.keys if key.expression in whole.by]
-            known[whole] = found_totals.get(common_key(group.key, names), NOTHING)
+        for total, found_totals in (totals or {}).items():
+            names = [key.name for key in query.keys if key.expression in total.by]
+            known[total] = found_totals.get(common_key(group.key, names), NOTHING)
         more = tuple(_calculate(formula.expression, known) for formula in query.formulas)
-        found.append(group._replace(estimates=group.estimates + more))
-    return found
+        calculated.append(group._replace(estimates=group.estimates + more))
+    return calculated
 
 
 def common_key(key: str, names: Sequence[str]) -> str:
@@ -113,7 +113,7 @@ def _calculate(expression: ex.Expression, known: Mapping[ex.Expression, Estimate
 
 def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> _Value:
     match expression:
-        case ex.Aggregate() | ex.Whole():
+        case ex.Aggregate() | ex.WindowTotal():
             own = known[expression]
             low = -math.inf if own.lower_bound is None else float(own.lower_bound)
             high = math.inf if own.upper_bound is None else float(own.upper_bound)
@@ -235,22 +235,22 @@ def _unit(part: ex.Expression) -> float:
 
 def _share(division: ex.Arithmetic) -> tuple[float, float]:
     """Return between what a part of records, over all of them, lies."""
-    part, whole = _scaled(division.left), _scaled(division.right)
-    if part is None or whole is None or whole[1].function != "count" or whole[0] <= 0:
+    part, total = _scaled(division.left), _scaled(division.right)
+    if part is None or total is None or total[1].function != "count" or total[0] <= 0:
         return -math.inf, math.inf
     least, most = _each(part[1])
-    if not _asked(whole[1]) <= _asked(part[1]):
+    if not _asked(total[1]) <= _asked(part[1]):
         return -math.inf, math.inf
-    ends = [_product(part[0] / whole[0], end) for end in (least, most)]
+    ends = [_product(part[0] / total[0], end) for end in (least, most)]
     return min(ends), max(ends)
 
 
 def _asked(aggregate: ex.Aggregate) -> set[ex.Expression]:
     """Return what a record must meet to be counted, beside WHERE."""
-    asked = set(parts_of(aggregate.condition))
+    conditions = set(parts_of(aggregate.condition))
     if aggregate.operand is not None and aggregate.function == "count":
-        asked.add(ex.NullTest(aggregate.operand, negated=True))
-    return asked
+        conditions.add(ex.NullTest(aggregate.operand, negated=True))
+    return conditions
 
 
 def _each(aggregate: ex.Aggregate) -> tuple[float, float]:
@@ -516,18 +516,18 @@ class Totals:
                 s.mx[groups] * share, s.mxx[groups] * share,
                 self._least[groups], self._most[groups], np.ones(n, dtype=np.bool_),
             )  # fmt: skip
-        others = CountedRows(
+        rows = CountedRows(
             groups, groups, np.full(n, float(self._left_out)), np.ones(n), s.m[groups] * share,
             np.full(n, self._is_sure), np.ones(n, dtype=np.bool_), moments,
         )  # fmt: skip
         self._is_possible[groups] = True
-        self._sum("m", groups, others.n * others.m)
-        self._sum("sure", groups, others.n * others.surely)
-        self._sum("possible", groups, others.n)
-        doubts = _Doubts.of(others, self._n_groups)
+        self._sum("m", groups, rows.n * rows.m)
+        self._sum("sure", groups, rows.n * rows.surely)
+        self._sum("possible", groups, rows.n)
+        doubts = _Doubts.of(rows, self._n_groups)
         self._add_errors(doubts, average if self._is_average else np.zeros(self._n_groups))
         if moments is not None:
-            self._add_moments(others, moments)
+            self._add_moments(rows, moments)
 
     def _error(self, group: int, widest: float) -> float:
         """Return the standard error, at most half the distance between the bounds."""
@@ -614,7 +614,7 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
                     opened.session.heartbeat()
                     yield counted
 
-        found: Answers = {}
+        answers: Answers = {}
         room = opened.limits.text
         for number, estimated in totals.answers(again()).items():
             ranks, values = counter.values(number)
@@ -622,8 +622,8 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
             room -= len(key.encode())
             if room < 0:
                 raise opened.limits.too_many()
-            found[key] = ranks, estimated
-        return found
+            answers[key] = ranks, estimated
+        return answers
 
     return from_types(opened, request, layout, answered)
 
@@ -675,8 +675,10 @@ def each_measure(
     aggregates = [measure.aggregate for measure in query.measures]
     everybody = Aggregate("count", None)
     # A group whose values are all NULL has no sum, but it is still a group.
-    asked = aggregates if everybody in aggregates or not query.keys else [*aggregates, everybody]
-    n_asked = len(asked) + len(query.formulas)
+    aggregates_counted = (
+        aggregates if everybody in aggregates or not query.keys else [*aggregates, everybody]
+    )
+    n_asked = len(aggregates_counted) + len(query.formulas)
 
     def plain(aggregate: Aggregate) -> Answers:
         found, method = _rows(opened, aggregate, n_asked)

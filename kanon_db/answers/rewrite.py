@@ -176,7 +176,7 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             return _constant(expression)
         case ex.Literal("number", text):
             return _number(text)
-        case ex.Matched(column):
+        case ex.KeyMatch(column):
             return exp.Not(this=exp.Is(this=inner(column), expression=exp.Null()))
         case ex.Negative(operand):
             return exp.Neg(this=_operand(inner(operand)))
@@ -204,7 +204,7 @@ def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> 
             return exp.AtTimeZone(this=_operand(inner(operand)), zone=inner(zone))
         case ex.Call(function, operands):
             return _call(function.upper(), *map(inner, operands))
-        case ex.Whole(aggregate, is_filtered, by):
+        case ex.WindowTotal(aggregate, is_filtered, by):
             if not is_filtered:
                 raise refusal(
                     "a total of all records is not shown as one statement",
@@ -278,8 +278,8 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
 
 
 def _all(*conditions: Node | None) -> Node | None:
-    found = [one for one in conditions if one is not None]
-    return exp.and_(*found, copy=False) if found else None
+    known = [one for one in conditions if one is not None]
+    return exp.and_(*known, copy=False) if known else None
 
 
 _POINTS: Final = 100
@@ -301,7 +301,7 @@ def _listing(node: Node, alias: str, *columns: str) -> Node:
 
 
 @dataclass(frozen=True)
-class _Ends:
+class _RangeListing:
     """Describes how the values of a column's ranges are listed."""
 
     is_endless: bool = False  # Whether some ranges have one end only, with which they count
@@ -309,7 +309,9 @@ class _Ends:
     cuts: list[Node] | None = None
 
 
-def _values_of_cell(cell: CellDescription, sql: Node, ends: _Ends, labels: str = "") -> Node:
+def _values_of_cell(
+    cell: CellDescription, sql: Node, ends: _RangeListing, labels: str = ""
+) -> Node:
     """Select the values of a cell, ``value``, with equal shares, ``share``.
 
     A range that is NULL, or has no ends, has no values, and counts as NULL.
@@ -319,7 +321,7 @@ def _values_of_cell(cell: CellDescription, sql: Node, ends: _Ends, labels: str =
     cell : CellDescription
     sql : Expression of sqlglot
         SQL of the cell.
-    ends : _Ends
+    ends : _RangeListing
         How the values of ranges are listed.
     labels : str
         The name of the list of labels with their values.
@@ -439,9 +441,9 @@ def _pieces(cell: CellDescription, sql: Node, cuts: list[Node]) -> Node:
         return exp.Extract(this=exp.var("EPOCH"), expression=between)
 
     p_low, p_high = _column("low", "p"), _column("high", "p")
-    whole = exp.Nullif(this=length(high.copy(), low.copy()), expression=exp.Literal.number(0))
+    width = exp.Nullif(this=length(high.copy(), low.copy()), expression=exp.Literal.number(0))
     share = exp.Coalesce(
-        this=exp.Div(typed=True, this=length(p_high, p_low), expression=whole),
+        this=exp.Div(typed=True, this=length(p_high, p_low), expression=width),
         expressions=[_double(1)],
     )
     half = exp.Div(
@@ -461,7 +463,7 @@ def _pieces(cell: CellDescription, sql: Node, cuts: list[Node]) -> Node:
 
 
 @dataclass
-class _Source:
+class _FromClause:
     """The relations that the statement reads."""
 
     relation: Node
@@ -485,7 +487,7 @@ def _unique(name: str, taken: set[str]) -> str:
     return found
 
 
-def _source(opened: OpenQuery, dialect: Dialect) -> _Source:
+def _source(opened: OpenQuery, dialect: Dialect) -> _FromClause:
     layout, lookups = opened.layout, opened.lookups
     taken: set[str] = {"c", "cuts", "e", "p", "s"}
     names = {name for part in opened.query.evaluated for name in ex.attributes(part)}
@@ -509,32 +511,32 @@ def _source(opened: OpenQuery, dialect: Dialect) -> _Source:
             return _column("value", spread[column.name])
         return _column(column.name, alias)
 
-    found = _Source(_relation(view, alias), spell)
+    source = _FromClause(_relation(view, alias), spell)
     if isinstance(layout, BucketLayout):
         if dialect == "spark":  # the view has no schema there
-            found.relation.set("db", None)
+            source.relation.set("db", None)
         (weight,) = _unquoted(layout.tables.weight)
-        found.weight = _column(weight, alias)
+        source.weight = _column(weight, alias)
     else:
         if layout.left_out and layout.n_rows:
-            found.scale = (layout.n_rows + layout.left_out, layout.n_rows)
+            source.scale = (layout.n_rows + layout.left_out, layout.n_rows)
         shares = []
         for name, cell in vague:
-            found.joins.append(_spread(opened, layout, cell, alias, spread[name], found, taken))
+            source.joins.append(_spread(opened, layout, cell, alias, spread[name], source, taken))
             share = _column("share", spread[name])
             shares.append(exp.Coalesce(this=share, expressions=[exp.Literal.number(1)])
                           if cell.kind == "range" else share)  # fmt: skip
         if shares:
-            found.weight = reduce(lambda a, b: exp.Mul(this=a, expression=b), shares)
+            source.weight = reduce(lambda a, b: exp.Mul(this=a, expression=b), shares)
     for lookup, table in zip(lookups, tables, strict=True):
         equal = exp.EQ(this=_column(lookup.key.name, table), expression=spell(lookup.on))
-        found.joins.append(exp.Join(this=_relation(lookup.relation, table), side="LEFT", on=equal))
-    return found
+        source.joins.append(exp.Join(this=_relation(lookup.relation, table), side="LEFT", on=equal))
+    return source
 
 
 def _spread(
     opened: OpenQuery, layout: CellLayout, cell: CellDescription, alias: str, own: str,
-    source: _Source, taken: set[str],
+    source: _FromClause, taken: set[str],
 ) -> Node:  # fmt: skip
     """Join the list of values that a column's cells may stand for."""
     name = cell.column.name
@@ -542,9 +544,9 @@ def _spread(
     if cell.labels is not None:
         labels = _unique(f"{own}_labels", taken)
         source.lists.append((labels, _labels(cell.labels)))
-    ends = _Ends()
+    ends = _RangeListing()
     if cell.kind == "range":
-        ends = _Ends(_is_endless(opened, layout, cell), _cuts(opened, cell))
+        ends = _RangeListing(_is_endless(opened, layout, cell), _cuts(opened, cell))
     values = _values_of_cell(cell, _column(name, alias), ends, labels)
     if cell.mark is not None:
         kept = _unique(f"{own}_kept", taken)
@@ -561,12 +563,12 @@ def _spread(
             .from_(_listing(values, "k"))
             .where(exp.NEQ(this=mark(alias), expression=hidden))
         )
-        others = (
+        unlisted = (
             exp.Select(expressions=[_column("value"), _column("share")])
             .from_(identifier(kept))
             .where(exp.EQ(this=mark(alias), expression=hidden.copy()))
         )
-        values = exp.union(own_values, others, distinct=False, copy=False)
+        values = exp.union(own_values, unlisted, distinct=False, copy=False)
     lateral = exp.Lateral(
         this=exp.Subquery(this=values),
         alias=exp.TableAlias(
@@ -579,7 +581,7 @@ def _spread(
 
 
 def _kept(
-    layout: CellLayout, cell: CellDescription, ends: _Ends, labels: str,
+    layout: CellLayout, cell: CellDescription, ends: _RangeListing, labels: str,
     mark: Callable[[str], Node],
 ) -> Node:  # fmt: skip
     """Select the share of each value among the kept cells of a column."""
@@ -605,10 +607,10 @@ def _kept(
 
 def _labels(described: str) -> Node:
     """List each label with its values; the label of anything stands for NULL, too."""
-    found = json.loads(described)
-    values = found["values"]
+    description = json.loads(described)
+    values = description["values"]
     pairs: list[tuple[str | None, str | None]] = [(value, value) for value in values]
-    for label, first, last in found["labels"]:
+    for label, first, last in description["labels"]:
         pairs += [(label, value) for value in values[first : last + 1]]
     pairs += [*((ANYTHING, value) for value in values), (ANYTHING, None), (None, None)]
 
@@ -622,8 +624,8 @@ def _labels(described: str) -> Node:
 
 def _conditions(opened: OpenQuery) -> Iterator[Expression]:
     query = opened.query
-    found = [query.where, *(measure.aggregate.condition for measure in query.measures)]
-    yield from (one for one in found if one is not None)
+    conditions = [query.where, *(measure.aggregate.condition for measure in query.measures)]
+    yield from (one for one in conditions if one is not None)
 
 
 def _cuts(opened: OpenQuery, cell: CellDescription) -> list[Node] | None:
@@ -660,8 +662,8 @@ def _is_endless(opened: OpenQuery, layout: CellLayout, cell: CellDescription) ->
     )
     if not row["found"]:
         return False
-    asked = any(name in ex.attributes(condition) for condition in _conditions(opened))
-    if asked or not cell.is_discrete:
+    is_mentioned = any(name in ex.attributes(condition) for condition in _conditions(opened))
+    if is_mentioned or not cell.is_discrete:
         raise _no_statement("an answer from ranges without an end", f'column "{name}"')
     return True
 
@@ -712,7 +714,7 @@ def _no_statement(what: str, detail: str = "") -> Exception:
 class _Aggregates:
     """Writes aggregates over the rows of a source."""
 
-    source: _Source
+    source: _FromClause
     spell: Callable[[Expression], Node | None]
     where: Node | None
     """A condition that is written into every aggregate, not into WHERE."""
@@ -786,7 +788,7 @@ def _filtered(aggregate: Node, condition: Node | None) -> Node:
     return exp.Filter(this=aggregate, expression=exp.Where(this=condition))
 
 
-def _require_weighted(opened: OpenQuery, source: _Source) -> None:
+def _require_weighted(opened: OpenQuery, source: _FromClause) -> None:
     """Refuse aggregates that do not follow from the weights of values."""
     layout = opened.layout
     for measure in opened.query.measures:
@@ -822,30 +824,32 @@ def statement_tree(opened: OpenQuery, dialect: Dialect = "postgres") -> Node:
         return written.of(expression) if isinstance(expression, Aggregate) else spell(expression)
 
     def compared(expression: Expression) -> Node | None:
-        found = calculated(expression)
-        return None if found is None else _cast(found, "numeric(38, 9)")
+        statement = calculated(expression)
+        return None if statement is None else _cast(statement, "numeric(38, 9)")
 
     columns = [(tree(key.expression, spell), key.name) for key in query.keys]
     for _, shown in query.shown:
-        whole = shown.aggregate if isinstance(shown, ex.Measure) else shown.expression
-        columns.append((tree(whole, calculated), shown.label))
-    found: Node = _select(*columns).from_(source.relation)
+        content = shown.aggregate if isinstance(shown, ex.Measure) else shown.expression
+        columns.append((tree(content, calculated), shown.label))
+    statement: Node = _select(*columns).from_(source.relation)
     for join in source.joins:
-        found = found.join(join)
+        statement = statement.join(join)
     if where is not None and not is_apart:
-        found = found.where(where)
+        statement = statement.where(where)
     places = range(1, len(query.keys) + 1)
     if query.keys:
-        found = found.group_by(*map(exp.Literal.number, places))
+        statement = statement.group_by(*map(exp.Literal.number, places))
     if query.having is not None:
-        found = found.having(tree(query.having, compared))
-    found = _in_order(found, query, compared)
+        statement = statement.having(tree(query.having, compared))
+    statement = _in_order(statement, query, compared)
     for name, listed in source.lists:
-        found = found.with_(identifier(name), as_=listed)
-    return found
+        statement = statement.with_(identifier(name), as_=listed)
+    return statement
 
 
-def _in_order(found: Node, query: ex.Query, compared: Callable[[Expression], Node | None]) -> Node:
+def _in_order(
+    statement: Node, query: ex.Query, compared: Callable[[Expression], Node | None]
+) -> Node:
     """Add ORDER BY, LIMIT and OFFSET; ties are ordered by the groups' values."""
     everything: list[ex.Measure | ex.Formula] = [*query.measures, *query.formulas]
     by: list[Node] = []
@@ -854,8 +858,8 @@ def _in_order(found: Node, query: ex.Query, compared: Callable[[Expression], Nod
             what: Node = exp.Literal.number((one.key or 0) + 1)
         else:
             shown = everything[one.measure]
-            whole = shown.aggregate if isinstance(shown, ex.Measure) else shown.expression
-            what = tree(whole, compared)
+            content = shown.aggregate if isinstance(shown, ex.Measure) else shown.expression
+            what = tree(content, compared)
         by.append(exp.Ordered(this=what, desc=one.is_descending, nulls_first=one.nulls_first))
     named = {one.key for one in query.order if one.measure is None}
     by += [
@@ -864,19 +868,19 @@ def _in_order(found: Node, query: ex.Query, compared: Callable[[Expression], Nod
         if place not in named
     ]
     if by:
-        found = found.order_by(*by)
+        statement = statement.order_by(*by)
     if query.limit is not None:
-        found = found.limit(query.limit)
-    return found.offset(query.offset) if query.offset else found
+        statement = statement.limit(query.limit)
+    return statement.offset(query.offset) if query.offset else statement
 
 
 def rewritten(opened: OpenQuery, dialect: Dialect = "postgres") -> str:
     """Print the statement that gives the paper's estimate of a query, unless it is refused."""
-    found = statement_tree(opened, dialect)
+    statement = statement_tree(opened, dialect)
     # Laid out, the lines of a name or a constant would be indented, too.
-    texts = (str(node.this) for node in found.find_all(exp.Identifier, exp.Literal))
+    texts = (str(node.this) for node in statement.find_all(exp.Identifier, exp.Literal))
     is_laid_out = not any(character in text for text in texts for character in "\n\r")
-    text: str = found.sql(dialect=dialect, pretty=is_laid_out)
+    text: str = statement.sql(dialect=dialect, pretty=is_laid_out)
     if len(text) > opened.limits.text:
         raise refusal(
             "the statement of the query is too long to show",

@@ -163,8 +163,8 @@ def chosen_estimator(session: Session) -> Estimator:
     given = row["value"] or NAMES[0]
     if given not in NAMES:
         raise unknown("estimator", given, NAMES)
-    found: Estimator = given
-    return found
+    estimator: Estimator = given
+    return estimator
 
 
 # The types of published columns, which decide what comparisons mean.
@@ -308,8 +308,8 @@ class PublishedTypes:
         if self.estimator == "paper":
             return None
         shares = self.publication.layout.get("shares")
-        found = shares.get(name) if isinstance(shares, dict) else None
-        return found if found in ("of_each", "of_parts") else None
+        kind = shares.get(name) if isinstance(shares, dict) else None
+        return kind if kind in ("of_each", "of_parts") else None
 
     def _described(self, name: str) -> Mapping[str, Any]:
         types = self.publication.layout.get("types")
@@ -643,11 +643,11 @@ def _published_types(
     """
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view)
     types = column_types(session, row["oid"])
-    others = [name for name, column in types.items() if column.is_others]
-    if others:
+    hidden = [name for name, column in types.items() if column.is_others]
+    if hidden:
         raise NotFoundError(
             "the type of a published column belongs to somebody else by now",
-            detail=f"{publication.name}: {', '.join(others)}",
+            detail=f"{publication.name}: {', '.join(hidden)}",
             hint="the publisher can publish again; it is then published as text",
         )
     return types
@@ -657,7 +657,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
     tables = BucketTables.of(session, schema, publication.name, publication.layout)
     types = _published_types(session, publication, tables.view)
     described, published = publication.layout, PublishedTypes(session, publication)
-    asked = publication.parameters.get("assignment")
+    wanted = publication.parameters.get("assignment")
     return BucketLayout(
         tables,
         {
@@ -666,7 +666,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
             if name in described["quasi_identifiers"]
         },
         {name: published.column(types[name]) for name in tables.sensitive},
-        ASSIGNMENTS.get(described.get("assignment", asked), "random"),
+        ASSIGNMENTS.get(described.get("assignment", wanted), "random"),
         chosen_estimator(session) == "paper",
     )
 

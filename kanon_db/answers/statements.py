@@ -61,9 +61,9 @@ def joined_pairs(
         what, alias = ("record", "value")[side], _ALIASES[side]
         parts = {column: feature for feature, column in features[side].items()}
         where = ex.joined(ex.And, on_sides[side])
-        alike = counted_in_buckets(layout.tables, side, parts, where, None, lookups, constants)
-        comment = f"The {what}s of each bucket; those alike in all that both sides need, together."
-        steps.add(f"alike_{what}s", comment, alike)
+        lines = counted_in_buckets(layout.tables, side, parts, where, None, lookups, constants)
+        comment = f"The {what}s of each bucket; those lines in all that both sides need, together."
+        steps.add(f"alike_{what}s", comment, lines)
         numbered_ = Select({"*": "*", "id": "row_number() OVER ()"}, [f"alike_{what}s"])
         steps.add(f"{what}_classes", "Each with a number.", numbered_)
         names |= {feature: f"{alias}.{column}" for feature, column in features[side].items()}
@@ -85,7 +85,7 @@ def joined_pairs(
 
 
 def _collect(
-    expression: Expression, layout: BucketLayout, found: tuple[Features, Features]
+    expression: Expression, layout: BucketLayout, features: tuple[Features, Features]
 ) -> None:
     """Name the largest parts of an expression that are on one side."""
     if not ex.attributes(expression):
@@ -93,9 +93,9 @@ def _collect(
     side = side_of(expression, layout)
     if side is None:
         for inner in ex.children(expression):
-            _collect(inner, layout, found)
+            _collect(inner, layout, features)
     else:
-        found[side].setdefault(expression, f"f{len(found[side])}")
+        features[side].setdefault(expression, f"f{len(features[side])}")
 
 
 def _over(expression: Expression, names: Features, constants: Constants) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # compared as exact numbers; what is expected, from the shares of the values in it.
 
 
-class Below(Protocol):
+class SharesBelow(Protocol):
     """Of each cell, the share of its records whose value counts and is below a number."""
 
     def __call__(self, number: float, *, is_included: bool) -> FloatArray:
@@ -71,12 +71,12 @@ class ListedCells:
         return cls(cells[order], values[order], shares[order], len(rows))
 
     def __call__(self, number: float, *, is_included: bool) -> FloatArray:
-        """Return the shares; see :class:`Below`."""
+        """Return the shares; see :class:`SharesBelow`."""
         import numpy as np
 
         last = np.searchsorted(self.values, number, "right" if is_included else "left")
-        below = np.bincount(self.cells[:last], self.shares[:last], minlength=self.n_cells)
-        return below.astype(np.float64)
+        sums = np.bincount(self.cells[:last], self.shares[:last], minlength=self.n_cells)
+        return sums.astype(np.float64)
 
 
 class RangeCells:
@@ -86,8 +86,8 @@ class RangeCells:
         import numpy as np
 
         def column(name: str, default: float) -> FloatArray:
-            found = (row[name] for row in rows)
-            return np.array([default if x is None else float(x) for x in found])
+            cells = (row[name] for row in rows)
+            return np.array([default if x is None else float(x) for x in cells])
 
         self._is_discrete = is_discrete
         # Ranges that say nothing, and NULLs, have no part below anything.
@@ -104,7 +104,7 @@ class RangeCells:
             self._last = column("last", 1).astype(int)
 
     def __call__(self, number: float, *, is_included: bool) -> FloatArray:
-        """Return the shares; see :class:`Below`."""
+        """Return the shares; see :class:`SharesBelow`."""
         import numpy as np
 
         if self._axis is None:
@@ -118,8 +118,8 @@ class RangeCells:
             ends = (self._below(end, number, is_included) for end in (self._low, self._high))
             part = self._own * sum(ends) + (1 - 2 * self._own) * inside
         part = np.where(self._below(self._high, number, is_included), 1.0, part)
-        found: FloatArray = np.where(self._below(self._low, number, is_included), part, 0.0)
-        clipped: FloatArray = np.clip(found, 0, 1)
+        parts: FloatArray = np.where(self._below(self._low, number, is_included), part, 0.0)
+        clipped: FloatArray = np.clip(parts, 0, 1)
         return clipped
 
     def _evenly(self, number: float, *, is_included: bool) -> FloatArray:
@@ -185,14 +185,14 @@ class Ends:
     def sure(self, at: Decimal, *, is_included: bool, is_above: bool) -> FloatArray:
         """Sum what is sure of the cells below a number, or of those that are not."""
         place = self._upto(at, is_included=is_included)
-        below: FloatArray = self._sure[:, place]
-        return self._sure[:, -1] - below if is_above else below
+        sums: FloatArray = self._sure[:, place]
+        return self._sure[:, -1] - sums if is_above else sums
 
     def possible(self, at: Decimal, *, is_included: bool, is_above: bool) -> FloatArray:
         """Sum what is possible of the cells below a number, or of those that are not."""
         place = self._upto(at, is_included=is_included)
-        below: FloatArray = self._possible[:, place]
-        return (self._possible[:, -1] - below if is_above else below) + self.anywhere
+        sums: FloatArray = self._possible[:, place]
+        return (self._possible[:, -1] - sums if is_above else sums) + self.anywhere
 
 
 @dataclass
@@ -217,7 +217,7 @@ class _Sums:
         return self._sums[-1]
 
 
-class _Group:
+class _GroupTotals:
     """What is known of one group."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -315,7 +315,7 @@ class ValueCounts:
     """
 
     def __init__(
-        self, groups: dict[str, _Group], together: float, left_out: int, n_published: int
+        self, groups: dict[str, _GroupTotals], together: float, left_out: int, n_published: int
     ) -> None:
         self._groups, self._together = groups, together
         self._left_out, self._n_published = left_out, n_published
@@ -334,7 +334,7 @@ class ValueCounts:
             by_group.setdefault(known_as(row["group_key"]), []).append(row)
         left_out = opened.publication.left_out
         return cls(
-            {key: _Group(own) for key, own in by_group.items()},
+            {key: _GroupTotals(own) for key, own in by_group.items()},
             together,
             left_out, opened.publication.records - left_out,
         )  # fmt: skip
@@ -348,7 +348,7 @@ class ValueCounts:
         }
 
     def _counted(
-        self, group: _Group, at: float, is_included: bool, *, is_above: bool
+        self, group: _GroupTotals, at: float, is_included: bool, *, is_above: bool
     ) -> Estimated:  # fmt: skip
         expected = group.expected.below(at, is_included=is_included)
         surely, possibly = group.surely_most, group.least
@@ -421,7 +421,7 @@ class CellCounts:
         self,
         sums: CellSums,
         values: Sequence[Row],
-        below: Below,
+        below: SharesBelow,
         left_out: tuple[int, int],
     ) -> None:
         import numpy as np
@@ -469,7 +469,7 @@ class CellCounts:
         listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
         column = sums.column
         values = column.values(operand, split.on_column, aggregate.type, listed)
-        below: Below
+        below: SharesBelow
         if listed:
             below = ListedCells.of(values)
         else:
@@ -516,5 +516,5 @@ class CellCounts:
 
         kept = float(self._kept.sum())
         average = float(self._kept @ shares) / kept if kept else 0.0
-        found: FloatArray = np.where(self._suppressed, average, shares)
-        return found
+        filled: FloatArray = np.where(self._suppressed, average, shares)
+        return filled

@@ -124,9 +124,15 @@ def repair_restored(session: PsycopgSession, schema: str, *, is_elsewhere: bool)
         What was done, for people to read.
     """
     lost = session.fetch(_LOST) if is_elsewhere else []
-    done = [_grant_again(session, schema, found) for found in lost if found["has_publisher"]]
-    if any(not found["has_publisher"] for found in lost):
-        missing = sorted({found["publisher"] for found in lost if not found["has_publisher"]})
+    done = [
+        _grant_again(session, schema, publication)
+        for publication in lost
+        if publication["has_publisher"]
+    ]
+    if any(not publication["has_publisher"] for publication in lost):
+        missing = sorted(
+            {publication["publisher"] for publication in lost if not publication["has_publisher"]}
+        )
         return [*done, f"there is no role {', '.join(missing)}: create it, and install again"]
     session.fetch(
         "INSERT INTO kanon.setting (name, value) VALUES ('home', $1::text)"
@@ -136,17 +142,17 @@ def repair_restored(session: PsycopgSession, schema: str, *, is_elsewhere: bool)
     return done
 
 
-def _grant_again(session: PsycopgSession, schema: str, found: Any) -> str:
-    closed = kind_named(found["kind"]).load().closed
-    wanted = found["readers"]
+def _grant_again(session: PsycopgSession, schema: str, publication: Any) -> str:
+    closed = kind_named(publication["kind"]).load().closed
+    wanted = publication["readers"]
     rows = session.fetch(
         "SELECT rolname::text AS role FROM pg_roles WHERE rolname = ANY ($1::text[])", wanted
     )
     readers = [row["role"] for row in rows]
-    publisher = session.identifier(found["publisher"])
-    for relation in found["relations"]:
+    publisher = session.identifier(publication["publisher"])
+    for relation in publication["relations"]:
         name = session.identifier(schema, relation)
-        if relation[len(found["name"]) :] in closed:
+        if relation[len(publication["name"]) :] in closed:
             session.fetch(f"GRANT SELECT ON {name} TO {publisher}")
             continue
         for reader in readers:
@@ -154,7 +160,8 @@ def _grant_again(session: PsycopgSession, schema: str, found: Any) -> str:
         session.fetch(f"GRANT SELECT ON {name} TO {publisher} WITH GRANT OPTION")
     missing = sorted(set(wanted) - set(readers))
     return (
-        f'publication "{found["name"]}" granted again to {found["publisher"]}, who published it,'
+        f'publication "{publication["name"]}" granted again to {publication["publisher"]},'
+        " who published it,"
         f" and to its readers {', '.join(readers) or '(none)'}"
         + (f"; there is no role {', '.join(missing)}" if missing else "")
     )

@@ -69,8 +69,8 @@ def examine(dsn: str) -> list[Diagnosis]:
                 )
         except PermissionDeniedError as error:
             # We must not call its functions, which would run with the rights of the current role.
-            found = f"{error.message}: {error.detail}"
-            return [*findings, Diagnosis("schema kanon", "broken", found, error.hint)]
+            reason = f"{error.message}: {error.detail}"
+            return [*findings, Diagnosis("schema kanon", "broken", reason, error.hint)]
     # Who is no superuser installs without PL/Python.
     later = {"kanon install": "PL/Python first, then kanon install"} if needs_python else {}
     return [replace(one, remedy=later.get(one.remedy, one.remedy)) for one in findings]
@@ -121,9 +121,9 @@ def _examine_server(session: PsycopgSession) -> Iterator[Diagnosis]:
         return
     server = server_interpreter(session)
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = f"{server.version}, as operating-system user {server.os_user}; here {ours}"
+    versions = f"{server.version}, as operating-system user {server.os_user}; here {ours}"
     remedy = "run kanon from an environment of the server's Python"
-    yield _judged("server's Python", found, remedy, is_ok=server.version == ours)
+    yield _judged("server's Python", versions, remedy, is_ok=server.version == ours)
     copied = [str(server.data_directory.parent / ENVIRONMENT)]
     for paths in (import_paths(), copied):
         if can_import(session, paths):
@@ -146,9 +146,9 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
     )
     if not rows:
         name = renamed_to(session)
-        found = f"its schema is called {name}" if name else "not installed in this database"
+        state = f"its schema is called {name}" if name else "not installed in this database"
         remedy = f"ALTER SCHEMA {name} RENAME TO kanon" if name else "kanon install"
-        yield Diagnosis("kanon_db", "broken", found, remedy)
+        yield Diagnosis("kanon_db", "broken", state, remedy)
         return
     yield from _examine_functions(session)
     for role in (*EVERYBODY, OWNER):
@@ -220,7 +220,7 @@ def _examine_service(session: PsycopgSession) -> Iterator[Diagnosis]:
         yield Diagnosis("workers", "ok", f"{row['n']} heard of in the last minute{waiting}")
     else:
         yield Diagnosis("workers", "warning", f"none heard of{waiting}", "kanon worker")
-    found = fetch_one(
+    worker = fetch_one(
         session,
         "SELECT count(*) AS n, coalesce(bool_or(r.rolsuper OR r.rolcreaterole OR EXISTS (SELECT"
         " FROM pg_auth_members AS m WHERE m.member = r.oid)), false) AS is_powerful,"
@@ -229,15 +229,15 @@ def _examine_service(session: PsycopgSession) -> Iterator[Diagnosis]:
         " FROM pg_roles AS r WHERE r.rolname = $1::text",
         WORKER,
     )
-    if not found["n"] or found["is_powerful"]:
-        state = "it can do more than fetch jobs" if found["n"] else "missing"
-        remedy = f"DROP ROLE {WORKER}, then kanon install" if found["n"] else "kanon install"
+    if not worker["n"] or worker["is_powerful"]:
+        state = "it can do more than fetch jobs" if worker["n"] else "missing"
+        remedy = f"DROP ROLE {WORKER}, then kanon install" if worker["n"] else "kanon install"
         yield Diagnosis(f"role {WORKER}", "broken", state, remedy)
-    if found["members"]:
+    if worker["members"]:
         yield Diagnosis(
             f"role {WORKER}", "broken",
-            f"{found['members']} can become it, see who asks what, and end jobs in its name",
-            f"REVOKE {WORKER} FROM {found['members']}",
+            f"{worker['members']} can become it, see who asks what, and end jobs in its name",
+            f"REVOKE {WORKER} FROM {worker['members']}",
         )  # fmt: skip
     acting = session.fetch(_ACTING, logins(session))
     for login in acting:
@@ -274,11 +274,11 @@ def _examine_version(session: PsycopgSession) -> Diagnosis:
             version = fetch_one(session, "SELECT kanon.version() AS value")["value"]
     except DatabaseError as error:
         return Diagnosis("kanon_db", "broken", f"does not run: {error.message}", "kanon install")
-    found = f"{version} in the server, {kanon_db.__version__} here"
+    versions = f"{version} in the server, {kanon_db.__version__} here"
     if version == kanon_db.__version__ and not is_current(session):
-        found += ", which is not the same state of it"
-        return Diagnosis("kanon_db", "broken", found, "kanon install")
-    return _judged("kanon_db", found, is_ok=version == kanon_db.__version__)
+        versions += ", which is not the same state of it"
+        return Diagnosis("kanon_db", "broken", versions, "kanon install")
+    return _judged("kanon_db", versions, is_ok=version == kanon_db.__version__)
 
 
 def _examine_catalog(session: PsycopgSession) -> Iterator[Diagnosis]:
@@ -287,11 +287,11 @@ def _examine_catalog(session: PsycopgSession) -> Iterator[Diagnosis]:
     )
     if not rows[0]["readable"]:
         return
-    found = session.fetch("SELECT version_num AS value FROM kanon.alembic_version")
-    if not found:
+    revisions = session.fetch("SELECT version_num AS value FROM kanon.alembic_version")
+    if not revisions:
         yield Diagnosis("catalog", "broken", EMPTY_CATALOG, REFILL_CATALOG)
         return
-    revision = found[0]["value"]
+    revision = revisions[0]["value"]
     try:
         behind = bool(migration_script(revision).strip())
     except ServerError as error:
@@ -435,8 +435,8 @@ def _examine_withdrawn(session: PsycopgSession) -> Iterator[Diagnosis]:
         )
     if row["n"] > row["n_closed"]:
         holders = dependents(session, _schema_of_publications(session), row["mark"])
-        found = f"{row['n'] - row['n_closed']}, empty and closed, until nothing depends on them"
-        yield Diagnosis("withdrawn relations", "ok", f"{found} ({', '.join(holders) or 'now'})")
+        summary = f"{row['n'] - row['n_closed']}, empty and closed, until nothing depends on them"
+        yield Diagnosis("withdrawn relations", "ok", f"{summary} ({', '.join(holders) or 'now'})")
 
 
 def _examine_role(session: PsycopgSession, role: str) -> Diagnosis:

@@ -257,7 +257,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                     detail=f"{len(rows)}: {', '.join(row['name'] for row in rows)}",
                     hint="drop them first, or pass --drop-publications",
                 )
-            others = fetch_one(
+            other_relations = fetch_one(
                 session,
                 "SELECT count(*) AS n FROM pg_class AS c JOIN pg_namespace AS n"
                 " ON n.oid = c.relnamespace WHERE n.nspname = $1::text AND c.relkind <> 'i'"
@@ -267,10 +267,10 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 " AND c.oid NOT IN (SELECT w.relation FROM kanon.withdrawn() AS w)",
                 schema,
             )["n"]
-            if others and not drop_publications:
+            if other_relations and not drop_publications:
                 raise InUseError(
                     "the schema of publications holds relations that are not publications",
-                    detail=f'{others} in schema "{schema}"',
+                    detail=f'{other_relations} in schema "{schema}"',
                     hint="move them elsewhere, or pass --drop-publications",
                 )
             _refuse_dependents(session, schema)
@@ -299,11 +299,11 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
 
 def _refuse_dependents(session: PsycopgSession, schema: str) -> None:
     """Refuse to drop what others have made, which DROP SCHEMA ... CASCADE would do."""
-    found = dependents(session, ["kanon", schema])
-    if found:
+    relations = dependents(session, ["kanon", schema])
+    if relations:
         raise InUseError(
             "views elsewhere, or other objects, depend on kanon_db or its publications",
-            detail=", ".join(found),
+            detail=", ".join(relations),
             hint="drop them first",
         )
 

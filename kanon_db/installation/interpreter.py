@@ -124,7 +124,7 @@ def server_interpreter(session: PsycopgSession) -> ServerInterpreter:
 
 def can_import(session: PsycopgSession, paths: list[str]) -> bool:
     """Tell whether the server finds this version of kanon_db, and what it needs, in the folders."""
-    found = _ask_python(
+    printed = _ask_python(
         session,
         "import importlib.machinery, os\n"
         f"paths, needed = {paths!r}, {_NEEDED!r}\n"
@@ -132,7 +132,7 @@ def can_import(session: PsycopgSession, paths: list[str]) -> bool:
         "specs = [find(name, paths) for name in needed]\n"
         "return str(all(s and s.origin and os.access(s.origin, os.R_OK) for s in specs))",
     )
-    return found == "True"
+    return printed == "True"
 
 
 def _ask_python(session: PsycopgSession, body: str) -> str:

@@ -536,16 +536,16 @@ def _login_for(session: PsycopgSession, role: str) -> str:
             " as whoever has created it",
         )
     session.fetch(f"GRANT {session.identifier(role)} TO {login}{options}")
-    others = session.fetch(
+    memberships = session.fetch(
         "SELECT pg_get_userbyid(m.roleid)::text AS name FROM pg_auth_members AS m"
         " WHERE m.member = to_regrole($1::text) AND m.roleid <> $2::text::oid",
         login,
         str(found["oid"]),
     )
-    if others:
+    if memberships:
         raise PermissionDeniedError(
             "a worker's login must be a member of one role only",
-            detail=f"{login} is a member of {', '.join(row['name'] for row in others)}, too",
+            detail=f"{login} is a member of {', '.join(row['name'] for row in memberships)}, too",
             hint=f"DROP ROLE {login}",
         )
     return login

@@ -219,8 +219,8 @@ def _is_made(kanon: Kanon, owner: PsycopgSession, data: _Data, *, replace: bool)
     mark = row["comment"] or ""
     if row["is_there"] and not (replace and mark.startswith(_MARK)):
         raise _taken(f"table public.{data.table}")
-    found = kanon.publications()
-    numbers = found.loc[found["name"] == data.publication, "publication_id"].tolist()
+    publications = kanon.publications()
+    numbers = publications.loc[publications["name"] == data.publication, "publication_id"].tolist()
     if any(mark != f"{_MARK}{number}" for number in numbers):
         raise _taken(f"publication {data.publication}")
     return bool(numbers)

@@ -133,7 +133,7 @@ def anonymize(
         _require_name(name)
     # Those that seem to say whom a row is about are looked at, too: rows may be no people.
     roles += [name for name in frame if _is_name(name) and looks_like_entity(name)]
-    columns = [_Column.of(name, frame[name]) for name in dict.fromkeys(roles)]
+    columns = [_FrameColumn.of(name, frame[name]) for name in dict.fromkeys(roles)]
     chosen = directory or os.environ.get("KANON_DIR")
     dsn = LocalCluster(Path(chosen) if chosen else default_directory()).start()
     install(dsn)
@@ -158,11 +158,13 @@ def anonymize(
                 "dry_run": False,
             },
         )
-        found = _read(session, name, {column.name: column.values.dtype for column in columns})
+        frame_read = _read(session, name, {column.name: column.values.dtype for column in columns})
     for text in dict.fromkeys(warned):
         if not text.startswith("quasi-identifier "):  # which buckets alone show as they are
             warnings.warn(for_python(text), stacklevel=_DEPTH)
-    return ResultFrame.of(found, guarantee=published.guarantee, metrics=dict(published.metrics))
+    return ResultFrame.of(
+        frame_read, guarantee=published.guarantee, metrics=dict(published.metrics)
+    )
 
 
 def _is_name(name: object) -> TypeGuard[str]:
@@ -194,7 +196,7 @@ def _require_name(name: object) -> None:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _FrameColumn:
     """A column of a frame, as PostgreSQL keeps it."""
 
     name: str
@@ -245,12 +247,12 @@ class _Column:
         InvalidParameterError
         """
         missing = self.values.isna()
-        found = [
+        cells = [
             None if is_missing else _plain(value)
             for value, is_missing in zip(self.values.astype(object), missing, strict=True)
         ]
         if self.sql in ("timestamp", "timestamptz"):
-            if any(getattr(value, "nanosecond", 0) for value in found):
+            if any(getattr(value, "nanosecond", 0) for value in cells):
                 raise InvalidParameterError(
                     "a time has nanoseconds, of which PostgreSQL keeps microseconds only",
                     detail=f'column "{self.name}"',
@@ -258,17 +260,17 @@ class _Column:
                 )
             return [
                 value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
-                for value in found
+                for value in cells
             ]
         if self.sql == "text" and any(
-            value is not None and ("\0" in value or not _is_unicode(value)) for value in found
+            value is not None and ("\0" in value or not _is_unicode(value)) for value in cells
         ):
             raise InvalidParameterError(
                 "a text holds a NUL character, or is not valid Unicode",
                 detail=f'column "{self.name}"',
                 hint=f"replace it: frame[{self.name!r}].str.replace('\\0', '')",
             )
-        return found
+        return cells
 
 
 _api: Final = pd.api.types
@@ -309,7 +311,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _write(session: PsycopgSession, table: str, columns: Sequence[_Column]) -> None:
+def _write(session: PsycopgSession, table: str, columns: Sequence[_FrameColumn]) -> None:
     named = [f"{session.identifier(column.name)} {column.sql}" for column in columns]
     session.fetch(f"CREATE TABLE {table} ({', '.join(named)})")
     with (
@@ -373,13 +375,13 @@ def _cell(value: Any) -> Any:
     return _interval(value) if isinstance(value, Range) else value
 
 
-def _interval(found: Range[Any]) -> Any:
+def _interval(bounds: Range[Any]) -> Any:
     """Make an interval of a range; whole numbers and days include both ends."""
-    low: Any = found.lower
-    high: Any = found.upper
+    low: Any = bounds.lower
+    high: Any = bounds.upper
     if low is None or high is None:
         return pd.Interval(float("-inf"), float("inf"), closed="neither")
-    closed: Any = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}[found.bounds]
+    closed: Any = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}[bounds.bounds]
     if closed == "left" and isinstance(high, int):
         high, closed = high - 1, "both"
     if isinstance(low, date):

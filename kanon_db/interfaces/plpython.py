@@ -118,12 +118,12 @@ def reply(session: Session, name: str, arguments: str, said: Sequence[Any]) -> s
     return _object({**_members(operation, found), "said": _json(said)})
 
 
-def _members(operation: Operation, found: Any) -> dict[str, str]:
+def _members(operation: Operation, answer: Any) -> dict[str, str]:
     if operation.is_value:
-        return {"value": _json(found)}
+        return {"value": _json(answer)}
     if not operation.result:
         return {}
-    rows = [_row(operation, row) for row in (found if operation.is_many else [found])]
+    rows = [_row(operation, row) for row in (answer if operation.is_many else [answer])]
     return {"rows": f"[{', '.join(rows)}]"}
 
 
@@ -137,8 +137,8 @@ def _given(arguments: str | None) -> dict[str, Any]:
     return given
 
 
-def _row(operation: Operation, found: Any) -> str:
-    values = zip(operation.result, operation.row(found), strict=True)
+def _row(operation: Operation, answer: Any) -> str:
+    values = zip(operation.result, operation.row(answer), strict=True)
     return _object(
         {
             # JSON of the server's goes as it is: read, its numbers would be rounded.

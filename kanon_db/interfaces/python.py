@@ -43,10 +43,10 @@ class ResultFrame(pd.DataFrame):
     @classmethod
     def of(cls, frame: pd.DataFrame, **attributes: Any) -> ResultFrame:
         """Make a result frame of a frame, with attributes."""
-        found = cls(frame)
+        copied = cls(frame)
         for name, value in attributes.items():
-            found.attrs[name] = value
-        return found
+            copied.attrs[name] = value
+        return copied
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:

@@ -623,9 +623,9 @@ class Worker:
 
     def show(self, number: int, progress: Progress) -> asyncio.Task[None]:
         """Let the role that waits see how far its job is."""
-        told = progress._asdict() | {"remaining": progress.remaining}
+        shown = progress._asdict() | {"remaining": progress.remaining}
         return asyncio.create_task(
-            self._execute(_SHOW, number=number, progress=json.dumps(told)), name="progress"
+            self._execute(_SHOW, number=number, progress=json.dumps(shown)), name="progress"
         )
 
     def start(self, number: int, job: Mapping[str, Any], pipe: Connection) -> Any:
@@ -679,9 +679,9 @@ class _Process:
 
     async def ended(self) -> _Ended:
         """Wait until it has ended."""
-        found = await asyncio.shield(self._ended)
+        outcome = await asyncio.shield(self._ended)
         await self._close()
-        return found
+        return outcome
 
     async def stop(self) -> _Ended:
         """Let it undo what it has done, or kill it."""
@@ -689,12 +689,12 @@ class _Process:
             self._pipe.send("stop")
         try:
             async with asyncio.timeout(_STOPPING):
-                found = await asyncio.shield(self._ended)
+                outcome = await asyncio.shield(self._ended)
         except TimeoutError:
             self._process.kill()
-            found = await asyncio.shield(self._ended)
+            outcome = await asyncio.shield(self._ended)
         await self._close()
-        return found
+        return outcome
 
     async def _close(self) -> None:
         if self._shown is not None:

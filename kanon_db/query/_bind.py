@@ -60,18 +60,18 @@ class Scopes:
             When no column, or more than one, has the name.
         """
         *qualifier, column = name.parts
-        found = [
+        columns = [
             scope.columns[column]
             for scope in self._qualified(tuple(qualifier))
             if column in scope.columns and (qualifier or column != scope.hidden)
         ]
-        if not found:
+        if not columns:
             raise self._unknown(name)
-        if len(found) > 1:
+        if len(columns) > 1:
             raise refusal(
                 "a column's name belongs to several relations", hint="qualify it with the relation"
             )
-        return found[0]
+        return columns[0]
 
     def _unknown(self, name: Name) -> UnsupportedQueryError:
         """Say which column may be meant; a name that is like none could be a value."""
@@ -273,12 +273,12 @@ class Binder:
                 return self._in_zone(expression)
             case ex.Call():
                 return self._call(expression)
-            case ex.Whole():
+            case ex.WindowTotal():
                 raise refusal(
                     "subqueries are not supported in conditions",
                     hint="ask SELECT AVG(...) FROM <publication> first, and write its number",
                 )
-            case ex.Several():
+            case ex.AggregateList():
                 raise refusal(
                     "several percentiles are only supported as an item of the select list",
                     hint="write percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
@@ -302,13 +302,13 @@ class Binder:
             return None
         if operator == "+" and second.category == "moment":
             (one, first), (other, second) = (other, second), (one, first)
-        found = ex.Arithmetic(operator, one, other)
+        calculation = ex.Arithmetic(operator, one, other)
         if first == DATE and second.name in ("smallint", "integer"):
-            return found, DATE
+            return calculation, DATE
         if first.category == "moment" and second == INTERVAL:
-            return found, TIMESTAMP if first == DATE else first
+            return calculation, TIMESTAMP if first == DATE else first
         if first.name == second.name == DATE.name and operator == "-":
-            return found, INTEGER
+            return calculation, INTEGER
         raise refusal(
             "moments can only be moved by whole days or an interval, and dates be subtracted",
             hint="write born + 30, or seen - INTERVAL '30 days'",
@@ -318,7 +318,7 @@ class Binder:
         """Bind texts that are joined; whole numbers and booleans are joined as their texts."""
         if sum(isinstance(part, ex.Call) for part in ex.walk(call)) > MOST_JOINED:
             raise refusal(f"more than {MOST_JOINED} texts are joined", hint="join fewer texts")
-        found, kinds = [], []
+        operands, kinds = [], []
         for operand in call.operands:
             bound, type_ = self.value(operand)
             if type_.category in ("integer", "boolean"):
@@ -328,9 +328,9 @@ class Binder:
                     f"a value of type {type_.name} cannot be joined to a text",
                     hint="join texts and whole numbers; group by two columns for their pairs",
                 )
-            found.append(bound)
+            operands.append(bound)
             kinds.append(type_)
-        return ex.Call(call.function, tuple(found)), _text_of(*kinds)
+        return ex.Call(call.function, tuple(operands)), _text_of(*kinds)
 
     def _in_zone(self, call: ex.Call) -> tuple[ex.Expression, ex.Type]:
         zone, operand = call.operands
@@ -351,25 +351,25 @@ class Binder:
             return self._rounded(name, operands)
         given, to = _TEXTS[name]
         form = next((form for form in given.split("|") if len(form) == len(operands)), None)
-        found = [self.value(operand) for operand in operands]
+        bindings = [self.value(operand) for operand in operands]
         fits = form is not None and all(
             type_.category == "text" and (kind == "t" or isinstance(bound, ex.Constant))
             if kind != "n"
             else isinstance(bound, ex.Constant) and _is_short(bound.text)
-            for kind, (bound, type_) in zip(form, found, strict=True)
+            for kind, (bound, type_) in zip(form, bindings, strict=True)
         )
         if fits and name == "replace":  # or nested ones could make a text of any length
-            _, (old, _), (new, _) = found
+            _, (old, _), (new, _) = bindings
             fits = len(_text_in(new)) <= max(1, len(_text_in(old)))
-        if fits and name == "substr" and len(found) == 3:
-            fits = not _text_in(found[2][0]).startswith("-")
+        if fits and name == "substr" and len(bindings) == 3:
+            fits = not _text_in(bindings[2][0]).startswith("-")
         if not fits:
             raise refusal(
                 f"{name} is given something else than it takes",
                 hint=_WRITE_CALL[given].format(name, name) + ", of texts",
             )
-        bound = ex.Call(name, tuple(one for one, _ in found))
-        return bound, _text_of(found[0][1]) if to is TEXT else to
+        bound = ex.Call(name, tuple(one for one, _ in bindings))
+        return bound, _text_of(bindings[0][1]) if to is TEXT else to
 
     def _rounded(
         self, name: str, operands: Sequence[ex.Expression]
@@ -410,21 +410,21 @@ class Binder:
             )
         if part.function == "extract" and type_ == DATE and part.field in _TIMES:
             raise refusal("a date has no such part", hint="only a timestamp has it")
-        found = ex.DatePart(part.function, part.field, operand)
+        part_of_date = ex.DatePart(part.function, part.field, operand)
         truncated = TIMESTAMPTZ if type_.name == DATE.name else type_
-        return found, {"extract": NUMERIC, "date_part": DOUBLE}.get(part.function, truncated)
+        return part_of_date, {"extract": NUMERIC, "date_part": DOUBLE}.get(part.function, truncated)
 
     def _part_of_age(self, part: ex.DatePart, age: ex.Age) -> tuple[ex.Expression, ex.Type]:
         """Bind a part of an interval between two dates, or timestamps."""
         if part.function == "date_trunc" or part.field not in _PARTS_OF_AGES:
             raise refusal("only the years, months and days of AGE are supported", hint=_WRITE_AGE)
-        found = [self.bind(operand) for operand in (age.later, age.earlier)]
-        known = [type_ for _, type_ in found if type_ is not None]
+        bindings = [self.bind(operand) for operand in (age.later, age.earlier)]
+        known = [type_ for _, type_ in bindings if type_ is not None]
         if not known or any(type_.category != "moment" for type_ in known):
             raise refusal("AGE is only supported for dates and timestamps", hint=_WRITE_AGE)
         # PostgreSQL prefers timestamps with time zone, unless one of the two has none.
         given = TIMESTAMP if TIMESTAMP in known else TIMESTAMPTZ
-        later, earlier = (self._given(operand, given) for operand, _ in found)
+        later, earlier = (self._given(operand, given) for operand, _ in bindings)
         result = NUMERIC if part.function == "extract" else DOUBLE
         return ex.DatePart(part.function, part.field, ex.Age(later, earlier)), result
 
@@ -433,8 +433,8 @@ class Binder:
         written = [then for _, then in case.branches]
         if case.default is not None:
             written.append(case.default)
-        found, type_ = self._results(written, "CASE")
-        given = list(found)
+        bindings, type_ = self._results(written, "CASE")
+        given = list(bindings)
         default = given.pop() if case.default is not None else None
         return ex.Case(tuple(zip(conditions, given, strict=True)), default), type_
 
@@ -577,20 +577,20 @@ class Binder:
         self, operand: ex.Expression, items: Sequence[ex.Expression], *, negated: bool
     ) -> ex.Expression:
         bound, type_ = self.bind(operand)
-        found = [self.bind(item) for item in items]
-        if ex.Literal("null", "") in (bound, *(item for item, _ in found)):
+        bindings = [self.bind(item) for item in items]
+        if ex.Literal("null", "") in (bound, *(item for item, _ in bindings)):
             raise refusal("a comparison with NULL is never true", hint="write IS NULL")
-        _require_equality(bound, *(item for item, _ in found))
-        known = [t for _, t in ((bound, type_), *found) if t is not None]
+        _require_equality(bound, *(item for item, _ in bindings))
+        known = [t for _, t in ((bound, type_), *bindings) if t is not None]
         common = common_type(known) if known else TEXT
         if common is None:
-            for item, item_type in found:
+            for item, item_type in bindings:
                 if type_ is None or (item_type is not None and not common_type((type_, item_type))):
                     raise misfit(bound, type_, item, item_type)
             raise refusal("the items of a list have incompatible types")
         return ex.Membership(
             self._given(bound, common),
-            tuple(self._given(item, common) for item, _ in found),
+            tuple(self._given(item, common) for item, _ in bindings),
             negated,
             common,
         )
@@ -627,8 +627,8 @@ def _is_short(text: str | None) -> bool:
 
 
 def _range_of(type_: ex.Type | None) -> str:
-    found = (name for name, of in _OF_RANGES.items() if type_ and of.name == type_.name)
-    return next(found, "int4range")
+    names = (name for name, of in _OF_RANGES.items() if type_ and of.name == type_.name)
+    return next(names, "int4range")
 
 
 def _require_equality(*compared: ex.Expression) -> None:

@@ -175,11 +175,11 @@ def scan(query: str) -> list[Lexeme]:
 def _end_of_comment(query: str, start: int) -> int:
     """Return where a comment ends: with its line, or where as many are closed as were opened."""
     if query.startswith("--", start):
-        found = re.compile(r"[\n\r]").search(query, start)
-        return len(query) if found is None else found.end()
+        mark = re.compile(r"[\n\r]").search(query, start)
+        return len(query) if mark is None else mark.end()
     depth, at = 0, start
-    while found := re.compile(r"/\*|\*/").search(query, at):
-        depth, at = depth + (1 if found.group() == "/*" else -1), found.end()
+    while mark := re.compile(r"/\*|\*/").search(query, at):
+        depth, at = depth + (1 if mark.group() == "/*" else -1), mark.end()
         if not depth:
             return at
     raise refusal("a comment does not end", start + 1, "close it with */")
@@ -416,8 +416,8 @@ class _Merger:
     def _is_after_call(self) -> bool:
         return bool(self._found) and self._found[-1].is_symbol(")")
 
-    def _put(self, n_read: int, *found: Lexeme) -> None:
-        self._found += found
+    def _put(self, n_read: int, *lexemes: Lexeme) -> None:
+        self._found += lexemes
         self._at += n_read
 
     def _ahead(self, offset: int) -> Lexeme:
@@ -537,12 +537,12 @@ class LexemeCursor:
         """Read one or more items, separated by commas."""
         if not nodes:
             raise unexpected(self.here)
-        found: list[Item] = []
+        items: list[Item] = []
         for node in nodes:
-            if found:
+            if items:
                 self.require(",")
-            found.append(read(node))
-        return tuple(found)
+            items.append(read(node))
+        return tuple(items)
 
     def within(self, start: int) -> int:
         """Return the number of the first lexeme inside parentheses that open at `start`."""

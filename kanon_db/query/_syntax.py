@@ -183,12 +183,12 @@ _PATTERNS: Final = {
 def _date(text: str, pattern: str, position: int) -> ex.Literal:
     """Read the constant of TO_DATE."""
     try:
-        found = datetime.strptime(text, _PATTERNS[pattern.upper()]).date()
+        day = datetime.strptime(text, _PATTERNS[pattern.upper()]).date()
     except (KeyError, ValueError):
         raise refusal(
             "a constant cannot be read as a date", position, "write DATE '2024-01-31'"
         ) from None
-    return ex.Literal("date", found.isoformat())
+    return ex.Literal("date", day.isoformat())
 
 
 class CallReader(LexemeCursor):
@@ -234,9 +234,9 @@ class CallReader(LexemeCursor):
         self.require("cast", "(")
         operand = self.expression(node.this)
         self.require("as")
-        found = self.cast_to(node, operand)
+        literal = self.cast_to(node, operand)
         self.require(")")
-        return found
+        return literal
 
     def cast_to(self, node: parsed.Cast, operand: ex.Expression) -> ex.Expression:
         """Read the type of a cast; a quoted constant that is cast to a date is read as a date."""
@@ -333,9 +333,9 @@ class CallReader(LexemeCursor):
         self.require(function, "(")
         field = self.field(unit, fields, *(("word", "name") if is_extract else ()), "string")
         self.require("from" if is_extract else ",")
-        found = ex.DatePart(function, field, self.expression(operand))
+        part = ex.DatePart(function, field, self.expression(operand))
         self.require(")")
-        return found
+        return part
 
     def field(self, node: parsed.Expr | None, allowed: frozenset[str], *kinds: str) -> str:
         """Read the name of a part of dates."""
@@ -359,8 +359,8 @@ class CallReader(LexemeCursor):
         elif isinstance(node, parsed.Count) and isinstance(node.this, parsed.Distinct):
             self.require("distinct")
             function, at = "distinct", self.here.position
-            operand, *others = self.listed(node.this.expressions, self.expression)
-            if others:
+            operand, *more = self.listed(node.this.expressions, self.expression)
+            if more:
                 raise refusal(
                     "COUNT(DISTINCT ...) of several columns is not supported",
                     at,
@@ -391,7 +391,7 @@ class CallReader(LexemeCursor):
             function,
         )
 
-    def percentile(self, node: parsed.WithinGroup) -> ex.Aggregate | ex.Several:
+    def percentile(self, node: parsed.WithinGroup) -> ex.Aggregate | ex.AggregateList:
         """Read percentile_cont or percentile_disc."""
         called, order = node.this, node.expression
         function: ex.AggregateFunction = "cont"
@@ -425,8 +425,8 @@ class CallReader(LexemeCursor):
         if not self.takes("nulls", "last"):  # which are ignored
             self.takes("nulls", "first")
         self.require(")")
-        found = tuple(ex.Aggregate(function, operand, share=share) for share in shares)
-        return ex.Several(found) if is_array else found[0]
+        percentiles = tuple(ex.Aggregate(function, operand, share=share) for share in shares)
+        return ex.AggregateList(percentiles) if is_array else percentiles[0]
 
     def share(self, node: parsed.Expr, function: str) -> float:
         """Read the share of a percentile."""
@@ -440,7 +440,7 @@ class CallReader(LexemeCursor):
             f"write percentile_{function}(0.5) WITHIN GROUP (ORDER BY <column>)",
         )
 
-    def whole(self, node: parsed.Window) -> ex.Whole:
+    def whole(self, node: parsed.Window) -> ex.WindowTotal:
         """Read ``SUM(COUNT(*)) OVER ([PARTITION BY …])``, or the same of ``SUM(x)``."""
         at, outer = self.here.position, node.this
         inner = outer.this if isinstance(outer, parsed.Sum) else None
@@ -453,7 +453,7 @@ class CallReader(LexemeCursor):
             )
         self.require("sum", "(")
         is_chosen = isinstance(inner, parsed.Filter)
-        found = self.filtered(inner) if is_chosen else self.aggregate(inner)
+        aggregate = self.filtered(inner) if is_chosen else self.aggregate(inner)
         self.require(")")
         by: tuple[ex.Expression, ...] = ()
         if node.args.get("partition_by"):
@@ -462,13 +462,13 @@ class CallReader(LexemeCursor):
             self.require(")")
         else:
             self.require("over ()")
-        if not isinstance(found, ex.Aggregate) or found.function == "distinct":
+        if not isinstance(aggregate, ex.Aggregate) or aggregate.function == "distinct":
             raise refusal("what is distinct in groups has no total", at, "ask without GROUP BY")
-        return ex.Whole(found, by=by)
+        return ex.WindowTotal(aggregate, by=by)
 
     def filtered(self, node: parsed.Filter) -> ex.Expression:
         """Read an aggregate with ``FILTER (WHERE condition)``."""
-        aggregate: ex.Aggregate | ex.Deviation | ex.Several
+        aggregate: ex.Aggregate | ex.Deviation | ex.AggregateList
         if isinstance(node.this, parsed.WithinGroup):
             aggregate = self.percentile(node.this)
         elif type(node.this) in _AGGREGATES:
@@ -486,7 +486,7 @@ class CallReader(LexemeCursor):
         def chosen(part: ex.Expression) -> ex.Expression:
             return replace(part, condition=condition) if isinstance(part, ex.Aggregate) else part
 
-        if isinstance(aggregate, ex.Deviation | ex.Several):
+        if isinstance(aggregate, ex.Deviation | ex.AggregateList):
             return ex.rebuilt(aggregate, chosen)
         return replace(aggregate, condition=condition)
 
@@ -563,7 +563,7 @@ class ExpressionReader(CallReader):
             raise unexpected(self.here)
         node = _unwrapped(node)
         start = self._at if start is None else start
-        found, binding = self.unclosed(node, start)
+        inner, binding = self.unclosed(node, start)
         if not self.closes(start) and binding < level:
             raise refusal(
                 "comparisons cannot be chained"
@@ -572,7 +572,7 @@ class ExpressionReader(CallReader):
                 self.here.position,
                 "combine conditions with AND, OR and NOT, using parentheses",
             )
-        return found
+        return inner
 
     def unclosed(self, node: parsed.Expr, start: int) -> tuple[ex.Expression, int]:
         """Read a node without the parentheses around it; return it with its precedence."""
@@ -606,27 +606,27 @@ class ExpressionReader(CallReader):
         while _CHAINS.get(type(first)) == binding:
             links.append(first)
             first = _unwrapped(first.this)
-        found = self.expression(first, binding + 1, start)
-        parts = [found]
+        expression = self.expression(first, binding + 1, start)
+        parts = [expression]
         for link in reversed(links):
             self.closes(start)  # what encloses the part of the chain up to here
             operator = _ARITHMETIC.get(type(link))
             if isinstance(link, parsed.DPipe):
                 self.require("||")
                 right = self.expression(link.expression, binding + 1)
-                found = ex.Call("||", (found, right))
+                expression = ex.Call("||", (expression, right))
             elif operator is None:
                 self.require("and" if binding == _AND else "or")
                 parts.append(self.expression(link.expression, binding + 1))
             else:
                 self.require(operator)
                 right = self.expression(link.expression, binding + 1)
-                found = ex.Arithmetic(operator, found, right)
+                expression = ex.Arithmetic(operator, expression, right)
         if binding == _OR:
             return ex.Or(ex.flat(ex.Or, parts))
         if binding == _AND:
             return ex.And(ex.flat(ex.And, parts))
-        return found
+        return expression
 
     def comparison(self, node: parsed.Expr, start: int) -> ex.Expression:
         """Read ``=``, ``<>``, ``<``, ``<=``, ``>`` or ``>=`` between two operands."""
@@ -827,7 +827,7 @@ class ExpressionReader(CallReader):
         return ex.Name(tuple(parts), position=at)
 
     @abstractmethod
-    def total(self, node: parsed.Subquery) -> ex.Whole:
+    def total(self, node: parsed.Subquery) -> ex.WindowTotal:
         """Read a subselect, which is a total."""
 
     def case(self, node: parsed.Case) -> ex.Case:

@@ -69,8 +69,8 @@ def covered(condition: ex.Expression, column: ex.Type, constants: Constants) -> 
             place := _place(column, "m.v", type_)
         ) and (array := constants.array(items, type_)):
             equal = _RANGES["="].format(place)
-            found = f"(SELECT range_agg({equal}) FROM unnest({array}) AS m (v))"
-            return f"({_EVERYTHING} - {found})" if negated else found
+            matching = f"(SELECT range_agg({equal}) FROM unnest({array}) AS m (v))"
+            return f"({_EVERYTHING} - {matching})" if negated else matching
         case ex.Range(ex.Column()) | ex.Membership(ex.Column()):
             return covered(ex.spelled_out(condition), column, constants)
         case _:
@@ -635,8 +635,8 @@ def of_cell(
         return [_listed(values_of(cell, sql, likely=likely), spelled)]
     if can_cover(cell, leaf):
         covered_sql = covered(leaf, cell.column.type, constants) or ""
-        part, whole, some = share(cell, sql, covered_sql)
-        truth = Select({"t": part, "st": whole, "pt": some})
+        part, surely, some = share(cell, sql, covered_sql)
+        truth = Select({"t": part, "st": surely, "pt": some})
         given = {**same("t"), "f": "1 - t", **same("st", "pt"), "sf": "NOT pt", "pf": "NOT st"}
         inside = [Select(given, [Nested([truth], "s")])]
         null = known(spelled(f"NULL::{cell.column.type.name}"))
@@ -652,9 +652,12 @@ def of_cell(
         null = known(spelled(f"NULL::{cell.column.type.name}"))
         endless = Select(_UNSURE, [Nested([known(spelled(_only_end(cell, sql)))], "z")])
     if tabled is not None:
-        tried, is_tried = tabled
+        tested, is_tried = tabled
         (untried,) = inside
-        inside = [replace(tried, where=[is_tried]), replace(untried, where=[f"NOT ({is_tried})"])]
+        inside = [
+            replace(tested, where=[is_tried]),
+            replace(untried, where=[f"NOT ({is_tried})"]),
+        ]
     if likely is not None:
         low, high = (f"({spelled(end)})" for end in ends(cell, sql))
         shares = [
@@ -664,13 +667,13 @@ def of_cell(
             for truth, upto in zip(("TRUE", "FALSE"), matched, strict=True)
         ]
         # What is certain is so for each value, while the axis has parts that lie in it by half.
-        told = {
+        columns = {
             column: f"CASE WHEN y.s{column} THEN 1 WHEN y.p{column}"
             f" THEN greatest(least(coalesce({of_shares}, y.{column}), 1), 0) ELSE 0 END"
             for column, of_shares in zip(("t", "f"), shares, strict=True)
         }
         both = Nested([Select({"low": low, "high": high})], "z", "CROSS JOIN LATERAL")
-        inside = [Select({**told, **same("st", "pt", "sf", "pf")}, [Nested(inside, "y"), both])]
+        inside = [Select({**columns, **same("st", "pt", "sf", "pf")}, [Nested(inside, "y"), both])]
     return [
         replace(each, where=[*each.where, f"{sql} IS NOT NULL", f"NOT {is_endless(sql)}"])
         for each in inside
@@ -687,8 +690,8 @@ def _of_endless(cell: CellDescription, sql: str, covered_sql: str) -> Select:
     inside, some = f"({covered_sql} @> {range_})", f"({covered_sql} && {range_})"
     given = {"t": f"(CASE WHEN {inside} THEN 1 WHEN {some} THEN 0.5 ELSE 0 END)::float8",
              "st": inside, "pt": some}  # fmt: skip
-    found = {**same("t"), "f": "1 - t", **same("st", "pt"), "sf": "NOT pt", "pf": "NOT st"}
-    return Select(found, [Nested([Select(given)], "s")])
+    columns = {**same("t"), "f": "1 - t", **same("st", "pt"), "sf": "NOT pt", "pf": "NOT st"}
+    return Select(columns, [Nested([Select(given)], "s")])
 
 
 def _listed(values: list[Select], spelled: Callable[[str], str]) -> Select:
@@ -785,7 +788,7 @@ def _add(
         ),
     )
     value = f"(r.low + i::{_step_of(type_)})::{type_}"
-    tried = Nested(
+    checks = Nested(
         [
             Select(
                 {"i": "i", "v": value}, [f"values_{alias} AS r, generate_series(0, r.n - 1) AS i"]
@@ -803,7 +806,7 @@ def _add(
         Select(
             {column: f"array_agg({column} ORDER BY i)" for column in cumulated},
             [Nested([Select({"i": "i", **cumulated},
-                            [Nested([Select({"i": "i", "x": truth}, [tried])], "x")])], "c")],
+                            [Nested([Select({"i": "i", "x": truth}, [checks])], "x")])], "c")],
         ),
     )  # fmt: skip
 
@@ -841,8 +844,8 @@ def _of_one(alias: str, sql: str) -> tuple[Select, str]:
         return f"({upto}[{until}] - coalesce({upto}[{at}], 0))"
 
     counted = Nested([Select({"t": number("t"), "f": number("f"), "n": width})], "k")
-    found = {
+    columns = {
         "t": "t / n::float8", "f": "f / n::float8",
         "st": "t = n", "pt": "t > 0", "sf": "f = n", "pf": "f > 0",
     }  # fmt: skip
-    return Select(found, [counted]), f"(SELECT n FROM values_{alias}) > 0"
+    return Select(columns, [counted]), f"(SELECT n FROM values_{alias}) > 0"

@@ -15,8 +15,8 @@ from kanon_db.query.expressions import (
     Column,
     Formula,
     Key,
+    KeyMatch,
     LookupText,
-    Matched,
     Measure,
     Order,
     OrderText,
@@ -45,7 +45,7 @@ class Joined(NamedTuple):
     scopes: tuple[Scope, ...]  # The publication, then the lookup tables
     lookups: tuple[Lookup, ...]
     # Conditions of inner joins: a record must have a row in the lookup table
-    matches: tuple[Matched, ...]
+    matches: tuple[KeyMatch, ...]
 
 
 def check_relations(text: QueryText) -> None:
@@ -92,7 +92,7 @@ def join(text: QueryText, columns: Mapping[str, Column], tables: Sequence[Lookup
         lookups.append(Lookup(table.relation, via[key.name], own))
         scopes.append(Scope(written.relation, via, key.name if written.is_using else None))
         if not written.is_outer:
-            matches.append(Matched(via[key.name]))
+            matches.append(KeyMatch(via[key.name]))
     return Joined(tuple(scopes), tuple(lookups), tuple(matches))
 
 
@@ -166,7 +166,7 @@ class Measures:
 
     def show(self, expression: ex.Expression, alias: str | None) -> None:
         """Add an item of the select list: an aggregate, or a calculation with aggregates."""
-        if isinstance(expression, ex.Several):
+        if isinstance(expression, ex.AggregateList):
             for number, part in enumerate(expression.parts, start=1):
                 self.show(part, alias and f"{alias}[{number}]")
             return
@@ -207,7 +207,7 @@ class Measures:
                 if not _is_numeric(text) or not math.isfinite(float(text)):
                     raise refusal("a constant is too large to calculate with")
                 return expression, number_type(text).category
-            case ex.Whole(aggregate, is_filtered, by):
+            case ex.WindowTotal(aggregate, is_filtered, by):
                 if self._has_having:
                     raise refusal(
                         "a total of the groups is not supported with HAVING",
@@ -223,7 +223,7 @@ class Measures:
                         "PARTITION BY names something that GROUP BY does not",
                         hint="write SUM(COUNT(*)) OVER (PARTITION BY <column of GROUP BY>)",
                     )
-                return ex.Whole(bound, is_filtered, parts), of
+                return ex.WindowTotal(bound, is_filtered, parts), of
             case ex.Negative(operand):
                 inner, kind = self._calculated(operand)
                 return ex.Negative(inner), kind
@@ -254,10 +254,10 @@ class Measures:
                         hint="cast what is rounded, as in ROUND(CAST(AVG(...) AS numeric), 2)",
                     )
                 # PostgreSQL rounds a whole number as a floating-point number.
-                found: ex.Category = "numeric" if digits is not None else kind
-                found = "float" if found == "integer" else found
+                category: ex.Category = "numeric" if digits is not None else kind
+                category = "float" if category == "integer" else category
                 is_rough = any(self._kind(part) == "float" for part in _aggregates(operand))
-                return Rounded(inner, digits, found == "float", is_rough), found
+                return Rounded(inner, digits, category == "float", is_rough), category
         raise refusal(
             "calculations with aggregates are made of aggregates and numbers by + - * / only",
             hint="NULLIF(..., 0), ROUND and casts to numeric are accepted, too; a condition belongs"
@@ -436,7 +436,7 @@ def _beyond_having() -> UnsupportedQueryError:
 # query mean what the query means on the original table.
 
 
-def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.Matched] = ()) -> Query:
+def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.KeyMatch] = ()) -> Query:
     """Check a query against its relations, and give everything in it a type.
 
     Parameters
@@ -444,7 +444,7 @@ def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.Matched
     text : QueryText
     scopes : sequence of Scope
         The publication, then the lookup tables.
-    matches : sequence of Matched
+    matches : sequence of KeyMatch
         Conditions of inner joins: a record must have a row in the lookup table.
 
     Raises
@@ -464,7 +464,7 @@ class _Checker:
         self._binder = Binder(scopes)
         self._measures = Measures(self._binder, has_having=text.having is not None)
 
-    def query(self, matches: Sequence[ex.Matched]) -> Query:
+    def query(self, matches: Sequence[ex.KeyMatch]) -> Query:
         """Check one clause after the other."""
         text = self._text
         conditions: list[ex.Expression] = list(matches)
@@ -474,12 +474,12 @@ class _Checker:
         self._measures.grouped = tuple(key.expression for key in keys)
         self._select_list(keys)
         having = self._measures.having(text.having)
-        found = [self._order(ordered, keys) for ordered in text.order]
+        keys_of_order = [self._order(ordered, keys) for ordered in text.order]
         order = tuple(
             one
             if one.measure is None
             else one._replace(measure=self._measures.settled(one.measure))
-            for one in found
+            for one in keys_of_order
         )
         query = Query(
             ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,

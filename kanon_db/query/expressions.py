@@ -208,7 +208,7 @@ class Column(Expression):
         return self.via or self.name
 
 
-class Matched(Expression):
+class KeyMatch(Expression):
     """Whether a record has a row in a lookup table; `column` is the table's join column."""
 
     column: Column
@@ -332,13 +332,13 @@ class Deviation(Expression):
         return self.function.startswith("stddev")
 
 
-class Several(Expression):
+class AggregateList(Expression):
     """Aggregates that one item of the select list asks for, as percentiles of an array do."""
 
     parts: tuple[Expression, ...]
 
 
-class Whole(Expression):
+class WindowTotal(Expression):
     """``SUM(aggregate) OVER (PARTITION BY by)``, a total of groups; or one in a subselect."""
 
     aggregate: Aggregate
@@ -490,13 +490,13 @@ def walk(expression: Expression | None) -> Iterator[Expression]:
 
 def spelled_out(test: Range | Membership) -> Expression:
     """Write BETWEEN as two comparisons and IN as one for each item, negated under NOT."""
-    found: Expression
+    test_of_values: Expression
     if isinstance(test, Range):
         operand, low, high = test.operand, test.low, test.high
-        found = And((Comparison(">=", operand, low), Comparison("<=", operand, high)))
+        test_of_values = And((Comparison(">=", operand, low), Comparison("<=", operand, high)))
     else:
-        found = Or(tuple(Comparison("=", test.operand, item) for item in test.items))
-    return Not(found) if test.negated else found
+        test_of_values = Or(tuple(Comparison("=", test.operand, item) for item in test.items))
+    return Not(test_of_values) if test.negated else test_of_values
 
 
 def columns(expression: Expression | None) -> frozenset[Column]:
@@ -570,11 +570,11 @@ class Rounded(Expression):
         if not math.isfinite(number):
             return number
         with localcontext(prec=400):
-            found = Decimal(repr(float(number))).quantize(
+            rounded = Decimal(repr(float(number))).quantize(
                 Decimal(1).scaleb(-(self.digits or 0)),
                 rounding=ROUND_HALF_EVEN if self.is_float else ROUND_HALF_UP,
             )
-        return float(found)
+        return float(rounded)
 
     def between(self, low: float, high: float) -> tuple[float, float]:
         """Return bounds of the rounded number from bounds of the number.
@@ -712,9 +712,9 @@ class Query(NamedTuple):
     @property
     def evaluated(self) -> list[Expression | None]:
         """The expressions that are evaluated for each record: condition, groups and operands."""
-        found = [self.where, *(key.expression for key in self.keys)]
+        expressions = [self.where, *(key.expression for key in self.keys)]
         aggregates = [measure.aggregate for measure in self.measures]
-        return found + [part for one in aggregates for part in (one.operand, one.condition)]
+        return expressions + [part for one in aggregates for part in (one.operand, one.condition)]
 
     @property
     def constants(self) -> frozenset[Constant]:

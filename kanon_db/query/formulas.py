@@ -48,13 +48,13 @@ class Estimated(ShownResult):
         object.__setattr__(self, "likely_high", high)
 
 
-def _likely(found: Estimated) -> tuple[float | None, float | None]:
-    if found.estimate is None or found.std_error is None:
+def _likely(answer: Estimated) -> tuple[float | None, float | None]:
+    if answer.estimate is None or answer.std_error is None:
         return None, None
     low, high = (
-        None if end is None else float(end) for end in (found.lower_bound, found.upper_bound)
+        None if end is None else float(end) for end in (answer.lower_bound, answer.upper_bound)
     )
-    estimate, reach = float(found.estimate), LIKELY * found.std_error
+    estimate, reach = float(answer.estimate), LIKELY * answer.std_error
     if not math.isfinite(reach):
         return low, high
     least, most = estimate - reach, estimate + reach
@@ -111,16 +111,16 @@ def in_doubles(groups: Sequence[Group], aggregates: Sequence[ex.Aggregate]) -> l
     ]
 
 
-def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
+def _in_doubles(answer: Estimated, aggregate: ex.Aggregate) -> Estimated:
     function = aggregate.function
     if function in ("count", "distinct"):
-        return found
-    low, high = found.lower_bound, found.upper_bound
+        return answer
+    low, high = answer.lower_bound, answer.upper_bound
     if function in ("sum", "avg") and not all(
-        number is None or math.isfinite(number) for number in (found.estimate, low, high)
+        number is None or math.isfinite(number) for number in (answer.estimate, low, high)
     ):
         raise not_finite()
-    error = found.std_error
+    error = answer.std_error
     if error is not None and not math.isfinite(error):  # of squares beyond double precision
         if function == "avg" and aggregate.type is not None and aggregate.type.category == "float":
             raise not_finite()
@@ -134,7 +134,7 @@ def _in_doubles(found: Estimated, aggregate: ex.Aggregate) -> Estimated:
         end if end is None or _is_exact(end, aggregate) else math.nextafter(end, towards)
         for end, towards in ((low, -math.inf), (high, math.inf))
     )
-    return replace(found, std_error=error, lower_bound=low, upper_bound=high)
+    return replace(answer, std_error=error, lower_bound=low, upper_bound=high)
 
 
 def not_finite() -> UnsupportedQueryError:
@@ -170,15 +170,15 @@ def in_order(
     places = {measure.aggregate: i for i, measure in enumerate(query.measures)}
     kept = sorted(groups, key=lambda group: group.ranks)
     if query.having is not None:
-        found = []
+        kept_groups = []
         # A product of constants that are allowed may have more digits than Decimal's default.
         with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN):
             for number, group in enumerate(kept):
                 if number % 16 == 0:
                     heartbeat()
                 if _holds(query.having, group, places):
-                    found.append(group)
-        kept = found
+                    kept_groups.append(group)
+        kept = kept_groups
     for order in reversed(query.order):
         heartbeat()
         kept = _ordered(kept, order, query)
@@ -248,11 +248,11 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
 
     match condition:
         case ex.And(parts) | ex.Or(parts):
-            found = [_holds(part, group, places) for part in parts]
+            truths = [_holds(part, group, places) for part in parts]
             decisive = isinstance(condition, ex.Or)
-            if decisive in found:
+            if decisive in truths:
                 return decisive
-            return None if None in found else not decisive
+            return None if None in truths else not decisive
         case ex.Not(part):
             inner = _holds(part, group, places)
             return None if inner is None else not inner
@@ -345,7 +345,7 @@ class MatchedPairs(NamedTuple):
 
 
 def judged(
-    found: MatchedPairs,
+    pairs: MatchedPairs,
     trust: Trust,
     *,
     by_weights: float | None = None,
@@ -356,7 +356,7 @@ def judged(
 
     Parameters
     ----------
-    found : MatchedPairs
+    pairs : MatchedPairs
         What a random matching gives: the paper's estimate.
     trust : Trust
     by_weights : float, optional
@@ -366,14 +366,14 @@ def judged(
     doubt : float
         See :func:`count_buckets`.
     """
-    low, high = found.lower_bound, found.upper_bound
-    apart = 0.0 if by_weights is None else (by_weights - found.estimate) * found.number
-    estimate = found.estimate if by_weights is None or is_paper else by_weights
-    miss = trust.times**2 * found.variance
+    low, high = pairs.lower_bound, pairs.upper_bound
+    apart = 0.0 if by_weights is None else (by_weights - pairs.estimate) * pairs.number
+    estimate = pairs.estimate if by_weights is None or is_paper else by_weights
+    miss = trust.times**2 * pairs.variance
     miss += trust.doubted**2 * doubt if trust.doubted else 0.0  # it may be infinite
     miss += (trust.missed * apart) ** 2
     # Equal bounds may differ by what is rounded.
-    error = min(math.sqrt(max(miss, 0)) / found.number, max(high - low, 0) / 2)
+    error = min(math.sqrt(max(miss, 0)) / pairs.number, max(high - low, 0) / 2)
     return Estimated(min(max(estimate, low), high), error, low, high)
 
 
@@ -441,7 +441,7 @@ def count_buckets(
 
     Returns
     -------
-    found : MatchedPairs
+    pairs : MatchedPairs
     doubt : float
         The square of what a slope of q on s would add.
 
@@ -478,19 +478,19 @@ def count_buckets(
         if size > 1:
             spread = q * s * (size - q) * (size - s)
             variance += int((n * spread).sum()) / (size * size * (size - 1))
-    found = MatchedPairs(estimate, variance, lower, upper)
+    pairs = MatchedPairs(estimate, variance, lower, upper)
     n_records, n_buckets, n_s, packed_s = everywhere or ValueTotals.of(values, sizes)
     if not n_records:
-        return found, math.inf
+        return pairs, math.inf
     spread_s = packed_s - n_s * n_s / n_records
     share = n_q / n_records
     if spread_s <= FLAT * n_s:
-        return found, math.inf
+        return pairs, math.inf
     slope = (estimate - n_q * n_s / n_records) / spread_s
     varies = (n_records - n_buckets) * share * (1 - share)
     within_q = (n_q - packed_q) / varies if varies else 0.0
     doubt = ((n_s - packed_s) * within_q) ** 2 * (slope**2 + share * (1 - share) / spread_s)
-    return found, doubt
+    return pairs, doubt
 
 
 def all_but(n_records: int, neither: Estimated) -> Estimated:

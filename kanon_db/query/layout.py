@@ -129,8 +129,8 @@ class BucketTables:
     @property
     def relations(self) -> list[str]:
         """The relations that readers see, quoted: the view first."""
-        found = [self.view, self.qit, self.sat, self.bit]
-        return [*found, self.learned] if self.weighted else found
+        names = [self.view, self.qit, self.sat, self.bit]
+        return [*names, self.learned] if self.weighted else names
 
     def values(self, alias: str) -> str:
         """Return SQL for the sensitive attributes of a row."""

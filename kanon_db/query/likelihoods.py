@@ -59,7 +59,7 @@ _FEWEST: Final = 2
 """The least number of values to list of a wide range, where several are spread."""
 
 
-class Together(ex.Expression):
+class JointCondition(ex.Expression):
     """A condition on columns that nothing else mentions: it has a list of values of its own."""
 
     condition: ex.Expression
@@ -69,9 +69,9 @@ class Together(ex.Expression):
 class Arranged:
     """A request's condition, and the columns that need a row for each value of a cell."""
 
-    condition: ex.Expression | None  # Parts of it that are :class:`Together` count as leaves
+    condition: ex.Expression | None  # Parts of it that are :class:`JointCondition` count as leaves
     spread: list[str]  # What all other parts, groups and sums need
-    apart: list[str]  # What the parts that are :class:`Together` need
+    apart: list[str]  # What the parts that are :class:`JointCondition` need
 
 
 def arranged(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arranged:
@@ -81,27 +81,27 @@ def arranged(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arran
     in common are listed apart: they are taken as independent within a record anyway.
     """
     condition = condition_of(query, aggregate)
-    whole = [key.expression for key in query.keys]
+    expressions = [key.expression for key in query.keys]
     is_summed = aggregate.operand is not None and aggregate.function not in ("count", "distinct")
     if is_summed and summed_attribute(query, aggregate, layout) is None:
-        whole += [aggregate.operand] if aggregate.operand is not None else []
-    found = {name for expression in whole for name in ex.attributes(expression)}
-    found |= {
+        expressions += [aggregate.operand] if aggregate.operand is not None else []
+    names = {name for expression in expressions for name in ex.attributes(expression)}
+    names |= {
         column.attribute
-        for expression in (*whole, condition)
+        for expression in (*expressions, condition)
         for column in ex.columns(expression)
         if column.lookup is not None
     }
     apart = leaves(condition)
     require_few(len(set(apart)))
     if condition is None:
-        return Arranged(None, _in_order(found, layout), [])
-    put = _together(condition, frozenset(found), _linking(apart, layout), layout)
-    rest = [leaf for leaf in leaves(put) if not isinstance(leaf, Together)]
-    found |= _listed(rest, layout)
-    inner = [leaf.condition for leaf in leaves(put) if isinstance(leaf, Together)]
+        return Arranged(None, _in_order(names, layout), [])
+    put = _together(condition, frozenset(names), _linking(apart, layout), layout)
+    rest = [leaf for leaf in leaves(put) if not isinstance(leaf, JointCondition)]
+    names |= _listed(rest, layout)
+    inner = [leaf.condition for leaf in leaves(put) if isinstance(leaf, JointCondition)]
     listed = {name for one in inner for name in _listed(leaves(one), layout)}
-    return Arranged(put, _in_order(found, layout), _in_order(listed, layout))
+    return Arranged(put, _in_order(names, layout), _in_order(listed, layout))
 
 
 def listed_within(condition: ex.Expression, layout: CellLayout) -> list[str]:
@@ -115,11 +115,11 @@ def _in_order(names: Collection[str], layout: CellLayout) -> list[str]:
 
 def _listed(apart: Sequence[ex.Expression], layout: CellLayout) -> set[str]:
     """Find the columns that a leaf compares with others, and those of several leaves."""
-    found = {name for leaf in apart if len(ex.attributes(leaf)) > 1 for name in ex.attributes(leaf)}
+    names = {name for leaf in apart if len(ex.attributes(leaf)) > 1 for name in ex.attributes(leaf)}
     # A continuous range has points only, which leave its bounds open: better apart.
     n_leaves = Counter(name for leaf in apart for name in ex.attributes(leaf))
-    found |= {name for name, n in n_leaves.items() if n > 1 and not _is_continuous(name, layout)}
-    return {name for name in found if is_vague(layout.cells[name])}
+    names |= {name for name, n in n_leaves.items() if n > 1 and not _is_continuous(name, layout)}
+    return {name for name in names if is_vague(layout.cells[name])}
 
 
 def _is_continuous(name: str, layout: CellLayout) -> bool:
@@ -145,7 +145,7 @@ def _together(
 
     def marked(part: ex.Expression) -> ex.Expression:
         is_own = not ex.attributes(part) & whole and _listed(leaves(part), layout)
-        return Together(part) if is_own else part
+        return JointCondition(part) if is_own else part
 
     def put(part: ex.Expression) -> ex.Expression:
         return _together(part, whole, linking, layout)
@@ -160,7 +160,7 @@ def _together(
         joined = ex.joined(kind, group)
         if len(group) == 1:
             parts.append(put(group[0]))
-        elif joined is not None and isinstance(both := marked(joined), Together):
+        elif joined is not None and isinstance(both := marked(joined), JointCondition):
             parts.append(both)
         else:
             parts += group
@@ -191,12 +191,12 @@ def summed_attribute(query: Query, aggregate: ex.Aggregate, layout: CellLayout) 
     if len(names) != 1 or any(column.lookup is not None for column in ex.columns(operand)):
         return None
     (name,) = names
-    others = [key.expression for key in query.keys]
+    keys = [key.expression for key in query.keys]
     not_null = ex.NullTest(operand, negated=True)
     apart = [leaf for leaf in leaves(condition_of(query, aggregate)) if leaf != not_null]
     if not is_vague(layout.cells[name]):
         return None
-    return name if all(name not in ex.attributes(part) for part in (*others, *apart)) else None
+    return name if all(name not in ex.attributes(part) for part in (*keys, *apart)) else None
 
 
 def grouped_ranges(query: Query, layout: CellLayout) -> list[CellDescription]:
@@ -373,12 +373,12 @@ class TypeWriter(Writer):
 
     def _put_members(self, columns: Sequence[str], with_labels: Sequence[str]) -> None:
         """Put the sets of values in the place of the labels that stand for them."""
-        found, source = {column: f"t.{column}" for column in columns}, ["labelled AS t"]
+        members, source = {column: f"t.{column}" for column in columns}, ["labelled AS t"]
         for name in with_labels:
             place = self._places[name]
-            found[f"c{place}"], join = self._members(name, f"t.c{place}")
+            members[f"c{place}"], join = self._members(name, f"t.c{place}")
             source.append(join)
-        self.steps.add("alike", "Labels stand for sets of values.", Select(found, source))
+        self.steps.add("alike", "Labels stand for sets of values.", Select(members, source))
 
     def _members(self, name: str, label: str) -> tuple[str, str]:
         """List what the labels of a column stand for, and write a label's set with its join."""
@@ -464,15 +464,15 @@ class TypeWriter(Writer):
             truth = write(leaf, lambda _column: "p.v", self.constants)
             matched = add_matched(self.steps, truth, alias, place)
         likely = self.shares(name, "d")
-        tried = tabled(self.steps, leaf, self.constants, alias, place, cell)
-        own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched, tried)
-        found = {"i": f"d.i{place}", **{column: f"x.{column}" for column in COLUMNS}}
+        table = tabled(self.steps, leaf, self.constants, alias, place, cell)
+        own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched, table)
+        columns = {"i": f"d.i{place}", **{column: f"x.{column}" for column in COLUMNS}}
         source: list[str | Nested] = [f"cells{place} AS d", Nested(own, "x", _EACH)]
         comment = f"The likelihood of condition {alias} for each of the cells c{place}."
         if cell.mark is None:
-            self.steps.add(f"leaf_{alias}", comment, Select(found, source))
+            self.steps.add(f"leaf_{alias}", comment, Select(columns, source))
             return
-        self.steps.add(f"own_{alias}", comment, Select(found, source, [f"NOT d.m{place}"]))
+        self.steps.add(f"own_{alias}", comment, Select(columns, source, [f"NOT d.m{place}"]))
         likelihoods = {t: f"coalesce(sum(k.n * u.{t}) / sum(k.n), 0)" for t in ("t", "f")}
         numbers = {"i": f"c.i{place}", "n": self._rarer(f"c.n{place}")}
         kept_cells = Nested([Select(numbers, [f"cells{place} AS c"])], "k")

@@ -34,7 +34,7 @@ from kanon_db.query.expressions import (
     Range,
     RelationText,
     TruthTest,
-    Whole,
+    WindowTotal,
     children,
     joined,
     refusal,
@@ -173,7 +173,7 @@ def flattened(text: QueryText, source: FilteredRelation) -> QueryText:
 
     def key(expression: Expression, *, by_alias: bool) -> Expression:
         """Resolve a name as GROUP BY does or, by alias first, as ORDER BY does."""
-        found = expression
+        replacement = expression
         match expression:
             case Name((name,)) if source.columns is None:
                 return expression  # the publication's columns come first, or last: known later
@@ -183,14 +183,14 @@ def flattened(text: QueryText, source: FilteredRelation) -> QueryText:
                     for item, new in zip(text.items, items, strict=True)
                 ):
                     raise refusal("two items of the select list have the same name")
-                found = named[name]
+                replacement = named[name]
             case Literal("number"):
                 return expression
             case _:
-                found = over(expression)
-        if isinstance(found, Literal):
+                replacement = over(expression)
+        if isinstance(replacement, Literal):
             raise refusal("GROUP BY or ORDER BY contains a constant", hint="name columns")
-        return found
+        return replacement
 
     where = None if text.where is None else over(text.where)
     conditions = [part for part in (source.where, where) if part is not None]
@@ -322,11 +322,11 @@ class _QueryReader(ExpressionReader):
             at = self.here.position
             name = self.name(alias.this if isinstance(alias, exp.TableAlias) else None)
             self.require("as", "(")
-            found = self.inner(one.this)
+            relation = self.inner(one.this)
             self.require(")")
             if name in self._named:
                 raise refusal("two common table expressions have the same name", at, "rename one")
-            self._named[name] = replace(found, alias=(name,))
+            self._named[name] = replace(relation, alias=(name,))
 
         if len(node.expressions) > MAX_NAMED:
             raise refusal(f"WITH names more than {MAX_NAMED} subqueries", hint="use fewer")
@@ -336,8 +336,8 @@ class _QueryReader(ExpressionReader):
         """Read a SELECT that only names columns and filters."""
         if not isinstance(select, exp.Select):
             raise unexpected(self.here)
-        others = {name for name, value in select.args.items() if value}
-        if not others <= {"expressions", "from_", "where"}:
+        clauses = {name for name, value in select.args.items() if value}
+        if not clauses <= {"expressions", "from_", "where"}:
             raise beyond(self.here.position)
         self.require("select")
         items = None
@@ -469,7 +469,7 @@ class _QueryReader(ExpressionReader):
         nulls_first = not nulls_last and (self.takes("nulls", "first") or is_descending)
         return OrderText(expression, is_descending, nulls_first)
 
-    def total(self, node: exp.Subquery) -> Whole:
+    def total(self, node: exp.Subquery) -> WindowTotal:
         """Read ``(SELECT COUNT(*) FROM publication)``, a total of all records."""
         at, select = self.here.position, node.this
         given = {name for name, value in select.args.items() if value}
@@ -481,7 +481,7 @@ class _QueryReader(ExpressionReader):
         self.totals.append(self.relation(select.args["from_"].this))
         if [item.expression for item in items] != [Aggregate("count", None)]:
             raise refusal("subqueries are not supported, but for totals", at, _TOTAL)
-        return Whole(Aggregate("count", None), is_filtered=False)
+        return WindowTotal(Aggregate("count", None), is_filtered=False)
 
     def row_count(self, node: exp.Expr) -> int:
         lexeme = self.leaf(node, "number")
@@ -649,8 +649,8 @@ def _stopped_at(error: SqlglotError, written: Sequence[str]) -> int:
 
 def _repeated(expression: Expression, cost: Callable[[Expression], int]) -> int:
     """Add up the costs of operators, each as often as statements may repeat it."""
-    found = sum(_repeated(part, cost) for part in children(expression))
-    return cost(expression) + (2 * found if isinstance(expression, _WRITTEN_TWICE) else found)
+    costs = sum(_repeated(part, cost) for part in children(expression))
+    return cost(expression) + (2 * costs if isinstance(expression, _WRITTEN_TWICE) else costs)
 
 
 def _operators(expression: Expression) -> int:

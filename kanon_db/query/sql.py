@@ -123,7 +123,7 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             return spell(expression)
         case ex.Constant():
             return constants.write(expression)
-        case ex.Matched(column):
+        case ex.KeyMatch(column):
             return f"({spell(column)} IS NOT NULL)"
         case ex.Negative(operand):
             return f"(- {inner(operand)})"
@@ -361,16 +361,18 @@ def joined_relations(
     Notes
     -----
     Every join is an outer join, so that it neither loses nor repeats a record; an inner join is a
-    condition of its own (:class:`~kanon_db.query.expressions.Matched`).
+    condition of its own (:class:`~kanon_db.query.expressions.KeyMatch`).
     """
-    found = [f"{relation} AS {alias}"]
+    relations = [f"{relation} AS {alias}"]
     numbers = {column.lookup for expression in expressions for column in columns(expression)}
     for number in sorted(number for number in numbers if number is not None):
         lookup = lookups[number]
         own = (on or {}).get(lookup.on.name, f"{alias}.{lookup.on.sql}")
         table = f"l{number}"
-        found.append(f"LEFT JOIN {lookup.relation} AS {table} ON {table}.{lookup.key.sql} = {own}")
-    return found
+        relations.append(
+            f"LEFT JOIN {lookup.relation} AS {table} ON {table}.{lookup.key.sql} = {own}"
+        )
+    return relations
 
 
 MOST_LEAVES: Final = 1_000

@@ -578,7 +578,7 @@ def _ask(
             layout = _bucket_layout(reading, publication, is_paper=is_paper)
         checked, _ = checked_query(text, layout, [])
         calculated = [part for formula in checked.formulas for part in ex.walk(formula.expression)]
-        totals = [part for part in calculated if isinstance(part, ex.Whole)]
+        totals = [part for part in calculated if isinstance(part, ex.WindowTotal)]
         for part in (*checked.evaluated, *checked.selected, *totals):
             _require_same_meaning(part)
         asked = SparkQuery(reading, text, checked, publication, layout, (), Limits(_MEMORY))

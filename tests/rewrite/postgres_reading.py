@@ -15,6 +15,7 @@ import pytest
 from kanon_db.query.expressions import (
     Age,
     Aggregate,
+    AggregateList,
     And,
     Arithmetic,
     Call,
@@ -42,9 +43,8 @@ from kanon_db.query.expressions import (
     Range,
     RelationText,
     Rounded,
-    Several,
     TruthTest,
-    Whole,
+    WindowTotal,
     replaced,
 )
 
@@ -304,7 +304,7 @@ def expression(node: Any) -> Expression:
             (target,), (relation,) = inner.targetList, inner.fromClause
             require(expression(target.val) == Aggregate("count", None))
             require(from_(relation, []).name in ("t", "people"))
-            return Whole(Aggregate("count", None), is_filtered=False)
+            return WindowTotal(Aggregate("count", None), is_filtered=False)
         case ast.CoalesceExpr():
             return Coalesce(tuple(map(expression, node.args)))
         case ast.ColumnRef():
@@ -402,13 +402,13 @@ def call(node: Any) -> Expression:
         require(names == ["sum"] and len(node.args) == 1)
         total = expression(node.args[0])
         require(isinstance(total, Aggregate) and total.function in ("count", "sum"))
-        return Whole(total, by=tuple(map(expression, node.over.partitionClause or ())))
+        return WindowTotal(total, by=tuple(map(expression, node.over.partitionClause or ())))
     if names[0] in ("percentile_cont", "percentile_disc") and isinstance(
         node.args[0], ast.A_ArrayExpr
     ):
         function, (by,) = names[0].removeprefix("percentile_"), node.agg_order
         shares = [expression(part) for part in node.args[0].elements]
-        return Several(
+        return AggregateList(
             tuple(
                 Aggregate(function, expression(by.node), optional(node.agg_filter), float(s.text))
                 for s in shares

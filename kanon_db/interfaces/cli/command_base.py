@@ -206,11 +206,11 @@ def derived_command(operation: Operation, name: str) -> click.Command:
 
     def run(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> None:
         with connected(dsn, directory, as_json=as_json) as kanon:
-            found = kanon.perform(operation.name, passed(given))
+            answer = kanon.perform(operation.name, passed(given))
             if operation.command[0] == "publish" and not as_json and not given["dry_run"]:
-                given[_READERS] = kanon.readers(found.name)
-                given[_BESIDE] = _beside(kanon, found.name, given[_READERS])
-        print_result(operation.command[0], given, found, as_json=as_json)
+                given[_READERS] = kanon.readers(answer.name)
+                given[_BESIDE] = _beside(kanon, answer.name, given[_READERS])
+        print_result(operation.command[0], given, answer, as_json=as_json)
 
     run.__doc__ = f"{operation.sentence}\n\n{operation.details}"
     command = click.command(name, cls=Command)(database_options(run))
@@ -223,13 +223,13 @@ def passed(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value not in (None, [], ())}
 
 
-def print_result(word: str, given: Mapping[str, Any], found: Any, *, as_json: bool) -> None:
-    """Print what a command has found, by its first word; exit with 1 if a check fails."""
+def print_result(word: str, given: Mapping[str, Any], answer: Any, *, as_json: bool) -> None:
+    """Print the answer of a command, by its first word; exit with 1 if a check fails."""
     if as_json:
-        console.print_json(_DOCUMENTS.get(word, _rows)(given, found))
+        console.print_json(_DOCUMENTS.get(word, _rows)(given, answer))
     else:
-        _PRINTED.get(word, _print_rows)(given, found)
-    if word in ("verify", "check") and any(holds is False for holds in found["holds"].tolist()):
+        _PRINTED.get(word, _print_rows)(given, answer)
+    if word in ("verify", "check") and any(holds is False for holds in answer["holds"].tolist()):
         click.get_current_context().exit(1)
 
 
@@ -291,27 +291,27 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], Any]]] = {
 """Functions that make the JSON for programs, from the parameters and the result."""
 
 
-def _rows(_given: Mapping[str, Any], found: Any) -> Any:
-    return {"rows": found}
+def _rows(_given: Mapping[str, Any], frame: Any) -> Any:
+    return {"rows": frame}
 
 
-def _print_rows(_given: Mapping[str, Any], found: Any) -> None:
-    if found.columns.empty:
+def _print_rows(_given: Mapping[str, Any], frame: Any) -> None:
+    if frame.columns.empty:
         console.say("There are none.")
     else:
-        console.print_frame(found)
+        console.print_frame(frame)
 
 
-def _print_answers(given: Mapping[str, Any], found: Any) -> None:
-    if found.columns.empty:
-        _print_rows(given, found)
+def _print_answers(given: Mapping[str, Any], answers: Any) -> None:
+    if answers.columns.empty:
+        _print_rows(given, answers)
     else:
-        console.print_answers(found)
+        console.print_answers(answers)
 
 
-def _print_inspected(_given: Mapping[str, Any], found: Any) -> None:
-    whole, *columns = found.to_dict("records")
-    console.say(f"{whole['notes']}.\n")
+def _print_inspected(_given: Mapping[str, Any], frame: Any) -> None:
+    summary, *columns = frame.to_dict("records")
+    console.say(f"{summary['notes']}.\n")
     console.print_table(
         ["column", "type", "looks like", "because of", "values", "missing", "once", "notes"],
         [
@@ -322,38 +322,38 @@ def _print_inspected(_given: Mapping[str, Any], found: Any) -> None:
             for one in columns
         ],
     )  # fmt: skip
-    if isinstance(whole["command"], str):
-        console.say(f"\nThese are guesses: check them, and then register it.\n{whole['command']}")
+    if isinstance(summary["command"], str):
+        console.say(f"\nThese are guesses: check them, and then register it.\n{summary['command']}")
 
 
-def _print_registered(given: Mapping[str, Any], found: int) -> None:
-    console.say(f"Registered {given['source']} as source {found}.")
+def _print_registered(given: Mapping[str, Any], source_id: int) -> None:
+    console.say(f"Registered {given['source']} as source {source_id}.")
 
 
-def _print_published(given: Mapping[str, Any], found: Any) -> None:
+def _print_published(given: Mapping[str, Any], report: Any) -> None:
     """Print what was published, for people; `kanon metrics` has the rest of what is kept."""
-    tried = bool(given.get("dry_run"))
-    others = ", ".join(given.get(_BESIDE, ()))
+    is_dry_run = bool(given.get("dry_run"))
+    siblings = ", ".join(given.get(_BESIDE, ()))
     console.print_fields(
         {
-            "publication": found.name,
-            "guarantee": found.guarantee,
-            **({} if tried else {_READERS: _who_reads(given[_READERS])}),
-            **({_BESIDE: f"{others}, of the same people"} if others else {}),
-            "records": found.records,
+            "publication": report.name,
+            "guarantee": report.guarantee,
+            **({} if is_dry_run else {_READERS: _who_reads(given[_READERS])}),
+            **({_BESIDE: f"{siblings}, of the same people"} if siblings else {}),
+            "records": report.records,
             **{
                 name: value
-                for name, value in found.metrics.items()
-                if name in _HEADLINES or (tried and name != FIGURES)
+                for name, value in report.metrics.items()
+                if name in _HEADLINES or (is_dry_run and name != FIGURES)
             },
         }
     )
-    if FIGURES in found.metrics:
-        _print_figures(found.metrics[FIGURES])
-    done = "Tried and verified, nothing kept," if tried else "Published and verified"
-    console.say(f"{done} in {found.seconds:.2f} seconds.")
-    if not tried:
-        name = shlex.quote(found.name)
+    if FIGURES in report.metrics:
+        _print_figures(report.metrics[FIGURES])
+    done = "Tried and verified, nothing kept," if is_dry_run else "Published and verified"
+    console.say(f"{done} in {report.seconds:.2f} seconds.")
+    if not is_dry_run:
+        name = shlex.quote(report.name)
         console.say(
             f"Next: kanon report {name} -o {name}.html, for whoever answers for data protection;"
             f" kanon metrics {name} has its figures."
@@ -416,45 +416,49 @@ def _print_figures(figures: Mapping[str, Any]) -> None:
     console.say("")
 
 
-def _print_refreshed(_given: Mapping[str, Any], found: Any) -> None:
+def _print_refreshed(_given: Mapping[str, Any], report: Any) -> None:
     console.print_fields(
         {
-            "publication": found.name,
-            "guarantee": found.guarantee,
-            "records": found.records,
-            "added": found.added,
-            "waiting": found.waiting,
-            **({"withdrawn": found.withdrawn} if found.withdrawn else {}),
-            **({"left out": found.left_out} if found.left_out else {}),
-            **({"corrected": found.corrected} if found.corrected else {}),
-            **({"missing": found.missing} if found.missing else {}),
-            **({"held back": waits_in_words(found.waits)} if found.waits else {}),
+            "publication": report.name,
+            "guarantee": report.guarantee,
+            "records": report.records,
+            "added": report.added,
+            "waiting": report.waiting,
+            **({"withdrawn": report.withdrawn} if report.withdrawn else {}),
+            **({"left out": report.left_out} if report.left_out else {}),
+            **({"corrected": report.corrected} if report.corrected else {}),
+            **({"missing": report.missing} if report.missing else {}),
+            **({"held back": waits_in_words(report.waits)} if report.waits else {}),
             **{
                 f"if {HELD[kind].short}": one["hint"]
-                for kind, one in found.waits.items()
+                for kind, one in report.waits.items()
                 if one["records"]
             },
         }
     )
-    console.say(f"Refreshed and verified in {found.seconds:.2f} seconds.")
+    console.say(f"Refreshed and verified in {report.seconds:.2f} seconds.")
 
 
-def _print_classified(_given: Mapping[str, Any], found: Any) -> None:
+def _print_classified(_given: Mapping[str, Any], classified: Any) -> None:
     console.print_fields(
         {
-            "label": found.label,
-            "agreement": found.agreement,
-            **({} if found.logits is None else {"logits": found.logits}),
-            **({} if found.answers_left is None else {"answers left": found.answers_left}),
+            "label": classified.label,
+            "agreement": classified.agreement,
+            **({} if classified.logits is None else {"logits": classified.logits}),
+            **(
+                {} if classified.answers_left is None else {"answers left": classified.answers_left}
+            ),
         }
     )
 
 
-def print_publications(found: pd.DataFrame, *, is_exact: bool) -> None:
+def print_publications(publications: pd.DataFrame, *, is_exact: bool) -> None:
     """List publications, each with its promise in a few words or exactly."""
-    console.print_frame(found[["name", "source", "method", "rows", "published_at", "published_by"]])
-    told = ["name", "guarantee", "promise", "waits", "layout"]
-    for name, guarantee, promise, waits, layout in found[told].itertuples(index=False):
+    console.print_frame(
+        publications[["name", "source", "method", "rows", "published_at", "published_by"]]
+    )
+    columns = ["name", "guarantee", "promise", "waits", "layout"]
+    for name, guarantee, promise, waits, layout in publications[columns].itertuples(index=False):
         console.say(f"{name}: {guarantee if is_exact else promise['short']}")
         if weight := layout.get("weight"):
             console.say(

@@ -402,27 +402,27 @@ def load(
                f" in {report.seconds:.2f} seconds.")  # fmt: skip
 
 
-def _print_found(found: CsvPreview) -> None:
+def _print_found(preview: CsvPreview) -> None:
     """Print what was guessed, each with the option that says something else."""
     from kanon_db.transfer.csv_file import DELIMITERS
 
     console.print_fields(
         {
-            "delimiter": f"{DELIMITERS.get(found.delimiter, found.delimiter)}   (--delimiter)",
-            "encoding": f"{found.encoding}   (--encoding)",
+            "delimiter": f"{DELIMITERS.get(preview.delimiter, preview.delimiter)}   (--delimiter)",
+            "encoding": f"{preview.encoding}   (--encoding)",
         }
     )
     console.say("")
     rows: list[tuple[Any, ...]] = [
-        (name, kind, found.missing.get(name, ""), for_shell(found.notes.get(name, "")))
-        for name, kind in found.columns
+        (name, kind, preview.missing.get(name, ""), for_shell(preview.notes.get(name, "")))
+        for name, kind in preview.columns
     ]
     heading = ["column", "type (--types)", "missing", ""]
-    if not found.missing:
+    if not preview.missing:
         heading.remove("missing")
         rows = [(name, kind, note) for name, kind, _, note in rows]
     console.print_table(heading, rows)
-    for remark in found.remarks:
+    for remark in preview.remarks:
         console.say(remark)
     console.say("")
 
@@ -474,11 +474,11 @@ def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, 
     """Return an answer in the form for programs: one count as an object, anything else as rows."""
     one = list(answer.columns) == NUMBERS and len(answer) == 1
     value, notes = console.plain(answer), answer.attrs["notes"]
-    found = {**(value[0] if one else {"rows": value}), **({"notes": notes} if notes else {})}
+    document = {**(value[0] if one else {"rows": value}), **({"notes": notes} if notes else {})}
     if explained is not None:
-        found["explain"] = explained[explained["part"] != "statement"]
-        found["sql"] = ";\n".join(explained.loc[explained["part"] == "statement", "description"])
-    return found
+        document["explain"] = explained[explained["part"] != "statement"]
+        document["sql"] = ";\n".join(explained.loc[explained["part"] == "statement", "description"])
+    return document
 
 
 @click.command(cls=Command)
@@ -634,12 +634,12 @@ def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> 
     )
     with connected(dsn, directory, as_json=as_json) as kanon:
         identifying = kanon.unicity(given["source"])
-        found = kanon.recommend(**given)
+        candidates = kanon.recommend(**given)
     if as_json:
-        console.print_json({"identifying": identifying, "candidates": found})
+        console.print_json({"identifying": identifying, "candidates": candidates})
         return
     _print_identifying(given["source"], identifying)
-    _print_candidates(given, found)
+    _print_candidates(given, candidates)
 
 
 recommend.params[:0] = [click_parameter(item) for item in operations()["recommend"].parameters]
@@ -659,7 +659,7 @@ def _asked(name: str, question: str, choices: Mapping[str, str], given: Mapping[
     return str(answer)
 
 
-def _print_identifying(source: str, found: pd.DataFrame) -> None:
+def _print_identifying(source: str, columns: pd.DataFrame) -> None:
     console.say(f"What identifies people in {source}: records that differ from all others in")
     console.print_table(
         ["columns", "records", "share", ""],
@@ -670,15 +670,15 @@ def _print_identifying(source: str, found: pd.DataFrame) -> None:
                 f"{row['share']:.1%}",
                 NEARLY_UNIQUE if row["meaning"].endswith(NEARLY_UNIQUE) else "",
             ]
-            for row in found.to_dict("records")
+            for row in columns.to_dict("records")
             if row["records"]
         ],
     )
     console.say("")
 
 
-def _print_candidates(given: Mapping[str, Any], found: pd.DataFrame) -> None:
-    rows = [console.plain(row) for row in found.to_dict("records")]
+def _print_candidates(given: Mapping[str, Any], candidates: pd.DataFrame) -> None:
+    rows = [console.plain(row) for row in candidates.to_dict("records")]
     purpose, protection = given["purpose"], given["protection"]
     console.say(f"Purpose {purpose}: {PURPOSES[purpose]}.")
     console.say(f"Protection wanted, {protection}: {_SENTENCES[protection]}.")

@@ -91,18 +91,18 @@ def spark_command(operation: SparkOperation) -> click.Command:
 
     @spark_options
     def run(master: str, conf: Sequence[str], as_json: bool, **given: Any) -> None:
-        asked = dict(given)
-        if "table" in asked:
-            asked["source"] = _source(asked["source"], asked.pop("table"))
-        if "dsn" in asked:
-            asked["connection"] = chosen_dsn(asked.pop("dsn"), asked.pop("directory"))
+        arguments = dict(given)
+        if "table" in arguments:
+            arguments["source"] = _source(arguments["source"], arguments.pop("table"))
+        if "dsn" in arguments:
+            arguments["connection"] = chosen_dsn(arguments.pop("dsn"), arguments.pop("directory"))
         with _opened(master, conf, as_json=as_json) as (session, listeners):
             heard = {name: listeners[name] for name in operation.hears}
-            found = operation.perform(session, **passed(asked), **heard)
-        if isinstance(found, list):
-            found = _frame(found)
+            answer = operation.perform(session, **passed(arguments), **heard)
+        if isinstance(answer, list):
+            answer = _frame(answer)
         word = (*operation.declared.command, "")[0]
-        print_result(word, given, found, as_json=as_json)
+        print_result(word, given, answer, as_json=as_json)
 
     run.__doc__ = f"{operation.declared.sentence}\n\n{operation.declared.details}"
     command = click.command(operation.command[-1], cls=Command)(run)
@@ -115,11 +115,11 @@ def _click_parameters(parameter: Parameter) -> list[click.Parameter]:
     """Make what stands for a parameter: of a source its table, too; of a connection its options."""
     if parameter.type is CONNECTION_TYPE:
         return click.command()(database_options(lambda: None)).params
-    found = [click_parameter(parameter)]
+    parameters = [click_parameter(parameter)]
     if parameter.type is SOURCE_TYPE:
         text = "The table, where the source is jdbc:postgresql://host/database?user=..."
-        found.append(click.Option(["--table"], metavar="RELATION", help=text))
-    return found
+        parameters.append(click.Option(["--table"], metavar="RELATION", help=text))
+    return parameters
 
 
 def _frame(rows: Sequence[Any]) -> Any:

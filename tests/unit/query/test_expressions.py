@@ -8,7 +8,7 @@ import pytest
 
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import INTEGER, Expression, Rounded
-from kanon_db.query.likelihoods import Together
+from kanon_db.query.likelihoods import JointCondition
 
 A, B, C = (ex.Name((name,)) for name in "abc")
 COLUMN = ex.Column("a", '"a"', INTEGER)
@@ -17,7 +17,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (A, ()),
     (ex.Constant("1", INTEGER), ()),
     (COLUMN, ()),
-    (ex.Matched(COLUMN), (COLUMN,)),
+    (ex.KeyMatch(COLUMN), (COLUMN,)),
     (ex.Negative(A), (A,)),
     (ex.Arithmetic("+", A, B), (A, B)),
     (ex.DatePart("extract", "year", A), (A,)),
@@ -34,8 +34,8 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.NullIf(A, B), (A, B)),
     (ex.Call("||", (A, B)), (A, B)),
     (ex.Contained(A, "int4range", B, C, "[)"), (A, B, C)),
-    (ex.Several((A, B)), (A, B)),
-    (ex.Whole(A), (A,)),  # type: ignore[arg-type]
+    (ex.AggregateList((A, B)), (A, B)),
+    (ex.WindowTotal(A), (A,)),  # type: ignore[arg-type]
     (Rounded(A, 2), (A,)),
     (ex.Comparison("=", A, B), (A, B)),
     (ex.Distinct(A, B, negated=True), (A, B)),
@@ -48,7 +48,7 @@ EXPRESSIONS: list[tuple[ex.Expression, tuple[ex.Expression, ...]]] = [
     (ex.And((A, B, C)), (A, B, C)),
     (ex.Or((A, B)), (A, B)),
     (ex.Not(A), (A,)),
-    (Together(A), (A,)),
+    (JointCondition(A), (A,)),
 ]
 
 

@@ -28,7 +28,7 @@ from kanon_db.query.layout import (
     RowView,
     chosen_by,
 )
-from kanon_db.query.likelihoods import Together, arranged
+from kanon_db.query.likelihoods import JointCondition, arranged
 from kanon_db.query.parse import parse_query
 from kanon_db.query.sql import Nested, Request, Select, Statement, Steps, leaves
 from tests.unit.query.layouts import bucket_tables
@@ -208,7 +208,7 @@ def either(*parts: ex.Expression) -> ex.Expression:
 )
 def test_apart(condition: ex.Expression, apart: list[ex.Expression], listed: str) -> None:
     found = arranged(Query(condition, (), ()), COUNT, LAYOUT)
-    marked = [leaf for leaf in leaves(found.condition) if isinstance(leaf, Together)]
+    marked = [leaf for leaf in leaves(found.condition) if isinstance(leaf, JointCondition)]
     assert [leaf.condition for leaf in marked] == apart
     assert (found.spread, found.apart) == ([], list(listed))
 
@@ -216,7 +216,7 @@ def test_apart(condition: ex.Expression, apart: list[ex.Expression], listed: str
 def test_what_groups_need_is_not_apart() -> None:
     condition = both(less(A, B), less(C, D))
     found = arranged(Query(condition, (Key("b", B),), ()), COUNT, LAYOUT)
-    assert found.condition == both(less(A, B), Together(less(C, D)))
+    assert found.condition == both(less(A, B), JointCondition(less(C, D)))
     assert (found.spread, found.apart) == (["a", "b"], ["c", "d"])
 
 
