@@ -74,13 +74,16 @@ def read_cells(
 ) -> tuple[list[Ranges | Sets], CodeArray]:
     """Read the distinct cells of each quasi-identifier, and which of them each row has.
 
-    `described` is the layout's description of each quasi-identifier; cells are coded by `columns`,
-    its values in the source, and cover no code for values that are gone. A suppressed cell covers
-    everything. Returns the cells, and the number of each row's cell, shape (n_rows, n_qi).
+    `described` is the layout's description of each quasi-identifier, in any order; cells are coded
+    by `columns`, its values in the source, and cover no code for values that are gone. A suppressed
+    cell covers everything. Returns the cells, and the number of each row's cell, shape
+    (n_rows, n_qi), in the order of `columns`.
     """
+    places = {cell["name"]: (place, cell) for place, cell in enumerate(described, start=1)}
     cells: list[Ranges | Sets] = []
     numbers = np.empty((view.n_records, len(columns)), dtype=np.int32)
-    for position, (cell, column) in enumerate(zip(described, columns, strict=True)):
+    for position, column in enumerate(columns):
+        place, cell = places[column.column.name]
         if cell["cell"] == "value":
             codes = read_known_codes(view, [column])[:, 0]
             cells.append(single_values(len(column.labels)))
@@ -88,7 +91,7 @@ def read_cells(
             numbers[:, position] = np.where(codes < 0, len(column.labels) + 1, codes)
             for name in pattern:
                 mark = f"s.{view.session.identifier(name)}"
-                stars = read_integers(view, f"(substr({mark}, {position + 1}, 1) = '*')::int4")
+                stars = read_integers(view, f"(substr({mark}, {place}, 1) = '*')::int4")
                 numbers[stars == 1, position] = len(column.labels)
             continue
         distinct = distinct_values(view, types[cell["name"]])
@@ -209,9 +212,10 @@ def answer_from_rows(
     if sensitive is not None:
         values = read_known_codes(view, [sensitive])[:, 0].astype(np.int64)
     view.drop()
+    described = {cell["name"]: cell for cell in layout["quasi_identifiers"]}
     answers = estimate_row_counts(
-        target.publication, RowCodes(cells, numbers, values), queries, target.pulse(),
-        shares_cells=shares_cells,
+        target.publication, [described[column.column.name] for column in columns],
+        RowCodes(cells, numbers, values), queries, target.pulse(), shares_cells=shares_cells,
     )  # fmt: skip
     n_codes = [len(column.labels) for column in columns]
     losses = column_losses(cells, numbers, n_codes, target.publication.left_out)
@@ -220,6 +224,7 @@ def answer_from_rows(
 
 def estimate_row_counts(
     publication: Publication,
+    described: Sequence[Mapping[str, Any]],  # the cells of each column, in the order of the codes
     read: RowCodes,
     queries: Sequence[CountQuery],
     pulse: Pulse,
@@ -234,7 +239,7 @@ def estimate_row_counts(
         matches=None if shares_cells else int(publication.parameters["k"]),
         n_left_out=publication.left_out, pulse=pulse,
         rarity=RARITY if layout.get("pattern") else 1.0,
-        coarse=[bool(cell.get("is_coarse")) for cell in layout["quasi_identifiers"]],
+        coarse=[bool(cell.get("is_coarse")) for cell in described],
     )  # fmt: skip
 
 

@@ -589,7 +589,8 @@ class SparkRows(SparkKind):
 
         def estimate(chosen: Sequence[CountQuery]) -> FloatArray:
             return estimate_row_counts(
-                target.publication, read.coded(sensitive), chosen, target.pulse(),
+                target.publication, target.publication.layout["quasi_identifiers"],
+                read.coded(sensitive), chosen, target.pulse(),
                 shares_cells=_in_postgresql(target).shares_cells,
             )  # fmt: skip
 
