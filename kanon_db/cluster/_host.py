@@ -40,10 +40,7 @@ class ServerPrograms:
     def require_plpython(self) -> None:
         """Refuse a server without PL/Python.
 
-        Raises
-        ------
-        ServerError
-            The package with PL/Python 3 for this version is not installed.
+        Raises ServerError: the package with PL/Python 3 for this version is not installed.
         """
         answer = run([self.path("pg_config"), "--pkglibdir", "--sharedir"])
         libraries, shared = (Path(line) for line in answer.stdout.splitlines())

@@ -56,10 +56,7 @@ class Postmaster:
     def account(self) -> pwd.struct_passwd:
         """OS user that the server runs as.
 
-        Raises
-        ------
-        ServerError
-            That user no longer exists.
+        Raises ServerError: that user no longer exists.
         """
         if os.geteuid() != 0:
             return _host.server_account()
@@ -75,10 +72,7 @@ class Postmaster:
     def programs(self) -> _host.ServerPrograms:
         """PostgreSQL in the version of the data directory.
 
-        Raises
-        ------
-        ServerError
-            That version is no longer installed.
+        Raises ServerError: that version is no longer installed.
         """
         return _host.find_programs(self.places.major)
 
@@ -98,10 +92,7 @@ class Postmaster:
     def start(self) -> None:
         """Start the server and wait until it accepts connections.
 
-        Raises
-        ------
-        ServerError
-            It does not start; the detail has the reason from the log.
+        Raises ServerError: it does not start; the detail has the reason from the log.
         """
         home = self.places.home
         log = home / LOG
@@ -123,20 +114,7 @@ class Postmaster:
     def stop(self, mode: Literal["fast", "immediate"]) -> bool:
         """Stop the server, and any processes that are left of it.
 
-        Parameters
-        ----------
-        mode : {"fast", "immediate"}
-            Whether running statements have `STOP_TIMEOUT` seconds to end, or are stopped at once.
-
-        Returns
-        -------
-        bool
-            Whether there was anything to stop.
-
-        Raises
-        ------
-        ServerError
-            The server cannot be stopped.
+        Returns whether there was anything to stop. Raises ServerError if it cannot be stopped.
         """
         processes = self._processes()
         if _lock_holder(self.places.data, DATA_LOCK) in processes:
@@ -157,10 +135,7 @@ class Postmaster:
     def clear_remains(self) -> None:
         """Remove what a crash or a reboot has left behind.
 
-        Raises
-        ------
-        ServerError
-            A server that is still alive cannot be stopped.
+        Raises ServerError: a server that is still alive cannot be stopped.
         """
         # A server may still be alive although its socket is gone, for example removed from /tmp.
         self.stop("fast")

@@ -149,15 +149,7 @@ class ClusterFolder:
     def prepare(self, account: pwd.struct_passwd) -> Places:
         """Create what a server needs besides its data, and write to the state file where that is.
 
-        Parameters
-        ----------
-        account : pwd.struct_passwd
-            OS user that the server runs as.
-
-        Returns
-        -------
-        Places
-            The places of the existing cluster, or of the one that will be created.
+        The places of the existing cluster, or of the one that will be created.
         """
         recorded = self.find()
         home = recorded.home if recorded else self._choose_home(account)
@@ -194,10 +186,7 @@ class ClusterFolder:
     def refuse_foreign(self) -> None:
         """Refuse a folder that contains something other than a cluster.
 
-        Raises
-        ------
-        ServerError
-            The folder contains something else.
+        Raises ServerError: the folder contains something else.
         """
         if (self.path / STATE).exists() or not self.path.exists():
             return

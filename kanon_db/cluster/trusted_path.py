@@ -68,16 +68,7 @@ def require_trusted(path: Path) -> None:
 def read_start(name: str, directory: Path) -> str | None:
     """Read the beginning of a file in a directory in which the server's OS user may put anything.
 
-    Parameters
-    ----------
-    name : str
-    directory : Path
-        Its parent must be trusted, or sticky.
-
-    Returns
-    -------
-    str or None
-        None if there is no such file, or something else, such as a link or a pipe.
+    The parent must be trusted, or sticky. None if there is no such file, or a link, pipe or such.
     """
     try:
         with _open_directory(directory) as folder:

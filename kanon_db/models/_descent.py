@@ -66,12 +66,7 @@ def forward(
 class GradientDescent:
     """Trains a group of networks of one architecture, each on its own records.
 
-    Parameters
-    ----------
-    architecture : Architecture
-    settings : MemberTraining
-    inputs : ndarray of float32, shape (n_records, *shape)
-    labels : ndarray of int, shape (n_records,)
+    Shapes: `inputs` (n_records, *shape), `labels` (n_records,).
     """
 
     def __init__(

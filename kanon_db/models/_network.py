@@ -180,16 +180,7 @@ class Member:
     def from_bytes(cls, content: bytes, digest: str | None = None) -> Member:
         """Read what :meth:`to_bytes` wrote.
 
-        Parameters
-        ----------
-        content : bytes
-        digest : str, optional
-            The digest that the content must have.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the content is no member, or its digest differs.
+        Raises InvalidParameterError if the content is no member, or its digest differs.
         """
         if digest is not None and digest != digest_of(content):
             raise InvalidParameterError(
@@ -272,14 +263,7 @@ def layer_outputs(member: Member, inputs: Float32Array) -> list[Float32Array]:
 def probabilities(outputs: Float32Array, temperature: float = 1.0) -> Float32Array:
     """Return the softmax of logits at a temperature ([TH] 4.1.4).
 
-    Parameters
-    ----------
-    outputs : ndarray of float32, shape (..., classes)
-    temperature : float
-
-    Returns
-    -------
-    ndarray of float32, shape (..., classes)
+    Shapes: `outputs` (..., classes), returned (..., classes).
     """
     shifted = (outputs - outputs.max(axis=-1, keepdims=True)) / np.float32(temperature)
     powers = np.exp(shifted)

@@ -123,10 +123,7 @@ def classify_all(
 ) -> list[ClassifiedRow]:
     """Ask a model about many rows: all are answered and paid for, or none.
 
-    Raises
-    ------
-    KanonError
-        As :func:`classify`.
+    Raises KanonError as :func:`classify`.
     """
     model = find_publication(session, publication)
     if model.kind != "model":
@@ -165,10 +162,7 @@ def _feature_columns(
 ) -> dict[str, list[Any]]:
     """Take the features out of the rows.
 
-    Raises
-    ------
-    InvalidParameterError
-        Where a row is no object, or lacks a feature.
+    Raises InvalidParameterError where a row is no object, or lacks a feature.
     """
     width = sum(feature.width for feature in encoding.features)
     most = size_setting(session, "query_memory", QUERY_MEMORY) // 2

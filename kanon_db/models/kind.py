@@ -71,10 +71,7 @@ def is_array(column: ColumnType) -> bool:
 def read_floats(snapshot: Snapshot, column: ColumnType) -> FloatArray:
     """Return the number of each record, shape (n_records,); NaN for NULL.
 
-    Raises
-    ------
-    SchemaMismatchError
-        When a value is infinite.
+    Raises SchemaMismatchError when a value is infinite.
     """
     number = column.number(f"s.{snapshot.session.identifier(column.name)}")
     row = fetch_one(
@@ -166,10 +163,7 @@ def choose_columns(
 ) -> list[str]:
     """Return the names of the features, then that of the label.
 
-    Raises
-    ------
-    SchemaMismatchError
-        When nothing can be learned from a column's type.
+    Raises SchemaMismatchError when nothing can be learned from a column's type.
     """
     features = request.features
     if features is None:
@@ -189,9 +183,7 @@ def _default_features(request: ModelRequest, source: Source) -> list[str]:
 def check_columns(request: ModelRequest, source: Source) -> None:
     """Refuse columns that are not published, and a model without features.
 
-    Raises
-    ------
-    InvalidParameterError
+    Raises InvalidParameterError.
     """
     names = (
         _default_features(request, source) if request.features is None else list(request.features)

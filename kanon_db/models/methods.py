@@ -154,9 +154,7 @@ class TrainedMembers:
 def require_training_packages(*, with_budget: bool) -> None:
     """Refuse to train if the libraries of the training are not installed.
 
-    Raises
-    ------
-    ServerError
+    Raises ServerError.
     """
     needed = [*_EXTRA, *([_ACCOUNTING] if with_budget else [])]
     missing = [name for name in needed if find_spec(name) is None]

@@ -100,13 +100,7 @@ def array_of_texts(texts: Sequence[str | None], type_: Type) -> Any:
 def axis_value_of_text(text: str, type_: Type, column: Type) -> Any:
     """Return where a constant is on the axis of a column; a fraction if it lies between values.
 
-    Parameters
-    ----------
-    text : str
-    type_ : Type
-        Of the constant.
-    column : Type
-        Of the column.
+    `type_`: of the constant. `column`: of the column.
     """
     if column.category == "float":
         return float(text)
@@ -180,16 +174,7 @@ _OPERATORS: Final = {
 class AxisRegions:
     """A condition on one column, which :func:`.can_cover` accepts.
 
-    Parameters
-    ----------
-    condition : Expression
-    column : Type
-        Of the column.
-
-    Attributes
-    ----------
-    of_null : bool or None
-        Whether it is true of NULL.
+    `column`: of the column. `of_null`: whether it is true of NULL.
     """
 
     def __init__(self, condition: ex.Expression, column: ex.Type) -> None:
@@ -303,10 +288,7 @@ class AxisRegions:
     def _whole_upto(self, region: IntArray, number: IntArray, *, is_next: bool = False) -> IntArray:
         """Count the whole numbers that are covered, up to each number.
 
-        Parameters
-        ----------
-        region : ndarray of int64
-            That of the number, or if `is_next`, of the next one.
+        `region`: that of the number, or if `is_next`, of the next one.
         """
         if is_next:
             return self._whole_upto(region, number + 1) - self._is_true[region]
@@ -404,17 +386,7 @@ class ColumnCells:
     def listed(self, most: int = MOST_VALUES, *, with_shares: bool = True) -> ListedCellValues:
         """List the values that each cell may stand for; none of a suppressed one.
 
-        Parameters
-        ----------
-        most : int
-            Values of a discrete range that are listed.
-        with_shares : bool
-            Whether these are not equally likely, if more is known.
-
-        Raises
-        ------
-        NotReadError
-            If they are too many.
+        Raises NotReadError if they are too many.
         """
         if self.cell.kind == "value":
             kept = np.flatnonzero(~self.hidden)

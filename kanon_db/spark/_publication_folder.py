@@ -46,11 +46,7 @@ class FoundFile:
 class Folder:
     """A folder, which need not exist.
 
-    Parameters
-    ----------
-    session : SparkSession
-    path : str
-        As Spark reads it; without a scheme, in the default file system.
+    `path`: as Spark reads it; without a scheme, in the default file system.
     """
 
     def __init__(self, session: SparkSession, path: str) -> None:
@@ -481,11 +477,7 @@ class LedgerRelease:
 class FolderLedger:
     """The releases of a folder.
 
-    Parameters
-    ----------
-    session : SparkSession
-    folder : Folder
-        With publications.
+    `folder`: with publications.
     """
 
     def __init__(self, session: SparkSession, folder: Folder) -> None:

@@ -82,9 +82,7 @@ def only_in_postgresql() -> UnsupportedQueryError:
 def read_or_refused() -> Iterator[None]:
     """Refuse what has too many values.
 
-    Raises
-    ------
-    UnsupportedQueryError
+    Raises UnsupportedQueryError.
     """
     try:
         yield
@@ -157,10 +155,7 @@ class SparkQuery(OpenQuery):
     def _own_words(self) -> Iterator[None]:
         """Say in our own words why a statement of the query failed.
 
-        Raises
-        ------
-        UnsupportedQueryError
-            Where it is the query's fault.
+        Raises UnsupportedQueryError where it is the query's fault.
         """
         try:
             yield
@@ -216,11 +211,7 @@ _TRIED_VALUES: Final = "tried"
 class SparkConditions:
     """:class:`~kanon_db.spark._row_evidence.ConditionsOnValues` of a session.
 
-    Parameters
-    ----------
-    session : SparkSession
-    own_words : callable
-        Returns a context in which errors of the query's arithmetic become refusals.
+    `own_words`: returns a context in which errors of the query's arithmetic become refusals.
     """
 
     def __init__(
@@ -254,10 +245,7 @@ class SparkConditions:
     ) -> list[AxisValue | None]:
         """Return the values of an expression, a number, as they are.
 
-        Raises
-        ------
-        NotReadError
-            If one is not finite.
+        Raises NotReadError if one is not finite.
         """
         if isinstance(expression, ex.Column):
             column = axis_values(values[expression.name], type_)
@@ -390,19 +378,7 @@ class CountedRecordTypes:
     ) -> CountedRecordTypes:
         """Count the rows that have the same cells in some columns.
 
-        Parameters
-        ----------
-        rows : DataFrame
-        cells : mapping of str to Cell
-        numbered : mapping of str to int
-            The columns, with their numbers.
-        pattern : str or None
-        shares : mapping of str to CellShares
-
-        Raises
-        ------
-        UnsupportedQueryError
-            If the driver would have too many of them.
+        Raises UnsupportedQueryError if the driver would have too many of them.
         """
         from pyspark.sql import functions as f
 
@@ -508,13 +484,7 @@ def find_value_shares(
 ) -> CellShares | None:
     """Find the shares of a column; None if it has too many different cells.
 
-    Parameters
-    ----------
-    rows : DataFrame
-    quasi_identifiers : list of str
-    cell : Cell
-    matches : int or None
-        How many originals each cell covers, if it is not all of a class.
+    `matches`: how many originals each cell covers, if it is not all of a class.
     """
     from pyspark.sql import functions as f
 
@@ -604,11 +574,7 @@ class ConditionsOnValues(Protocol):
     def flags(self, condition: ex.Expression, values: Mapping[str, Any]) -> tuple[Flags, Flags]:
         """Say where a condition is true, and where it is false.
 
-        Parameters
-        ----------
-        condition : Expression
-        values : mapping of str to pyarrow.Array
-            Of each column that it mentions, side by side.
+        `values`: of each column that it mentions, side by side.
         """
 
     def numbers(self, expression: ex.Expression, values: Mapping[str, Any]) -> FloatArray:
@@ -623,19 +589,7 @@ class ConditionsOnValues(Protocol):
 class CalculatedEvidence:
     """:class:`~kanon_db.answers.evidence.PieceReader` of what is calculated.
 
-    Parameters
-    ----------
-    pieces : Pieces
-        What the pieces are called.
-    request : Request
-    layout : CellLayout
-    columns : mapping of int to ColumnCells
-    tries : ConditionsOnValues
-
-    Raises
-    ------
-    NotReadError
-        When there is too much to be listed or tried.
+    Raises NotReadError when there is too much to be listed or tried.
     """
 
     def __init__(

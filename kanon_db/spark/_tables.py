@@ -542,11 +542,7 @@ SCHEMA = "published"
 class PublishedTables:
     """Named tables of one session.
 
-    Parameters
-    ----------
-    session : SparkSession
-    frames : mapping of str to DataFrame
-        The tables by their names.
+    `frames`: the tables by their names.
     """
 
     def __init__(self, session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
@@ -660,11 +656,7 @@ class SparkProgress(Reporter):
 class TableSession(SparkProgress):
     """:class:`~kanon_db.session.protocol.Session` that reads, and writes nothing.
 
-    Parameters
-    ----------
-    tables : PublishedTables
-    on_progress, on_warning : callable, optional
-        See :class:`SparkProgress`.
+    `on_progress, on_warning`: see :class:`SparkProgress`.
     """
 
     def __init__(

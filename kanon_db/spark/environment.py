@@ -75,9 +75,7 @@ def why_unavailable() -> str | None:
 def require_spark() -> None:
     """Refuse to go on without pyspark or Java.
 
-    Raises
-    ------
-    ServerError
+    Raises ServerError.
     """
     reason = why_unavailable()
     if reason is not None:
@@ -93,16 +91,7 @@ def require_spark() -> None:
 def spark_session(master: str, **settings: str) -> Iterator[SparkSession]:
     """Open a session on a cluster, and end it with the block; or take the one that is open.
 
-    Parameters
-    ----------
-    master : str
-        Such as ``spark://host:7077``, ``yarn`` or ``local[2]``.
-    **settings : str
-        More of Spark's settings, with two underscores instead of each dot.
-
-    Raises
-    ------
-    ServerError
+    Raises ServerError.
     """
     require_spark()
     with quiet():
@@ -170,12 +159,7 @@ def quiet() -> Iterator[None]:
 def failures_as_errors(message: str) -> Iterator[None]:
     """Raise an error of Spark as one of ours, without its text, which may quote data.
 
-    Raises
-    ------
-    NotFoundError
-        For a path that does not exist.
-    ServerError
-        For everything else.
+    Raises NotFoundError for a path that does not exist. Raises ServerError for everything else.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

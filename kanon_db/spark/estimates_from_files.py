@@ -112,10 +112,7 @@ class CountedColumn:
     ) -> list[Row]:
         """Return what values an expression on the column has in each cell.
 
-        Raises
-        ------
-        UnsupportedQueryError
-            If there are too many of them, or one is not finite.
+        Raises UnsupportedQueryError if there are too many of them, or one is not finite.
         """
         own, name = self.own, self.own.cell.column.name
 
@@ -231,10 +228,7 @@ class OperandValues:
     ) -> Self:
         """List the ends of ranges, or the values of an expression on a column.
 
-        Raises
-        ------
-        NotReadError
-            If there are too many of them, or one is not finite.
+        Raises NotReadError if there are too many of them, or one is not finite.
         """
         if isinstance(operand, ex.Column) and own.cell.kind == "range":
             return cls.of((end for key in own.keys if key is not None for end in key), type_)
@@ -253,10 +247,7 @@ class OperandValues:
     ) -> Self:
         """List the values of an expression on the columns that types are told apart by.
 
-        Raises
-        ------
-        NotReadError
-            If there are too many of them, or one is not finite.
+        Raises NotReadError if there are too many of them, or one is not finite.
         """
         import pyarrow as pa
 
@@ -447,18 +438,7 @@ def without_order(column: ex.Column) -> ex.Column:
 def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQuery:
     """Find what else the answer to a query of rows needs.
 
-    Parameters
-    ----------
-    asked : SparkQuery
-    layout : CellLayout
-        That of :func:`cell_layout`.
-    release : str
-        The path of the files.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If nothing is known of a column.
+    Raises UnsupportedQueryError if nothing is known of a column.
     """
     from kanon_db.spark._row_evidence import find_value_shares, is_known, keep_value_shares
 
@@ -635,9 +615,7 @@ _CONSTANTS: Final = {
 def _require_same_meaning(expression: ex.Expression | None) -> None:
     """Refuse what Spark would calculate in another way than PostgreSQL.
 
-    Raises
-    ------
-    UnsupportedQueryError
+    Raises UnsupportedQueryError.
     """
     for part in ex.walk(expression):
         if not isinstance(part, _SAME) or not _means_the_same(part):

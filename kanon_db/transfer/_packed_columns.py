@@ -60,10 +60,7 @@ class KnownValues(ABC):
     def number_values(self, records: Records, counts: IntArray) -> DistinctValues:
         """Give codes to the values that occur, by the number of records with each, and with NULL.
 
-        Raises
-        ------
-        InfeasibleError
-            As :func:`.number_values`.
+        Raises InfeasibleError as :func:`.number_values`.
         """
 
     def codes_of(self, values: DistinctValues) -> IntArray:
@@ -120,10 +117,7 @@ class PackedColumns(Generic[_Known]):
     def unpacked(self, packed: AnyIntArray) -> Iterator[PackedDigits]:
         """Find the digits of each column, from the last one on.
 
-        Parameters
-        ----------
-        packed : ndarray of int64, shape (n_records,)
-            The number of each record, in any order of bytes.
+        `packed`, shape (n_records,): the number of each record, in any order of bytes.
         """
         shift = 0
         for known in reversed(self.columns):
@@ -134,11 +128,7 @@ class PackedColumns(Generic[_Known]):
 class PackedDigits:
     """The digits of a column in packed numbers, which are taken out a block at a time.
 
-    Attributes
-    ----------
-    known : KnownValues
-    are_known : bool
-        Whether each record has a value that is known.
+    `are_known`: whether each record has a value that is known.
     """
 
     def __init__(self, known: KnownValues, packed: AnyIntArray, shift: int) -> None:
@@ -157,10 +147,7 @@ class PackedDigits:
     def coded(self, records: Records) -> CodedColumn:
         """Give codes to the values of the column.
 
-        Raises
-        ------
-        InfeasibleError
-            As :func:`.number_values`.
+        Raises InfeasibleError as :func:`.number_values`.
         """
         known, counts = self.known, self._counts
         values = known.number_values(records, counts)

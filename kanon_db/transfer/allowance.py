@@ -57,19 +57,7 @@ class Allowance(NamedTuple):
     def require(self, needs: Needs, what: str, hint: str, who: str = "publishing") -> None:
         """Refuse what needs more.
 
-        Parameters
-        ----------
-        needs : Needs
-        what : str
-            What needs it.
-        hint : str
-            How to need less.
-        who : str
-            In a word.
-
-        Raises
-        ------
-        InfeasibleError
+        `what`: what needs it. `hint`: how to need less. `who`: in a word. Raises InfeasibleError.
         """
         if not self.holds(needs):
             raise InfeasibleError(

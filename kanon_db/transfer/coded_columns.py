@@ -68,18 +68,7 @@ def read_few_values(
 ) -> dict[str, CodedColumn]:
     """Read the columns that have few values.
 
-    Parameters
-    ----------
-    snapshot : Snapshot
-    columns : sequence of ColumnType
-        Each with an equality and an order.
-    most : int
-        How many values are few, in a sample; altogether a column may have more.
-
-    Returns
-    -------
-    dict of str to CodedColumn
-        By name, in the order of `columns`.
+    By name, in the order of `columns`.
     """
     n_values = count_in_sample(snapshot, columns)
     few = [column for column in columns if n_values[column.name] <= most]

@@ -302,10 +302,7 @@ def column_types(session: Session, oid: str) -> dict[str, ColumnType]:
 def selected(session: Session, relation: Relation, columns: Sequence[str]) -> str:
     """Return the select list that reads columns of a source, under their own names.
 
-    Raises
-    ------
-    NotFoundError
-        When the relation is gone, or one of the columns.
+    Raises NotFoundError when the relation is gone, or one of the columns.
     """
     types = types_of(session, relation, columns)
     return ", ".join(f"{each.read(session)} AS {session.identifier(each.name)}" for each in types)
@@ -326,10 +323,7 @@ def types_of(session: Session, relation: Relation, columns: Sequence[str]) -> li
 def check_comparable(session: Session, relation: Relation, columns: Sequence[str]) -> None:
     """Refuse columns whose values cannot be compared or sorted.
 
-    Raises
-    ------
-    SchemaMismatchError
-        It names the first such column (of types like json, xml or point).
+    Raises SchemaMismatchError: it names the first such column (of types like json, xml or point).
     """
     for column in incomparable(session, relation, columns):
         raise SchemaMismatchError(

@@ -53,9 +53,7 @@ class Records:
     def hold(self, n_bytes: float, what: str) -> None:
         """Refuse to take more memory for what is read than there is room for, all together.
 
-        Raises
-        ------
-        InfeasibleError
+        Raises InfeasibleError.
         """
         self._held.append(n_bytes)
         self.room.require_memory(
@@ -65,10 +63,7 @@ class Records:
     def in_order(self, order: IntArray) -> Self:
         """Give the records other numbers.
 
-        Parameters
-        ----------
-        order : ndarray of int, shape (n_records,)
-            A permutation: the old number of each new record.
+        `order`, shape (n_records,): a permutation: the old number of each new record.
         """
         raise NotImplementedError
 
@@ -79,9 +74,7 @@ class Records:
 def require_rows(n_records: int, most: int, source: object) -> None:
     """Refuse a source without rows, or with more than may be read.
 
-    Raises
-    ------
-    InfeasibleError
+    Raises InfeasibleError.
     """
     if n_records > most:
         raise InfeasibleError(
@@ -192,10 +185,7 @@ class Snapshot(Records):
 def estimate_size(session: Session, source: Relation, columns: Sequence[str]) -> Size:
     """Ask the server's planner how much there is to read, without reading it.
 
-    Raises
-    ------
-    PermissionDeniedError
-        As :func:`take_snapshot`.
+    Raises PermissionDeniedError as :func:`take_snapshot`.
     """
     names = selected(session, source, columns)
     with all_rows(session, source):
@@ -210,10 +200,7 @@ def estimate_size(session: Session, source: Relation, columns: Sequence[str]) ->
 def expected_values(session: Session, source: Relation, columns: Sequence[str]) -> float:
     """Ask the server's planner how many values some columns have, each by itself, together.
 
-    Raises
-    ------
-    PermissionDeniedError
-        As :func:`take_snapshot`.
+    Raises PermissionDeniedError as :func:`take_snapshot`.
     """
     unequal = set(incomparable(session, source, columns))
     there = [column for column in columns if column not in unequal]
@@ -240,10 +227,7 @@ def _read_plan(row: Row) -> Mapping[str, Any]:
 def count_records(session: Session, source: Relation, where: str = "true") -> int:
     """Count the rows ``s`` of a source that meet a condition; of those, the kept ones.
 
-    Raises
-    ------
-    PermissionDeniedError
-        As :func:`take_snapshot`.
+    Raises PermissionDeniedError as :func:`take_snapshot`.
     """
     session.step("counting the rows of the source")
     with all_rows(session, source):

@@ -152,10 +152,7 @@ def number_values(
 ) -> DistinctValues:
     """Give numbers to the values of a column that `counted` selects, with their ``records``.
 
-    Raises
-    ------
-    InfeasibleError
-        As :func:`distinct_values`.
+    Raises InfeasibleError as :func:`distinct_values`.
     """
     session = records.session
     table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")

@@ -151,14 +151,7 @@ def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature
 
 @dataclass(frozen=True, eq=False)
 class ValueModel:
-    """How likely each sensitive value is, given the quasi-identifiers; see :func:`learn`.
-
-    Attributes
-    ----------
-    gain : float
-        By how much it raises the log-likelihood of a record in buckets that it was not learned
-        from, in nats.
-    """
+    """How likely each sensitive value is, given the quasi-identifiers; see :func:`learn`."""
 
     _features: Sequence[_Feature]
     _effects: SingleArray  # (n_effects, n_values)
@@ -248,11 +241,7 @@ class ValueModel:
 def sample_size(n_records: int, n_codes: Sequence[int]) -> int:
     """Return how many of so many records :func:`learn` learns from, in whole buckets.
 
-    Parameters
-    ----------
-    n_records : int
-    n_codes : sequence of int
-        How many codes each column has.
+    `n_codes`: how many codes each column has.
     """
     return min(n_records, _SAMPLE, _CODES // _most_features(n_codes))
 
@@ -598,11 +587,7 @@ class WeightUnits:
     ) -> Self | None:
         """Choose units; None also where no weight could differ from the share of its value.
 
-        Parameters
-        ----------
-        thresholds : sequence of Fraction
-        least, most : sequence of Fraction
-            The least and the largest share of each value in the buckets that have it.
+        `least, most`: the least and the largest share of each value in the buckets that have it.
         """
         units = cls.of(thresholds, most)
         if units is None:
