@@ -555,7 +555,7 @@ def _sign(option: str, given: str | None, default: str, **named: str) -> str:
     if sign not in named.values() and not re.fullmatch(r"[!-/:-@\[-`{-~]", sign):
         raise InvalidParameterError(
             f"the {option} must be one character of ASCII, no letter or digit",
-            hint=f"{option} => '{next(iter(named))}'",
+            hint=f"give such a character, or {' or '.join(named)}",
         )
     return sign
 

@@ -313,7 +313,8 @@ def enter_by_hand(
         admin,
         "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
         " parameters, layout, records, guarantee, metrics, relations, published_by) VALUES"
-        " ($1::text, $2::text, 'two_size', 'data', 'people', '{}', $3::text::jsonb, $4::int8, '',"
+        " ($1::text, $2::text, 'two_size', 'data', 'people', '{\"l\": 2, \"k\": 2}',"
+        " $3::text::jsonb, $4::int8, '',"
         " '{}', $5::text[], current_user)",
         name,
         kind,
