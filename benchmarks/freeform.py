@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import table
-from kanon_db.algorithms.freeform.improvement import improved_matches, ring
+from kanon_db.algorithms.freeform.improvement import improve_matches, ring
 from kanon_db.algorithms.freeform.k_concealment import k_concealment
 from kanon_db.algorithms.freeform.matches import (
     PARTITION_SIZE,
@@ -141,7 +141,7 @@ def _homogeneous() -> str:
                     else:
                         started = time.perf_counter()
                         printed = PAPER[method](ncp, k, pulse=UNLIMITED)
-                        found = improved_matches(ncp, printed)
+                        found = improve_matches(ncp, printed)
                         taken = time.perf_counter() - started
                         as_printed, gcp = _gcp(data, printed), _gcp(data, found)
                     row += [f"{as_printed:.4f}", gcp, f"{taken:.0f} s"]

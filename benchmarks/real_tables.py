@@ -17,8 +17,8 @@ from kanon_db.algorithms.attacks import (
     BucketCandidates,
     BucketValues,
     candidates_of,
-    learned_weights,
-    modelled_weights,
+    learn_weights,
+    model_weights,
 )
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
@@ -106,9 +106,9 @@ def right_guesses(data: Microdata, buckets: BucketArray) -> tuple[float, float]:
     codes, buckets, truth = data.qi_codes[order], buckets[order], data.sa_codes[order]
     values = BucketValues.of(buckets, truth, n_values)
     candidates = candidates_of(buckets, values)
-    learned = [learned_weights(codes, candidates, n_values)]
+    learned = [learn_weights(codes, candidates, n_values)]
     random = np.random.default_rng(0)
-    modelled = modelled_weights(codes, buckets, values, n_values, random)
+    modelled = model_weights(codes, buckets, values, n_values, random)
     learned += [] if modelled is None else [modelled]
     by_share, *by_learning = (
         float((candidates.value[_guesses(candidates, weights)] == truth).mean())

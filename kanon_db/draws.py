@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kanon_db.algorithms.bucketization.bucket_assignment import draw_matchings
-from kanon_db.algorithms.bucketization.buckets import BucketSetting, in_slots, unpacked_levels
+from kanon_db.algorithms.bucketization.buckets import BucketSetting, in_slots, unpack_levels
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.answers.scope import cell_layout
@@ -152,7 +152,7 @@ def _levels(
         f"SELECT (SELECT row_to_json(r)::text FROM (SELECT {tables.values('w')}) AS r) AS value,"
         f" w.{tables.weights} AS weights, w.{tables.parts} AS parts FROM {tables.learned} AS w",
     ):
-        yield numbers[row["value"]], unpacked_levels(row["weights"], tables.n_records), row["parts"]
+        yield numbers[row["value"]], unpack_levels(row["weights"], tables.n_records), row["parts"]
 
 
 _WHOLE_TYPES: Final = ("smallint", "integer", "bigint")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, numbered_as_seen
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, number_as_seen
 from kanon_db.catalog.entries import Publication, Source, run_errand
 from kanon_db.errors import InvalidParameterError
 from kanon_db.publications.relations import StagedRelations
@@ -49,7 +49,7 @@ def read_entities(snapshot: Snapshot, source: Source, *, are_counted: bool) -> E
         f" FROM {snapshot.table})"
     )
     codes = read_integers(replace(snapshot, table=numbered, is_table=False), "s.code")
-    return Entities(numbered_as_seen(codes), found["entities"])
+    return Entities(number_as_seen(codes), found["entities"])
 
 
 def entity_statement(name: str, table: str) -> str:

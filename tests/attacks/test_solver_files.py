@@ -46,7 +46,7 @@ if sys.argv[1] == "arrays":
         np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64),
         np.ones(n, dtype=bool), right, right, rows, columns, coefficients.ravel(),
     )
-    solver.solve(model.handed_over(gap=0.5), pulse)
+    solver.solve(model.load_solver(gap=0.5), pulse)
 else:
     problem = pulp.LpProblem("split", pulp.LpMinimize)
     variables = [problem.add_variable(f"x{i:02}", cat=pulp.LpBinary) for i in range(50)]

@@ -66,7 +66,7 @@ def test_each_value_is_drawn_as_often_as_its_bucket_has_it(of: Buckets, seed: in
 def test_chances_have_exact_margins_and_stay_below_their_caps(of: Buckets) -> None:
     for records, values, weights in each(of):
         counts, caps = of[3][values], of[4][values]
-        chances = bucket_assignment._fitted(weights, counts, caps)
+        chances = bucket_assignment._fit_chances(weights, counts, caps)
         assert chances.min() >= 0
         assert (chances.sum(axis=1) == WHOLE).all()
         assert (chances.sum(axis=0) == counts * WHOLE).all()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanon_db.algorithms.freeform._generalization_graph import units_lost
-from kanon_db.algorithms.freeform.improvement import improved_matches, ring
+from kanon_db.algorithms.freeform.improvement import improve_matches, ring
 from kanon_db.algorithms.freeform.k_concealment import k_concealment
 from kanon_db.algorithms.freeform.matches import (
     FreeformMatches,
@@ -79,7 +79,7 @@ def test_improvement_never_loses_more(case: Case) -> None:
     table, k = case
     for method in (ring, partial(sort_greedy, improve=False)):
         before = run(method, table, k)
-        after = improved_matches(Ncp.of(table), before)
+        after = improve_matches(Ncp.of(table), before)
         assert_valid(table, after, k)
         assert graph_loss(table, after) <= graph_loss(table, before)
 

@@ -21,10 +21,10 @@ from kanon_db.algorithms.bucketization.cell_assignment import CellRoom, assign_j
 from kanon_db.algorithms.bucketization.joint_assignment import (
     JointPlan,
     SensitiveCombinations,
-    arranged,
+    arrange,
     deal_randomly,
     equal_buckets,
-    rounded_shares,
+    round_shares,
 )
 from kanon_db.algorithms.bucketization.multi_size import (
     jointly_anatomy,
@@ -157,7 +157,7 @@ def test_shares_and_all_their_sums_are_rounded(
     whole = draw.draw(st.integers(1, max(1, sum(amounts))))
     part = draw.draw(st.integers(0, whole))
     values = np.array(entries, dtype=np.int32).reshape(-1, 2)
-    shares = rounded_shares(np.array(amounts, dtype=np.int64), values, part, whole).tolist()
+    shares = round_shares(np.array(amounts, dtype=np.int64), values, part, whole).tolist()
     groups = [[i] for i in range(len(entries))] + [list(range(len(entries)))]
     for a in range(2):
         groups += [[i for i, e in enumerate(entries) if e[a] == value] for value in range(7)]
@@ -196,7 +196,7 @@ def test_two_attributes_are_arranged_wherever_they_can_be(seed: int) -> None:
     random = np.random.default_rng(seed)
     data = combined(random, 2, 7)
     setting = setting_of(random, data.n_records, int(random.choice([2, 2, 2, 9])))
-    found = arranged(data, setting, UNLIMITED)
+    found = arrange(data, setting, UNLIMITED)
     if found is not None:
         check_plan(data, setting, found)
     elif setting.sizes.size <= 2:
@@ -212,10 +212,10 @@ def test_most_of_what_can_be_arranged_is(n_attributes: int) -> None:
         random = np.random.default_rng(seed)
         data = combined(random, n_attributes, 8)
         setting = setting_of(random, data.n_records, 9)
-        found = arranged(data, setting, UNLIMITED)
+        found = arrange(data, setting, UNLIMITED)
         if found is not None:
             check_plan(data, setting, found)
-            again = arranged(data, setting, UNLIMITED)
+            again = arrange(data, setting, UNLIMITED)
             assert again is not None
             assert again.tolist() == found.tolist()  # it decides nothing by chance
         n_found += found is not None
@@ -423,7 +423,7 @@ def test_buckets_that_cannot_be_mended_are_given_up_and_can_be_canceled() -> Non
     )
     beats: list[int] = []
     pulse = Pulse(heartbeat=lambda: beats.append(1))
-    assert arranged(data, BucketSetting.of([2], [200]), pulse) is None
+    assert arrange(data, BucketSetting.of([2], [200]), pulse) is None
     assert len(beats) > 10
     plan = jointly_two_size(data, 10)
     check_plan(data, plan.setting, plan.buckets)

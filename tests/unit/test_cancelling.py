@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kanon_db.algorithms import bucketization, freeform, generalization, suppression
-from kanon_db.algorithms.attacks import BucketValues, modelled_weights
+from kanon_db.algorithms.attacks import BucketValues, model_weights
 from kanon_db.algorithms.bucketization.bucket_assignment import transport
 from kanon_db.algorithms.freeform.improvement import ring
 from kanon_db.algorithms.freeform.matching_heuristics import greedy, hungarian, sort_greedy
@@ -40,7 +40,7 @@ SEARCHES: dict[str, Callable[[Pulse], object]] = {
     "a transportation problem": lambda pulse: transport(
         np.arange(9), np.arange(9), np.full((9, 9), 9), pulse=pulse
     ),
-    "learners": lambda pulse: modelled_weights(
+    "learners": lambda pulse: model_weights(
         CODES, np.arange(20_000) // 5, SAT, 4, np.random.default_rng(0), pulse
     ),
     "split and carry": lambda pulse: generalization.split_carry(TABLE, 3, pulse=pulse),

@@ -272,7 +272,7 @@ ROUNDS = 15
 _LEAST = 1e-12
 
 
-def learned_weights(
+def learn_weights(
     qi_codes: CodeArray,
     candidates: BucketCandidates,
     n_values: int,
@@ -321,11 +321,11 @@ def learned_weights(
         for pair, n in zip(pairs, n_codes, strict=True):
             joint = np.bincount(pair, weights)[pair]
             log_likelihood += np.log((joint + 1) / (prior + n))
-        weights = _scaled(candidates, log_likelihood, pulse)
+        weights = _scale(candidates, log_likelihood, pulse)
     return weights
 
 
-def modelled_weights(
+def model_weights(
     qi_codes: CodeArray,
     buckets: AnyIntArray,
     values: BucketValues,
@@ -355,15 +355,15 @@ def modelled_weights(
     model = learn(records, random, pulse)
     if model is None:
         return None
-    found = []
+    weights = []
     for low, high in model.parts(records):
         pulse.beat()
         likely = model.posteriors(records.between(low, high), random)
         candidates = candidates_of(
             buckets[starts[low] : starts[high]] - low, values.between(low, high)
         )
-        found.append(likely[candidates.record, candidates.value].astype(np.float64))
-    return np.concatenate(found)
+        weights.append(likely[candidates.record, candidates.value].astype(np.float64))
+    return np.concatenate(weights)
 
 
 def weights_of_source(
@@ -398,7 +398,7 @@ def weights_of_source(
 
     Notes
     -----
-    The model of :func:`learned_weights`, from the true values of everybody else: an upper end of
+    The model of :func:`learn_weights`, from the true values of everybody else: an upper end of
     what correlations can tell such a learner. To leave out a whole bucket, and not only the record
     itself, treats its records alike: whoever has a value is not told apart from the others by
     being missing among those who have it.
@@ -418,10 +418,10 @@ def weights_of_source(
             joint -= np.bincount(alike, own)[alike]
         n_codes = int(source_column.max(initial=-1)) + 1
         log_likelihood += np.log((np.maximum(joint, 0) + 1) / (np.maximum(prior, 0) + n_codes))
-    return _scaled(candidates, log_likelihood, pulse)
+    return _scale(candidates, log_likelihood, pulse)
 
 
-def _scaled(candidates: BucketCandidates, log_likelihood: FloatArray, pulse: Pulse) -> FloatArray:
+def _scale(candidates: BucketCandidates, log_likelihood: FloatArray, pulse: Pulse) -> FloatArray:
     """Turn likelihoods into weights that fit each record and each bucket."""
     highest = _highest(log_likelihood, candidates.record)
     weights = np.maximum(np.exp(log_likelihood - highest), _LEAST) * candidates.count
@@ -493,12 +493,12 @@ def ends_of_buckets(
     """Return the first and the last record of each bucket by their keys."""
     ordered = keys[by_bucket]
     bucket = np.repeat(np.arange(starts.size), np.diff(starts, append=keys.size))
-    found = []
+    ends = []
     for extreme in (np.minimum, np.maximum):
         at = np.flatnonzero(ordered == extreme.reduceat(ordered, starts)[bucket])
         _, first = np.unique(bucket[at], return_index=True)
-        found.append(by_bucket[at[first]])
-    return found[0], found[1]
+        ends.append(by_bucket[at[first]])
+    return ends[0], ends[1]
 
 
 def name_rarest(
@@ -553,20 +553,20 @@ def name_rarest(
     by_bucket = np.argsort(buckets, kind="stable")
     starts = np.searchsorted(buckets[by_bucket], np.arange(rarest.size))
     columns = [qi_codes[:, a] for a in range(qi_codes.shape[1])]
-    found = []
+    attempts = []
     for order in orders:
         pulse.beat()
         keys = sort_keys([columns[a] for a in order.attributes], reflected=order.reflected)
         for records in ends_of_buckets(keys, by_bucket, starts):
             persons = tuples[records[chosen]]
-            found.append(_Tried.of(truth, persons, guessed, bounds, half[chosen]))
-    best_of_first = max(found, key=lambda tried: tried.rate(0))
-    best_of_second = max(found, key=lambda tried: tried.rate(1))
-    return _Tried.joined(best_of_second, best_of_first)
+            attempts.append(_Attempt.of(truth, persons, guessed, bounds, half[chosen]))
+    best_of_first = max(attempts, key=lambda tried: tried.rate(0))
+    best_of_second = max(attempts, key=lambda tried: tried.rate(1))
+    return _Attempt.joined(best_of_second, best_of_first)
 
 
 @dataclass(frozen=True)
-class _Tried:
+class _Attempt:
     """Sums of one variant over the buckets of each half: people, right, base and bound."""
 
     sums: tuple[tuple[float, float, float, float], ...]
@@ -579,7 +579,7 @@ class _Tried:
         guessed: IntArray,
         bounds: FloatArray,
         half: BoolArray,
-    ) -> _Tried:
+    ) -> _Attempt:
         right = truth.share(tuples, guessed)
         base = truth.share(tuples, np.full(tuples.size, truth.most_frequent))
         scored = ~np.isnan(right)
@@ -600,7 +600,7 @@ class _Tried:
         return right / people if people else 0.0
 
     @staticmethod
-    def joined(first: _Tried, second: _Tried) -> AttackScore:
+    def joined(first: _Attempt, second: _Attempt) -> AttackScore:
         """Take the first half of one variant and the second half of another."""
         sums = [a + b for a, b in zip(first.sums[0], second.sums[1], strict=True)]
         people, right, base, bound = sums

@@ -49,7 +49,7 @@ class RowClasses:
             _ends(c, n)[:, cell_of_class[:, a]] if isinstance(c, Ranges) else None
             for a, (c, n) in enumerate(zip(cells, n_codes, strict=True))
         ]
-        self._cells_of_code = [_inverted(c, n) for c, n in zip(cells, n_codes, strict=True)]
+        self._cells_of_code = [_invert(c, n) for c, n in zip(cells, n_codes, strict=True)]
         width = [_mean_size(c, n) / n for c, n in zip(cells, n_codes, strict=True)]
         self._narrowest_first = np.argsort(width, kind="stable").tolist()
 
@@ -66,17 +66,17 @@ class RowClasses:
         codes : ndarray of int, shape (n_qi,)
             The person's quasi-identifiers.
         """
-        found: IntArray | slice = slice(None)
+        chosen: IntArray | slice = slice(None)
         for attribute in self._narrowest_first:
             code, ends = int(codes[attribute]), self._low_high[attribute]
             if ends is not None:
-                inside = (ends[0, found] <= code) & (code <= ends[1, found])
+                inside = (ends[0, chosen] <= code) & (code <= ends[1, chosen])
             else:
                 has = self._having(attribute, code)
-                inside = has[self.cell_of_class[found, attribute]]
+                inside = has[self.cell_of_class[chosen, attribute]]
             kept = np.flatnonzero(inside)
-            found = kept if isinstance(found, slice) else found[kept]
-        return found if not isinstance(found, slice) else np.arange(self.n_classes)
+            chosen = kept if isinstance(chosen, slice) else chosen[kept]
+        return chosen if not isinstance(chosen, slice) else np.arange(self.n_classes)
 
     def people_of(self, number: int, codes: CodeArray) -> IntArray:
         """Return the people whom the cells of a class cover, ascending.
@@ -88,16 +88,16 @@ class RowClasses:
         codes : ndarray of int32, shape (n_people, n_qi)
             The people's quasi-identifiers.
         """
-        found: IntArray | slice = slice(None)
+        chosen: IntArray | slice = slice(None)
         for attribute in self._narrowest_first:
-            column, ends = codes[found, attribute], self._low_high[attribute]
+            column, ends = codes[chosen, attribute], self._low_high[attribute]
             if ends is not None:
                 inside = (ends[0, number] <= column) & (column <= ends[1, number])
             else:
                 inside = self.values_of(number, attribute)[column]
             kept = np.flatnonzero(inside)
-            found = kept if isinstance(found, slice) else found[kept]
-        return found if not isinstance(found, slice) else np.arange(codes.shape[0])
+            chosen = kept if isinstance(chosen, slice) else chosen[kept]
+        return chosen if not isinstance(chosen, slice) else np.arange(codes.shape[0])
 
     def values_of(self, number: int, attribute: int) -> BoolArray:
         """Return which values of an attribute the cell of a class covers, shape (n_codes,)."""
@@ -199,7 +199,7 @@ def _ends(cells: Ranges, n_codes: int) -> IntArray:
     return np.stack([low, np.where(cells.tells_nothing, n_codes - 1, cells.high)]).astype(np.int64)
 
 
-def _inverted(cells: Ranges | Sets, n_codes: int) -> tuple[IntArray, IntArray] | None:
+def _invert(cells: Ranges | Sets, n_codes: int) -> tuple[IntArray, IntArray] | None:
     """Return the sets that have each code: where they begin, and the sets."""
     if isinstance(cells, Ranges):
         return None
@@ -349,7 +349,7 @@ def guess_people(
     """
     covering, n_values = rows.covering, rows.n_values
     bins = [_bins(n, n_values) for n in covering.n_codes]
-    published = _published_model(rows, bins, pulse)
+    published = _build_model(rows, bins, pulse)
     known = [_source_model(rows, codes[part], values[part], bins, pulse) for part in (half, ~half)]
     found = RowGuesses(*(np.full(people.size, -1, dtype=np.int64) for _ in range(5)))
     for i, person in enumerate(people.tolist()):
@@ -418,7 +418,7 @@ def _bins(n_codes: int, n_values: int) -> IntArray:
     return np.arange(n_codes, dtype=np.int64) * n_bins // n_codes
 
 
-def _published_model(rows: PublishedRows, bins: Sequence[IntArray], pulse: Pulse) -> _Bayes:
+def _build_model(rows: PublishedRows, bins: Sequence[IntArray], pulse: Pulse) -> _Bayes:
     counts = rows.counts.astype(np.float64)
     joint = (
         spread_values(cells, cell.astype(np.int64), rows.values, counts, its_bins, rows.n_values)
@@ -503,7 +503,7 @@ def downcode(
         pulse.beat()
         people = covering.people_of(number, codes)
         people = people[values[people] == value]
-        guesses = expected_values(covering, number, int(members[number]), frequencies)
+        guesses = expect_values(covering, number, int(members[number]), frequencies)
         if not people.size or not guesses:
             continue
         n_rows += 1
@@ -516,14 +516,14 @@ def downcode(
     return AttackScore(n_rows, float(np.mean(right)), float(np.mean(base)), None)
 
 
-def expected_values(
+def expect_values(
     covering: RowClasses, number: int, members: int, frequencies: Sequence[IntArray]
 ) -> dict[int, int]:
     """Return the value that most records of a class are expected to have, by attribute.
 
     Attributes whose cell shows a single value are left out.
     """
-    found = {}
+    values = {}
     for attribute, counts in enumerate(frequencies):
         covered = covering.values_of(number, attribute)
         codes = np.flatnonzero(covered)
@@ -537,5 +537,5 @@ def expected_values(
             surely[[0, -1]] = 1
         others = max(members - float(surely.sum()), 0)
         expected = surely + others * counts[codes] / max(int(counts[codes].sum()), 1)
-        found[attribute] = int(codes[expected.argmax()])
-    return found
+        values[attribute] = int(codes[expected.argmax()])
+    return values

@@ -117,8 +117,10 @@ def _in_proportion(totals: IntArray, weights: IntArray) -> IntArray:
         return reached
     largest = int(reached[-1].max()) * int(totals.max())
     integer = np.int64 if largest < 2**63 else object
-    whole = np.maximum(reached[-1], 1).astype(integer)
-    shares: IntArray = (reached.astype(integer) * totals.astype(integer) // whole).astype(np.int64)
+    divisor = np.maximum(reached[-1], 1).astype(integer)
+    shares: IntArray = (reached.astype(integer) * totals.astype(integer) // divisor).astype(
+        np.int64
+    )
     shares[1:] -= shares[:-1].copy()
     return shares
 
@@ -234,9 +236,9 @@ def partition_records(
     checked, available = _available(counts, limits, setting)
     valid = _satisfies_theorem_1(checked, available, setting)
     if valid and setting.sizes.size > 2:
-        found = _transport(checked, available, setting)
-        if not found.stranded.any():
-            return found.amounts
+        transported = _transport(checked, available, setting)
+        if not transported.stranded.any():
+            return transported.amounts
         valid = False
     if not valid:
         raise InfeasibleError(
@@ -312,7 +314,7 @@ class Allotment:
             steps = np.arange(start, end) + (self.start - ends + self.n_records)[entry]
             yield self.first_bucket[entry] + steps % self.n_buckets[entry]
 
-    def dealt_to(self, order: AnyIntArray) -> CodeArray:
+    def deal_to(self, order: AnyIntArray) -> CodeArray:
         """Deal the buckets to records."""
         buckets = np.empty(order.size, dtype=np.int32)
         dealt = 0
@@ -443,7 +445,7 @@ def draw_allotted(codes: CodeArray, allotment: Allotment, random: Permuter) -> C
     # numpy sorts 16 bits by their digits
     narrow = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
     order = taken(order, order_of(taken(narrow, order), stable=True))
-    return allotment.dealt_to(order)
+    return allotment.deal_to(order)
 
 
 def numbers_by_size(sizes: IntArray) -> CodeArray:
@@ -509,15 +511,15 @@ def draw_matchings(
     >>> sorted(map(tuple, set(map(tuple, drawn)))), drawn.count([0, 1]) > drawn.count([1, 0])
     ([(0, 1), (1, 0)], True)
     """
-    found = np.empty(int(starts[-1]), dtype=np.int64)
+    places = np.empty(int(starts[-1]), dtype=np.int64)
     sizes, n_values = np.diff(starts), np.diff(firsts)
     offsets = np.append(0, np.cumsum(sizes * n_values))
     seeds = random.integers(1, 2**63, starts.size - 1, dtype=np.uint64)
     for low in range(0, starts.size - 1, _BUCKETS_AT_ONCE):
         pulse.beat()
         high = min(low + _BUCKETS_AT_ONCE, starts.size - 1)
-        _draw_matchings(weights, offsets, starts, firsts, counts, caps, seeds, low, high, found)
-    return found
+        _draw_matchings(weights, offsets, starts, firsts, counts, caps, seeds, low, high, places)
+    return places
 
 
 _BUCKETS_AT_ONCE: Final = 10_000
@@ -534,22 +536,22 @@ def _draw_matchings(
     seeds: npt.NDArray[np.uint64],
     low: int,
     high: int,
-    found: IntArray,
+    places: IntArray,
 ) -> None:
     for g in range(low, high):
         n, m = starts[g + 1] - starts[g], firsts[g + 1] - firsts[g]
         own = weights[offsets[g] : offsets[g + 1]].reshape(n, m)
         its_counts, its_caps = counts[firsts[g] : firsts[g + 1]], caps[firsts[g] : firsts[g + 1]]
-        chances = _fitted(own, its_counts, its_caps)
+        chances = _fit_chances(own, its_counts, its_caps)
         _round_along_cycles(chances, seeds[g])
         for i in range(n):
             for k in range(m):
                 if chances[i, k] == _WHOLE:
-                    found[starts[g] + i] = firsts[g] + k
+                    places[starts[g] + i] = firsts[g] + k
 
 
 @numba.njit(cache=True, nogil=True)
-def _fitted(weights: FloatArray, counts: IntArray, caps: FloatArray) -> IntArray:
+def _fit_chances(weights: FloatArray, counts: IntArray, caps: FloatArray) -> IntArray:
     """Return chances in parts of `_WHOLE` that have exact margins and are next to the weights."""
     n, m = weights.shape
     fitted = np.maximum(weights, 1e-12)

@@ -333,8 +333,8 @@ class BucketedRecords:
         keys = np.repeat(np.arange(sizes.size), sizes) * self.n_values + self.values
         counts = np.bincount(keys, minlength=sizes.size * self.n_values)
         of_buckets = counts.reshape(sizes.size, self.n_values) / np.maximum(sizes, 1)[:, np.newaxis]
-        found: SingleArray = np.repeat(of_buckets.astype(np.float32), sizes, axis=0)
-        return found
+        repeated: SingleArray = np.repeat(of_buckets.astype(np.float32), sizes, axis=0)
+        return repeated
 
     @property
     def extreme_shares(self) -> tuple[list[Fraction], list[Fraction]]:
@@ -484,24 +484,24 @@ def next_state(state: np.uint64) -> np.uint64:
     return state
 
 
-def unpacked_bits(packed: bytes, n_records: int) -> npt.NDArray[np.uint8]:
+def unpack_bits(packed: bytes, n_records: int) -> npt.NDArray[np.uint8]:
     """Return the bits of a bitmap."""
     bits = np.frombuffer(packed, dtype=np.uint8)
     return np.unpackbits(bits, bitorder="little", count=n_records)
 
 
-def unpacked_levels(planes: bytes, n_records: int) -> IntArray:
+def unpack_levels(planes: bytes, n_records: int) -> IntArray:
     """Return the numbers whose binary digits are bitmaps, the lowest first.
 
     Examples
     --------
-    >>> unpacked_levels(bytes([0b01, 0b11]), 2).tolist()
+    >>> unpack_levels(bytes([0b01, 0b11]), 2).tolist()
     [3, 2]
     """
     length = -(-n_records // 8)
     levels = np.zeros(n_records, dtype=np.int64)
     for digit, first in enumerate(range(0, len(planes), length)):
-        plane = unpacked_bits(planes[first : first + length], n_records)
+        plane = unpack_bits(planes[first : first + length], n_records)
         levels += plane.astype(np.int64) << digit
     return levels
 

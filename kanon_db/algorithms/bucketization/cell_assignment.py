@@ -67,8 +67,8 @@ class CutTree:
             np.array([0 if cut is None else cut.last for cut in cuts], dtype=np.int32),
             np.array(
                 [
-                    (place, place) if cut is None else below
-                    for place, (cut, below) in enumerate(zip(cuts, sides, strict=True))
+                    (place, place) if cut is None else children
+                    for place, (cut, children) in enumerate(zip(cuts, sides, strict=True))
                 ],
                 dtype=np.int32,
             ).reshape(-1, 2),
@@ -82,8 +82,8 @@ class CutTree:
         while (self.cell[places] < 0).any():
             is_upper = codes[records, self.attribute[places]] > self.last[places]
             places = self.below[places, is_upper.astype(np.int8)]
-        found: CodeArray = self.cell[places]
-        return found
+        cells: CodeArray = self.cell[places]
+        return cells
 
 
 _MOST_LOOKED_AT = 2**15
@@ -107,7 +107,7 @@ def best_cut(
         ends = np.cumsum(weights[records])
         stride = -(-int(ends[-1]) // most)
         among = records[np.searchsorted(ends, np.arange(0, ends[-1], stride), side="right")]
-    looked_at, lowest, n_codes = _looked_at(codes, among)
+    looked_at, lowest, n_codes = _sample(codes, among)
     # Codes are few in a small set, however far apart they are.
     kept = {}
     for a in np.flatnonzero(n_codes > 2 * among.size).tolist():
@@ -129,16 +129,16 @@ def divided(
     pulse: Pulse = UNLIMITED,
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Divide records by a cut, and count the sensitive values on both sides."""
-    found = np.empty_like(records)
+    divided_records = np.empty_like(records)
     counts = np.zeros((2, n_values), dtype=np.int64)
     n_lower = 0
     for start in range(0, records.size, _DIVIDED_AT_ONCE):
         pulse.beat()
         n_lower = _divide(
             qi_codes, cut.attribute, cut.last, sa_codes, records, weights,
-            start, min(start + _DIVIDED_AT_ONCE, records.size), n_lower, found, counts,
+            start, min(start + _DIVIDED_AT_ONCE, records.size), n_lower, divided_records, counts,
         )  # fmt: skip
-    return found[:n_lower].copy(), found[n_lower:][::-1].copy(), counts
+    return divided_records[:n_lower].copy(), divided_records[n_lower:][::-1].copy(), counts
 
 
 @numba.njit(cache=True, nogil=True)
@@ -152,7 +152,7 @@ def _divide(
     start: int,
     end: int,
     n_lower: int,
-    found: IntArray,
+    divided_records: IntArray,
     counts: IntArray,
 ) -> int:
     """Put lower records at the front and upper ones at the back; return how many are lower."""
@@ -160,15 +160,15 @@ def _divide(
         record = records[i]
         is_upper = int(qi_codes[record, attribute] > last)
         # Each record is written at both ends, and only one end advances: no branch to mispredict.
-        found[n_lower] = record
-        found[records.size - 1 - i + n_lower] = record
+        divided_records[n_lower] = record
+        divided_records[records.size - 1 - i + n_lower] = record
         n_lower += 1 - is_upper
         counts[is_upper, sa_codes[record]] += 1 if weights is None else weights[record]
     return n_lower
 
 
 @numba.njit(cache=True, nogil=True)
-def _looked_at(codes: CodeArray, records: IntArray) -> tuple[CodeArray, CodeArray, IntArray]:
+def _sample(codes: CodeArray, records: IntArray) -> tuple[CodeArray, CodeArray, IntArray]:
     """Sample records; return their codes above the lowest, the lowest, and the ranges of codes."""
     n_qi = codes.shape[1]
     looked_at = np.empty((n_qi, records.size), dtype=codes.dtype)
@@ -198,10 +198,10 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
     for a in varied:
         for i in range(n):
             totals[first[a] + codes[a, i]] += 1
-    together = np.zeros(n, dtype=np.int64)  # how many have each code of a record, in sum
+    combined = np.zeros(n, dtype=np.int64)  # how many have each code of a record, in sum
     for a in varied:
         for i in range(n):
-            together[i] += totals[first[a] + codes[a, i]]
+            combined[i] += totals[first[a] + codes[a, i]]
     lower_squares = _lower_squares(codes, n_codes, first, varied, totals)
     squares = (totals**2).sum()
     best = 0.0
@@ -210,7 +210,7 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
     for a in varied:
         shared = np.zeros(n_codes[a], dtype=np.int64)
         for i in range(n):
-            shared[codes[a, i]] += together[i]
+            shared[codes[a, i]] += combined[i]
         n_lower = 0
         n_shared = 0
         for code in range(n_codes[a] - 1):
@@ -451,7 +451,7 @@ class CellCutter:
 
     def cells(self) -> list[CutCell]:
         """Return the cells that are not cut any more."""
-        waiting = [(self._grown(), self._whole())] if self._sa_codes.size else []
+        waiting = [(self._grow(), self._whole())] if self._sa_codes.size else []
         done: dict[int, CutCell] = {}
         while waiting:
             divisions = self._first_divisions([cell for _, cell in waiting])
@@ -463,7 +463,7 @@ class CellCutter:
                     done[place] = tightened
                 else:
                     self._found[place] = division.cut
-                    self._sides[place] = (self._grown(), self._grown())
+                    self._sides[place] = (self._grow(), self._grow())
                     waiting += zip(self._sides[place], division.sides, strict=True)
         self._numbers = {place: number for number, place in enumerate(done)}
         return list(done.values())
@@ -472,7 +472,7 @@ class CellCutter:
         """Return the cuts that were made, by which the cell of any record can be found."""
         return CutTree.of(self._found, self._sides, self._numbers)
 
-    def _grown(self) -> int:
+    def _grow(self) -> int:
         """Add a place to the tree."""
         self._found.append(None)
         self._sides.append((-1, -1))
@@ -713,11 +713,11 @@ def assign_in_cells(
     setting, allotment = allot_cells(cells, search, n_values, pulse=pulse)
     groups = _numbers_of_cells(cells, sa_codes.size)
     settle(groups, *allotment.arrays)
-    shuffled = _shuffled_in_cells(groups, sa_codes, n_values, random, pulse)
+    shuffled = _shuffle_in_cells(groups, sa_codes, n_values, random, pulse)
     cell_of_record = np.empty_like(groups)
     cell_of_record[order] = groups
     return CellAssignment(
-        allotment.dealt_to(taken(order, shuffled)),
+        allotment.deal_to(taken(order, shuffled)),
         setting,
         cell_of_record,
         tuple(cell.factor for cell in cells),
@@ -737,7 +737,7 @@ def _numbers_of_cells(cells: Sequence[CutCell], n_records: int) -> CodeArray:
     return groups
 
 
-def _shuffled_in_cells(
+def _shuffle_in_cells(
     groups: CodeArray, sa_codes: CodeArray, n_codes: int, random: Permuter, pulse: Pulse
 ) -> AnyIntArray:
     """Return the records by cell and code, at random among the same."""
@@ -828,7 +828,7 @@ def assign_jointly_in_cells(
     dealt += [plan.buckets + first for plan, first in zip(plans, firsts[:-1], strict=True)]
     of_ranks = numbers[np.concatenate(dealt)]
     settle(groups, of_ranks)
-    shuffled = _shuffled_in_cells(groups, codes, len(values), random, pulse)
+    shuffled = _shuffle_in_cells(groups, codes, len(values), random, pulse)
     buckets = np.empty(codes.size, dtype=np.int32)
     buckets[taken(order, shuffled)] = of_ranks
     cell_of_record = np.empty_like(groups)

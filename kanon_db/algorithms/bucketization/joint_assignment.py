@@ -146,7 +146,7 @@ def equal_buckets(counts: IntArray, values: IntArray, n_buckets: int, pulse: Pul
                 buckets,
             )  # fmt: skip
             continue
-        lower = rounded_shares(amounts, its, n // 2, n, scratch)
+        lower = round_shares(amounts, its, n // 2, n, scratch)
         for part, start, bucket, number in (
             (lower, firsts, first_bucket, n // 2),
             (amounts - lower, firsts + lower, first_bucket + n // 2, n - n // 2),
@@ -164,7 +164,7 @@ _DEPTH: Final = 14
 
 
 def _scratch(n_entries: int, n_values: IntArray) -> tuple[IntArray, ...]:
-    """Make the arrays that :func:`rounded_shares` works in: of vertices, and of edges."""
+    """Make the arrays that :func:`round_shares` works in: of vertices, and of edges."""
     vertices = int(n_values.sum()) + 2
     edges = n_entries + vertices
     return (
@@ -176,11 +176,11 @@ def _scratch(n_entries: int, n_values: IntArray) -> tuple[IntArray, ...]:
     )
 
 
-def rounded_shares(
+def round_shares(
     amounts: IntArray,
     values: CodeArray,
     part: int,
-    whole: int,
+    total: int,
     scratch: tuple[IntArray, ...] | None = None,
 ) -> IntArray:
     """Round ``amounts * part / whole`` so that all sums of a value, and the total, are rounded.
@@ -204,7 +204,7 @@ def rounded_shares(
         scratch = _scratch(amounts.size, values.max(axis=0, initial=0) + 1)
     shares = np.empty_like(amounts)
     rows, columns, vertices, edges, adjacent = scratch
-    _round(amounts, values, part, whole, rows, columns, vertices, edges, adjacent, shares)
+    _round(amounts, values, part, total, rows, columns, vertices, edges, adjacent, shares)
     return shares
 
 
@@ -277,7 +277,7 @@ def _round(
     amounts: IntArray,
     values: CodeArray,
     part: int,
-    whole: int,
+    total: int,
     rows: IntArray,
     columns: IntArray,
     vertices: IntArray,
@@ -285,7 +285,7 @@ def _round(
     adjacent: IntArray,
     shares: IntArray,
 ) -> None:
-    """See :func:`rounded_shares`; `rows` and `columns` are -1 before and afterwards."""
+    """See :func:`round_shares`; `rows` and `columns` are -1 before and afterwards."""
     n = amounts.size
     fractions, left, right = edges[0], edges[1], edges[2]
     sums, start, end = vertices[0], vertices[1], vertices[2]
@@ -296,8 +296,8 @@ def _round(
     sums[0] = sums[1] = 0
     for e in range(n):
         product = amounts[e] * part
-        shares[e] = product // whole
-        fraction = product - shares[e] * whole
+        shares[e] = product // total
+        fraction = product - shares[e] * total
         if not fraction:
             continue
         x, y = values[e, 0], values[e, 1]
@@ -320,13 +320,13 @@ def _round(
                 rows[values[e, 0]] = -1
             else:
                 columns[values[e, 1]] = -1
-            lacking = -sums[v] % whole
+            lacking = -sums[v] % total
             if lacking:
                 fractions[n_edges] = lacking
                 left[n_edges], right[n_edges] = (v, 1) if side == 0 else (0, v)
                 sums[1 - side] += lacking
                 n_edges += 1
-    lacking = -sums[0] % whole
+    lacking = -sums[0] % total
     if lacking:
         fractions[n_edges], left[n_edges], right[n_edges] = lacking, 0, 1
         n_edges += 1
@@ -351,38 +351,38 @@ def _round(
         incoming = -1
         while True:
             # The next edge with a fraction, other than the one that led here.
-            found = -1
+            entry = -1
             while end[v] > start[v]:
                 last = adjacent[end[v] - 1]
-                if not 0 < fractions[last] < whole:
+                if not 0 < fractions[last] < total:
                     end[v] -= 1
                 elif last != incoming:
-                    found = last
+                    entry = last
                     break
                 elif end[v] - start[v] == 1:
                     break
                 else:
                     before = adjacent[end[v] - 2]
-                    if 0 < fractions[before] < whole:
-                        found = before
+                    if 0 < fractions[before] < total:
+                        entry = before
                         break
                     adjacent[end[v] - 2] = last
                     end[v] -= 1
-            if found < 0:
+            if entry < 0:
                 break
-            w = right[found] if left[found] == v else left[found]
-            path[depth] = found
+            w = right[entry] if left[entry] == v else left[entry]
+            path[depth] = entry
             if place[w] < 0:
                 depth += 1
                 place[w], passed[depth] = depth, w
-                v, incoming = w, found
+                v, incoming = w, entry
                 continue
             # A cycle: its edges are raised and lowered in turn.
             first = place[w]
-            most = whole
+            most = total
             for k in range(first, depth + 1):
                 fraction = fractions[path[k]]
-                most = min(most, whole - fraction if (k - first) % 2 == 0 else fraction)
+                most = min(most, total - fraction if (k - first) % 2 == 0 else fraction)
             for k in range(first, depth + 1):
                 e = path[k]
                 fractions[e] += most if (k - first) % 2 == 0 else -most
@@ -394,13 +394,13 @@ def _round(
     k = 0
     for e in range(n):
         product = amounts[e] * part
-        if product % whole:
-            if fractions[k] == whole:
+        if product % total:
+            if fractions[k] == total:
                 shares[e] += 1
             k += 1
 
 
-def arranged(data: SensitiveCombinations, setting: BucketSetting, pulse: Pulse) -> CodeArray | None:
+def arrange(data: SensitiveCombinations, setting: BucketSetting, pulse: Pulse) -> CodeArray | None:
     """Find a bucket for each record, in the order of combinations; None if none is found.
 
     Of two attributes and at most two sizes, there is none then; of more, that is no proof.
@@ -422,7 +422,7 @@ def arranged(data: SensitiveCombinations, setting: BucketSetting, pulse: Pulse) 
     counts = np.bincount(entry, data.counts, distinct.size).astype(np.int64)
     values = data.values[firsts][:, pair]
     limits_of_pair = [data.limits(setting.sizes)[a] for a in pair]
-    of_pair = _arranged_pair(counts, values, limits_of_pair, setting, pulse)
+    of_pair = _arrange_pair(counts, values, limits_of_pair, setting, pulse)
     if of_pair is None:
         return None
     if len(data.privacies) == 2:
@@ -451,14 +451,14 @@ def _tightest(data: SensitiveCombinations) -> list[int]:
     return sorted(order[:2])
 
 
-def _arranged_pair(
+def _arrange_pair(
     counts: IntArray,
     values: IntArray,
     limits: list[IntArray],
     setting: BucketSetting,
     pulse: Pulse,
 ) -> CodeArray | None:
-    """Arrange the records of two attributes; see :func:`arranged`."""
+    """Arrange the records of two attributes; see :func:`arrange`."""
     n_values = [len(limit) for limit in limits]
     totals = [np.bincount(values[:, a], counts, n_values[a]).astype(np.int64) for a in range(2)]
     n_buckets, sizes = setting.n_buckets, setting.sizes
@@ -519,7 +519,7 @@ def _share_of_size(
             return None
     part = int(setting.sizes[j] * setting.counts[j])
     its = values.astype(np.int32)
-    amounts = rounded_shares(counts, its, part, int(counts.sum()))
+    amounts = round_shares(counts, its, part, int(counts.sum()))
     n_rows = len(limits[0])
     edges = its.astype(np.int64)
     edges[:, 1] += n_rows
@@ -637,14 +637,14 @@ def _mended(
 
     def excess(n_tries: int) -> int:
         n_at_once = max(1, _STEPS_AT_ONCE // (max(1, n_tries) * steps))
-        found = 0
+        total = 0
         for first in range(0, sizes.size, n_at_once):
             pulse.beat()
-            found += _mend(
+            total += _mend(
                 values, combinations, bucket_of, starts, sizes, size_class, limits,
                 first, min(first + n_at_once, sizes.size), n_tries, state,
             )  # fmt: skip
-        return found
+        return total
 
     now, n_tries = excess(0), _FEWEST_TRIES
     goal = now

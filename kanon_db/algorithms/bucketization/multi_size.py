@@ -17,7 +17,7 @@ from kanon_db.algorithms.bucketization.buckets import BucketSetting, record_coun
 from kanon_db.algorithms.bucketization.joint_assignment import (
     JointPlan,
     SensitiveCombinations,
-    arranged,
+    arrange,
     by_size,
 )
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
@@ -96,17 +96,17 @@ def multi_size(
     (32, ((1, 5), (2, 5), (5, 1)))
     """
     checked, _ = record_counts(counts, len(privacy.thresholds))
-    whole = two_size(checked, privacy, max_bucket_size, pulse=pulse)
+    single = two_size(checked, privacy, max_bucket_size, pulse=pulse)
     by_threshold = np.array(
         sorted(range(checked.size), key=lambda i: (privacy.thresholds[i], checked[i])),
         dtype=np.int64,
     )
-    best = whole
+    best = single
     for order in (None, by_threshold, by_threshold[::-1]):
         splitter = _Splitter(privacy, max_bucket_size, order, pulse)
-        parts = splitter.join_and_split(splitter.split(checked, whole))
-        found = BucketSetting.of([part.size for part in parts], [part.n_buckets for part in parts])
-        best = min(best, found, key=lambda setting: setting.loss)
+        parts = splitter.join_and_split(splitter.split(checked, single))
+        united = BucketSetting.of([part.size for part in parts], [part.n_buckets for part in parts])
+        best = min(best, united, key=lambda setting: setting.loss)
     return best
 
 
@@ -203,7 +203,7 @@ class SettingProgram:
 
 
 def solve_setting(
-    program: SettingProgram, near: IntArray, start: IntArray | None, *, whole: bool, pulse: Pulse
+    program: SettingProgram, near: IntArray, start: IntArray | None, *, integral: bool, pulse: Pulse
 ) -> Solution:
     """Solve a program by HiGHS.
 
@@ -219,7 +219,7 @@ def solve_setting(
         costs=(program.sizes - 1) ** 2,
         lower=-near,
         upper=program.n_records // program.sizes - near,
-        is_whole=np.full(near.size, whole),
+        is_whole=np.full(near.size, integral),
         row_lower=lacking,
         row_upper=most,
         rows=rows,
@@ -227,7 +227,7 @@ def solve_setting(
         coefficients=terms[rows, columns],
     )
     # Losses are whole numbers, so that a gap of less than 1 is none.
-    highs = model.handed_over(gap=0.99)
+    highs = model.load_solver(gap=0.99)
     answer = solve(highs, pulse, None if start is None else (start - near).tolist())
     return answer if answer.values is None else answer._replace(values=near + answer.values)
 
@@ -449,7 +449,7 @@ class _TypedTable:
         room: IntArray = np.minimum(self.sizes, self.limits[members].sum(axis=0))
         return room
 
-    def crowded(self, n_buckets: IntArray, unit: int) -> list[BoolArray]:
+    def find_crowded(self, n_buckets: IntArray, unit: int) -> list[BoolArray]:
         """Find likely sets of types with more records than the buckets may hold.
 
         These are single types, and sets that the smaller or the larger buckets cannot hold.
@@ -459,16 +459,16 @@ class _TypedTable:
         capacities = self.limits * n_buckets
         lacking = counts - capacities.sum(axis=1)
         worst = np.argsort(-lacking, kind="stable")[:_MAX_SINGLE_TYPES]
-        found = [np.arange(counts.size) == i for i in worst[lacking[worst] > 0]]
+        crowds = [np.arange(counts.size) == i for i in worst[lacking[worst] > 0]]
         demands = self.sizes * n_buckets
         for order in (slice(None), slice(None, None, -1)):
             held = np.cumsum(capacities[:, order], axis=1)
             filled = np.minimum(held, counts[:, np.newaxis]).sum(axis=0)
             unfilled = np.flatnonzero(np.cumsum(demands[order]) > filled)
-            found += [counts > held[:, j] for j in unfilled]
-        return found
+            crowds += [counts > held[:, j] for j in unfilled]
+        return crowds
 
-    def stranded(self, n_buckets: IntArray, unit: int, pulse: Pulse) -> BoolArray:
+    def find_stranded(self, n_buckets: IntArray, unit: int, pulse: Pulse) -> BoolArray:
         """Find a set of types with more records than the buckets may hold; empty if none has."""
         return transport(
             unit * self.counts, self.sizes * n_buckets, self.limits * n_buckets, pulse=pulse
@@ -492,7 +492,7 @@ class _SettingSearch:
         unit = max(1, _LARGEST_SUPPLY // self._table.n_records)
         incomplete = True
         while incomplete and not pulse.is_over:
-            counts = self._solve(pulse, whole=False).values
+            counts = self._solve(pulse, integral=False).values
             if counts is None:
                 return
             loss = float(self._table.losses @ counts)
@@ -500,8 +500,8 @@ class _SettingSearch:
             self._near = np.maximum(np.floor(counts), 0).astype(np.int64)
             fractions = np.maximum(np.rint(unit * counts), 0).astype(np.int64)
             pulse.beat()
-            incomplete = self._add(self._table.crowded(fractions, unit), counts) or self._add(
-                [self._table.stranded(fractions, unit, pulse)], counts
+            incomplete = self._add(self._table.find_crowded(fractions, unit), counts) or self._add(
+                [self._table.find_stranded(fractions, unit, pulse)], counts
             )
 
     def branch(self, pulse: Pulse, seconds: float) -> None:
@@ -509,7 +509,7 @@ class _SettingSearch:
         progress = True
         while progress and not pulse.is_over and not self.is_proven:
             turn = pulse.within(seconds)
-            answer = self._solve(turn, whole=True)
+            answer = self._solve(turn, integral=True)
             if isfinite(answer.lower_bound):
                 self._raise_bound(int(self._table.losses @ self._near) + answer.lower_bound)
             progress = turn.is_over
@@ -536,9 +536,9 @@ class _SettingSearch:
         table = self._table
         if (n_buckets < 0).any() or int(table.sizes @ n_buckets) != table.n_records:
             return False
-        if self._add(table.crowded(n_buckets, 1), n_buckets):
+        if self._add(table.find_crowded(n_buckets, 1), n_buckets):
             return True
-        stranded = table.stranded(n_buckets, 1, pulse)
+        stranded = table.find_stranded(n_buckets, 1, pulse)
         if stranded.any():
             return self._add([stranded], n_buckets)
         self.keep(BucketSetting.of(table.sizes, n_buckets))
@@ -561,11 +561,11 @@ class _SettingSearch:
     def _raise_bound(self, bound: float) -> None:
         self.lower_bound = max(self.lower_bound, ceil(bound - _TOLERANCE))
 
-    def _solve(self, pulse: Pulse, *, whole: bool) -> Solution:
+    def _solve(self, pulse: Pulse, *, integral: bool) -> Solution:
         table, sets = self._table, self._sets.values()
         shape = len(sets), table.sizes.size
         start = None
-        if whole and self.best is not None:
+        if integral and self.best is not None:
             start = np.zeros_like(table.sizes)
             start[np.searchsorted(table.sizes, self.best.sizes)] = self.best.counts
         program = SettingProgram(
@@ -574,7 +574,7 @@ class _SettingSearch:
             room=np.array([table.room(members) for members in sets], dtype=np.int64).reshape(shape),
             needed=np.array([table.counts[members].sum() for members in sets], dtype=np.int64),
         )
-        answer = solve_setting(program, self._near, start, whole=whole, pulse=pulse)
+        answer = solve_setting(program, self._near, start, integral=integral, pulse=pulse)
         self._require_one(answer)
         return answer
 
@@ -613,7 +613,7 @@ def jointly_two_size(
         best = problem.best("full", pulse, above=above)
         if best is None:
             break
-        buckets = arranged(data, best, pulse)
+        buckets = arrange(data, best, pulse)
         if buckets is not None:
             return JointPlan(best, buckets)
         tries += 1
@@ -623,7 +623,7 @@ def jointly_two_size(
     equal = _equal_settings(data, max_bucket_size)
     at = 0
     while at < len(equal):
-        buckets = arranged(data, equal[at], pulse)
+        buckets = arrange(data, equal[at], pulse)
         if buckets is not None:
             return JointPlan(equal[at], buckets)
         # Of two attributes, the first one is right. The last one is a single bucket, if it may be.
@@ -644,7 +644,7 @@ _EXACT_SETTINGS: Final = 8
 
 def _equal_settings(data: SensitiveCombinations, max_bucket_size: int) -> list[BucketSetting]:
     """Return the settings of two neighboring sizes that each attribute allows, small ones first."""
-    n, found = data.n_records, []
+    n, settings = data.n_records, []
     smallest = max(privacy.smallest_bucket_size() for _, privacy in data.bounded())
     for size in range(smallest, min(max_bucket_size, n) + 1):
         n_buckets = n // size
@@ -658,8 +658,8 @@ def _equal_settings(data: SensitiveCombinations, max_bucket_size: int) -> list[B
                 data.counts_of_values, data.limits(np.array([size])), strict=True
             )
         ):
-            found.append(BucketSetting.of([size, size + 1], [n_buckets - n_larger, n_larger]))
-    return found
+            settings.append(BucketSetting.of([size, size + 1], [n_buckets - n_larger, n_larger]))
+    return settings
 
 
 def jointly_anatomy(data: SensitiveCombinations, l: int, pulse: Pulse = UNLIMITED) -> JointPlan:
@@ -668,7 +668,7 @@ def jointly_anatomy(data: SensitiveCombinations, l: int, pulse: Pulse = UNLIMITE
     for counts in data.counts_of_values:
         setting = anatomy(counts, l)
     bounded = replace(data, privacies=diverse)
-    buckets = arranged(bounded, setting, pulse)
+    buckets = arrange(bounded, setting, pulse)
     if buckets is None:
         raise InfeasibleError(
             "no arrangement of the sensitive attributes in buckets was found",
@@ -732,11 +732,11 @@ def jointly_optimal(
     """
     bound, best = Fraction(0), None
     for counts, privacy in data.bounded():
-        found = optimal(counts, privacy, max_bucket_size, formulation=formulation, pulse=pulse)
-        if found.proof.lower_bound >= bound:
-            bound, best = found.proof.lower_bound, found.setting
+        optimum = optimal(counts, privacy, max_bucket_size, formulation=formulation, pulse=pulse)
+        if optimum.proof.lower_bound >= bound:
+            bound, best = optimum.proof.lower_bound, optimum.setting
     assert best is not None  # noqa: S101  # there is an attribute
-    buckets = arranged(data, best, pulse)
+    buckets = arrange(data, best, pulse)
     if buckets is None:
         plan = jointly_multi_size(data, max_bucket_size, pulse)
         return replace(plan, proof=Proof(Fraction(plan.setting.loss), bound))

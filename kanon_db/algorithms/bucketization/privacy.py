@@ -24,8 +24,8 @@ from kanon_db.algorithms.ground.exact_numbers import (
     exact_number,
     exact_text,
     read_json,
-    rounded_down,
-    rounded_up,
+    round_down,
+    round_up,
 )
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
@@ -365,8 +365,8 @@ class PrivacySpecification:
                 detail=f'"{name}"',
                 hint="add a general rule, such as l or default, or one of attributes",
             )
-        found = replace(self, attributes={}) if own is None else own
-        return replace(found, may_be_absent=self.may_be_absent)
+        specification = replace(self, attributes={}) if own is None else own
+        return replace(specification, may_be_absent=self.may_be_absent)
 
     @classmethod
     def parse(cls, specification: str | Mapping[str, Any]) -> Self:
@@ -437,12 +437,12 @@ class PrivacySpecification:
         {'base': '1/50', 'values': {'HIV': '1/3'}}
         """
         rules = {rule: getattr(self, rule) for rule in _RULES}
-        found: dict[str, Any] = {rule: str(x) for rule, x in rules.items() if x is not None}
+        content: dict[str, Any] = {rule: str(x) for rule, x in rules.items() if x is not None}
         if self.values:
-            found["values"] = {value: str(x) for value, x in self.values.items()}
+            content["values"] = {value: str(x) for value, x in self.values.items()}
         if self.attributes:
-            found["attributes"] = {name: own.as_json() for name, own in self.attributes.items()}
-        return found
+            content["attributes"] = {name: own.as_json() for name, own in self.attributes.items()}
+        return content
 
     def describe(self) -> str:
         """Describe the rules without naming a value.
@@ -557,29 +557,29 @@ class PrivacySpecification:
             (f for value, f in table if self._own_threshold(value) is None), default=Fraction(0)
         )
         if self.l is not None and 1 / self.l < top:
-            whole = 1 // top  # of a smaller l, digits of what exceeds 1: l = 1 protects nobody
-            lowered = whole if whole > 1 else 1 + Fraction(rounded_down(1 / top - 1))
+            rounded = 1 // top  # of a smaller l, digits of what exceeds 1: l = 1 protects nobody
+            lowered = rounded if rounded > 1 else 1 + Fraction(round_down(1 / top - 1))
             other = (
                 ""
-                if whole > 1
+                if rounded > 1
                 else " or give the most frequent value a threshold of its own in values"
             )
             remedies.append(f"lower l to {exact_text(Fraction(lowered))}{other}")
         if self.default is not None and self.default < top:
-            remedies.append(f"raise default to {rounded_up(top)}")
+            remedies.append(f"raise default to {round_up(top)}")
         if self._is_linear and self._linear_threshold(top) < top:
             theta = 1 - (self.base or 0) / top
             base = (1 - (self.theta or 0)) * top
-            remedies.append(f"raise theta to {rounded_up(theta)} or base to {rounded_up(base)}")
+            remedies.append(f"raise theta to {round_up(theta)} or base to {round_up(base)}")
         most = max(frequencies)
         if self.cap is not None and self.cap < most:
-            remedies.append(f"raise cap to {rounded_up(most)}")
+            remedies.append(f"raise cap to {round_up(most)}")
         low = [f for value, f in table if value is not None and self.values.get(value, 1) < f]
         if low:
-            remedies.append(f"raise {len(low)} of the values' thresholds to {rounded_up(max(low))}")
+            remedies.append(f"raise {len(low)} of the values' thresholds to {round_up(max(low))}")
         low = [f for value, f in table if value is None and (self.null or 1) < f]
         if low:
-            remedies.append(f"raise null to {rounded_up(max(low))}")
+            remedies.append(f"raise null to {round_up(max(low))}")
         return remedies
 
     @staticmethod

@@ -142,15 +142,15 @@ class SettingProblem:
         """Find the valid setting of the smallest loss above a number, if there is any."""
         least_second = max(least_second, self.smallest)
         place = np.array([self.smallest, least_second])
-        found = np.full(5, -1)
+        best_pair = np.full(5, -1)
         n_pairs = max(1, _STEPS_PER_BEAT // (_STEPS_PER_PAIR + self.counts.size))
         pulse.beat()
         while _look_at_pairs(
             self.n_records, self.capacity, self.counts, self.limits, self.largest, least_second,
-            pruning != "none", pruning == "full", n_pairs, above, place, found,
+            pruning != "none", pruning == "full", n_pairs, above, place, best_pair,
         ):  # fmt: skip
             pulse.beat()
-        return None if found[0] < 0 else BucketSetting.of(found[1:3], found[3:])
+        return None if best_pair[0] < 0 else BucketSetting.of(best_pair[1:3], best_pair[3:])
 
 
 def binding_values(counts: IntArray, limits: SmallIntArray) -> npt.NDArray[np.intp]:
@@ -229,7 +229,7 @@ def _look_at_pairs(
     place: IntArray,  # (2,): the pair to begin with; moved on
     # (5,): loss, S1, S2, b1, b2 of the best setting so far, its loss negative if there is none. Of
     # equal ones the first stays.
-    found: IntArray,
+    best_pair: IntArray,
 ) -> bool:
     """Examine the next pairs in lexicographic order; tell whether any are left.
 
@@ -242,7 +242,7 @@ def _look_at_pairs(
             size1 += 1
             size2 = max(size1, least_second)
             # Loss per record, (S - 1)² / S, increases with S, so all other pairs lose more.
-            is_hopeless = n_records // size1 * (size1 - 1) ** 2 > found[0] >= 0
+            is_hopeless = n_records // size1 * (size1 - 1) ** 2 > best_pair[0] >= 0
             if size1 > largest or (prunes and is_hopeless):
                 return False
         gcd, inverse = gcd_and_inverse(size2, size1)
@@ -260,14 +260,14 @@ def _look_at_pairs(
                 low = high + 1 if step == 0 else max(low, (above - loss) // step + 1)
             bound = low if by_capacity else 0
             least = _loss(size1, b1 - bound * d1, size2, b2 + bound * d2)
-            if low <= high and not (prunes and least > found[0] >= 0):
+            if low <= high and not (prunes and least > best_pair[0] >= 0):
                 t = _first_valid(counts, limits[size1], limits[size2], b1, b2, d1, d2, low, high)
                 if t >= 0:
                     b1, b2 = b1 - t * d1, b2 + t * d2
                     loss = _loss(size1, b1, size2, b2)
-                    if found[0] < 0 or loss < found[0]:
-                        found[0], found[1], found[2] = loss, size1, size2
-                        found[3], found[4] = b1, b2
+                    if best_pair[0] < 0 or loss < best_pair[0]:
+                        best_pair[0], best_pair[1], best_pair[2] = loss, size1, size2
+                        best_pair[3], best_pair[4] = b1, b2
         size2 += 1
     place[0], place[1] = size1, size2
     return True
@@ -468,13 +468,13 @@ def joint_problem(
     largest = min(max_bucket_size, n_records)
     if smallest > largest:
         return None
-    found: SettingProblem | None = None
+    problem: SettingProblem | None = None
     for counts, privacy in tables:
         types = Counter(zip(counts.tolist(), privacy.thresholds, strict=True))
         _check_memory(types, largest, max_bucket_size)
         own = SettingProblem.of(types, smallest, largest, pulse)
-        found = own if found is None else found.and_of(own)
-    return found
+        problem = own if problem is None else problem.and_of(own)
+    return problem
 
 
 def _hint(types: ValueTypes, smallest: int, max_bucket_size: int, pulse: Pulse) -> str:

@@ -112,7 +112,7 @@ def _most_features(n_codes: Sequence[int]) -> int:
 
 def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature]:
     """List single attributes, ordered ones also in bins, and pairs of attributes."""
-    found: list[_Feature] = []
+    features: list[_Feature] = []
     n_effects = 0
 
     def add(attributes: tuple[int, ...], bins: tuple[CodeArray, ...], least: int) -> None:
@@ -125,14 +125,14 @@ def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature
         numbers = np.full(n_keys, -1, dtype=np.int32)
         numbers[kept] = np.arange(n_effects, n_effects + np.count_nonzero(kept))
         n_effects += int(np.count_nonzero(kept))
-        found.append(_Feature(attributes, bins, numbers))
+        features.append(_Feature(attributes, bins, numbers))
 
     coarse: list[CodeArray] = []
     for attribute, (column, n) in enumerate(zip(records.columns, n_codes, strict=True)):
-        whole = np.arange(n, dtype=np.int32)
-        add((attribute,), (whole,), 1 if n <= _VERY_MANY else _LEAST_ALIKE)
+        own_codes = np.arange(n, dtype=np.int32)
+        add((attribute,), (own_codes,), 1 if n <= _VERY_MANY else _LEAST_ALIKE)
         if n <= _FINE:
-            coarse.append(whole)
+            coarse.append(own_codes)
             continue
         counts = np.bincount(column, minlength=n)
         middle = (np.cumsum(counts) - counts / 2) / max(records.n_records, 1)
@@ -146,7 +146,7 @@ def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature
         coarse.append(binned[_PAIRED_BINS])
     for one, other in combinations(range(min(len(coarse), _PAIRED)), 2):
         add((one, other), (coarse[one], coarse[other]), _LEAST_ALIKE)
-    return found
+    return features
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,13 +188,13 @@ class ValueModel:
         (heat bath).
         """
         scores = self._scores(records)
-        found = np.zeros_like(scores)
+        probabilities = np.zeros_like(scores)
         values, seed = records.values.copy(), _seed(random)
-        _swap(scores, records.starts, values, found, _WARM_UP, seed)
-        found[:] = 0
-        _swap(scores, records.starts, values, found, _DRAWS, seed + np.uint64(1))
-        found /= _DRAWS
-        return found
+        _swap(scores, records.starts, values, probabilities, _WARM_UP, seed)
+        probabilities[:] = 0
+        _swap(scores, records.starts, values, probabilities, _DRAWS, seed + np.uint64(1))
+        probabilities /= _DRAWS
+        return probabilities
 
     def weights(
         self,
@@ -226,16 +226,16 @@ class ValueModel:
         def run(number: int, within: Pulse) -> SingleArray:
             within.beat()
             own = records.between(*parts[number])
-            found = self.posteriors(own, generators[number])
+            likely = self.posteriors(own, generators[number])
             within.beat()
-            capped(found, own, caps)
-            return found
+            capped(likely, own, caps)
+            return likely
 
         at_once = n_cores()
         for first in range(0, len(parts), at_once):
             some = range(first, min(first + at_once, len(parts)))
-            for number, found in zip(some, in_threads(run, some, at_once, pulse), strict=True):
-                yield *parts[number], found
+            for number, likely in zip(some, in_threads(run, some, at_once, pulse), strict=True):
+                yield *parts[number], likely
 
 
 def sample_size(n_records: int, n_codes: Sequence[int]) -> int:
@@ -305,34 +305,34 @@ def learn(
     for number in range(1, _ROUNDS + 1):
         pulse.beat()
         fit.step(number, pulse)
-    found = fit.model
-    gains = _gains(found, held_out, _seed(random), pulse)
+    model = fit.model
+    gains = _gains(model, held_out, _seed(random), pulse)
     best = int(np.argmax(gains))
-    if gains[best] < _CONVINCING or _first_order(found, held_out) < _SIGNIFICANT:
+    if gains[best] < _CONVINCING or _first_order(model, held_out) < _SIGNIFICANT:
         return None
-    scaled = (np.float32(_SCALES[best]) * found._effects).astype(np.float32)
-    return replace(found, _effects=scaled, gain=float(gains[best]) / held_out.n_records)
+    scaled = (np.float32(_SCALES[best]) * model._effects).astype(np.float32)
+    return replace(model, _effects=scaled, gain=float(gains[best]) / held_out.n_records)
 
 
 def _seed(random: np.random.Generator) -> np.uint64:
     return np.uint64(random.integers(1, 2**63))
 
 
-def _matched(together: FloatArray) -> IntArray:
+def _match_columns(total: FloatArray) -> IntArray:
     """Return which column each row takes, so that no exchange of two makes their sum larger.
 
     Examples
     --------
-    >>> _matched(np.array([[1.0, 5.0, 0.0], [4.0, 1.0, 0.0], [0.0, 0.0, 2.0]])).tolist()
+    >>> _match_columns(np.array([[1.0, 5.0, 0.0], [4.0, 1.0, 0.0], [0.0, 0.0, 2.0]])).tolist()
     [1, 0, 2]
     """
-    order = np.arange(len(together))
+    order = np.arange(len(total))
     for _ in range(len(order) ** 2):
-        taken_by = together[:, order]
+        taken_by = total[:, order]
         own = np.diagonal(taken_by)
         more = taken_by + taken_by.T - own - own[:, np.newaxis]
         one, other = np.unravel_index(int(more.argmax()), more.shape)
-        if more[one, other] <= 1e-9 * max(float(np.abs(together).max()), 1e-300):
+        if more[one, other] <= 1e-9 * max(float(np.abs(total).max()), 1e-300):
             break
         order[[one, other]] = order[[other, one]]
     return order
@@ -390,10 +390,10 @@ class _Fit:
                 halves[half], seed + np.uint64(half), _PRIOR_DRAWS if is_prior_due else _SWEEPS
             )
 
-        found = in_threads(run, range(len(halves)), n_cores(), pulse.of_part())
-        times = np.float32(self._values.size / sum(one.n_records for one in found))
+        gradients = in_threads(run, range(len(halves)), n_cores(), pulse.of_part())
+        times = np.float32(self._values.size / sum(one.n_records for one in gradients))
         slopes, prior, information = (
-            np.sum([getattr(one, name) for one in found], axis=0) * times
+            np.sum([getattr(one, name) for one in gradients], axis=0) * times
             for name in ("effects", "prior", "information")
         )
         if is_prior_due and slopes.size:
@@ -432,8 +432,8 @@ class _Fit:
         codes = self._codes[start : start + own.n_records]
         _score(codes, effects, np.zeros_like(prior), scores)
         shares = own.shares
-        together = ((shares - shares.mean(axis=0)).T @ scores).astype(np.float64)
-        order = _matched(together)
+        joint = ((shares - shares.mean(axis=0)).T @ scores).astype(np.float64)
+        order = _match_columns(joint)
         for place, one in enumerate((effects, self._means[0], self._squares[0])):
             held = (self._parameters, self._means, self._squares)[place]
             held[0] = np.ascontiguousarray(one[:, order])
@@ -462,8 +462,8 @@ class _Fit:
         squares = np.add.reduceat(
             (self._parameters[0].astype(np.float64) ** 2).sum(1), self._firsts
         )
-        found = determined / np.maximum(squares, 1e-9)
-        self._precisions = np.clip(found, _LEAST_PRECISION, _MOST_PRECISION)
+        precisions = determined / np.maximum(squares, 1e-9)
+        self._precisions = np.clip(precisions, _LEAST_PRECISION, _MOST_PRECISION)
 
 
 def _relation(records: BucketedRecords, features: Sequence[_Feature]) -> float:
@@ -481,8 +481,8 @@ def _relation(records: BucketedRecords, features: Sequence[_Feature]) -> float:
         n_effects = sum(np.count_nonzero(one.numbers >= 0) for one in features)
         effects = np.zeros((n_effects, shares.size), dtype=np.float32)
         _gather(codes, residuals, effects, np.zeros_like(shares))
-        alike = np.bincount(codes[codes >= 0], minlength=n_effects).astype(np.float32)
-        effects /= alike[:, np.newaxis] * shares + np.float32(_FIRST_PRECISION)
+        n_equal = np.bincount(codes[codes >= 0], minlength=n_effects).astype(np.float32)
+        effects /= n_equal[:, np.newaxis] * shares + np.float32(_FIRST_PRECISION)
         models.append(ValueModel(features, effects, np.log(shares), 0.0))
     return sum(map(_first_order, models, reversed(halves))) / 2**0.5
 
@@ -527,8 +527,8 @@ def _gains(
         norms.append(float(np.log(totals).sum() + counts @ np.log(usual / shares)))
     slope, steps = np.array(slopes), np.diff(_SCALES)
     likelihood = np.append(0.0, np.cumsum((slope[1:] + slope[:-1]) / 2 * steps))
-    found: FloatArray = likelihood - np.array(norms)
-    return found
+    gains: FloatArray = likelihood - np.array(norms)
+    return gains
 
 
 @dataclass(frozen=True, eq=False)
@@ -567,7 +567,7 @@ class WeightUnits:
         >>> units.most.tolist(), units.parts.tolist()
         ([13, 15], [42, 15])
         """
-        found = []
+        units = []
         for threshold, share in zip(thresholds, shares, strict=True):
             most = min(threshold, Fraction(1))
             best = _unit(most, share, range(1, _FEW_LEVELS + 1))
@@ -575,8 +575,8 @@ class WeightUnits:
                 best = best or _unit(most, share, (level,))
             if best is None:
                 return None
-            found.append(best)
-        return cls(*np.array(found, dtype=np.int64).reshape(-1, 2).T)
+            units.append(best)
+        return cls(*np.array(units, dtype=np.int64).reshape(-1, 2).T)
 
     @classmethod
     def between(
@@ -698,8 +698,8 @@ def levels_of(
 
 def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, int] | None:
     """Return the level and the parts that are nearest to what is allowed."""
-    tried = ((level, -(-level * most.denominator // most.numerator)) for level in levels)
-    enough = [(Fraction(*one), one) for one in tried if Fraction(*one) >= share]
+    candidates = ((level, -(-level * most.denominator // most.numerator)) for level in levels)
+    enough = [(Fraction(*one), one) for one in candidates if Fraction(*one) >= share]
     return max(enough)[1] if enough else None
 
 
@@ -723,33 +723,33 @@ def _swap(
     scores: SingleArray,
     starts: IntArray,
     values: CodeArray,
-    found: SingleArray,
+    sums: SingleArray,
     times: int,
     seed: np.uint64,
 ) -> None:
-    """Let each record swap values with another one of its bucket; add what is likely to `found`."""
+    """Let each record swap values with another one of its bucket; add what is likely to `sums`."""
     state = seed * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
     one = np.float32(1)
     for g in range(starts.size - 1):
         start, end = starts[g], starts[g + 1]
-        others = np.uint64(max(end - start - 1, 0))
+        rest = np.uint64(max(end - start - 1, 0))
         if end - start == 1:
-            found[start, values[start]] += np.float32(times)
+            sums[start, values[start]] += np.float32(times)
             continue
         for _ in range(times):
             for i in range(start, end):
                 state = next_state(state)
-                j = start + np.int64(((state >> np.uint64(32)) * others) >> np.uint64(32))
+                j = start + np.int64(((state >> np.uint64(32)) * rest) >> np.uint64(32))
                 if j >= i:
                     j += 1
                 a, b = values[i], values[j]
                 if a == b:
-                    found[i, a] += one
+                    sums[i, a] += one
                     continue
                 more = scores[i, b] + scores[j, a] - scores[i, a] - scores[j, b]
                 p = one / (one + np.exp(-more))
-                found[i, a] += one - p
-                found[i, b] += p
+                sums[i, a] += one - p
+                sums[i, b] += p
                 if np.float32(state & np.uint64(0xFFFFFF)) < p * np.float32(0x1000000):
                     values[i], values[j] = b, a
 

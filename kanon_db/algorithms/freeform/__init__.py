@@ -1,6 +1,6 @@
 """Freeform generalization: k-anonymity by k disjoint perfect matchings. Arrays in, matches out."""
 
-from kanon_db.algorithms.freeform.improvement import improved_matches, ring
+from kanon_db.algorithms.freeform.improvement import improve_matches, ring
 from kanon_db.algorithms.freeform.k_concealment import Concealment, k_concealment
 from kanon_db.algorithms.freeform.matches import (
     PARTITION_SIZE,
@@ -42,7 +42,7 @@ __all__ = [
     "draw_assignments",
     "greedy",
     "hungarian",
-    "improved_matches",
+    "improve_matches",
     "k_concealment",
     "least_coverage",
     "min_cost_flow",

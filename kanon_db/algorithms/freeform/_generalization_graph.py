@@ -48,9 +48,9 @@ def cell_units(ncp: Ncp, matches: AnyIntArray) -> IntArray:
     return units
 
 
-def pair_units(ncp: Ncp, ones: Integer | AnyIntArray, others: AnyIntArray) -> IntArray:
+def pair_units(ncp: Ncp, ones: Integer | AnyIntArray, partners: AnyIntArray) -> IntArray:
     """Find what a cell of two records loses in all attributes."""
-    apart = np.abs(ncp.values[others].astype(np.int64) - ncp.values[ones])
+    apart = np.abs(ncp.values[partners].astype(np.int64) - ncp.values[ones])
     by_attribute = np.where(ncp.numeric, np.minimum(apart, ncp.whole), (apart > 0) * ncp.step)
     units: IntArray = by_attribute.sum(axis=1)
     return units
@@ -255,12 +255,12 @@ def weigh_block(
     for i in range(BLOCK):
         grown[np.uint64(i)] = _NOTHING
     for j in range(graph.whole.size):
-        number, whole, attribute = graph.numbers[original, j], graph.whole[j], np.uint64(j)
+        number, complete, attribute = graph.numbers[original, j], graph.whole[j], np.uint64(j)
         for i in range(BLOCK):
             box = start + np.uint64(i)
             low, high = graph.low[attribute, box], graph.high[attribute, box]
             span = max(high, number) - min(low, number)
-            grown[np.uint64(i)] += min(np.int32(span), whole)
+            grown[np.uint64(i)] += min(np.int32(span), complete)
     for j in range(graph.step.size):
         bit, step = graph.bits[original, j], graph.step[j]
         word, mask = np.uint64(bit >> 5), np.uint32(_BIT << np.uint32(bit & 31))
@@ -525,8 +525,8 @@ def _place_of(costs: IntArray, row: Integer, cost: Integer) -> Integer:
     """Find the first place in a row that has a cost."""
     place, own = np.int64(BLOCK), np.uint64(row)
     for i in range(BLOCK):
-        found = np.int64(i) if costs[own, np.uint64(i)] == cost else np.int64(BLOCK)
-        place = min(place, found)
+        first = np.int64(i) if costs[own, np.uint64(i)] == cost else np.int64(BLOCK)
+        place = min(place, first)
     return place
 
 

@@ -11,14 +11,14 @@ from kanon_db.algorithms.freeform._generalization_graph import pair_units, units
 from kanon_db.algorithms.freeform.matches import (
     PARTITION_SIZE,
     lexicographic_order,
-    named_after_originals,
+    name_after_originals,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, WordArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.annealing import (
     Schedule,
     TypedRecords,
-    annealed_classes,
+    anneal_classes,
     random_bits,
     random_state,
     scaled,
@@ -31,7 +31,7 @@ from kanon_db.algorithms.recoding.changing_classes import (
     summarize,
     union_loss,
 )
-from kanon_db.algorithms.recoding.class_growth import grown_classes
+from kanon_db.algorithms.recoding.class_growth import grow_classes
 from kanon_db.algorithms.recoding.loss import Ncp
 
 
@@ -142,8 +142,8 @@ def anneal(
         if near < 0:
             continue
         draw = random_bits(state)
-        alike = np.uint64(first_of_type[near + 1] - first_of_type[near])
-        other = first_of_type[near] + np.int64(scaled(draw >> np.uint64(32), alike))
+        same_type = np.uint64(first_of_type[near + 1] - first_of_type[near])
+        other = first_of_type[near] + np.int64(scaled(draw >> np.uint64(32), same_type))
         cell_place = np.int64(scaled(draw & low_bits, np.uint64(k)))
         draw = random_bits(state)
         a = np.int64(cells_of[original, cell_place])
@@ -202,7 +202,7 @@ _HOTTEST, _COLDEST = 0.25, 0.04  # temperature as a share of the mean loss of a 
 _COLD_PART = 4  # of the proposals, where no heat is used at all
 
 
-def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
+def improve_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Lower the loss of a k-regular generalization graph.
 
     Parameters
@@ -245,25 +245,25 @@ def improved_matches(ncp: Ncp, matches: CodeArray, *, pulse: Pulse = UNLIMITED) 
     n_proposals = max(n_proposals, min(raised, _FEW_PROPOSALS))
     start = rank[matches[order]].astype(np.int32)
     of_classes = Schedule(n_proposals * min(k, _LARGE_K) // _LARGE_K)
-    found = [
+    graphs = [
         start,
         ring(in_order, k, pulse=pulse),
         _ring_of_classes(in_order, typed, k, of_classes, random, pulse),
     ]
     if k < _LARGE_K:
         hot = Schedule(n_proposals, _HOTTEST, _COLDEST)
-        found.append(_annealed(typed, start, hot, random, pulse))
-    rows = min(found, key=partial(units_lost, in_order))
-    if rows is not found[-1] or k >= _LARGE_K:
+        graphs.append(_anneal_graph(typed, start, hot, random, pulse))
+    rows = min(graphs, key=partial(units_lost, in_order))
+    if rows is not graphs[-1] or k >= _LARGE_K:
         # Only exchanges that lower the loss: heat would undo what was gained.
         cold = Schedule(n_proposals // _COLD_PART, hottest=0.0)
-        rows = _annealed(typed, rows, cold, random, pulse)
+        rows = _anneal_graph(typed, rows, cold, random, pulse)
     result = np.empty_like(rows)
-    result[order] = order[named_after_originals(rows, pulse=pulse)]
+    result[order] = order[name_after_originals(rows, pulse=pulse)]
     return result
 
 
-def _annealed(
+def _anneal_graph(
     typed: TypedRecords,
     start: CodeArray,
     schedule: Schedule,
@@ -305,8 +305,8 @@ def _ring_of_classes(
     by_variance = np.argsort(ncp.values.var(axis=0), kind="stable")
     order = np.lexsort(ncp.values.T[by_variance[::-1]])
     # The number of classes grown is not the progress of the whole step.
-    grown = grown_classes(ncp, order, k, pulse=Pulse(pulse.seconds_left, pulse.beat))
-    classes = annealed_classes(typed, grown, k, schedule, random, pulse=pulse)
+    grown = grow_classes(ncp, order, k, pulse=Pulse(pulse.seconds_left, pulse.beat))
+    classes = anneal_classes(typed, grown, k, schedule, random, pulse=pulse)
     # In the order of their rows, records are close to their successors.
     order = np.argsort(classes, kind="stable")
     in_order = classes[order]

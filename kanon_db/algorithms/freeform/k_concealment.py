@@ -28,7 +28,7 @@ from kanon_db.errors import InvalidParameterError
 
 
 @numba.njit(cache=True, nogil=True)
-def strong_components(ends: IntArray, others: CodeArray) -> IntArray:
+def strong_components(ends: IntArray, successors: CodeArray) -> IntArray:
     """Find the strongly connected components of a directed graph.
 
     **Source:** Tarjan: Depth-first search and linear graph algorithms, 1972; without recursion.
@@ -53,7 +53,7 @@ def strong_components(ends: IntArray, others: CodeArray) -> IntArray:
                 n_open += 1
             descends = False
             while following[node] < ends[node]:
-                other = others[following[node]]
+                other = successors[following[node]]
                 if index[other] < 0:
                     path[depth] = other
                     depth += 1
@@ -159,8 +159,8 @@ def k_concealment(microdata: Microdata, k: int, *, pulse: Pulse = UNLIMITED) -> 
         _fill(graph, matches, *part)
     added = [_spread(graph, k, *part) for part in _parts(n, n, pulse)]
     while True:
-        found = [_covering(graph, *part) for part in _parts(n, n, pulse)]
-        sizes, covering = map(np.concatenate, zip(*found, strict=True))
+        coverings = [_covering(graph, *part) for part in _parts(n, n, pulse)]
+        sizes, covering = map(np.concatenate, zip(*coverings, strict=True))
         ends = np.cumsum(sizes)
         component = strong_components(ends, covering)
         added.append(_reciprocate(graph, k, ends, covering, component))
@@ -199,9 +199,9 @@ def _fill(graph: GrowingGraph, matches: CodeArray, start: int, end: int) -> None
         for n_taken in range(1, k):
             best, least = NONE, FAR
             for original in range(n):
-                found = int(weight(graph, original, cell))
-                if found < least and not is_matched(matches, cell, original, n_taken):
-                    best, least = original, found
+                cost = int(weight(graph, original, cell))
+                if cost < least and not is_matched(matches, cell, original, n_taken):
+                    best, least = original, cost
                     if not least:
                         break
             matches[cell, n_taken] = best

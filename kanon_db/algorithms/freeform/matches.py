@@ -28,7 +28,7 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     Ranges,
     Sets,
     distinct_cells,
-    joined_cells,
+    join_cells,
 )
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
@@ -156,18 +156,18 @@ def cells(
     for start in range(0, max(n, 1), _RECORDS_OF_BLOCK):
         pulse.beat()
         found.append(_cells_of(microdata, matches[start : start + _RECORDS_OF_BLOCK]))
-    return tuple(joined_cells(blocks) for blocks in zip(*found, strict=True))
+    return tuple(join_cells(blocks) for blocks in zip(*found, strict=True))
 
 
 def numbered_cells(
-    microdata: Microdata, found: FreeformMatches, *, pulse: Pulse = UNLIMITED
+    microdata: Microdata, graph: FreeformMatches, *, pulse: Pulse = UNLIMITED
 ) -> tuple[NumberedCells, ...]:
     """Generalize each published record of a graph, and tell which have the same cells.
 
     Parameters
     ----------
     microdata : Microdata
-    found : FreeformMatches
+    graph : FreeformMatches
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
 
@@ -195,12 +195,12 @@ def numbered_cells(
         own = _cells_of(microdata, run.records[run.matches])
         return run.records, [distinct_cells(its_cells) for its_cells in own]
 
-    made = in_threads(of_run, found.runs(), n_cores(), pulse.of_part())
+    made = in_threads(of_run, graph.runs(), n_cores(), pulse.of_part())
     numbered = []
     for of_runs in zip(*(own for _, own in made), strict=True):
         pulse.beat()
         ends = np.cumsum([cells.n_cells for cells, _ in of_runs])
-        few, numbers = distinct_cells(joined_cells([cells for cells, _ in of_runs]))
+        few, numbers = distinct_cells(join_cells([cells for cells, _ in of_runs]))
         of_records = np.empty(microdata.n_records, dtype=numbers.dtype)
         for (records, _), (cells, own), end in zip(made, of_runs, ends, strict=True):
             of_records[records] = numbers[end - cells.n_cells : end][own]
@@ -278,7 +278,7 @@ class Assignments:
 
 
 def draw_assignments(
-    found: FreeformMatches, random: RandomBytes, *, workers: int = 1, pulse: Pulse = UNLIMITED
+    graph: FreeformMatches, random: RandomBytes, *, workers: int = 1, pulse: Pulse = UNLIMITED
 ) -> Assignments:
     """Split a k-regular graph into k disjoint assignments at random, and choose one of them.
 
@@ -293,7 +293,7 @@ def draw_assignments(
 
     Parameters
     ----------
-    found : FreeformMatches
+    graph : FreeformMatches
         Parts of it are split by themselves.
     random : RandomBytes
         Source of randomness.
@@ -327,23 +327,23 @@ def draw_assignments(
     >>> sorted(drawn.cell_of_original.tolist())
     [[0, 1, 2], [2, 0, 1]]
     """
-    n_records = sum(part.records.size for part in found.parts)
-    k = found.parts[0].matches.shape[1] if found.parts else 1
+    n_records = sum(part.records.size for part in graph.parts)
+    k = graph.parts[0].matches.shape[1] if graph.parts else 1
     assignments = np.empty((k, n_records), dtype=np.int32)
 
     def draw(given: tuple[list[MatchedPart], RandomBytes], pulse: Pulse) -> None:
         parts, its_random = given
         run = MatchedPart.joined(parts)
-        drawn = _drawn(run.matches.astype(np.int32, copy=False), its_random, pulse)
+        drawn = _draw(run.matches.astype(np.int32, copy=False), its_random, pulse)
         assignments[:, run.records] = run.records[drawn]
 
     # Each part has its own random bytes, so that the order of threads does not matter.
-    runs = [(parts, SeededRandom(random.bytes(32))) for parts in found.runs()]
+    runs = [(parts, SeededRandom(random.bytes(32))) for parts in graph.runs()]
     in_threads(draw, runs, workers, pulse)
     return Assignments(assignments, _uniform(k, random) if n_records else 0)
 
 
-def _drawn(matches: CodeArray, random: RandomBytes, pulse: Pulse) -> CodeArray:
+def _draw(matches: CodeArray, random: RandomBytes, pulse: Pulse) -> CodeArray:
     """Split a graph; return the cell of each original in each assignment, shape (k, n)."""
     remaining = _cells_of_originals(matches)
     for degree in range(matches.shape[1], 1, -1):
@@ -358,19 +358,19 @@ def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     publishing along.
     """
     n, k = rows.shape
-    others = rows[rows != np.arange(n)[:, np.newaxis]]
-    if others.size != n * (k - 1):
+    columns = rows[rows != np.arange(n)[:, np.newaxis]]
+    if columns.size != n * (k - 1):
         raise InvalidParameterError(
             "each record must match itself exactly once", detail=f"n_records = {n}"
         )
     matches = np.empty((n, k), dtype=np.int32)
     matches[:, 0] = np.arange(n)
     if k > 1:
-        matches[:, 1:] = _split(others.reshape(n, k - 1), pulse)
+        matches[:, 1:] = _split(columns.reshape(n, k - 1), pulse)
     return matches
 
 
-def named_after_originals(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
+def name_after_originals(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Split a graph into assignments, and name the cells so that one of them is the identity.
 
     **Source:** [FF] Theorem 2.3.
@@ -381,8 +381,8 @@ def named_after_originals(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> Cod
 
 def _split(rows: AnyIntArray, pulse: Pulse) -> CodeArray:
     """Order the matches of each cell so that columns are assignments."""
-    found = FreeformMatches.whole(rows.astype(np.int32))
-    return draw_assignments(found, np.random.default_rng(0), pulse=pulse).matches
+    graph = FreeformMatches.whole(rows.astype(np.int32))
+    return draw_assignments(graph, np.random.default_rng(0), pulse=pulse).matches
 
 
 def _cells_of_originals(matches: CodeArray) -> CodeArray:
@@ -408,14 +408,14 @@ def _irregular(n: int, k: int) -> InvalidParameterError:
 def _is_regular(matches: CodeArray, cells: CodeArray) -> bool:
     """List the cells of each original, unless one has more or less than k."""
     n, k = matches.shape
-    found = np.zeros(n, dtype=np.int32)
+    n_cells = np.zeros(n, dtype=np.int32)
     for cell in range(n):
         for number in range(k):
             original = matches[cell, number]
-            if original < 0 or original >= n or found[original] == k:
+            if original < 0 or original >= n or n_cells[original] == k:
                 return False
-            cells[original, found[original]] = cell
-            found[original] += 1
+            cells[original, n_cells[original]] = cell
+            n_cells[original] += 1
     return True
 
 

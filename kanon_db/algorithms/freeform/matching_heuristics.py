@@ -30,7 +30,7 @@ from kanon_db.algorithms.freeform._generalization_graph import (
     search_for,
     take,
 )
-from kanon_db.algorithms.freeform.improvement import improved_matches
+from kanon_db.algorithms.freeform.improvement import improve_matches
 from kanon_db.algorithms.freeform.matches import as_assignments, lexicographic_order
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, innermost
@@ -74,7 +74,7 @@ def run_rounds(
         assign(graph, n_rounds, original_of_cell, pulse)
         extend(graph, original_of_cell, n_rounds)
     matches = matches_of_records(graph)
-    return improved_matches(ncp, matches, pulse=pulse) if improve else matches
+    return improve_matches(ncp, matches, pulse=pulse) if improve else matches
 
 
 def _identical(values: CodeArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -97,7 +97,7 @@ def greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITED) 
         Matches of each record, from 1 to the number of records.
     improve : bool
         Whether the finished graph is improved, which takes most of the time
-        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        (:func:`~kanon_db.algorithms.freeform.improvement.improve_matches`). Without it, this is
         the paper's algorithm.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
@@ -176,7 +176,7 @@ def sort_greedy(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMI
         Matches of each record, from 1 to the number of records.
     improve : bool
         Whether the finished graph is improved, which takes most of the time
-        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        (:func:`~kanon_db.algorithms.freeform.improvement.improve_matches`). Without it, this is
         the paper's algorithm.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
@@ -332,7 +332,7 @@ def hungarian(ncp: Ncp, k: int, *, improve: bool = True, pulse: Pulse = UNLIMITE
         Matches of each record, from 1 to the number of records.
     improve : bool
         Whether the finished graph is improved
-        (:func:`~kanon_db.algorithms.freeform.improvement.improved_matches`). Without it, this is
+        (:func:`~kanon_db.algorithms.freeform.improvement.improve_matches`). Without it, this is
         the paper's algorithm, each round of which is optimal given those before.
     pulse : Pulse
         Beaten every few milliseconds; what a beat raises ends the work.
@@ -520,9 +520,9 @@ def _make_up(ncp: Ncp, rows: CodeArray, pulse: Pulse) -> bool:
     while lacking:
         pulse.beat()
         first = lacking.pop()
-        matched = np.zeros(n, dtype=np.bool_)
-        matched[rows[first][rows[first] != NONE]] = True
-        apart = [place for place, other in enumerate(lacking) if not matched[other]]
+        partner = np.zeros(n, dtype=np.bool_)
+        partner[rows[first][rows[first] != NONE]] = True
+        apart = [place for place, other in enumerate(lacking) if not partner[other]]
         if apart:
             _connect(rows, first, lacking.pop(apart[-1]))
             continue
@@ -531,7 +531,7 @@ def _make_up(ncp: Ncp, rows: CodeArray, pulse: Pulse) -> bool:
         taken[rows[second][rows[second] != NONE]] = True
         one, column = np.nonzero(rows[:, 1:] != NONE)
         other = rows[one, column + 1]
-        free = ~matched[one] & ~taken[other]
+        free = ~partner[one] & ~taken[other]
         if not free.any():
             return False
         one, other = one[free], other[free]

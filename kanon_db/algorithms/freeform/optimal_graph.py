@@ -30,7 +30,7 @@ from kanon_db.algorithms.freeform._generalization_graph import (
 from kanon_db.algorithms.freeform.matches import (
     FreeformMatches,
     as_assignments,
-    named_after_originals,
+    name_after_originals,
 )
 from kanon_db.algorithms.freeform.matching_heuristics import hungarian, sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
@@ -109,7 +109,7 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
         program.add(new)
         graph.price[:n], potential = program.solve(pulse)
         refresh(graph)
-        new = np.setdiff1d(_lightest(graph, k, pulse, below=potential), program.edges)
+        new = np.setdiff1d(_lightest(graph, k, pulse, lighter=potential), program.edges)
     original, cell = np.divmod(program.taken, n)
     by_cell = np.argsort(cell, kind="stable")
     rows = np.empty((n, k), dtype=np.int64)
@@ -118,12 +118,14 @@ def min_cost_flow(ncp: Ncp, k: int, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     return as_assignments(graph.record[rows[position]], pulse=pulse)
 
 
-def _lightest(graph: GrowingGraph, k: int, pulse: Pulse, below: IntArray | None = None) -> IntArray:
+def _lightest(
+    graph: GrowingGraph, k: int, pulse: Pulse, lighter: IntArray | None = None
+) -> IntArray:
     """Find edges of least weight plus price of each original, as original times n plus cell."""
     n = graph.record.size
     search = search_for(min(k + 8, n), 1)
     cells = np.full((n, search.cells.size), NONE, dtype=np.int32)
-    limit = np.full(n, FAR) if below is None else below
+    limit = np.full(n, FAR) if lighter is None else lighter
     for start in range(0, n, _ORIGINALS_PER_CALL):
         pulse.beat()
         _search(graph, search, start, min(start + _ORIGINALS_PER_CALL, n), cells, limit)
@@ -181,8 +183,8 @@ class _Program:
         """Return the duals in units: prices of the cells, and the most each original may pay."""
         run(self._highs, pulse)
         duals = np.array(self._highs.getSolution().row_dual) * self._scale
-        whole = np.rint(duals).astype(np.int64)
-        return -whole[self._n :], whole[: self._n]
+        rounded = np.rint(duals).astype(np.int64)
+        return -rounded[self._n :], rounded[: self._n]
 
     @property
     def taken(self) -> IntArray:
@@ -358,12 +360,12 @@ def _solve(
         known = {(cell, *sorted({*row} - {cell})) for cell, row in enumerate(start.tolist())}
         values = [float((*row,) in known) for row in pulse.watched(matches.tolist())]
     scale = max(int(ncp.whole.max(initial=0)), 1)  # the solver is given losses around 1
-    highs = _model(matches, units / scale, symmetric).handed_over(gap=0.0)
+    highs = _model(matches, units / scale, symmetric).load_solver(gap=0.0)
     answer = solve(highs, pulse, values)
-    found = [] if start is None else [start]
+    graphs = [] if start is None else [start]
     if answer.values is not None:
-        found.append(as_assignments(matches[np.rint(answer.values) == 1]))
-    if not found:
+        graphs.append(as_assignments(matches[np.rint(answer.values) == 1]))
+    if not graphs:
         raise InfeasibleError(
             "no reciprocal graph exists" if answer.is_infeasible else "no graph was found in time",
             detail=f"n_records = {n}, k = {k}, time_limit = {pulse.seconds:g} s",
@@ -371,7 +373,7 @@ def _solve(
             if answer.is_infeasible
             else "raise time_limit",
         )
-    return _best(ncp, found, answer.lower_bound * scale)
+    return _best(ncp, graphs, answer.lower_bound * scale)
 
 
 def _solve_as_stated(
@@ -380,22 +382,22 @@ def _solve_as_stated(
     """Solve the paper's program, in which a cell need not match its own original."""
     program = graph_program(microdata, k)
     answer = solve_problem(program.problem, pulse)
-    found = [start]
+    graphs = [start]
     if answer.values is not None:
         records, originals = np.nonzero(program.whole_values("x").T)
         if (np.bincount(records, minlength=microdata.n_records) == k).all():
-            found.append(named_after_originals(originals.reshape(-1, k), pulse=pulse))
-    return _best(ncp, found, answer.lower_bound / float(ncp.unit))
+            graphs.append(name_after_originals(originals.reshape(-1, k), pulse=pulse))
+    return _best(ncp, graphs, answer.lower_bound / float(ncp.unit))
 
 
-def _best(ncp: Ncp, found: list[CodeArray], least: float) -> OptimalFreeform:
+def _best(ncp: Ncp, graphs: list[CodeArray], least: float) -> OptimalFreeform:
     """Take the best of the graphs that were found, beside a lower bound by the solver."""
-    totals = [units_lost(ncp, graph) for graph in found]
+    totals = [units_lost(ncp, graph) for graph in graphs]
     total = min(totals)
     bound = 0
     if isfinite(least):
         bound = max(ceil(least - _TOLERANCE * total), 0)
         if least >= total * (1 - _TOLERANCE):
             bound = total
-    best = FreeformMatches.whole(found[totals.index(total)])
+    best = FreeformMatches.whole(graphs[totals.index(total)])
     return OptimalFreeform(best.parts, Proof.of(total, bound, ncp.unit))

@@ -12,7 +12,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray, Integer, sort_keys
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.class_growth import LeftOverRule, RecordPool, grown_classes
+from kanon_db.algorithms.recoding.class_growth import LeftOverRule, RecordPool, grow_classes
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_order
 from kanon_db.errors import InvalidParameterError
@@ -289,7 +289,7 @@ def greedy_search(
         )
     ncp, order = Ncp.of(microdata), sort_order(microdata)
     return Generalization(
-        grown_classes(ncp, order, k, block_size=block_size, left_over=left_over, pulse=pulse)
+        grow_classes(ncp, order, k, block_size=block_size, left_over=left_over, pulse=pulse)
     )
 
 

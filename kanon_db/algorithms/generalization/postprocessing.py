@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kanon_db.algorithms.generalization.greedy_classes import Generalization, split
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
-from kanon_db.algorithms.recoding.annealing import Schedule, TypedRecords, annealed_classes
+from kanon_db.algorithms.recoding.annealing import Schedule, TypedRecords, anneal_classes
 from kanon_db.algorithms.recoding.changing_classes import (
     NO_RULES,
     NONE,
@@ -38,7 +38,7 @@ from kanon_db.algorithms.recoding.microdata import Microdata, check_k, sort_orde
 from kanon_db.errors import InvalidParameterError
 
 
-def checked_classes(
+def check_classes(
     microdata: Microdata,
     class_of_record: npt.ArrayLike,  # (n_records,): classes; -1 for a suppressed record
     k: int,
@@ -123,7 +123,7 @@ def enforce(
     -----
     Cost: each class that fails is compared with all others.
     """
-    classes = checked_classes(microdata, class_of_record, k)
+    classes = check_classes(microdata, class_of_record, k)
     constraint.check_matches(microdata.n_records)
     published = np.flatnonzero(classes >= 0)
     constraint.restricted_to(published).check_eligible()
@@ -427,7 +427,7 @@ def refine(
     number of records, and with the number of classes times that of categorical values, two bits
     each.
     """
-    classes = checked_classes(microdata, class_of_record, k, constraint)
+    classes = check_classes(microdata, class_of_record, k, constraint)
     if effort < 0:
         raise InvalidParameterError("effort must be at least 0", detail=f"effort = {effort}")
     published = np.flatnonzero(classes >= 0)
@@ -462,7 +462,7 @@ def _refined(
     order = sort_order(microdata)
     typed = TypedRecords.of(ncp.of_records(order), random, pulse)
     after = np.empty_like(before)
-    after[order] = annealed_classes(
+    after[order] = anneal_classes(
         typed, before[order], k, Schedule(effort * order.size), random,
         constraint=constraint and constraint.restricted_to(order), pulse=pulse, workers=workers,
     )  # fmt: skip
@@ -523,7 +523,7 @@ def suppress(
     record widens a large class, and hardly ever for small k. Refining the classes in between makes
     room for more.
     """
-    classes = checked_classes(microdata, class_of_record, k, constraint)
+    classes = check_classes(microdata, class_of_record, k, constraint)
     if not 0 <= max_suppressed <= 1:
         raise InvalidParameterError("max_suppressed must lie in [0, 1]")
     limit = int(max_suppressed * classes.size) - int((classes < 0).sum())

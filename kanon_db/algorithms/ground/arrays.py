@@ -90,7 +90,7 @@ def _keep(array: int, free: int) -> None:
         choose(_M_TRIM_THRESHOLD, free)
 
 
-def scattered(numbers: AnyIntArray) -> WordArray:
+def hash_numbers(numbers: AnyIntArray) -> WordArray:
     """Hash each number to 64 bits, so that sums of hashes identify what was summed.
 
     **Source:** the output function of SplitMix64 (G. Steele et al., OOPSLA 2014), which is one to
@@ -136,13 +136,13 @@ def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
 def taken(values: npt.NDArray[_Integer], order: AnyIntArray) -> npt.NDArray[_Integer]:
     """Return ``values[order]``, with heartbeats: random reads of a long array are slow, too."""
     if order.size <= LONG:
-        found: npt.NDArray[_Integer] = values[order]
-        return found
-    found = np.empty(order.size, dtype=values.dtype)
+        picked: npt.NDArray[_Integer] = values[order]
+        return picked
+    picked = np.empty(order.size, dtype=values.dtype)
     for start in range(0, order.size, LONG):
-        np.take(values, order[start : start + LONG], out=found[start : start + LONG])
+        np.take(values, order[start : start + LONG], out=picked[start : start + LONG])
         beat()
-    return found
+    return picked
 
 
 def _order(numbers: AnyIntArray, pulse: Pulse, workers: int, *, stable: bool) -> IntArray:
@@ -320,7 +320,7 @@ def numbered(keys: AnyIntArray) -> IntArray:
     return found
 
 
-def numbered_as_seen(keys: AnyIntArray) -> IntArray:
+def number_as_seen(keys: AnyIntArray) -> IntArray:
     """Return the number of each key, from 0 in the order in which keys are first seen."""
     numbers = numbered(keys)
     first = np.empty(int(numbers.max(initial=-1)) + 1, dtype=np.int64)

@@ -230,7 +230,7 @@ def in_threads(
     """Run a function for each part, in threads; none is left when it returns or raises."""
     stop = threading.Event()
     left = iter(enumerate(parts))
-    found: dict[int, _Returned] = {}
+    returned: dict[int, _Returned] = {}
 
     def beat() -> None:
         if stop.is_set():
@@ -241,7 +241,7 @@ def in_threads(
     def run_some() -> None:
         """Run one part after the other; the threads share what is left."""
         for number, part in left:
-            found[number] = run(part, of_threads)
+            returned[number] = run(part, of_threads)
 
     with Threads(workers) as threads:
         try:
@@ -251,8 +251,8 @@ def in_threads(
                 for future in done:
                     future.result()  # raises what the thread raised
                 if not waited_for:
-                    return [found[number] for number in range(len(parts))]
-                pulse.done(len(found), len(parts))
+                    return [returned[number] for number in range(len(parts))]
+                pulse.done(len(returned), len(parts))
         finally:
             stop.set()
 

@@ -72,9 +72,9 @@ def read_json(text: str, name: str, *, is_exact: bool = True) -> Any:
     def number(written: str) -> str | float:
         if is_exact and written not in ("NaN", "Infinity", "-Infinity"):
             return written
-        if not isfinite(found := float(written)):
+        if not isfinite(parsed := float(written)):
             raise InvalidParameterError(f"{name} has a number that is not finite")
-        return found
+        return parsed
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(document := dict(pairs)) < len(pairs):
@@ -128,17 +128,17 @@ def exact_text(number: Fraction) -> str:
     return text if 0 < len(text) <= _MAX_LENGTH else f"{numerator}/{denominator}"
 
 
-def rounded_up(number: Fraction) -> str:
+def round_up(number: Fraction) -> str:
     """Write a number in decimals, rounded up to three significant digits."""
-    return _rounded(number, ROUND_CEILING)
+    return _round(number, ROUND_CEILING)
 
 
-def rounded_down(number: Fraction) -> str:
+def round_down(number: Fraction) -> str:
     """Write a number in decimals, rounded down to three significant digits."""
-    return _rounded(number, ROUND_FLOOR)
+    return _round(number, ROUND_FLOOR)
 
 
-def _rounded(number: Fraction, rounding: str) -> str:
+def _round(number: Fraction, rounding: str) -> str:
     context = Context(prec=3, rounding=rounding)
     quotient = context.divide(Decimal(number.numerator), Decimal(number.denominator))
     return f"{quotient.normalize():f}"

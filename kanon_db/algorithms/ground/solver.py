@@ -46,14 +46,14 @@ class LinearModel:
     columns: IntArray
     coefficients: AnyIntArray  # (n_terms,)
 
-    def handed_over(self, *, gap: float) -> highspy.Highs:
+    def load_solver(self, *, gap: float) -> highspy.Highs:
         """Give the model to a new solver."""
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = self.costs.size, self.row_lower.size
         lp.col_cost_ = self.costs.astype(np.float64)
         lp.col_lower_, lp.col_upper_ = self.lower.astype(np.float64), self.upper.astype(np.float64)
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
-        lp.integrality_ = [kinds[whole] for whole in self.is_whole.tolist()]
+        lp.integrality_ = [kinds[is_integer] for is_integer in self.is_whole.tolist()]
         lp.row_lower_ = self.row_lower.astype(np.float64)
         lp.row_upper_ = self.row_upper.astype(np.float64)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise

@@ -214,7 +214,7 @@ _RECORDS_PER_THREAD = 5_000  # with fewer, neighbours are too often in the part 
 _PROPOSALS_PER_PART = 2  # for each record, before the parts are others
 
 
-def annealed_classes(
+def anneal_classes(
     typed: TypedRecords,
     # (n_records,): classes of at least k records, numbered from 0 without gaps
     class_of_record: IntArray,

@@ -325,7 +325,7 @@ def _place(
         make_move(records, classes, record, best)
 
 
-def grown_classes(
+def grow_classes(
     ncp: Ncp,  # Of at least k records
     order: IntArray,  # (n_records,): records, identical ones next to each other
     k: int,  # Records of each class

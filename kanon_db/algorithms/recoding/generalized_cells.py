@@ -19,8 +19,8 @@ from kanon_db.algorithms.ground.arrays import (
     FloatArray,
     IntArray,
     distinct,
+    hash_numbers,
     order_of,
-    scattered,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
@@ -200,13 +200,13 @@ def distinct_cells(cells: Ranges | Sets) -> NumberedCells:
     if isinstance(cells, Ranges):
         covered = (cells.low.astype(np.int64) << 32) | (cells.high.astype(np.int64) << 1)
         covered[cells.tells_nothing] = 1  # whatever its codes are
-        first, numbers = _numbered(covered)
+        first, numbers = _number_keys(covered)
         return NumberedCells(cells.taken(first), numbers)
     if not cells.n_cells:
         return NumberedCells(cells, _narrow(cells.ends))
     sizes = cells.sizes
     starts = cells.ends - sizes
-    first, numbers = _numbered(np.add.reduceat(scattered(cells.codes), starts).view(np.int64))
+    first, numbers = _number_keys(np.add.reduceat(hash_numbers(cells.codes), starts).view(np.int64))
     if not (sizes == sizes[first[numbers]]).all():
         return NumberedCells(cells, _narrow(np.arange(sizes.size)))
     # Compare the codes of each set with those of the first set of the same sum.
@@ -216,7 +216,7 @@ def distinct_cells(cells: Ranges | Sets) -> NumberedCells:
     return NumberedCells(cells.taken(first), numbers)
 
 
-def joined_cells(parts: Sequence[Ranges | Sets]) -> Ranges | Sets:
+def join_cells(parts: Sequence[Ranges | Sets]) -> Ranges | Sets:
     """Put the cells of an attribute one after the other."""
     ranges = [part for part in parts if isinstance(part, Ranges)]
     if ranges:
@@ -230,7 +230,7 @@ def joined_cells(parts: Sequence[Ranges | Sets]) -> Ranges | Sets:
     return Sets(np.concatenate([part.codes for part in sets]), np.cumsum(sizes))
 
 
-def _numbered(keys: IntArray) -> tuple[IntArray, AnyIntArray]:
+def _number_keys(keys: IntArray) -> tuple[IntArray, AnyIntArray]:
     """Give the distinct keys numbers in order; return where each is first, and all numbers."""
     order = np.argsort(keys)
     is_new = np.ones(keys.size, dtype=np.bool_)
@@ -356,7 +356,7 @@ def distribution_of_ranges(
     p = p / p.sum()
     if is_each:
         return NumberDistribution(edges, p, is_each)
-    return _divided(edges, p, is_whole=is_whole)
+    return _divide_parts(edges, p, is_whole=is_whole)
 
 
 def _apart(low: FloatArray, high: FloatArray) -> FloatArray:
@@ -365,7 +365,7 @@ def _apart(low: FloatArray, high: FloatArray) -> FloatArray:
     return apart
 
 
-def _divided(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> NumberDistribution:
+def _divide_parts(edges: FloatArray, p: FloatArray, *, is_whole: bool) -> NumberDistribution:
     """Divide parts evenly, into more intervals the more records they hold."""
     times = np.maximum(1, np.floor(p * (MOST_PARTS - p.size))).astype(np.int64)
     times[np.diff(edges) <= _NARROW * (1 + np.abs(edges[:-1])) * MOST_PARTS] = 1

@@ -61,8 +61,8 @@ class BucketRelease:
         >>> release.value.tolist(), release.count.tolist()
         ([1, 2], [2, 1])
         """
-        placed, people = _counted(tuples, buckets)
-        cells, count = _counted(buckets, values)
+        placed, people = _count_pairs(tuples, buckets)
+        cells, count = _count_pairs(buckets, values)
         return cls(placed[0], placed[1], people, cells[0], cells[1], count)
 
     @property
@@ -154,7 +154,7 @@ class BucketReleases:
                 np.concatenate([one.bucket_of, its_own]) + offset,
                 np.concatenate([one.people, spare[its_own]]),
             ))  # fmt: skip
-        tuple_of, release, bucket, people = _joined(parts, counterfeit, len(releases))
+        tuple_of, release, bucket, people = _sort_placements(parts, counterfeit, len(releases))
         cells = [
             (one.bucket + k, one.value, one.count)
             for one, k in zip(releases, offsets[:-1], strict=True)
@@ -164,7 +164,7 @@ class BucketReleases:
         )
         order = np.lexsort((value, cell_bucket))
         here = np.flatnonzero(bucket != NOWHERE)
-        first_member, at = _grouped(bucket[here], int(offsets[-1]))
+        first_member, at = _group(bucket[here], int(offsets[-1]))
         total = np.zeros(counterfeit, dtype=np.int64)
         # Each release has the same number of people, those nowhere included.
         is_first = np.diff(tuple_of, prepend=-1) != 0
@@ -210,7 +210,9 @@ class BucketReleases:
         return (np.arange(self.n_all) < self.n_tuples) & (self.total > 0)
 
 
-def _counted(first: AnyIntArray, second: AnyIntArray) -> tuple[tuple[IntArray, IntArray], IntArray]:
+def _count_pairs(
+    first: AnyIntArray, second: AnyIntArray
+) -> tuple[tuple[IntArray, IntArray], IntArray]:
     """Return the distinct pairs, ascending, and how often each occurs."""
     width = int(second.max(initial=0)) + 1
     keys = np.sort(first.astype(np.int64) * width + second)
@@ -218,7 +220,7 @@ def _counted(first: AnyIntArray, second: AnyIntArray) -> tuple[tuple[IntArray, I
     return (keys[starts] // width, keys[starts] % width), np.diff(starts, append=keys.size)
 
 
-def _joined(
+def _sort_placements(
     parts: list[tuple[AnyIntArray, ...]], n_all: int, n_releases: int
 ) -> tuple[AnyIntArray, AnyIntArray, AnyIntArray, AnyIntArray]:
     """Sort placements by tuple and release, with those who are nowhere in a release."""
@@ -242,7 +244,7 @@ def _starts(ascending: AnyIntArray, n: int) -> IntArray:
     return np.append(0, np.cumsum(np.bincount(ascending, minlength=n))).astype(np.int64)
 
 
-def _grouped(numbers: AnyIntArray, n: int) -> tuple[IntArray, IntArray]:
+def _group(numbers: AnyIntArray, n: int) -> tuple[IntArray, IntArray]:
     """Return where each number begins if they are sorted, and their positions in that order."""
     return _starts(numbers, n), np.argsort(numbers, kind="stable")
 
@@ -349,7 +351,7 @@ def _list(
     for v in range(mark.size):
         n_marks = max(n_marks, mark[v])
     for t in range(low, high):
-        base, n_before, found = n_marks, 0, 0
+        base, n_before, n_found = n_marks, 0, 0
         start, end = first_placement[t], first_placement[t + 1]
         while start < end:
             stop = start + 1
@@ -358,19 +360,19 @@ def _list(
                 constrains &= bucket[stop] != NOWHERE
                 stop += 1
             if constrains:
-                found = 0
+                n_found = 0
                 for p in range(start, stop):
                     for c in range(first_cell[bucket[p]], first_cell[bucket[p] + 1]):
                         v = cell_value[c]
                         allowed = mark[v] <= base if n_before == 0 else mark[v] == base + n_before
                         if allowed:
                             mark[v] = base + n_before + 1
-                            if is_kept and found < first[t + 1] - first[t]:
-                                value[first[t] + found] = v
-                            found += 1
+                            if is_kept and n_found < first[t + 1] - first[t]:
+                                value[first[t] + n_found] = v
+                            n_found += 1
                 n_before += 1
             start = stop
-        number[t] = found
+        number[t] = n_found
         n_marks = base + n_before
 
 
@@ -394,19 +396,19 @@ def coarsening(fine: BucketRelease, coarse: BucketRelease) -> IntArray | None:
         return None
     place = np.full(n_tuples, -1, dtype=np.int64)
     place[coarse.tuple_of] = coarse.bucket_of
-    found = np.full(fine.n_buckets, -1, dtype=np.int64)
-    found[fine.bucket_of] = place[fine.tuple_of]
-    if (found < 0).any():
+    merged_into = np.full(fine.n_buckets, -1, dtype=np.int64)
+    merged_into[fine.bucket_of] = place[fine.tuple_of]
+    if (merged_into < 0).any():
         return None
     width = max(coarse.n_buckets, 1)
-    keys = fine.tuple_of.astype(np.int64) * width + found[fine.bucket_of]
+    keys = fine.tuple_of.astype(np.int64) * width + merged_into[fine.bucket_of]
     own, inverse = np.unique(keys, return_inverse=True)
     theirs = coarse.tuple_of.astype(np.int64) * width + coarse.bucket_of
     order = np.argsort(theirs)
     people = np.bincount(inverse, fine.people, own.size).astype(np.int64)
     if not np.array_equal(own, theirs[order]):
         return None
-    return found if np.array_equal(people, coarse.people[order]) else None
+    return merged_into if np.array_equal(people, coarse.people[order]) else None
 
 
 def holds_the_same(fine: BucketRelease, coarse: BucketRelease, bucket: IntArray) -> bool:

@@ -141,18 +141,18 @@ def refresh(
         if counterfeits:
             targets[number] = int(counts.max())
             takes = _available(waiting, of, counts.max() - counts, m)
-            invented += _listed(number, of, counts.max() - counts - takes)
+            invented += _list(number, of, counts.max() - counts - takes)
         else:
-            targets[number], takes = _balanced(waiting, of, counts, m)
+            targets[number], takes = _balance(waiting, of, counts, m)
         waiting[of] -= takes
-        taken += _listed(number, of, takes)
+        taken += _list(number, of, takes)
     kept = dict(targets)
     if _is_eligible(waiting, m):
-        for signature, height in _assigned(waiting, m, pulse):
+        for signature, height in _assign(waiting, m, pulse):
             number = known.setdefault(signature, len(known))
             targets[number] = targets.get(number, 0) + height
             taken += [(number, v, height) for v in signature]
-    placed = _placed(values, signature_of, survivors, newcomers, kept, taken, n_values)
+    placed = _draw_placed(values, signature_of, survivors, newcomers, kept, taken, n_values)
     return _split(values, placed, invented, targets, tuple(known), random)
 
 
@@ -196,17 +196,17 @@ def _survivors_by_value(
     values: AnyIntArray, signature_of: AnyIntArray, n_values: int
 ) -> dict[int, dict[int, int]]:
     keys, counts = np.unique(signature_of.astype(np.int64) * n_values + values, return_counts=True)
-    found: dict[int, dict[int, int]] = defaultdict(dict)
+    survivors: dict[int, dict[int, int]] = defaultdict(dict)
     for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-        found[key // n_values][key % n_values] = count
-    return found
+        survivors[key // n_values][key % n_values] = count
+    return survivors
 
 
 def _is_eligible(counts: IntArray, m: int) -> bool:
     return int(counts.max(initial=0)) * m <= int(counts.sum())
 
 
-def _listed(number: int, of: IntArray, amounts: IntArray) -> list[tuple[int, int, int]]:
+def _list(number: int, of: IntArray, amounts: IntArray) -> list[tuple[int, int, int]]:
     pairs = zip(of.tolist(), amounts.tolist(), strict=True)
     return [(number, v, amount) for v, amount in pairs if amount]
 
@@ -219,14 +219,14 @@ def _available(waiting: IntArray, of: IntArray, needs: IntArray, m: int) -> IntA
         v = int(of[k])
         most = min(int(needs[k]), int(left[v]))
         if most and _is_eligible(left, m):
-            others = int(max(left[:v].max(initial=0), left[v + 1 :].max(initial=0)))
-            most = max(0, min(most, int(left.sum()) - m * others))
+            largest = int(max(left[:v].max(initial=0), left[v + 1 :].max(initial=0)))
+            most = max(0, min(most, int(left.sum()) - m * largest))
         takes[k] = most
         left[v] -= most
     return takes
 
 
-def _balanced(waiting: IntArray, of: IntArray, counts: IntArray, m: int) -> tuple[int, IntArray]:
+def _balance(waiting: IntArray, of: IntArray, counts: IntArray, m: int) -> tuple[int, IntArray]:
     """Find the most buckets of a signature that survivors and new people can fill."""
     is_eligible = _is_eligible(waiting, m)
     for target in range(int(counts.max()), int(counts.min()), -1):
@@ -239,7 +239,7 @@ def _balanced(waiting: IntArray, of: IntArray, counts: IntArray, m: int) -> tupl
     return int(counts.min()), np.zeros_like(counts)
 
 
-def _assigned(waiting: IntArray, m: int, pulse: Pulse) -> list[tuple[Signature, int]]:
+def _assign(waiting: IntArray, m: int, pulse: Pulse) -> list[tuple[Signature, int]]:
     """Divide m-eligible new people into groups with equally many people of each value.
 
     Each group takes the fewest most frequent values, and as many people as leave the rest
@@ -267,7 +267,7 @@ def _assigned(waiting: IntArray, m: int, pulse: Pulse) -> list[tuple[Signature, 
     return groups
 
 
-def _placed(
+def _draw_placed(
     values: AnyIntArray,
     signature_of: AnyIntArray,
     survivors: AnyIntArray,

@@ -64,15 +64,15 @@ class Differences:
     @property
     def is_one_sided(self) -> BoolArray:
         """Groups in which people only came or only left, so that the values of all are known."""
-        found: BoolArray = (self.inserted == 0) | (self.deleted == 0)
-        return found
+        flags: BoolArray = (self.inserted == 0) | (self.deleted == 0)
+        return flags
 
     @property
     def is_contradicted(self) -> BoolArray:
         """Groups that gained more values than people, so that somebody's value changed."""
         more = np.bincount(self.group, np.maximum(self.change, 0), self.inserted.size)
-        found: BoolArray = more > self.inserted
-        return found
+        flags: BoolArray = more > self.inserted
+        return flags
 
     def surely(self, *, inserted: bool) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the least number of people who came or left, for each value.
@@ -144,26 +144,26 @@ def differences(
         groups = group_of_bucket.astype(np.int64)
         concerned[releases.bucket[in_old | in_new]] = True
     numbers, dense = np.unique(groups[concerned], return_inverse=True)
-    found = np.full(releases.n_buckets, -1, dtype=np.int64)
-    found[concerned] = dense
+    group_of = np.full(releases.n_buckets, -1, dtype=np.int64)
+    group_of[concerned] = dense
     placed = np.flatnonzero(in_old | in_new)
     group_of_tuple = np.full(releases.n_all, -1, dtype=np.int64)
-    group_of_tuple[releases.tuple_of[placed]] = found[releases.bucket[placed]]
-    stray = group_of_tuple[releases.tuple_of[placed]] != found[releases.bucket[placed]]
+    group_of_tuple[releases.tuple_of[placed]] = group_of[releases.bucket[placed]]
+    stray = group_of_tuple[releases.tuple_of[placed]] != group_of[releases.bucket[placed]]
     if (stray & stays[placed]).any():
         raise InvalidParameterError(
             "people are in different groups of the two releases",
             hint="use groups that are unions of buckets of both releases",
         )
-    keys, change = _number_changes(releases, old, new, found)
+    keys, change = _number_changes(releases, old, new, group_of)
     group = keys // max(1, releases.n_all)
     return Differences(
         old,
         new,
         np.bincount(group, np.maximum(change, 0), numbers.size).astype(np.int64),
         np.bincount(group, np.maximum(-change, 0), numbers.size).astype(np.int64),
-        *_changes(releases, in_old, in_new, found),
-        found,
+        *_changes(releases, in_old, in_new, group_of),
+        group_of,
     )
 
 
@@ -174,12 +174,12 @@ def everybody(releases: BucketReleases) -> IntArray:
 
 def compare_all(releases: BucketReleases, pulse: Pulse = UNLIMITED) -> list[Differences]:
     """Compare each release with each later one: as a whole, and then by the finest groups."""
-    found = []
+    comparisons = []
     for old, new in combinations(range(releases.n_releases), 2):
         for groups in (everybody(releases), None):
             pulse.beat()
-            found.append(differences(releases, old, new, groups))
-    return found
+            comparisons.append(differences(releases, old, new, groups))
+    return comparisons
 
 
 def people_of(
@@ -204,7 +204,7 @@ def _number_changes(
     placed = placed[group_of_bucket[releases.bucket[placed]] >= 0]
     keys = group_of_bucket[releases.bucket[placed]] * releases.n_all + releases.tuple_of[placed]
     signed = np.where(releases.release[placed] == new, 1, -1) * releases.people[placed]
-    return _summed(keys, signed)
+    return _sum_by_key(keys, signed)
 
 
 def _changes(
@@ -216,13 +216,13 @@ def _changes(
     bucket = np.repeat(np.arange(releases.n_buckets), np.diff(releases.first_cell))
     cells = np.flatnonzero((sign[bucket] != 0) & (groups[bucket] >= 0))
     keys = groups[bucket[cells]] * releases.n_values + releases.value[cells]
-    keys, change = _summed(keys, sign[bucket[cells]] * releases.count[cells])
+    keys, change = _sum_by_key(keys, sign[bucket[cells]] * releases.count[cells])
     kept = change != 0
     group, value = np.divmod(keys[kept], max(1, releases.n_values))
     return group, value, change[kept]
 
 
-def _summed(keys: IntArray, amounts: AnyIntArray) -> tuple[IntArray, IntArray]:
+def _sum_by_key(keys: IntArray, amounts: AnyIntArray) -> tuple[IntArray, IntArray]:
     """Add up amounts with the same key; keys ascend."""
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
@@ -333,14 +333,14 @@ def measure_releases(
     [('inserted', 1, 1)]
     """
     limits = np.array([float(bound) for bound in bounds])
-    together = BucketReleases.of(releases, n_tuples, len(bounds))
-    compared, checks = _compared_all(together, bounds, pulse)
-    candidates = possible_values(together, pulse)
-    checks.append(_narrowed("candidates", "exact", together, candidates, limits))
+    joint = BucketReleases.of(releases, n_tuples, len(bounds))
+    compared, checks = _compare_all(joint, bounds, pulse)
+    candidates = possible_values(joint, pulse)
+    checks.append(_check_candidates("candidates", "exact", joint, candidates, limits))
     return ReleaseMeasures(
         checks=tuple(checks),
-        people=together.n_people,
-        contradicted=int(together.total[together.is_person & (candidates.number == 0)].sum()),
+        people=joint.n_people,
+        contradicted=int(joint.total[joint.is_person & (candidates.number == 0)].sum()),
         contradicted_groups=sum(int(one.is_contradicted.sum()) for one in compared),
     )
 
@@ -352,19 +352,19 @@ def measure_differences(
     pulse: Pulse = UNLIMITED,
 ) -> list[ReleaseCheck]:
     """Measure what counts alone disclose of those who came or left."""
-    return _compared_all(BucketReleases.of(releases, n_tuples, len(bounds)), bounds, pulse)[1]
+    return _compare_all(BucketReleases.of(releases, n_tuples, len(bounds)), bounds, pulse)[1]
 
 
-def _compared_all(
+def _compare_all(
     releases: BucketReleases, bounds: Sequence[Fraction], pulse: Pulse
 ) -> tuple[list[Differences], list[ReleaseCheck]]:
     compared = compare_all(releases, pulse)
     return compared, [
-        _differenced(releases, compared, bounds, inserted=came) for came in (True, False)
+        _check_differences(releases, compared, bounds, inserted=came) for came in (True, False)
     ]
 
 
-def _differenced(
+def _check_differences(
     releases: BucketReleases,
     compared: Sequence[Differences],
     bounds: Sequence[Fraction],
@@ -374,22 +374,22 @@ def _differenced(
     """Find groups in which more people came or left with a value than its bound allows."""
     people, certain = np.zeros(releases.n_all), np.zeros(releases.n_all)
     worst: tuple[Fraction, Fraction, bool] = (Fraction(0), Fraction(1), True)
-    for found in compared:
-        group, value, least, size = found.surely(inserted=inserted)
+    for pair in compared:
+        group, value, least, size = pair.surely(inserted=inserted)
         if not group.size:
             continue
-        exceeds, ratio = _compared(value, least, size, bounds)
+        exceeds, ratio = _compare_fractions(value, least, size, bounds)
         top = int(ratio.argmax())
         share = Fraction(int(least[top]), int(size[top]))
         bound = bounds[int(value[top])]
         if share * worst[1] > worst[0] * bound:
-            worst = (share, bound, bool(found.is_one_sided[group[top]]))
+            worst = (share, bound, bool(pair.is_one_sided[group[top]]))
         for numbers, wanted in ((people, exceeds), (certain, exceeds & (least == size))):
             if not wanted.any():
                 continue
-            groups = np.zeros(found.inserted.size, dtype=np.bool_)
+            groups = np.zeros(pair.inserted.size, dtype=np.bool_)
             groups[group[wanted]] = True
-            _, tuples, change = people_of(releases, found, groups, inserted=inserted)
+            _, tuples, change = people_of(releases, pair, groups, inserted=inserted)
             np.maximum(numbers, np.bincount(tuples, change, numbers.size), out=numbers)
     n_people = int(people[: releases.n_tuples].sum())
     return ReleaseCheck(
@@ -403,7 +403,7 @@ def _differenced(
     )
 
 
-def _compared(
+def _compare_fractions(
     value: IntArray, least: IntArray, size: IntArray, bounds: Sequence[Fraction]
 ) -> tuple[BoolArray, FloatArray]:
     """Tell exactly where a fraction exceeds its bound, and by which factor, rounded."""
@@ -416,7 +416,7 @@ def _compared(
     return exceeds, (reached / allowed).astype(np.float64)
 
 
-def _narrowed(
+def _check_candidates(
     name: str, kind: Kind, releases: BucketReleases, candidates: PossibleValues, limits: FloatArray
 ) -> ReleaseCheck:
     """Find people whose candidates' bounds add up to less than 1, so that one is exceeded."""

@@ -146,14 +146,14 @@ def boxes_of(
 def _tree(boxes: CellBoxes, n_codes: AnyIntArray, pulse: Pulse) -> _Tree:
     """Divide classes in two recursively, where their cells are furthest apart."""
     hidden = (boxes.low == 0) & (boxes.high == n_codes - 1)
-    alike = hidden @ (np.int64(1) << np.arange(hidden.shape[1], dtype=np.int64) % (_BITS - 2))
-    order = np.argsort(alike, kind="stable")
+    masks = hidden @ (np.int64(1) << np.arange(hidden.shape[1], dtype=np.int64) % (_BITS - 2))
+    order = np.argsort(masks, kind="stable")
     centers = (boxes.low + boxes.high) / n_codes
     low, high, mask = [], [], []
     skip: list[int] = []
     start: list[int] = []
     end: list[int] = []
-    steps = np.flatnonzero(np.diff(alike[order], prepend=-1, append=-1))
+    steps = np.flatnonzero(np.diff(masks[order], prepend=-1, append=-1))
     # A stack: a part of `order` to divide, or None to close a node.
     todo: list[tuple[int, int] | int] = []
     todo += [(int(a), int(b)) for a, b in pairwise(steps)][::-1]
@@ -211,7 +211,7 @@ def _walk(
     members: IntArray,
     number: IntArray,
     first: IntArray,
-    found: IntArray,
+    classes: IntArray,
 ) -> None:
     """Count the classes that tuples fit, or list them from the places in `first` on."""
     n_qi = codes.shape[1]
@@ -253,7 +253,7 @@ def _walk(
                             break
                 if covers:
                     if first.size:
-                        found[first[t] + n] = c
+                        classes[first[t] + n] = c
                     n += 1
             node += 1
         number[t] = n

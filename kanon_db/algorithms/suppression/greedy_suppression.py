@@ -139,8 +139,8 @@ class EntitiesOfTypes:
         group_of_type[types] = group
         group_of_pair = group_of_type[self.types]
         inside = group_of_pair >= 0
-        found = EntitiesOfTypes.of(group_of_pair[inside], self.entities[inside])
-        return found.counts
+        entities = EntitiesOfTypes.of(group_of_pair[inside], self.entities[inside])
+        return entities.counts
 
 
 def _from_zero(column: AnyIntArray) -> AnyIntArray:
@@ -278,7 +278,7 @@ def greedy(
     >>> found.pattern_of_record.tolist(), found.n_suppressed
     ([0, 1, 0, 1, -1], 4)
     """
-    types = checked_types(codes, patterns, k)
+    types = check_types(codes, patterns, k)
     of_types = None
     if entities is not None:
         of_types = EntitiesOfTypes.of(types.type_of_record, entities)
@@ -305,7 +305,7 @@ def check_left_over(patterns: PatternSet, k: int, n_left_over: int, n_records: i
         )
 
 
-def checked_types(codes: npt.ArrayLike, patterns: PatternSet, k: int) -> RowTypes:
+def check_types(codes: npt.ArrayLike, patterns: PatternSet, k: int) -> RowTypes:
     """Find the row types of a table, after checking it against the other arguments."""
     if k < 1:
         raise InvalidParameterError("k must be at least 1", detail=f"k = {k}")
@@ -489,7 +489,7 @@ def join_left_over(
     ([0, 0, 1], 1)
     """
     patterns, n_left = suppression.patterns, suppression.n_left_over
-    types = checked_types(codes, patterns, k)
+    types = check_types(codes, patterns, k)
     if not n_left:
         return suppression
     if types.n_records < k:
@@ -512,7 +512,7 @@ def join_left_over(
     bits = 1 << np.arange(patterns.n_columns - 1, -1, -1, dtype=np.int64)
     one = types.codes[is_left][0]
     agreed = int((types.codes[is_left] == one).all(axis=0) @ bits)
-    alike = (types.codes == one) @ bits
+    agreeing = (types.codes == one) @ bits
     least, position, taken = np.inf, -1, np.zeros_like(sizes)
     kept_columns = (~patterns.masks & bits.sum()).tolist()
     for number, (kept, cost) in enumerate(zip(kept_columns, patterns.costs.tolist(), strict=True)):
@@ -521,14 +521,14 @@ def join_left_over(
         if kept & ~agreed:
             continue
         pulse.beat()
-        fits = ~is_left & (alike & kept == kept)
+        fits = ~is_left & (agreeing & kept == kept)
         n_fitting = np.bincount(class_of_type[fits], types.counts[fits], sizes.size)
         for given in _donors(cost - costs, n_fitting.astype(np.int64), sizes, k, missing):
             total = n_left * cost + int(given @ (cost - costs))
             if total < least:
                 least, position, taken = total, number, given
 
-    fits = ~is_left & (alike & kept_columns[position] == kept_columns[position])
+    fits = ~is_left & (agreeing & kept_columns[position] == kept_columns[position])
     fitting = np.flatnonzero(fits[types.type_of_record])
     joining = _draw(fitting, class_of_type[types.type_of_record[fitting]], taken, random)
     pattern_of_record = suppression.pattern_of_record.copy()

@@ -27,7 +27,7 @@ from kanon_db.algorithms.suppression.greedy_suppression import (
     LEFT_OVER,
     RowTypes,
     Suppression,
-    checked_types,
+    check_types,
     greedy_on_types,
     identical_rows,
 )
@@ -59,7 +59,7 @@ def solve_suppression(
     is_open = program.received[instances] == 0
     n_open = int(is_open.sum())
     # Costs are whole numbers, so that a gap of less than 1 is none.
-    highs = _model(program, instances, place, is_open).handed_over(gap=0.99)
+    highs = _model(program, instances, place, is_open).load_solver(gap=0.99)
     values = None
     if start is not None:
         in_use = np.zeros(instances.size, dtype=np.int64)
@@ -239,7 +239,7 @@ def optimal(
         raise InvalidParameterError(
             "unknown formulation", hint=f"use one of {', '.join(get_args(Formulation))}"
         )
-    types = checked_types(codes, patterns, k)
+    types = check_types(codes, patterns, k)
     n_cells = types.counts.size * len(patterns)
     if n_cells > MAX_CELLS:
         raise InvalidParameterError(
@@ -259,8 +259,8 @@ def optimal(
         numbers = np.tile(np.arange(len(patterns)), types.counts.size)
         pattern_of_record[by_type] = np.repeat(numbers, sent)
         cost = int(patterns.costs[numbers] @ sent)
-        found = Suppression(patterns, pattern_of_record)
-        return OptimalSuppression(found, Proof.of(cost, bound, unit))
+        suppression = Suppression(patterns, pattern_of_record)
+        return OptimalSuppression(suppression, Proof.of(cost, bound, unit))
     options = _PatternOptions.of(types, patterns, k, pulse)
     start = _greedy_start(types, patterns, k, options, pulse)
     bound = int(options.counts @ options.cheapest)
@@ -269,8 +269,8 @@ def optimal(
         flows, bound = _solve(options, k, start, pulse, on_program)
     if flows is None:
         raise _none_in_time(types, k, pulse)
-    found = Suppression(patterns, options.pattern_of_record(types, flows))
-    return OptimalSuppression(found, Proof.of(options.cost(flows), bound, unit))
+    suppression = Suppression(patterns, options.pattern_of_record(types, flows))
+    return OptimalSuppression(suppression, Proof.of(options.cost(flows), bound, unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,7 +355,7 @@ def _usable_instances(types: RowTypes, patterns: PatternSet, k: int, pulse: Puls
         usable = (n_records >= k)[labels]
         instances[usable, position] = n_instances + labels[usable]
         n_instances += n_records.size
-        agreed[:, position] = _agreed_columns(types.codes, labels)[labels]
+        agreed[:, position] = _find_agreed_columns(types.codes, labels)[labels]
         # Differs from every set of columns, so that it equals none.
         agreed[~usable, position] = -1 - position
     # A row type is in one instance of each pattern: those that agree on the same columns have
@@ -382,7 +382,7 @@ def _types_alike(instances: IntArray, pulse: Pulse) -> IntArray:
     return labels
 
 
-def _agreed_columns(codes: AnyIntArray, labels: IntArray) -> IntArray:
+def _find_agreed_columns(codes: AnyIntArray, labels: IntArray) -> IntArray:
     """Find the columns that all row types of a label agree on, as one bit mask for each label."""
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(labels.max() + 1))
@@ -451,22 +451,22 @@ def _solve(
         received=received,
         k=k,
     )
-    found = solve_suppression(program, None if start is None else start[open_options], pulse)
-    if found.is_infeasible:
+    answer = solve_suppression(program, None if start is None else start[open_options], pulse)
+    if answer.is_infeasible:
         raise _none_exists(int(options.counts.sum()), k)
     fixed = np.where(only, options.counts[options.group], 0)
     best = start
-    if found.values is not None:
+    if answer.values is not None:
         flows = fixed.copy()
-        flows[open_options] = found.values
+        flows[open_options] = answer.values
         # The solver computes in floating point; its result is checked in integers.
         if options.are_valid(flows, k) and (
             best is None or options.cost(flows) < options.cost(best)
         ):
             best = flows
     bound = int(options.counts @ options.cheapest)
-    if isfinite(found.lower_bound):
-        bound = max(bound, options.cost(fixed) + ceil(found.lower_bound - _TOLERANCE))
+    if isfinite(answer.lower_bound):
+        bound = max(bound, options.cost(fixed) + ceil(answer.lower_bound - _TOLERANCE))
     return best, bound
 
 
@@ -480,13 +480,13 @@ def _solve_as_stated(
     """Find the records of each row type and pattern, and a lower bound on the cost."""
     if on_program is not None:
         on_program(types.counts.size * len(patterns))
-    found = solve_paper_program(types, patterns, k, pulse)
-    if found.is_infeasible:
+    answer = solve_paper_program(types, patterns, k, pulse)
+    if answer.is_infeasible:
         raise _none_exists(types.n_records, k)
-    if found.values is None:
+    if answer.values is None:
         raise _none_in_time(types, k, pulse)
-    bound = ceil(found.lower_bound - _TOLERANCE) if isfinite(found.lower_bound) else 0
-    return found.values.astype(np.int64), max(bound, 0)
+    bound = ceil(answer.lower_bound - _TOLERANCE) if isfinite(answer.lower_bound) else 0
+    return answer.values.astype(np.int64), max(bound, 0)
 
 
 def _none_exists(n_records: int, k: int) -> InfeasibleError:

@@ -292,7 +292,7 @@ def expand_rules(
             case {"at_most": int(most), **rest} if not isinstance(most, bool) and most >= 0:
                 named = rest.pop("of", list(columns))
                 if rest:
-                    raise _malformed(position)
+                    raise _refuse_pattern(position)
                 limits.append((most, sum(_bits_of(named, bits, position))))
             case {"never": named, **rest} if not rest:
                 never |= sum(_bits_of(named, bits, position))
@@ -303,7 +303,7 @@ def expand_rules(
             case {"outliers": "suppress", **rest} if not rest:
                 outliers = True
             case _:
-                raise _malformed(position)
+                raise _refuse_pattern(position)
     masks = _combinations([group for group in groups if not group & never], limits)
     if outliers:
         masks = np.append(masks, (1 << n_columns) - 1)
@@ -330,7 +330,7 @@ def _combinations(groups: list[int], limits: list[tuple[int, int]]) -> IntArray:
 def _bits_of(named: object, bits: Mapping[str, int], position: int) -> Iterator[int]:
     """Bits of the distinct columns that a rule names."""
     if not isinstance(named, list | tuple) or not named:
-        raise _malformed(position)
+        raise _refuse_pattern(position)
     for name in dict.fromkeys(map(str, named)):
         if name not in bits:
             raise InvalidParameterError(
@@ -376,7 +376,7 @@ def _check_n_columns(n_columns: int) -> None:
         )
 
 
-def _malformed(position: int) -> InvalidParameterError:
+def _refuse_pattern(position: int) -> InvalidParameterError:
     return InvalidParameterError("a rule is malformed", detail=f"rule {position}", hint=_RULES)
 
 

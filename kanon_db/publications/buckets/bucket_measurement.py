@@ -23,8 +23,8 @@ from kanon_db.algorithms.attacks import (
     PairCounts,
     TrueValues,
     candidates_of,
-    learned_weights,
-    modelled_weights,
+    learn_weights,
+    model_weights,
     name_rarest,
     score_guesses,
     sweep_orders,
@@ -363,10 +363,10 @@ def _play(
     def believed(weights: FloatArray) -> Beliefs:
         return Beliefs.of(candidates, weights, tuples, bounds.size).among(bounds < 1)
 
-    learned = [believed(learned_weights(codes, candidates, bounds.size, pulse=pulse))]
+    learned = [believed(learn_weights(codes, candidates, bounds.size, pulse=pulse))]
     n_starts = max(1, min(_MOST_STARTS, _MOST_LEARNED // candidates.record.size))
     for start in random.spawn(n_starts):
-        weights = modelled_weights(codes, its_buckets, its_values, bounds.size, start, pulse)
+        weights = model_weights(codes, its_buckets, its_values, bounds.size, start, pulse)
         if weights is None:
             break
         learned.append(believed(weights))

@@ -17,8 +17,8 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketedRecords,
     BucketSetting,
-    unpacked_bits,
-    unpacked_levels,
+    unpack_bits,
+    unpack_levels,
 )
 from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn_levels
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, taken
@@ -450,7 +450,7 @@ def check_weights(session: Session, tables: BucketTables, thresholds: Thresholds
             )
             labels, counts, highest = [], [], []
             for row in rows:
-                bits = unpacked_bits(row["bits"], tables.n_records)
+                bits = unpack_bits(row["bits"], tables.n_records)
                 amiss, most = _judged_weights(tables, bits, row["weights"], row["parts"])
                 differing += amiss
                 labels.append(row["value"])
@@ -485,7 +485,7 @@ def _judged_weights(
     length = (bits.size + 7) // 8
     if not packed or not parts or parts < 1 or len(packed) % length:
         return tables.n_buckets, Fraction(1)
-    levels = unpacked_levels(packed, bits.size)
+    levels = unpack_levels(packed, bits.size)
     differing = start = 0
     for size, n_buckets in zip(tables.sizes, tables.buckets_of_sizes, strict=True):
         own = slice(start, start + size * n_buckets)

@@ -22,7 +22,7 @@ from kanon_db.algorithms.ground.arrays import (
     FloatArray,
     IntArray,
     WordArray,
-    scattered,
+    hash_numbers,
     sort_keys,
 )
 from kanon_db.algorithms.recoding import Sets
@@ -206,9 +206,9 @@ class _Hashing:
         total = 0
         for first in range(0, hashes.size, _ROWS_AT_ONCE):
             own = slice(first, first + _ROWS_AT_ONCE)
-            mixed = scattered(hashes[own] ^ self._start)
+            mixed = hash_numbers(hashes[own] ^ self._start)
             for group in groups:
-                mixed = scattered(mixed ^ group[own].astype(np.uint64))
+                mixed = hash_numbers(mixed ^ group[own].astype(np.uint64))
             total += int(mixed.sum())
         return total
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, numbered_as_seen, taken
+from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, number_as_seen, taken
 from kanon_db.catalog.entries import Publication
 from kanon_db.publications.guarantees import check_exposure, measure_exposure
 from kanon_db.publications.kind import Job
@@ -216,7 +216,7 @@ def settle_classes(job: Job[Any], class_of_record: AnyIntArray) -> CodeArray:
     """
     found = np.full(class_of_record.size, -1, dtype=np.int32)
     is_in = class_of_record >= 0
-    found[is_in] = numbered_as_seen(class_of_record[is_in])
+    found[is_in] = number_as_seen(class_of_record[is_in])
     source = job.source
     job.random.settle(sorted(source.published), sorted(source.quasi_identifiers), found)
     return found

@@ -19,7 +19,7 @@ from kanon_db.algorithms.attacks import (
     candidates_of,
     downcode,
     guess_people,
-    learned_weights,
+    learn_weights,
     name_rarest,
     score_guesses,
     sweep_orders,
@@ -158,9 +158,7 @@ def test_minimality_of_random_buckets_follows_from_correlations(*, is_related: b
         half,
     )  # fmt: skip
     candidates = candidates_of(buckets, sat)
-    learned = share_right(
-        candidates, learned_weights(codes, candidates, n_values), values, n_values
-    )
+    learned = share_right(candidates, learn_weights(codes, candidates, n_values), values, n_values)
     assert named.rate is not None
     if is_related:
         assert min(named.rate, learned) > 0.8
@@ -183,7 +181,7 @@ def test_learners_find_correlations(random: np.random.Generator) -> None:
     codes[:, 0] = uneven
     buckets = random.permutation(n) // 5
     candidates = candidates_of(buckets, BucketValues.of(buckets, uneven, 4))
-    learned = learned_weights(codes, candidates, 4)
+    learned = learn_weights(codes, candidates, 4)
     assert share_right(candidates, learned, uneven, 4) > 0.9
 
 

@@ -15,7 +15,7 @@ from kanon_db.algorithms.recoding.annealing import (
     PROPOSALS_PER_SECOND,
     Schedule,
     TypedRecords,
-    annealed_classes,
+    anneal_classes,
 )
 from kanon_db.algorithms.recoding.changing_classes import (
     ClassSummaries,
@@ -79,7 +79,7 @@ def test_each_cell_is_one_of_those_that_differ(kind: type[Ranges | Sets]) -> Non
 
 def test_sets_with_the_same_sum_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """By luck, sums of different sets may be equal; then all cells stay."""
-    monkeypatch.setattr(generalized_cells, "scattered", lambda codes: np.zeros(codes.size, "u8"))
+    monkeypatch.setattr(generalized_cells, "hash_numbers", lambda codes: np.zeros(codes.size, "u8"))
     given = random_cells(Sets, 0)
     found, numbers = distinct_cells(given)
     assert [listed(found)[number] for number in numbers] == listed(given)
@@ -138,7 +138,7 @@ def test_threads_keep_what_one_keeps(
     table = random_table(random, 2_000, "n0c", 3)
     ncp = Ncp.of(table).of_records(sort_order(table))
     before, values = classes_of_k(2_000, 4), np.tile([0, 1, 2, 3], 500)
-    after = annealed_classes(
+    after = anneal_classes(
         TypedRecords.of(ncp, random, UNLIMITED), before, 4, Schedule(200_000), random,
         constraint=Constraint(values, 4, l=3) if is_constrained else None, workers=workers,
     )  # fmt: skip

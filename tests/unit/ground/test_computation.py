@@ -12,7 +12,7 @@ import pytest
 
 from kanon_db.algorithms.ground import computation as module
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
-from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, rounded_up
+from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, round_up
 from kanon_db.algorithms.ground.solver import LinearModel, Solution, solve, solve_problem
 from kanon_db.errors import InvalidParameterError
 
@@ -61,8 +61,8 @@ def test_short_decimals_stay_as_they_are() -> None:
 
 
 def test_rounding_up() -> None:
-    assert rounded_up(Fraction(1, 3)) == "0.334"
-    assert rounded_up(Fraction(12345)) == "12400"
+    assert round_up(Fraction(1, 3)) == "0.334"
+    assert round_up(Fraction(12345)) == "12400"
 
 
 def test_units() -> None:
@@ -145,7 +145,7 @@ def by_arrays(least: int, *, whole: bool = True, pulse: Pulse = UNLIMITED) -> So
         columns=np.arange(4),
         coefficients=np.array(WEIGHTS),
     )
-    return solve(model.handed_over(gap=0.0), pulse)
+    return solve(model.load_solver(gap=0.0), pulse)
 
 
 def by_pulp(least: int, constant: int = 0) -> tuple[Solution, list[float]]:
@@ -202,7 +202,7 @@ def test_the_heartbeat_ends_the_solver() -> None:
         coefficients=random.integers(50, 150, size=40 * n),
     )  # fmt: skip
     with pytest.raises(InterruptedError):
-        solve(model.handed_over(gap=0.0), Pulse(heartbeat=stop))
+        solve(model.load_solver(gap=0.0), Pulse(heartbeat=stop))
 
 
 def test_solvers_run_side_by_side() -> None:
