@@ -80,13 +80,13 @@ def draw(session: Session, name: str, seed: int | None) -> list[DrawnRecord]:
     with settings(session, {"intervalstyle": "iso_8601", "timezone": "UTC"}):
         if declared.shape == "buckets":
             tables = BucketTables.of(session, schema, name, publication.layout)
-            texts = _drawn_from_buckets(session, tables, random)
+            texts = _draw_from_buckets(session, tables, random)
         else:
-            texts = _drawn_from_cells(session, schema, publication, random)
+            texts = _draw_from_cells(session, schema, publication, random)
     return [DrawnRecord(texts[place]) for place in random.permutation(len(texts)).tolist()]
 
 
-def _drawn_from_buckets(
+def _draw_from_buckets(
     session: Session, tables: BucketTables, random: np.random.Generator
 ) -> list[str]:
     session.step("reading the published relations")
@@ -158,7 +158,7 @@ def _levels(
 _WHOLE_TYPES: Final = ("smallint", "integer", "bigint")
 
 
-def _drawn_from_cells(
+def _draw_from_cells(
     session: Session, schema: str, publication: Publication, random: np.random.Generator
 ) -> list[str]:
     layout = cell_layout(session, schema, publication)
@@ -178,7 +178,7 @@ def _drawn_from_cells(
             session.heartbeat()
         try:
             found = [
-                _drawn_value(cell, value, random)
+                _draw_value(cell, value, random)
                 for cell, value in zip(cells, json.loads(text), strict=True)
             ]
         except (ValueError, OverflowError):
@@ -200,7 +200,7 @@ def _cell_as_json(cell: CellDescription) -> str:
     return f"json_build_array({', '.join(ends)}, lower_inc({name}), upper_inc({name}))"
 
 
-def _drawn_value(cell: CellDescription, stored: Any, random: np.random.Generator) -> Any:
+def _draw_value(cell: CellDescription, stored: Any, random: np.random.Generator) -> Any:
     """Draw one of the values that a cell stands for; each is equally likely."""
     if stored is None or cell.kind == "value" or cell.labels is not None:
         return stored

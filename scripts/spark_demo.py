@@ -76,7 +76,7 @@ def _answers(session: SparkSession, source: Path, target: Path) -> list[list[obj
         rows.append(
             [
                 condition, round(found.estimate or 0),
-                console.shown_range(found.likely_low or 0, found.likely_high or 0),
+                console.format_range(found.likely_low or 0, found.likely_high or 0),
                 found.lower_bound, found.upper_bound, people.where(condition).count(),
             ]
         )  # fmt: skip

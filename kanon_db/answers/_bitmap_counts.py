@@ -24,28 +24,28 @@ from kanon_db.answers._bitmap_sums import (
     TruthBitmaps,
     WeightedValue,
     Weights,
-    added_up,
+    add_up,
     by_sides,
     can_meet,
     count_exactly,
     count_joined,
     count_pairs,
-    divided,
+    divide_classes,
     evaluate,
     in_buckets,
     is_one_by_one,
     is_readable,
     leaves_of,
     match,
-    numbered,
+    number_bits,
     sum_joined,
     sum_pairs,
     sum_weighted,
-    unpacked,
+    unpack_bits,
     weigh,
 )
 from kanon_db.answers.scope import GroupValues, OpenQuery
-from kanon_db.answers.statements import joined_pairs
+from kanon_db.answers.statements import join_pairs
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.expressions import (
     DERIVED,
@@ -83,8 +83,8 @@ from kanon_db.query.layout import (
     Side,
     Sides,
     by_side,
-    chosen_by,
     condition_of,
+    condition_on,
     disjoint_sides,
     factors,
     parts_of,
@@ -96,14 +96,14 @@ from kanon_db.query.sql import (
     Nested,
     Select,
     Statement,
-    counted_in_buckets,
-    joined_relations,
+    count_in_buckets,
+    join_relations,
     same_value,
     speller,
     write,
 )
 from kanon_db.query.sql import (
-    numbered as grouped_columns,
+    number_columns as grouped_columns,
 )
 from kanon_db.session.protocol import Row
 
@@ -136,16 +136,16 @@ class GroupSlices:
     heartbeat: Callable[[], None]
 
     def __iter__(self) -> Iterator[Slice]:
-        return self._divided(Slice((), self.bits), 0)
+        return self._divide_part(Slice((), self.bits), 0)
 
-    def _divided(self, part: Slice, depth: int) -> Iterator[Slice]:
+    def _divide_part(self, part: Slice, depth: int) -> Iterator[Slice]:
         if depth == len(self.divisions):
             yield part
             return
         self.heartbeat()
         for other in self.divisions[depth]:
             if both := part.bits & other.bits:
-                yield from self._divided(Slice(part.values + other.values, both), depth + 1)
+                yield from self._divide_part(Slice(part.values + other.values, both), depth + 1)
 
     def count(self, most: int) -> int:
         """Return the number of parts, or more than `most` if there are more."""
@@ -168,7 +168,7 @@ class CountedSlice:
 
     @classmethod
     def of(cls, values: GroupValues, numbers: AnyArray, tables: BucketTables) -> Self:
-        """Divide numbers, as :func:`.counted_in_buckets` names them, by the sizes of buckets."""
+        """Divide numbers, as :func:`.count_in_buckets` names them, by the sizes of buckets."""
         import numpy as np
 
         numbers = numbers[np.argsort(numbers["bucket"], kind="stable")]
@@ -200,7 +200,7 @@ class CountedSlice:
 _WEIGHED: Final = ("n_x", *weights("", ""))
 
 
-def _chosen_values(
+def _choose_values(
     reader: BitmapReader,
     keys: Sequence[int],
     condition: Expression | None,
@@ -344,16 +344,16 @@ class BitmapReader:
         return list(bits_of.items())
 
     def numbered(self, bitmaps: Sequence[int]) -> AnyArray:
-        """Return which of the bitmaps has each bit; see `_bitmap_sums.numbered`."""
+        """Return which of the bitmaps has each bit; see `_bitmap_sums.number_bits`."""
 
         def watched() -> Iterator[int]:
             for bitmap in bitmaps:
                 self.heartbeat()
                 yield bitmap
 
-        return numbered(watched(), len(bitmaps), self.tables.n_records)
+        return number_bits(watched(), len(bitmaps), self.tables.n_records)
 
-    def valued(self, parts: Sequence[tuple[float, int]]) -> tuple[AnyArray, FloatArray]:
+    def number_values(self, parts: Sequence[tuple[float, int]]) -> tuple[AnyArray, FloatArray]:
         """Return which of some values each record has, from 1 (0 for none), and these values."""
         import numpy as np
 
@@ -374,7 +374,7 @@ class BitmapReader:
     ) -> list[CountedSlice]:
         """Count the records, or values, of each bucket that meet a condition, by their keys."""
         parts: list[CountedSlice] = []
-        for values, numbers in self._counted(side, condition, weighed, is_by_bucket=True):
+        for values, numbers in self._count_parts(side, condition, weighed, is_by_bucket=True):
             self.heartbeat()
             self._room -= 2 * numbers.nbytes + _ARRAY_BYTES * len(self.tables.sizes)
             if self._room < 0 or len(parts) >= self.limits.n_answers:
@@ -404,7 +404,7 @@ class BitmapReader:
         keys: tuple[list[int], list[int]] = ([], [])
         for number, key in enumerate(self.keys):
             keys[side_of(key.expression, layout) or 0].append(number)
-        chosen = _chosen_values(self, keys[1], split[1], weighed if side == 1 else None, len(parts))
+        chosen = _choose_values(self, keys[1], split[1], weighed if side == 1 else None, len(parts))
         needed = np.ones(len(parts), dtype=np.bool_)
         if len(chosen) == 1 and side != 1:  # no more than what the values add up, see `added_up`
             ((are_weighed, _),) = chosen.values()
@@ -431,7 +431,7 @@ class BitmapReader:
         """Answer what is on one side: it is published as it is."""
         groups: list[Group] = []
         is_average = self.opened.query.measures[0].aggregate.function == "avg"
-        for values, numbers in self._counted(side, condition, weighed, is_by_bucket=False):
+        for values, numbers in self._count_parts(side, condition, weighed, is_by_bucket=False):
             if len(groups) == self.limits.n_answers:
                 raise self.limits.too_many()
             totals = {name: numbers[name].sum().item() for name in numbers.dtype.names or ()}
@@ -442,7 +442,7 @@ class BitmapReader:
             groups.append(self.group(values, answer))
         return groups
 
-    def _counted(
+    def _count_parts(
         self,
         side: Side,
         condition: Expression | None,
@@ -455,7 +455,7 @@ class BitmapReader:
             n for n, key in enumerate(self.keys) if side_of(key.expression, self.layout) == side
         ]
         parts, constants = {f"k{n}": self.keys[n].expression for n in keys}, Constants()
-        counted = counted_in_buckets(
+        counted = count_in_buckets(
             self.tables, side, parts, condition, weighed, self.opened.lookups, constants,
             is_by_bucket=is_by_bucket,
         )  # fmt: skip
@@ -511,7 +511,7 @@ class BitmapReader:
         condition: str = "true",
     ) -> Iterator[tuple[Row, int]]:
         """Read the bitmaps of an attribute's values, with columns that depend on the value."""
-        source = joined_relations(self.tables.bit, "b", expressions, self.opened.lookups)
+        source = join_relations(self.tables.bit, "b", expressions, self.opened.lookups)
         rows = self.opened.stream(
             max(1, self.limits.batch // self.bitmap_bytes),
             f"SELECT {columns}, b.{self.tables.bits} AS bits FROM {' '.join(source)}"
@@ -585,15 +585,17 @@ def _matching(reader: BitmapReader, condition: Expression | None) -> Matching | 
     if both_sides is None:
         raise TypeError("the condition does not need both sides")
     leaves = leaves_of(both_sides, reader.layout)
-    compared = [_compared(reader, leaf) for leaf in leaves.pairs]
+    compared = [_compare_sides(reader, leaf) for leaf in leaves.pairs]
     records = _classes(reader, on_records, leaves.records, [c.records for c in compared])
     values = _classes(reader, on_values, leaves.values, [c.values for c in compared])
     if records is None or values is None or len(records) * len(values) > _MOST_PAIRS:
         return None
-    truths = {leaf: _told_by(0, place) for place, leaf in enumerate(leaves.records)}
-    truths |= {leaf: _told_by(1, place) for place, leaf in enumerate(leaves.values)}
+    truths = {leaf: _truth_by_labels(0, place) for place, leaf in enumerate(leaves.records)}
+    truths |= {leaf: _truth_by_labels(1, place) for place, leaf in enumerate(leaves.values)}
     for number, (leaf, comparison) in enumerate(zip(leaves.pairs, compared, strict=True)):
-        truths[leaf] = comparison.told_by(len(leaves.records) + number, len(leaves.values) + number)
+        truths[leaf] = comparison.truth_by_labels(
+            len(leaves.records) + number, len(leaves.values) + number
+        )
     return match(both_sides, truths, (records, values))
 
 
@@ -607,7 +609,7 @@ def _classes(
     most = min(_MOST_CLASSES, reader.room // 2)  # the old ones and the new ones are kept
     whole_classes: Classes = [(reader.truth(joined(And, chosen)).true, ())]
     for parts in chain(_parts(reader, leaves), divisions):
-        classes = divided(whole_classes, parts, most)
+        classes = divide_classes(whole_classes, parts, most)
         if classes is None:
             return None
         whole_classes = classes
@@ -622,7 +624,7 @@ def _parts(reader: BitmapReader, leaves: Sequence[Expression]) -> Iterator[Seque
         yield truth.true, truth.unknown, reader.everything & ~(truth.true | truth.unknown)
 
 
-def _told_by(side: Side, place: int) -> Pairs:
+def _truth_by_labels(side: Side, place: int) -> Pairs:
     """Return the truth of a condition on one side from the labels of a pair."""
     return lambda *labels: _TRUTHS[labels[side][place]]
 
@@ -635,12 +637,12 @@ class _Compared:
     values: list[int]
     truths: list[tuple[bool | None, ...]]
 
-    def told_by(self, of_records: int, of_values: int) -> Pairs:
+    def truth_by_labels(self, of_records: int, of_values: int) -> Pairs:
         """Return its truth from the labels of a pair, at these places."""
         return lambda records, values: self.truths[values[of_values]][records[of_records]]
 
 
-def _compared(reader: BitmapReader, condition: Expression) -> _Compared:
+def _compare_sides(reader: BitmapReader, condition: Expression) -> _Compared:
     """Let the server compare each value of a quasi-identifier with each sensitive value."""
     tables, layout = reader.tables, reader.layout
     (name,) = attributes(condition) - layout.sensitive.keys()
@@ -652,7 +654,7 @@ def _compared(reader: BitmapReader, condition: Expression) -> _Compared:
 
     sql = write(condition, spell, constants)
     own = {name: f"b.{layout.quasi_identifiers[name].sql}"}
-    source = joined_relations(tables.bit, "v", [condition], reader.opened.lookups, own)
+    source = join_relations(tables.bit, "v", [condition], reader.opened.lookups, own)
     truths = (
         f"(SELECT array_agg({sql} ORDER BY v.ctid) FROM {' '.join(source)}"
         f" WHERE v.{tables.attribute} = {constants.write(Constant(sensitive, TEXT))}) AS truths"
@@ -692,13 +694,17 @@ class _PairCounter:
             return [] if keys else [reader.group((), nothing)]
         own = reader.slices(reduce(or_, self._own), self._side)
         other_slices = reader.slices(reduce(or_, self._others), self._other)
-        if not reader.are_few(own, other_slices, times=self._times(weighed), kept=self._kept()):
+        if not reader.are_few(
+            own, other_slices, times=self._times(weighed), kept=self._bytes_kept()
+        ):
             return None
-        summed = None if weighed is None else self._summed(weighed, is_average=is_average)
-        divided_others = [(part.values, self._divided(part, self._others)) for part in other_slices]
+        summed = None if weighed is None else self._make_sum(weighed, is_average=is_average)
+        divided_others = [
+            (part.values, self._divide_part(part, self._others)) for part in other_slices
+        ]
         groups = []
         for part in own:
-            in_own = self._divided(part, self._own)
+            in_own = self._divide_part(part, self._own)
             for values, in_others in divided_others:
                 pairs: MatchedPairs | None = None
                 if keys or summed is None:
@@ -707,7 +713,7 @@ class _PairCounter:
                         continue
                 if summed is not None:
                     pairs = summed(part, in_own, in_others)
-                groups.append(reader.group(part.values + values, self._calibrated(pairs)))
+                groups.append(reader.group(part.values + values, self._calibrate(pairs)))
         return groups
 
     def _times(self, weighed: Expression | None) -> int:
@@ -715,7 +721,7 @@ class _PairCounter:
         n_own = len(self._own) * (1 if weighed is None else SUM_WORK)
         return max(1, (n_own + len(self._others)) // 2)
 
-    def _kept(self) -> int:
+    def _bytes_kept(self) -> int:
         """Return the bytes that are kept for each group of the other side."""
         reader, n_pairs = self._reader, len(self._own) * len(self._others)
         counts = len(self._others) * reader.counts_bytes
@@ -724,23 +730,23 @@ class _PairCounter:
         slots = reader.tables.n_records * (1 if len(self._others) < 256 else 2)
         return counts + slots + reader.bitmap_bytes
 
-    def _divided(self, part: Slice, classes: Sequence[int]) -> Divided:
+    def _divide_part(self, part: Slice, classes: Sequence[int]) -> Divided:
         """Divide a group into its classes."""
         return Divided(part.bits, classes, self._reader.shape, self._reader.heartbeat)
 
-    def _summed(
+    def _make_sum(
         self, weighed: Expression, *, is_average: bool
     ) -> Callable[[Slice, Divided, Divided], MatchedPairs | None]:
         """Return what sums a group of this side, over what matches in one of the other side."""
-        numbers, x_of = self._reader.valued(self._reader.values(weighed))
+        numbers, x_of = self._reader.number_values(self._reader.values(weighed))
 
         def summed(part: Slice, own: Divided, other: Divided) -> MatchedPairs | None:
-            which = numbers * unpacked(part.bits, numbers.size)
+            which = numbers * unpack_bits(part.bits, numbers.size)
             return sum_pairs(own, (which, x_of), other, self._matches, is_average=is_average)
 
         return summed
 
-    def _calibrated(self, pairs: MatchedPairs | None) -> Estimated:
+    def _calibrate(self, pairs: MatchedPairs | None) -> Estimated:
         if pairs is None:
             return NOTHING
         return judged(pairs, trust(self._reader.layout.assignment))
@@ -771,7 +777,7 @@ def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
         return _in_all_groups(opened)
     weighed = None if is_count else aggregate.operand
     # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
-    choose = condition_of if weighed is None else chosen_by
+    choose = condition_of if weighed is None else condition_on
     condition = choose(query, aggregate)
     with suppress(NoRoomError):
         groups = _from_bitmaps(BitmapReader(opened, layout), condition, weighed)
@@ -800,14 +806,15 @@ def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
         groups = counted(condition_of(query, aggregate), everybody)
     else:
         nothing = NOTHING
-        groups = counted(chosen_by(query, aggregate), replace(aggregate, condition=None))
-    estimates = {_spelled(group.key): group.estimates for group in groups}
+        groups = counted(condition_on(query, aggregate), replace(aggregate, condition=None))
+    estimates = {_spell_key(group.key): group.estimates for group in groups}
     return [
-        group._replace(estimates=estimates.get(_spelled(group.key), (nothing,))) for group in listed
+        group._replace(estimates=estimates.get(_spell_key(group.key), (nothing,)))
+        for group in listed
     ]
 
 
-def _spelled(group_key: str) -> str:
+def _spell_key(group_key: str) -> str:
     """Return a group's key with each number in one spelling: 1.0 and 1.00 are equal."""
 
     def number(text: str) -> str:
@@ -846,7 +853,7 @@ def _from_bitmaps(
             return None
     true = [reader.truth(part).true for part in split]
     slices = [reader.slices(bits, side) for bits, side in zip(true, _SIDES, strict=True)]
-    if weighed is None and len(_mentioned(reader, split, None)) < 2:
+    if weighed is None and len(_sides_in(reader, split, None)) < 2:
         side = int(any(side_of(key.expression, layout) for key in query.keys))
         if not query.keys:
             side = int(true[0] == reader.everything)
@@ -863,7 +870,7 @@ def _neither(sides: tuple[Expression, Expression]) -> list[Expression]:
     return [TruthTest(side, "true", negated=True) for side in sides]
 
 
-def _mentioned(reader: BitmapReader, split: Sides, weighed: Expression | None) -> set[Side]:
+def _sides_in(reader: BitmapReader, split: Sides, weighed: Expression | None) -> set[Side]:
     """Return the sides on which there is a condition, a key or a sum."""
     apart = [key.expression for key in reader.keys] + ([] if weighed is None else [weighed])
     sides = {side_of(one, reader.layout) or 0 for one in apart}
@@ -891,7 +898,7 @@ def _from_counts(
                 records, values, (of_neither[0], of_neither[1]), None, by_others=True
             )
         return _Counter(reader).all_but(records, values)
-    mentioned = _mentioned(reader, split, weighed)
+    mentioned = _sides_in(reader, split, weighed)
     if len(mentioned) < 2:
         return reader.exact(1 if 1 in mentioned else 0, condition, weighed)
     side = None if weighed is None else side_of(weighed, layout)
@@ -926,7 +933,7 @@ def _from_pairs(
 
     tables, limits, opened = reader.tables, reader.limits, reader.opened
     keys = {f"k{i}": key.expression for i, key in enumerate(reader.keys)}
-    written = joined_pairs(condition, keys, weighed, reader.layout, opened.lookups)
+    written = join_pairs(condition, keys, weighed, reader.layout, opened.lookups)
     numbers = dict.fromkeys(("bucket", "record", "n_records", "value", "n_values"), "int4")
     if weighed is not None:
         numbers |= {"has": "int4", "x": "float8"}
@@ -1038,7 +1045,7 @@ class _Counter:
         if not reader.are_few(own, other_side):
             return None
         kept = [_Other(self, part, by_others=by_others) for part in other_side]
-        find_in = self._counted if weighed is None else self._summed(weighed, side, own)
+        find_in = self._count_parts if weighed is None else self._make_sum(weighed, side, own)
         groups: list[Group] = []
         for part in own:
             places = part.places if isinstance(part, CountedSlice) else None
@@ -1055,7 +1062,7 @@ class _Counter:
                     groups.append(reader.group(part.values + other.values, find(here, other)))
         return groups
 
-    def _counted(
+    def _count_parts(
         self, part: Slice | CountedSlice, in_records: Counts, places: list[IntArray] | None
     ) -> _Find:
         """Count for these records what any values give; of all buckets, or of some."""
@@ -1065,7 +1072,7 @@ class _Counter:
             if isinstance(part, CountedSlice):
                 match part.known, other.known:
                     case RecordWeights() as records, ChosenValues() as values:
-                        by_weights = added_up(
+                        by_weights = add_up(
                             records.n, records.of_values, values.are_chosen,
                             by_others=other.by_others,
                         )  # fmt: skip
@@ -1079,14 +1086,14 @@ class _Counter:
 
         return find
 
-    def _summed(
+    def _make_sum(
         self, operand: Expression, side: Side, own: Slices
     ) -> Callable[[Slice | CountedSlice, Counts, list[IntArray] | None], _Find]:
         """Sum, or average, an operand on one side, as bitmaps or a statement tell it."""
         reader = self._reader
         is_average = reader.opened.query.measures[0].aggregate.function == "avg"
         parts = reader.values(operand) if isinstance(own, GroupSlices) else []
-        numbers, x_of = reader.valued(parts)
+        numbers, x_of = reader.number_values(parts)
 
         def by_weights(part: Slice, chosen: AnyArray, other: _Other) -> float | None:
             """Return the sum, or the average, of the weights times x."""
@@ -1121,7 +1128,7 @@ class _Counter:
             if isinstance(part, CountedSlice):
                 weighed = part.weighed
             else:
-                chosen = numbers * unpacked(part.bits, self._tables.n_records)
+                chosen = numbers * unpack_bits(part.bits, self._tables.n_records)
                 weighed = weigh(chosen, x_of, *reader.shape)
 
             def find(counts: Counts, other: _Other) -> Estimated:

@@ -146,7 +146,7 @@ def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> C
     """
     import numpy as np
 
-    bits = unpacked(bitmap, sum(size * n for size, n in zip(sizes, n_buckets, strict=True)))
+    bits = unpack_bits(bitmap, sum(size * n for size, n in zip(sizes, n_buckets, strict=True)))
     return [
         # 255 slots fit one byte, which numpy adds several times as fast.
         slots.sum(axis=0, dtype=np.uint8 if size < 256 else np.uint16)
@@ -154,7 +154,7 @@ def in_buckets(bitmap: int, sizes: Sequence[int], n_buckets: Sequence[int]) -> C
     ]
 
 
-def unpacked(bitmap: int, n_records: int) -> NDArray[np.uint8]:
+def unpack_bits(bitmap: int, n_records: int) -> NDArray[np.uint8]:
     """Return the bits of a bitmap, each as a number."""
     import numpy as np
 
@@ -162,7 +162,7 @@ def unpacked(bitmap: int, n_records: int) -> NDArray[np.uint8]:
     return np.unpackbits(packed, bitorder="little", count=n_records)
 
 
-def numbered(bitmaps: Iterable[int], n_bitmaps: int, n_records: int) -> AnyArray:
+def number_bits(bitmaps: Iterable[int], n_bitmaps: int, n_records: int) -> AnyArray:
     """Return which of several bitmaps has each bit, from 1; 0 where none has it.
 
     No two of them have a bit in common. The numbers are of the smallest type that holds them.
@@ -172,7 +172,7 @@ def numbered(bitmaps: Iterable[int], n_bitmaps: int, n_records: int) -> AnyArray
     dtype = np.min_scalar_type(n_bitmaps)
     numbers = np.zeros(n_records, dtype=dtype)
     for number, bitmap in enumerate(bitmaps, start=1):
-        numbers += unpacked(bitmap, n_records) * dtype.type(number)
+        numbers += unpack_bits(bitmap, n_records) * dtype.type(number)
     return numbers
 
 
@@ -276,7 +276,7 @@ class Weights:
         weights = np.zeros(self.n_records)
         for value in self.values:
             for at, plane in enumerate(value.planes):
-                weights += unpacked(plane, self.n_records) * ((1 << at) / value.parts)
+                weights += unpack_bits(plane, self.n_records) * ((1 << at) / value.parts)
         return 1 - weights if self.are_others else weights
 
 
@@ -296,7 +296,7 @@ class ChosenValues(NamedTuple):
     x: FloatArray  # (n_values,): what is summed of each; NaN for nothing
 
 
-def added_up(
+def add_up(
     total: float, of_values: FloatArray, are_chosen: BoolArray, *, by_others: bool = False
 ) -> float | None:
     """Add up what values weigh together; of most values, what the others leave of a total.
@@ -318,13 +318,13 @@ def sum_weighted(
     import numpy as np
 
     if side == 0:
-        total = added_up(records.x, records.x_of_values, values.are_chosen)
-        number = added_up(records.n, records.of_values, values.are_chosen)
+        total = add_up(records.x, records.x_of_values, values.are_chosen)
+        number = add_up(records.n, records.of_values, values.are_chosen)
     else:
         total = number = 0.0
         for x in np.unique(values.x[values.are_chosen & ~np.isnan(values.x)]):
             its = values.are_chosen & (values.x == x)
-            own = added_up(records.n, records.of_values, its) or 0.0
+            own = add_up(records.n, records.of_values, its) or 0.0
             total, number = total + own * float(x), number + own
     if total is None or number is None or not is_average:
         return total
@@ -385,7 +385,7 @@ def leaves_of(condition: ex.Expression, layout: BucketLayout) -> Leaves:
     return Leaves(*map(tuple, leaves))
 
 
-def divided(classes: Classes, parts: Sequence[int], most: int) -> Classes | None:
+def divide_classes(classes: Classes, parts: Sequence[int], most: int) -> Classes | None:
     """Divide classes by the part that they are in; None if there would be more than `most`."""
     parts_of = []
     for bits, labels in classes:
@@ -485,7 +485,7 @@ class Divided:
     def slots(self) -> list[AnyArray]:
         """For each bucket size, the class at each place, from 1, shape (size, n_buckets)."""
         n_records = sum(size * n for size, n in zip(*self.shape, strict=True))
-        numbers = numbered(self._parts(), len(self._classes), n_records)
+        numbers = number_bits(self._parts(), len(self._classes), n_records)
         return [slots for slots, *_ in by_size(numbers, *self.shape)]
 
     def _parts(self) -> Iterator[int]:
@@ -522,7 +522,9 @@ def count_pairs(
             found = _by_classes(in_records, in_values, m, size, n_buckets)
         for n, q, of_q, s, of_s in found:
             records.heartbeat()
-            t, spread, least, most = _covered(_LineClasses(q, of_q), _LineClasses(s, of_s), size)
+            t, spread, least, most = _count_covered(
+                _LineClasses(q, of_q), _LineClasses(s, of_s), size
+            )
             estimate += float((n * t).sum()) / size
             variance += float((n * spread).sum())
             lower += int((n * least).sum())
@@ -558,7 +560,7 @@ class _LineClasses:
         return found
 
 
-def _covered(
+def _count_covered(
     records: _LineClasses, values: _LineClasses, size: FloatArray | int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return the pairs of each bucket, the variance of their number, and its bounds."""
@@ -581,7 +583,7 @@ def _covered(
     return t, _spread(t, squares, t * t, size), least, most
 
 
-def _joined_lines(pairs: AnyArray, side: Side, size: FloatArray, bucket: IntArray) -> _PairLines:
+def _join_lines(pairs: AnyArray, side: Side, size: FloatArray, bucket: IntArray) -> _PairLines:
     """Put the pairs of each record, or of each value, together."""
     import numpy as np
 
@@ -606,7 +608,7 @@ def _sides(pairs: AnyArray, sizes: SizesOfBuckets) -> tuple[_PairLines, _PairLin
 
     buckets, place = np.unique(pairs["bucket"], return_inverse=True)
     size = sizes(buckets)
-    return _joined_lines(pairs, 0, size, place), _joined_lines(pairs, 1, size, place), size
+    return _join_lines(pairs, 0, size, place), _join_lines(pairs, 1, size, place), size
 
 
 SizesOfBuckets: TypeAlias = "Callable[[IntArray], FloatArray]"
@@ -618,7 +620,7 @@ def count_joined(pairs: AnyArray, sizes: SizesOfBuckets) -> FloatArray:
     import numpy as np
 
     records, values, size = _sides(pairs, sizes)
-    t, *error_and_bounds = _covered(records.lines, values.lines, size)
+    t, *error_and_bounds = _count_covered(records.lines, values.lines, size)
     return np.array([one.sum() for one in (t / size, *error_and_bounds)])
 
 
@@ -763,14 +765,14 @@ def sum_pairs(
                 lines = _places(classes, x, x_of, other.slots[place][:, here], m)
             else:
                 s = np.array([counts[place][here] for counts in other.counts], dtype=np.float64)
-                lines = _weighed_classes(classes, x, x_of, s, m)
+                lines = _weigh_classes(classes, x, x_of, s, m)
             sums, (least, most) = _sums(lines, size)
             totals += sums
             extremes = min(extremes[0], least), max(extremes[1], most)
     return summed(totals.tolist(), extremes, is_average=is_average)
 
 
-def _weighed_classes(
+def _weigh_classes(
     classes: AnyArray, slots: AnyArray, x_of: FloatArray, s: FloatArray, m: FloatArray
 ) -> _Lines:
     """Weigh the classes of some buckets."""

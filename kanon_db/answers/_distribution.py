@@ -29,8 +29,8 @@ from kanon_db.query.expressions import (
     columns,
     refusal,
 )
-from kanon_db.query.formulas import NOTHING, Estimated, Group, known_as
-from kanon_db.query.layout import BucketLayout, CellLayout, chosen_by
+from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling
+from kanon_db.query.layout import BucketLayout, CellLayout, condition_on
 from kanon_db.query.likelihoods import is_plain
 from kanon_db.query.sql import Request
 
@@ -277,7 +277,7 @@ def below(
     """Count the records of each group whose value compares like that with a constant."""
     if aggregate.operand is None or aggregate.type is None:
         raise TypeError("a percentile is that of something")
-    chosen = chosen_by(query, aggregate)
+    chosen = condition_on(query, aggregate)
     constant = ex.Constant(rung, aggregate.type)
     parts = [*([] if chosen is None else [chosen])]
     parts.append(ex.Comparison(operator, aggregate.operand, constant))
@@ -437,14 +437,14 @@ class QuantileSearch:
             target = rank - 0.5
             if target >= n:
                 target = n * min(max(quantile.share, 0.05), 0.95)
-            value, step, rung = self._expected(group, target)
+            value, step, rung = self._expect(group, target)
             ends.append(value)
             off = max(self._error_below(group, total, rung), 1.0)  # a rank is a whole number
             low, high = (self._near(group, target + sign * off, sign) for sign in (-1, 1))
             width = max(width, high - low, step)
         return between(ends[0], ends[-1], quantile.part(n)), width / 2
 
-    def _expected(self, group: str, target: float) -> tuple[float, float, str]:
+    def _expect(self, group: str, target: float) -> tuple[float, float, str]:
         """Return the value up to which so many records are expected, the step to it, its rung."""
 
         def test(ladder: Ladder, number: int) -> float | None:
@@ -512,14 +512,14 @@ class QuantileSearch:
         before = after = None
         ladder = self._ladder(None, None)
         while True:
-            low, high = self._narrowed(test, ladder)
+            low, high = self._narrow(test, ladder)
             before, after = ladder.at(low) or before, ladder.at(high) or after
             if ladder.is_complete or high - low > 1:
                 return before, after
             ladder = self._ladder(before and before.text, after and after.text)
 
     @staticmethod
-    def _narrowed(test: _Test, ladder: Ladder) -> tuple[int, int]:
+    def _narrow(test: _Test, ladder: Ladder) -> tuple[int, int]:
         """Search by turns where the number would be 0 on a straight line, and in the middle."""
         low, high = -1, len(ladder.rungs)
         at_low = at_high = math.nan
@@ -614,13 +614,15 @@ def is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
     return aggregate.function in DERIVED and not is_plain(opened.query, aggregate, opened.layout)
 
 
-def derived(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
-    """Answer such an aggregate for each group, by :func:`~kanon_db.query.formulas.known_as`."""
+def derive_answers(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
+    """Answer such an aggregate for each group, by its :func:`.common_spelling`."""
     if aggregate.share is None:
         return _distinct(opened, aggregate, ask)
 
     def count(query: Query) -> dict[str, Estimated]:
-        return {known_as(one.key): one.estimates[0] for one in ask(replace(opened, query=query))}
+        return {
+            common_spelling(one.key): one.estimates[0] for one in ask(replace(opened, query=query))
+        }
 
     if _is_one_of_each_group(opened.query, aggregate):
         constant = replace(aggregate, function="avg", share=None)
@@ -652,7 +654,7 @@ def _is_one_of_each_group(query: Query, aggregate: Aggregate) -> bool:
 def _counting(query: Query, aggregate: Aggregate, *more: Key) -> Query:
     """Count the records that an aggregate reads, in the query's groups and others."""
     return Query(
-        chosen_by(query, aggregate), (*query.keys, *more),
+        condition_on(query, aggregate), (*query.keys, *more),
         (Measure("", Aggregate("count", aggregate.operand)),), listed=(0,),
     )  # fmt: skip
 
@@ -670,17 +672,17 @@ def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Es
     if operand is None:
         raise TypeError("COUNT(DISTINCT ...) counts the values of something")
     totals = {
-        known_as(group.key): group.estimates[0]
+        common_spelling(group.key): group.estimates[0]
         for group in ask(replace(opened, query=_counting(opened.query, aggregate)))
     }
     values: defaultdict[str, list[Estimated]] = defaultdict(list)
     n_unlisted = None
     if _is_listed(opened, operand):
-        n_unlisted = _unlisted(opened, operand)
+        n_unlisted = _count_unlisted(opened, operand)
         key = _value_key(opened.query, operand)
-        for group in _listed(opened, _counting(opened.query, aggregate, key), ask):
+        for group in _list_values(opened, _counting(opened.query, aggregate, key), ask):
             if json.loads(group.key)[key.name] is not None:
-                values[known_as(group.key, key.name)].append(group.estimates[0])
+                values[common_spelling(group.key, key.name)].append(group.estimates[0])
     n_apart = _apart(opened, aggregate, operand)
     estimates = {}
     for group_key in {*totals, *values}:
@@ -690,7 +692,7 @@ def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Es
     return estimates
 
 
-def _listed(opened: OpenQuery, query: Query, ask: Ask) -> list[Group]:
+def _list_values(opened: OpenQuery, query: Query, ask: Ask) -> list[Group]:
     try:
         return ask(replace(opened, query=query))
     except UnsupportedQueryError as error:
@@ -741,7 +743,7 @@ def _is_listed(opened: OpenQuery, operand: Expression) -> bool:
     )
 
 
-def _unlisted(opened: OpenQuery, operand: Expression) -> int:
+def _count_unlisted(opened: OpenQuery, operand: Expression) -> int:
     """Return how many records may have a value that is in no other cell."""
     layout = opened.layout
     if isinstance(layout, BucketLayout):

@@ -49,7 +49,9 @@ _PART_BYTES: Final = 30
 """What each takes, and beside that for each condition and each column."""
 
 
-def combined(condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Truths]) -> Truths:
+def combine_truths(
+    condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Truths]
+) -> Truths:
     """Combine what is known of a condition's leaves.
 
     Conditions on different columns are taken as independent within a record; what surely or
@@ -57,7 +59,7 @@ def combined(condition: ex.Expression | None, of_leaf: Callable[[ex.Expression],
     """
 
     def inner(part: ex.Expression) -> Truths:
-        return combined(part, of_leaf)
+        return combine_truths(part, of_leaf)
 
     if condition is None:
         return _CERTAIN
@@ -165,13 +167,13 @@ class Evaluator:
         for leaf, (name, place) in unit.by_ends.items():
             leaves[leaf] = self._of_ends(name, place).at(codes[place].take(rows.type_))
         for leaf, (name, places) in unit.by_value.items():
-            known = self._tried(name, places).at(self.combination(places, codes, rows))
+            known = self._read_tried(name, places).at(self.combination(places, codes, rows))
             if leaf in unit.compared:
-                known = self._compared(leaf, unit.compared[leaf], known, codes, rows)
+                known = self._compare_ends(leaf, unit.compared[leaf], known, codes, rows)
             leaves[leaf] = known
         for leaf, part in unit.parts.items():
             leaves[leaf] = self._part(part, codes).at(rows.type_)
-        in_all = combined(unit.condition, leaves.__getitem__)
+        in_all = combine_truths(unit.condition, leaves.__getitem__)
         is_open = self.open_(unit.open_, rows)
         for place in unit.tested:
             is_open = is_open | self._read.cells[place].anything[codes[place]][rows.type_]
@@ -212,12 +214,12 @@ class Evaluator:
             self._of_values[name] = self._read.tried_values(name, place)
         return self._of_values[name]
 
-    def _tried(self, name: str, places: Sequence[int]) -> Truths:
+    def _read_tried(self, name: str, places: Sequence[int]) -> Truths:
         if name not in self._outcomes:
             self._outcomes[name] = self._read.tried(name, places)
         return self._outcomes[name]
 
-    def _compared(
+    def _compare_ends(
         self,
         leaf: ex.Expression,
         compared: tuple[str, int, int],
@@ -487,7 +489,7 @@ class TypeCounter:
         """
         for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
             some = {place: numbers[chunk] for place, numbers in codes.items()}
-            counted_rows = self._counted(some, n[chunk])
+            counted_rows = self._count_rows(some, n[chunk])
             yield replace(counted_rows, type_=counted_rows.type_ + chunk.start)
 
     def spread(self, codes: Codes, n: FloatArray) -> Iterator[Spread]:
@@ -499,7 +501,7 @@ class TypeCounter:
             some = {place: numbers[chunk] for place, numbers in codes.items()}
             rows, group, t, possible, pairs, surely = self._likely(some, n[chunk].size)
             is_met = group >= 0
-            x, _, least, most, is_wild = self._measured(summed, some, rows)
+            x, _, least, most, is_wild = self._measure(summed, some, rows)
             type_ = pairs.first(rows.type_)
             ends = [
                 joined(np.where(possible & ~np.isnan(own), own, without))
@@ -541,11 +543,11 @@ class TypeCounter:
             surely = surely & (pairs.add(rows.w) > _WHOLE)
         return rows, group, t, possible, pairs, surely
 
-    def _counted(self, codes: Codes, n: FloatArray) -> CountedRows:
+    def _count_rows(self, codes: Codes, n: FloatArray) -> CountedRows:
         rows, group, t, possible, pairs, surely = self._likely(codes, n.size)
         moments = None
         if self._pieces.summed is not None:
-            x, xx, least, most, is_wild = self._measured(self._pieces.summed, codes, rows)
+            x, xx, least, most, is_wild = self._measure(self._pieces.summed, codes, rows)
             moments = GroupMoments(
                 pairs.add(t * np.nan_to_num(x)),
                 pairs.add(t * np.nan_to_num(xx)),
@@ -564,7 +566,7 @@ class TypeCounter:
             pairs.any(possible), moments,
         ).of(of_pair >= 0)  # fmt: skip
 
-    def _measured(
+    def _measure(
         self, summed: Summed, codes: Codes, rows: Rows
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, Flags]:
         """Return x, its square, its extreme values, and whether it could be anything."""

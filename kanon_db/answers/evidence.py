@@ -518,7 +518,7 @@ class ListedTypes:
     def __init__(self, runner: StatementRunner, writer: PieceWriter) -> None:
         self._asked, self._writer = runner, writer
         self.pieces = writer.pieces()
-        rows = self._fetched(runner)
+        rows = self._fetch_rows(runner)
         self._parts = {row["piece"]: row["part"] for row in rows}
         texts = {row["piece"]: row["texts"] for row in rows}
         self.read: PieceReader = ReadPieces(self.pieces, self._parts, texts)
@@ -538,7 +538,7 @@ class ListedTypes:
         """Return what is known of the cells of one column."""
         return WrittenColumn(self._asked, self._writer, name)
 
-    def _fetched(self, runner: StatementRunner) -> list[Row]:
+    def _fetch_rows(self, runner: StatementRunner) -> list[Row]:
         rows = runner.fetch(self.pieces.text, *self.pieces.bound)
         if not any(row["piece"] == "types" for row in rows):
             raise NotReadError
@@ -574,7 +574,7 @@ class StoredTypes(ListedTypes):
         self._needs_all = bool(layout.left_out or self.pieces.marked)
         self._n_rows = layout.n_rows
 
-    def _fetched(self, runner: StatementRunner) -> list[Row]:
+    def _fetch_rows(self, runner: StatementRunner) -> list[Row]:
         """Run the statement; its arithmetic may fail on values that no record has together."""
         try:
             with runner.session.savepoint():
@@ -603,7 +603,7 @@ class StoredTypes(ListedTypes):
                     for name, place in self._of_rows.items()
                 }
                 class_of_row = np.repeat(np.arange(sizes.size), sizes)
-                met = self._required(codes_of_rows)
+                met = self._require_rows(codes_of_rows)
                 if met is not None:
                     class_of_row = class_of_row[met]
                     codes_of_rows = {p: numbers[met] for p, numbers in codes_of_rows.items()}
@@ -629,7 +629,7 @@ class StoredTypes(ListedTypes):
         numbers_of_records = np.bincount(number, n, first.size).astype(np.float64, copy=False)
         return {place: numbers[first] for place, numbers in codes.items()}, numbers_of_records
 
-    def _required(self, codes: dict[int, IntArray]) -> Any:
+    def _require_rows(self, codes: dict[int, IntArray]) -> Any:
         """Find the rows that meet what only columns with known values decide; None for all."""
         condition = self.pieces.unit.condition
         if self._needs_all or condition is None:

@@ -26,9 +26,9 @@ from kanon_db.query.likelihoods import (
     MOST_GROUPED,
     JointCondition,
     TypeWriter,
-    arranged,
+    arrange,
+    columns_to_list,
     compares_ranges,
-    listed_within,
     most_listed,
 )
 from kanon_db.query.sql import (
@@ -37,10 +37,10 @@ from kanon_db.query.sql import (
     Request,
     Select,
     Statement,
-    joined_relations,
+    join_relations,
     leaves,
+    number_columns,
     number_text,
-    numbered,
     require_few,
     speller,
     write,
@@ -136,7 +136,7 @@ def is_numbered(request: Request, layout: CellLayout, also: Iterable[str] = ()) 
 def _needing_cells(request: Request, layout: CellLayout) -> Iterator[str]:
     """Yield the columns of which more is asked than how likely a condition on one of them is."""
     query, aggregate = request.query, request.aggregate
-    put = arranged(query, aggregate, layout)
+    put = arrange(query, aggregate, layout)
     yield from (*put.spread, *put.apart)
     if aggregate.operand is not None and aggregate.function != "count":
         yield from ex.attributes(aggregate.operand)
@@ -240,7 +240,7 @@ class PieceWriter(TypeWriter):
             self.cells(name)
         unit = self._unit("", self._arranged.condition, self._spread, grouped)
         keys = [self._key(number, key) for number, key in enumerate(self.keys.values())]
-        summed = None if self.weighed is None else self._weighed(self.weighed)
+        summed = None if self.weighed is None else self._weigh(self.weighed)
         combinations = self._try()
         self.steps.add("pieces", "What each cell, and each value, tells.", *self._pieces)
         return Pieces(
@@ -272,7 +272,7 @@ class PieceWriter(TypeWriter):
             self._all_cells(name)
             return
         if self._classes is not None:
-            self._stored_cells(name, self._classes)
+            self._read_stored_cells(name, self._classes)
         elif not self.steps.has("types"):
             self.types()
         if not is_vague(cell):
@@ -291,7 +291,7 @@ class PieceWriter(TypeWriter):
         ]
         self._piece(f"c{place}", fields, [f"d.i{place}"], [f"cells{place} AS d"])
 
-    def _stored_cells(self, name: str, own: ClassTable) -> None:
+    def _read_stored_cells(self, name: str, own: ClassTable) -> None:
         """Read the distinct cells of a column that have numbers."""
         place, cell = self._places[name], self._cell(name)
         sql, source = f"t.{cell.column.sql}", [f"{own.table} AS t"]
@@ -341,7 +341,7 @@ class PieceWriter(TypeWriter):
         if self.steps.has(f"listed{place}"):
             return
         if cell.mark is not None:
-            self._kept_values(name)
+            self._share_values(name)
         likely = None if cell.shares is None else Likely.of("d", place)
         inner = values_of(cell, f"d.c{place}", most, likely)
         if cell.mark is not None:
@@ -405,7 +405,7 @@ class PieceWriter(TypeWriter):
         for i, leaf in enumerate(found):
             alias = f"{prefix}u{i}"
             if isinstance(leaf, JointCondition):
-                inner = listed_within(leaf.condition, self.layout)
+                inner = columns_to_list(leaf.condition, self.layout)
                 parts[leaf] = self._unit(f"{alias}_", leaf.condition, inner)
             elif (vague := own._vague(leaf)) and vague[0] in self._ended:
                 self._try_all(alias, leaf, vague[0])
@@ -419,7 +419,7 @@ class PieceWriter(TypeWriter):
                 self._piece(alias, fields, ["d.i"], [f"leaf_{alias} AS d"], [is_few])
                 by_cell[leaf] = alias, place
             else:
-                places = self._mentioned(leaf)
+                places = self._places_mentioned(leaf)
                 self._conditions.setdefault(tuple(places), {})[alias] = leaf
                 by_value[leaf] = alias, places
                 if compares_ranges(leaf, self.layout.cells):
@@ -429,7 +429,7 @@ class PieceWriter(TypeWriter):
         tests = [leaf for leaf in found if isinstance(leaf, ex.NullTest) and leaf not in opened]
         return Unit(
             condition, [self._places[name] for name in spread],
-            [] if condition is None else self._mentioned(condition),
+            [] if condition is None else self._places_mentioned(condition),
             by_cell, by_ends, by_value, compared, parts,
             [self._places[n] for n in spread if any(n in ex.attributes(leaf) for leaf in opened)],
             [
@@ -455,7 +455,7 @@ class PieceWriter(TypeWriter):
                     " ELSE 0::int2 END)"
                     for x in truths
                 ]
-                self._combined(piece, places, fields, truths, *(leaf for _, leaf in some))
+                self._combine(piece, places, fields, truths, *(leaf for _, leaf in some))
         return found
 
     def _ends(self, alias: str, leaf: ex.Expression) -> tuple[int, int]:
@@ -489,7 +489,7 @@ class PieceWriter(TypeWriter):
 
     def _key(self, number: int, key: ex.Expression) -> list[int]:
         """Put the values of a group key in order."""
-        names, alias = self._mentioned(key), f"g{number}"
+        names, alias = self._places_mentioned(key), f"g{number}"
         columns = {f"j{place}": f"d{place}.j" for place in names}
         self.steps.add(
             f"keys{number}",
@@ -523,19 +523,19 @@ class PieceWriter(TypeWriter):
         )
         return names
 
-    def _weighed(self, weighed: ex.Expression) -> Summed:
+    def _weigh(self, weighed: ex.Expression) -> Summed:
         """Write what is summed."""
         if self._summed is not None:
             if self._cell(self._summed).mark is not None:
-                self._kept_values(self._summed)
+                self._share_values(self._summed)
             self._moments(self._summed)
             columns = ("x", "xx", "least_x", "most_x")
             fields = [*(number(f"d.{column}") for column in columns), flag("d.is_wild")]
             self._piece("moments", fields, ["d.i"], ["moments AS d"])
             return Summed(self._places[self._summed], [], None, [])
-        names = self._mentioned(weighed)
+        names = self._places_mentioned(weighed)
         value = {"x": f"({self._of_values(weighed)})::float8"}
-        self._combined("values", names, [number("z.x")], value, weighed)
+        self._combine("values", names, [number("z.x")], value, weighed)
         own = None if self._own_sum is None else self._places[self._own_sum]
         spread = [self._places[name] for name in self._spread]
         open_ = [place for place in names if place in spread and own is None]
@@ -543,7 +543,7 @@ class PieceWriter(TypeWriter):
 
     # -- pieces -------------------------------------------------------------------------------
 
-    def _mentioned(self, expression: ex.Expression) -> list[int]:
+    def _places_mentioned(self, expression: ex.Expression) -> list[int]:
         names = ex.attributes(expression)
         return [place for name, place in self._places.items() if name in names]
 
@@ -558,7 +558,7 @@ class PieceWriter(TypeWriter):
     def _product(self, places: Sequence[int], *expressions: ex.Expression) -> list[str]:
         """Write the combinations of the values of some columns, with the lookup tables."""
         relations = ["(VALUES (1)) AS one"]
-        if met := self._met_by_types(places):
+        if met := self._write_met(places):
             relations = [f"{met} AS met"]
             relations += [f"JOIN domain{place} AS d{place} ON d{place}.j = met.j{place}"
                       for place in places]  # fmt: skip
@@ -568,20 +568,20 @@ class PieceWriter(TypeWriter):
                 for number, place in enumerate(places)
             ]
         values = {name: f"d{place}.v" for name, place in self._places.items()}
-        _, *lookups = joined_relations("", "", expressions, self.lookups, values)
+        _, *lookups = join_relations("", "", expressions, self.lookups, values)
         return [*relations, *lookups]
 
     def _few(self, places: Sequence[int]) -> list[str]:
         """Write that there are not too many of them."""
         numbers = [f"domain{place}" for place in places]
-        if met := self._met_by_types(places):
+        if met := self._write_met(places):
             numbers = [met]
         if not places:
             return []
         counts = [f"(SELECT count(*) FROM {one})" for one in numbers]
         return [f"{' * '.join(counts)} <= {self._most_combined}"]
 
-    def _met_by_types(self, places: Sequence[int]) -> str:
+    def _write_met(self, places: Sequence[int]) -> str:
         """Find which combinations of the values of some columns types of records have.
 
         Empty where all combinations are tried: those of one column, and where types are not listed.
@@ -594,7 +594,7 @@ class PieceWriter(TypeWriter):
         name = self._met[key] = f"met{'_'.join(map(str, key))}"
         kinds = {f"i{place}": f"t.i{place}" for place in key}
         source: list[str | Nested] = [
-            Nested([Select(kinds, ["types AS t"], group=numbered(len(kinds)))], "t")
+            Nested([Select(kinds, ["types AS t"], group=number_columns(len(kinds)))], "t")
         ]
         numbers = {}
         for place in key:
@@ -605,14 +605,14 @@ class PieceWriter(TypeWriter):
         self.steps.add(
             name,
             "The combinations of values that records may have.",
-            Select(numbers, source, group=numbered(len(numbers))),
+            Select(numbers, source, group=number_columns(len(numbers))),
         )
         fields = [f"int4send(d.j{place}::int4)" for place in key]
         order = [f"d.j{place}" for place in key]
         self._piece(name, fields, order, [f"{name} AS d"], self._few(places))
         return name
 
-    def _combined(
+    def _combine(
         self,
         alias: str,
         places: Sequence[int],
@@ -709,7 +709,7 @@ class CellValueWriter(PieceWriter):
             }
             listed: list[str | Nested] = []
         else:
-            listed = [self._listed(operand, condition, type_, most)]
+            listed = [self._list_values(operand, condition, type_, most)]
             columns |= {name: f"x.{name}" for name in ("least", "most", "xs", "ws")}
         self.steps.add(
             "cell_values",
@@ -733,7 +733,7 @@ class CellValueWriter(PieceWriter):
         )
         return Statement(self.steps.write(), self.constants.bound)
 
-    def _listed(
+    def _list_values(
         self, operand: ex.Expression, condition: ex.Expression, type_: str, most: int
     ) -> Nested:
         """List the values of one cell that meet the condition."""

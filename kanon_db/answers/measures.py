@@ -12,7 +12,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers._bitmap_counts import count_with_bitmaps
-from kanon_db.answers._distribution import derived, is_derived
+from kanon_db.answers._distribution import derive_answers, is_derived
 from kanon_db.answers.coded_rows import (
     CountedRows,
     GroupMoments,
@@ -32,9 +32,9 @@ from kanon_db.query.expressions import (
     Rounded,
     refusal,
 )
-from kanon_db.query.formulas import NOTHING, Estimated, Group, known_as, rounding
+from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling, rounding
 from kanon_db.query.layout import CellLayout, parts_of
-from kanon_db.query.likelihoods import MOST_GROUPED, grouped_ranges
+from kanon_db.query.likelihoods import MOST_GROUPED, find_grouped_ranges
 from kanon_db.query.sql import Request
 
 
@@ -142,7 +142,7 @@ def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated
             estimate = None
             if one.estimate is not None and other.estimate is not None:
                 estimate = one.estimate + other.estimate
-            slopes = _combined(one.slopes, 1, other.slopes, 1)
+            slopes = _combine(one.slopes, 1, other.slopes, 1)
             return _Value(estimate, one.low + other.low, one.high + other.high, slopes)
         case ex.Arithmetic("*", left, right):
             return _times(_evaluate(left, known), _evaluate(right, known))
@@ -155,14 +155,14 @@ def _times(one: _Value, other: _Value) -> _Value:
     ends = [_product(x, y) for x in (one.low, one.high) for y in (other.low, other.high)]
     if one.estimate is None or other.estimate is None:
         return _Value(None, min(ends), max(ends))
-    slopes = _combined(one.slopes, other.estimate, other.slopes, one.estimate)
+    slopes = _combine(one.slopes, other.estimate, other.slopes, one.estimate)
     return _Value(one.estimate * other.estimate, min(ends), max(ends), slopes)
 
 
 def _ratio(division: ex.Arithmetic, one: _Value, other: _Value) -> _Value:
     """Divide; where PostgreSQL divides by zero, there is no result to hold in bounds."""
     is_nullable = _is_nullable(division.right)
-    scaled = _scaled(division.right)
+    scaled = _split_factor(division.right)
     if scaled is not None and scaled[0] == 1 and scaled[1].function == "count":
         # A number of records that is not 0 is at least 1.
         if other.high < 1:
@@ -182,7 +182,7 @@ def _ratio(division: ex.Arithmetic, one: _Value, other: _Value) -> _Value:
     if one.estimate is None or other.estimate is None or other.estimate == 0:
         return _Value(None, low, high)
     ratio = one.estimate / other.estimate
-    slopes = _combined(one.slopes, 1 / other.estimate, other.slopes, -ratio / other.estimate)
+    slopes = _combine(one.slopes, 1 / other.estimate, other.slopes, -ratio / other.estimate)
     return _Value(ratio, low, high, slopes)
 
 
@@ -235,17 +235,17 @@ def _unit(part: ex.Expression) -> float:
 
 def _share(division: ex.Arithmetic) -> tuple[float, float]:
     """Return between what a part of records, over all of them, lies."""
-    part, total = _scaled(division.left), _scaled(division.right)
+    part, total = _split_factor(division.left), _split_factor(division.right)
     if part is None or total is None or total[1].function != "count" or total[0] <= 0:
         return -math.inf, math.inf
     least, most = _each(part[1])
-    if not _asked(total[1]) <= _asked(part[1]):
+    if not _conditions_of(total[1]) <= _conditions_of(part[1]):
         return -math.inf, math.inf
     ends = [_product(part[0] / total[0], end) for end in (least, most)]
     return min(ends), max(ends)
 
 
-def _asked(aggregate: ex.Aggregate) -> set[ex.Expression]:
+def _conditions_of(aggregate: ex.Aggregate) -> set[ex.Expression]:
     """Return what a record must meet to be counted, beside WHERE."""
     conditions = set(parts_of(aggregate.condition))
     if aggregate.operand is not None and aggregate.function == "count":
@@ -276,25 +276,25 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _scaled(expression: ex.Expression) -> tuple[float, ex.Aggregate] | None:
+def _split_factor(expression: ex.Expression) -> tuple[float, ex.Aggregate] | None:
     """Read an expression as a number times an aggregate."""
     match expression:
         case ex.Aggregate():
             return 1.0, expression
         case ex.Cast(operand, _) | ex.NullIf(operand, _):
-            return _scaled(operand)
+            return _split_factor(operand)
         case ex.Arithmetic("*", ex.Literal(_, text), operand) | ex.Arithmetic(
             "*", operand, ex.Literal(_, text)
         ):
-            inner, factor = _scaled(operand), float(text)
+            inner, factor = _split_factor(operand), float(text)
         case ex.Arithmetic("/", operand, ex.Literal(_, text)) if float(text) != 0:
-            inner, factor = _scaled(operand), 1 / float(text)
+            inner, factor = _split_factor(operand), 1 / float(text)
         case _:
             return None
     return None if inner is None else (inner[0] * factor, inner[1])
 
 
-def _combined(
+def _combine(
     one: Mapping[ex.Expression, float], x: float, other: Mapping[ex.Expression, float], y: float
 ) -> dict[ex.Expression, float]:
     names = dict.fromkeys((*one, *other))
@@ -425,7 +425,7 @@ class Totals:
         """Add the records of some types."""
         self._is_seen[counted.group] = True
         self._is_possible[counted.group[counted.possibly]] = True
-        c = self._chosen(counted)
+        c = self._choose(counted)
         self._sum("m", c.group, c.n * c.m)
         self._sum("sure", c.group, c.n * c.surely)
         self._sum("possible", c.group, c.n * c.possibly)
@@ -457,7 +457,7 @@ class Totals:
         if self._is_average:
             kept: Iterable[_Doubts] | None = self._kept
             if kept is None:
-                kept = (_Doubts.of(self._chosen(one), self._n_groups) for one in again)
+                kept = (_Doubts.of(self._choose(one), self._n_groups) for one in again)
             for doubts in kept:
                 self._add_errors(doubts, average)
         if self._left_out:
@@ -466,7 +466,7 @@ class Totals:
         answer = self._sum_of if self._is_summed else self._count_of
         return {group: answer(group, float(average[group])) for group in groups}
 
-    def _chosen(self, counted: CountedRows) -> CountedRows:
+    def _choose(self, counted: CountedRows) -> CountedRows:
         """Leave out what cannot count, unless others may be like it."""
         return counted if self._left_out else counted.of(counted.possibly)
 
@@ -635,7 +635,7 @@ def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
     ------
     UnsupportedQueryError
     """
-    for cell in grouped_ranges(query, layout):
+    for cell in find_grouped_ranges(query, layout):
         if not cell.is_discrete:
             raise refusal(
                 "GROUP BY does not accept a column of continuous ranges",
@@ -646,7 +646,7 @@ def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
 
 def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
     """Refuse to group by ranges with too many values to list all of them."""
-    for cell in grouped_ranges(opened.query, layout):
+    for cell in find_grouped_ranges(opened.query, layout):
         if cell.is_discrete and opened.is_wide(layout, cell):
             raise refusal(
                 f"GROUP BY accepts neither ranges without an end nor of more than {MOST_GROUPED:,}"
@@ -697,8 +697,8 @@ def each_measure(
             return listed
         if not is_derived(opened, aggregate):
             return _as_listed(plain(aggregate), listed) if query.keys else plain(aggregate)
-        of = derived(opened, aggregate, ask)
-        return {key: ((), of[known_as(key)]) for key in listed if known_as(key) in of}
+        of = derive_answers(opened, aggregate, ask)
+        return {key: ((), of[common_spelling(key)]) for key in listed if common_spelling(key) in of}
 
     found = [rows(aggregate) for aggregate in aggregates]
     empty = [
@@ -718,8 +718,8 @@ def _as_listed(found: Answers, listed: Answers) -> Answers:
     """Name groups as they are listed: equal values may be written differently, as 1.0 and 1.00."""
     if found.keys() <= listed.keys():
         return found
-    names = {known_as(key): key for key in listed}
-    return {names.get(known_as(key), key): answer for key, answer in found.items()}
+    names = {common_spelling(key): key for key in listed}
+    return {names.get(common_spelling(key), key): answer for key, answer in found.items()}
 
 
 def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answers, str]:

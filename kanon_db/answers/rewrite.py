@@ -68,14 +68,14 @@ def _column(name: str, table: str = "") -> Node:
     return exp.Column(this=identifier(name), table=identifier(table) if table else None)
 
 
-def _unquoted(quoted: str) -> list[str]:
+def _split_name(quoted: str) -> list[str]:
     """Split a qualified name that a session quoted."""
     parts = re.findall(r'"((?:[^"]|"")*)"|([^".]+)', quoted)
     return [inside.replace('""', '"') or outside for inside, outside in parts]
 
 
 def _relation(quoted: str, alias: str = "") -> Node:
-    *schema, name = _unquoted(quoted)
+    *schema, name = _split_name(quoted)
     table = exp.Table(this=identifier(name), db=identifier(schema[0]) if schema else None)
     if alias:
         table.set("alias", exp.TableAlias(this=identifier(alias)))
@@ -134,7 +134,7 @@ def _binary(kind: type, left: Node, right: Node) -> Node:
     return node
 
 
-def _negated(node: Node, negated: bool) -> Node:
+def _negate(node: Node, negated: bool) -> Node:
     return exp.Not(this=_operand(node)) if negated else node
 
 
@@ -235,7 +235,7 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
         case ex.Or(parts):
             return exp.or_(*map(inner, parts), copy=False)
         case ex.Not(part):
-            return _negated(inner(part), True)
+            return _negate(inner(part), True)
         case ex.NullTest(operand, negated):
             is_null = exp.Is(this=_operand(inner(operand)), expression=exp.Null())
             return exp.Not(this=is_null) if negated else is_null
@@ -248,7 +248,7 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
             like = _binary(kind, inner(operand), inner(pattern))
             if escape is not None:
                 like = exp.Escape(this=like, expression=inner(escape))
-            return _negated(like, negated)
+            return _negate(like, negated)
         case ex.Comparison(operator, left, right):
             schema = _schema_of(left, right)
             if schema is None:
@@ -263,17 +263,17 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
         case ex.Distinct(left, right, negated):
             equal = ex.TruthTest(ex.Comparison("=", left, right), "true")
             neither = ex.And((ex.NullTest(left), ex.NullTest(right)))
-            return _negated(inner(ex.Or((equal, neither))), not negated)
+            return _negate(inner(ex.Or((equal, neither))), not negated)
         case ex.Membership() | ex.Range() if _schema_of(*ex.children(expression)) is not None:
-            return inner(ex.spelled_out(expression))
+            return inner(ex.spell_out(expression))
         case ex.Membership(operand, items, negated):
             found = exp.In(this=_operand(inner(operand)), expressions=[inner(one) for one in items])
-            return _negated(found, negated)
+            return _negate(found, negated)
         case ex.Range(operand, low, high, negated):
             between = exp.Between(
                 this=_operand(inner(operand)), low=_operand(inner(low)), high=_operand(inner(high))
             )
-            return _negated(between, negated)
+            return _negate(between, negated)
     raise TypeError(f"{type(expression).__name__} is not checked")
 
 
@@ -381,7 +381,7 @@ def _element(cell: CellDescription, text: Node) -> Node:
         return text
     if cell.element.startswith("::"):
         return _cast(text, cell.element.removeprefix("::"))
-    names = _unquoted(cell.element.removeprefix(" COLLATE "))
+    names = _split_name(cell.element.removeprefix(" COLLATE "))
     collation = exp.Dot.build([identifier(name) for name in names])
     return exp.Collate(this=text, expression=collation)
 
@@ -500,9 +500,9 @@ def _source(opened: OpenQuery, dialect: Dialect) -> _FromClause:
         view = layout.view.view
     else:
         view = layout.tables.view
-    alias = _unique(_unquoted(view)[-1], taken) if lookups or vague else ""
+    alias = _unique(_split_name(view)[-1], taken) if lookups or vague else ""
     spread = {name: _unique(name, taken) for name, _ in vague}
-    tables = [_unique(_unquoted(lookup.relation)[-1], taken) for lookup in lookups]
+    tables = [_unique(_split_name(lookup.relation)[-1], taken) for lookup in lookups]
 
     def spell(column: Column) -> Node:
         if column.lookup is not None:
@@ -515,7 +515,7 @@ def _source(opened: OpenQuery, dialect: Dialect) -> _FromClause:
     if isinstance(layout, BucketLayout):
         if dialect == "spark":  # the view has no schema there
             source.relation.set("db", None)
-        (weight,) = _unquoted(layout.tables.weight)
+        (weight,) = _split_name(layout.tables.weight)
         source.weight = _column(weight, alias)
     else:
         if layout.left_out and layout.n_rows:
@@ -550,13 +550,13 @@ def _spread(
     values = _values_of_cell(cell, _column(name, alias), ends, labels)
     if cell.mark is not None:
         kept = _unique(f"{own}_kept", taken)
-        (pattern,) = _unquoted(layout.view.pattern or "")
+        (pattern,) = _split_name(layout.view.pattern or "")
 
         def mark(table: str) -> Node:
             place = exp.Literal.number(cell.mark)
             return _call("SUBSTR", _column(pattern, table), place, exp.Literal.number(1))
 
-        source.lists.append((kept, _kept(layout, cell, ends, labels, mark)))
+        source.lists.append((kept, _select_kept(layout, cell, ends, labels, mark)))
         hidden = exp.Literal.string("*")
         own_values = (
             exp.Select(expressions=[_column("value", "k"), _column("share", "k")])
@@ -580,7 +580,7 @@ def _spread(
     return exp.Join(this=lateral, kind="CROSS")
 
 
-def _kept(
+def _select_kept(
     layout: CellLayout, cell: CellDescription, ends: _RangeListing, labels: str,
     mark: Callable[[str], Node],
 ) -> Node:  # fmt: skip
@@ -738,42 +738,42 @@ class _Aggregates:
                     not_null = exp.Not(this=exp.Is(this=_operand(x), expression=exp.Null()))
                 chosen = _all(asked, not_null)
                 if weight is None:
-                    return self._scaled(_filtered(exp.Count(this=exp.Star()), chosen))
-                total = _filtered(exp.Sum(this=weight.copy()), chosen)
+                    return self._scale(_filter(exp.Count(this=exp.Star()), chosen))
+                total = _filter(exp.Sum(this=weight.copy()), chosen)
                 if chosen is not None or not self.is_grouped:
                     total = exp.Coalesce(this=total, expressions=[exp.Literal.number(0)])
-                return self._scaled(total)
+                return self._scale(total)
             case "sum":
-                return self._scaled(_filtered(exp.Sum(this=self._weighed(x)), asked))
+                return self._scale(_filter(exp.Sum(this=self._weigh(x)), asked))
             case "avg":
                 if weight is None:
-                    return _filtered(exp.Avg(this=x), asked)
+                    return _filter(exp.Avg(this=x), asked)
                 not_null = exp.Not(this=exp.Is(this=_operand(x.copy()), expression=exp.Null()))
-                total = _filtered(exp.Sum(this=self._weighed(x)), asked)
-                number = _filtered(
+                total = _filter(exp.Sum(this=self._weigh(x)), asked)
+                number = _filter(
                     exp.Sum(this=weight.copy()),
                     _all(None if asked is None else asked.copy(), not_null),
                 )
                 return exp.Div(typed=True, this=total, expression=number)
             case "min":
-                return _filtered(exp.Min(this=x), asked)
+                return _filter(exp.Min(this=x), asked)
             case "max":
-                return _filtered(exp.Max(this=x), asked)
+                return _filter(exp.Max(this=x), asked)
             case "distinct":
-                return _filtered(exp.Count(this=exp.Distinct(expressions=[x])), asked)
+                return _filter(exp.Count(this=exp.Distinct(expressions=[x])), asked)
             case function:
                 share = exp.Literal.number(repr(aggregate.share))
                 kind = exp.PercentileDisc if function == "disc" else exp.PercentileCont
                 order = exp.Order(expressions=[exp.Ordered(this=x)])
-                return _filtered(exp.WithinGroup(this=kind(this=share), expression=order), asked)
+                return _filter(exp.WithinGroup(this=kind(this=share), expression=order), asked)
 
-    def _weighed(self, x: Node) -> Node:
+    def _weigh(self, x: Node) -> Node:
         weight = self.source.weight
         if weight is None:
             return x
         return exp.Mul(this=weight.copy(), expression=_operand(x))
 
-    def _scaled(self, total: Node) -> Node:
+    def _scale(self, total: Node) -> Node:
         """Scale a total to all records, since those that are left out count like the others."""
         if self.source.scale is None:
             return total
@@ -782,7 +782,7 @@ class _Aggregates:
         return exp.Div(typed=True, this=scaled, expression=exp.Literal.number(rows))
 
 
-def _filtered(aggregate: Node, condition: Node | None) -> Node:
+def _filter(aggregate: Node, condition: Node | None) -> Node:
     if condition is None:
         return aggregate
     return exp.Filter(this=aggregate, expression=exp.Where(this=condition))

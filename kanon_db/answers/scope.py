@@ -151,7 +151,7 @@ def describe_estimator(layout: BucketLayout | CellLayout) -> str:
     return "how likely each value of a bucket is for each record, as learned from QIT and SAT"
 
 
-def chosen_estimator(session: Session) -> Estimator:
+def read_estimator(session: Session) -> Estimator:
     """Read the caller's setting.
 
     Raises
@@ -215,7 +215,7 @@ class PublishedTypes:
     def column(self, published: ColumnType) -> Column:
         """Return a column whose values are published as they are, or as their texts."""
         column = plain_column(self.session, published)
-        described = self._described(column.name)
+        described = self._describe(column.name)
         if published.type_name == "text" and (labels := self._labels(described)):
             return replace(column, type=Type("text", "label", labels=labels))
         if described.get("is_ordered") is False:
@@ -245,11 +245,13 @@ class PublishedTypes:
         """
         if kind == "value":
             return CellDescription(self.column(published), "value", mark=mark)
-        from kanon_db.query.cell_conditions import checked  # not needed for buckets
+        from kanon_db.query.cell_conditions import check_described  # not needed for buckets
 
         column = plain_column(self.session, published)
-        described = self._described(column.name)
-        known = checked(labels) if kind == "label" and published.type_name == "text" else None
+        described = self._describe(column.name)
+        known = (
+            check_described(labels) if kind == "label" and published.type_name == "text" else None
+        )
         if known is not None or (kind == "set" and published.type_name == _SET):
             type_, element = self._element(described)
             return CellDescription(
@@ -311,7 +313,7 @@ class PublishedTypes:
         kind = shares.get(name) if isinstance(shares, dict) else None
         return kind if kind in ("of_each", "of_parts") else None
 
-    def _described(self, name: str) -> Mapping[str, Any]:
+    def _describe(self, name: str) -> Mapping[str, Any]:
         types = self.publication.layout.get("types")
         described = types.get(name) if isinstance(types, dict) else None
         return described if isinstance(described, dict) else {}
@@ -575,7 +577,7 @@ def open_query(session: Session, query: str) -> OpenQuery:
         )
     layout = _LAYOUTS[shape](session, schema, publication)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
-    checked, lookups = checked_query(text, layout, tables)
+    checked, lookups = check_query(text, layout, tables)
     opened = OpenQuery(session, text, checked, publication, layout, lookups, limits)
     _require_readable_constants(opened)
     with opened.frugal():
@@ -617,7 +619,7 @@ def read_query(query: str, schema: str, heartbeat: Callable[[], None]) -> QueryT
     return text
 
 
-def checked_query(
+def check_query(
     text: QueryText, layout: BucketLayout | CellLayout, tables: Sequence[LookupTable]
 ) -> tuple[Query, tuple[Lookup, ...]]:
     """Check a query against its publication and its lookup tables.
@@ -630,9 +632,7 @@ def checked_query(
     return check(text, joined.scopes, joined.matches), joined.lookups
 
 
-def _published_types(
-    session: Session, publication: Publication, view: str
-) -> dict[str, ColumnType]:
+def _types_of_view(session: Session, publication: Publication, view: str) -> dict[str, ColumnType]:
     """Return the columns of a publication's view, which has those of all its tables.
 
     Raises
@@ -655,7 +655,7 @@ def _published_types(
 
 def _bucket_layout(session: Session, schema: str, publication: Publication) -> BucketLayout:
     tables = BucketTables.of(session, schema, publication.name, publication.layout)
-    types = _published_types(session, publication, tables.view)
+    types = _types_of_view(session, publication, tables.view)
     described, published = publication.layout, PublishedTypes(session, publication)
     wanted = publication.parameters.get("assignment")
     return BucketLayout(
@@ -667,7 +667,7 @@ def _bucket_layout(session: Session, schema: str, publication: Publication) -> B
         },
         {name: published.column(types[name]) for name in tables.sensitive},
         ASSIGNMENTS.get(described.get("assignment", wanted), "random"),
-        chosen_estimator(session) == "paper",
+        read_estimator(session) == "paper",
     )
 
 
@@ -679,9 +679,9 @@ ASSIGNMENTS: Final[Mapping[object, Assignment]] = {
 def cell_layout(session: Session, schema: str, publication: Publication) -> CellLayout:
     """Describe published rows, and the values that their cells may stand for."""
     view = RowView.of(session, schema, publication.name, publication.layout)
-    types = _published_types(session, publication, view.view)
+    types = _types_of_view(session, publication, view.view)
     described: dict[str, Any] = dict(publication.layout)
-    estimator = chosen_estimator(session)
+    estimator = read_estimator(session)
     published = PublishedTypes(session, publication, estimator)
     cells = {
         str(written["name"]): published.cell(

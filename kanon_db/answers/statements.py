@@ -26,8 +26,8 @@ from kanon_db.query.sql import (
     Select,
     Statement,
     Steps,
-    counted_in_buckets,
-    joined_relations,
+    count_in_buckets,
+    join_relations,
     number_text,
     speller,
     write,
@@ -39,7 +39,7 @@ Features = dict[ex.Expression, str]
 """Expressions on one side, with the names of their columns."""
 
 
-def joined_pairs(
+def join_pairs(
     condition: Expression | None,
     keys: Mapping[str, Expression],
     weighed: Expression | None,
@@ -61,7 +61,7 @@ def joined_pairs(
         what, alias = ("record", "value")[side], _ALIASES[side]
         parts = {column: feature for feature, column in features[side].items()}
         where = ex.joined(ex.And, on_sides[side])
-        lines = counted_in_buckets(layout.tables, side, parts, where, None, lookups, constants)
+        lines = count_in_buckets(layout.tables, side, parts, where, None, lookups, constants)
         comment = f"The {what}s of each bucket; those lines in all that both sides need, together."
         steps.add(f"alike_{what}s", comment, lines)
         numbered_ = Select({"*": "*", "id": "row_number() OVER ()"}, [f"alike_{what}s"])
@@ -108,7 +108,7 @@ def _over(expression: Expression, names: Features, constants: Constants) -> str:
         type_ = part.type if isinstance(part, ex.Column) else TEXT
         return ex.Column(names[part], names[part], type_)
 
-    return write(ex.replaced(expression, change), lambda column: column.sql, constants)
+    return write(ex.replace_parts(expression, change), lambda column: column.sql, constants)
 
 
 def statement(request: Request, layout: CellLayout | BucketLayout) -> Statement:
@@ -194,14 +194,14 @@ def _values_in_buckets(
     tables, side = layout.tables, side_of(operand, layout)
     if side is not None:
         alias, relation = "qs"[side], tables.sat if side else tables.qit
-        source = joined_relations(relation, alias, [operand], request.lookups)
+        source = join_relations(relation, alias, [operand], request.lookups)
         return Select({"v": write(operand, speller(alias), constants)}, source)
 
     def spell(column: ex.Column) -> str:
         return speller("s" if column.name in layout.sensitive else "q")(column)
 
     own = {name: f"s.{column.sql}" for name, column in layout.sensitive.items()}
-    relation, *lookups = joined_relations(tables.qit, "q", [operand], request.lookups, own)
+    relation, *lookups = join_relations(tables.qit, "q", [operand], request.lookups, own)
     bucket = tables.bucket_id
     pairs = f"JOIN {tables.sat} AS s ON s.{bucket} = q.{bucket}"
     return Select({"v": write(operand, spell, constants)}, [relation, pairs, *lookups])
@@ -215,7 +215,7 @@ def _values_in_cells(
     view = view or f"{layout.view.view} AS c"
     match operand:
         case ex.Column(lookup=None, name=name) if layout.cells[name].kind == "range":
-            return _ends(layout.cells[name], view, only or _kept(layout, layout.cells[name]))
+            return _ends(layout.cells[name], view, only or _list_kept(layout, layout.cells[name]))
     vague = [name for name in names if is_vague(layout.cells[name])]
     listed = most_listed(layout.cells[name] for name in vague)
     values = {name: f"c.{layout.cells[name].column.sql}" for name in names}
@@ -232,12 +232,12 @@ def _values_in_cells(
         inner = values_of(cell, shown, listed)
         source.append(Nested(inner, f"x{place}", "CROSS JOIN LATERAL"))
         values[name] = f"x{place}.v"
-        where += [] if only else _kept(layout, cell)
+        where += [] if only else _list_kept(layout, cell)
 
     def spell(column: ex.Column) -> str:
         return values[column.name] if column.lookup is None else speller("c")(column)
 
-    _, *lookups = joined_relations(view, "c", [operand], request.lookups, values)
+    _, *lookups = join_relations(view, "c", [operand], request.lookups, values)
     return [Select({"v": write(operand, spell, constants)}, [*source, *lookups], where)]
 
 
@@ -251,7 +251,7 @@ def _distinct(layout: CellLayout, name: str, constants: Constants) -> tuple[str 
     return f"{own.table} AS c", [of_column, f"c.{own.codes} IS NULL", *kept]
 
 
-def _kept(layout: CellLayout, cell: CellDescription) -> list[str]:
+def _list_kept(layout: CellLayout, cell: CellDescription) -> list[str]:
     if cell.mark is None:
         return []
     return [f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"]

@@ -23,8 +23,8 @@ from kanon_db.answers.evidence import KnownTypes
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Measure, Query
-from kanon_db.query.formulas import Estimated, known_as
-from kanon_db.query.layout import CellLayout, chosen_by, parts_of
+from kanon_db.query.formulas import Estimated, common_spelling
+from kanon_db.query.layout import CellLayout, condition_on, parts_of
 from kanon_db.query.sql import Request
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class _Sums:
 
     pairs: list[tuple[float, float]] = field(default_factory=list)
 
-    def ordered(self) -> Self:
+    def in_order(self) -> Self:
         self.pairs.sort()
         self._values = [value for value, _ in self.pairs]
         self._sums = list(accumulate((n for _, n in self.pairs), initial=0.0))
@@ -239,7 +239,7 @@ class _GroupTotals:
         for sums in (
             self.expected, self.least, self.most, self.surely_least, self.surely_most
         ):  # fmt: skip
-            sums.ordered()
+            sums.in_order()
 
 
 def value_sums(
@@ -271,10 +271,10 @@ def value_sums(
         between: defaultdict[tuple[float, ...], float] = defaultdict(float)
         for codes, n in types.all():
             for found in counter.spread(codes, n):
-                for key, records in _summed([found.group, found.x], found.expected):
+                for key, records in _sum_by_keys([found.group, found.x], found.expected):
                     expected[key] += records
                 ends = [np.nan_to_num(end, nan=np.inf) for end in (found.least, found.most)]
-                for key, records in _summed([found.of_group, *ends, found.surely], found.n):
+                for key, records in _sum_by_keys([found.of_group, *ends, found.surely], found.n):
                     between[key] += records
                 opened.session.heartbeat()
                 if len(expected) + len(between) > most:
@@ -299,7 +299,7 @@ def value_sums(
     return from_types(opened, request, layout, counted, lists_values=True)
 
 
-def _summed(keys: Sequence[Any], n: FloatArray) -> Iterator[tuple[tuple[float, ...], float]]:
+def _sum_by_keys(keys: Sequence[Any], n: FloatArray) -> Iterator[tuple[tuple[float, ...], float]]:
     """Sum numbers by the keys that they have in common."""
     import numpy as np
 
@@ -331,7 +331,7 @@ class ValueCounts:
         rows, together = value_sums(opened, request, layout, most)
         by_group: dict[str, list[Row]] = {}
         for row in rows:
-            by_group.setdefault(known_as(row["group_key"]), []).append(row)
+            by_group.setdefault(common_spelling(row["group_key"]), []).append(row)
         left_out = opened.publication.left_out
         return cls(
             {key: _GroupTotals(own) for key, own in by_group.items()},
@@ -343,11 +343,11 @@ class ValueCounts:
         """Count the records of each group, by its key, whose value compares like that."""
         at, is_included = float(number), operator in ("<=", ">")
         return {
-            key: self._counted(group, at, is_included, is_above=operator in (">", ">="))
+            key: self._count_below(group, at, is_included, is_above=operator in (">", ">="))
             for key, group in self._groups.items()
         }
 
-    def _counted(
+    def _count_below(
         self, group: _GroupTotals, at: float, is_included: bool, *, is_above: bool
     ) -> Estimated:  # fmt: skip
         expected = group.expected.below(at, is_included=is_included)
@@ -395,7 +395,7 @@ class _Split:
         if operand is None or len(ex.attributes(operand)) != 1:
             return None
         (column,) = ex.attributes(operand)
-        parts = parts_of(chosen_by(query, aggregate))
+        parts = parts_of(condition_on(query, aggregate))
         own = [part for part in parts if ex.attributes(part) == {column}]
         rest = [part for part in parts if column not in ex.attributes(part)]
         has_lookup = any(
@@ -426,7 +426,7 @@ class CellCounts:
     ) -> None:
         import numpy as np
 
-        self._groups, self._sums = [known_as(group) for group in sums.groups], sums
+        self._groups, self._sums = [common_spelling(group) for group in sums.groups], sums
         self._below, self._together = below, sums.together
         self._left_out, self._n_published = left_out
         self._is_unknown = sums.is_unknown

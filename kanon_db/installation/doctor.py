@@ -17,7 +17,7 @@ from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
 from kanon_db.installation.install import (
     dependents,
     migration_script,
-    renamed_to,
+    read_new_name,
 )
 from kanon_db.installation.interpreter import (
     can_import,
@@ -92,7 +92,7 @@ def _needs_python(session: PsycopgSession) -> bool:
     return is_superuser(session) and not is_service(session)
 
 
-def _judged(subject: str, value: str, remedy: str = "kanon install", *, is_ok: bool) -> Diagnosis:
+def _judge(subject: str, value: str, remedy: str = "kanon install", *, is_ok: bool) -> Diagnosis:
     return Diagnosis(subject, "ok", value) if is_ok else Diagnosis(subject, "broken", value, remedy)
 
 
@@ -123,7 +123,7 @@ def _examine_server(session: PsycopgSession) -> Iterator[Diagnosis]:
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     versions = f"{server.version}, as operating-system user {server.os_user}; here {ours}"
     remedy = "run kanon from an environment of the server's Python"
-    yield _judged("server's Python", versions, remedy, is_ok=server.version == ours)
+    yield _judge("server's Python", versions, remedy, is_ok=server.version == ours)
     copied = [str(server.data_directory.parent / ENVIRONMENT)]
     for paths in (import_paths(), copied):
         if can_import(session, paths):
@@ -145,7 +145,7 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
         " WHERE n.nspname = 'kanon' AND c.relname = 'publications'"
     )
     if not rows:
-        name = renamed_to(session)
+        name = read_new_name(session)
         state = f"its schema is called {name}" if name else "not installed in this database"
         remedy = f"ALTER SCHEMA {name} RENAME TO kanon" if name else "kanon install"
         yield Diagnosis("kanon_db", "broken", state, remedy)
@@ -190,10 +190,10 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
         *(f"{row['name']} is not safe from look-alike objects" for row in rows if row["open"]),
     ]
     found = "; ".join(wrong) or f"{len(rows)}, as in this package"
-    yield _judged("functions", found, is_ok=not wrong)
+    yield _judge("functions", found, is_ok=not wrong)
     exposed = sum(row["exposed"] for row in rows)
     found = f"on {exposed} functions" if exposed else "on none"
-    yield _judged("EXECUTE for PUBLIC", found, is_ok=not exposed)
+    yield _judge("EXECUTE for PUBLIC", found, is_ok=not exposed)
 
 
 _ACTING: Final = f"""
@@ -278,7 +278,7 @@ def _examine_version(session: PsycopgSession) -> Diagnosis:
     if version == kanon_db.__version__ and not is_current(session):
         versions += ", which is not the same state of it"
         return Diagnosis("kanon_db", "broken", versions, "kanon install")
-    return _judged("kanon_db", versions, is_ok=version == kanon_db.__version__)
+    return _judge("kanon_db", versions, is_ok=version == kanon_db.__version__)
 
 
 def _examine_catalog(session: PsycopgSession) -> Iterator[Diagnosis]:
@@ -298,7 +298,7 @@ def _examine_catalog(session: PsycopgSession) -> Iterator[Diagnosis]:
         yield Diagnosis("catalog", "broken", f"{error.message}: {error.detail}", error.hint)
         return
     state = f"revision {revision}{', behind this package' if behind else ''}"
-    yield _judged("catalog", state, is_ok=not behind)
+    yield _judge("catalog", state, is_ok=not behind)
 
 
 # Everything that is amiss with sources and publications, each with the statement that mends it.

@@ -47,7 +47,7 @@ from kanon_db.session.psycopg_session import (
 )
 
 
-def renamed_to(session: PsycopgSession) -> str | None:
+def read_new_name(session: PsycopgSession) -> str | None:
     """Return what the schema kanon is called, where somebody has renamed it."""
     rows = session.fetch(
         "SELECT quote_ident(n.nspname) AS name FROM pg_proc AS p"
@@ -160,7 +160,7 @@ def install(
                 _require_own_schema(session)
             _lock(session)
             _require_encoding(session)
-            if (name := renamed_to(session)) is not None:
+            if (name := read_new_name(session)) is not None:
                 raise ServerError(
                     "the schema kanon has been renamed",
                     detail=f"schema {name}",
@@ -175,7 +175,7 @@ def install(
                 _create_role(session, role)
             _create_owner(session)
             before = _revision(session)
-            schema = _chosen_schema(session, published_schema or _PUBLISHED)
+            schema = _choose_schema(session, published_schema or _PUBLISHED)
             if published_schema not in (None, schema):
                 actions.append(
                     f'schema "{published_schema}" ignored: publications stay in schema "{schema}",'
@@ -249,7 +249,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 raise ServerError(
                     "kanon_db is not installed in this database", hint="there is nothing to do"
                 )
-            schema = _chosen_schema(session, _PUBLISHED)
+            schema = _choose_schema(session, _PUBLISHED)
             rows = session.fetch("SELECT name FROM kanon.publication ORDER BY name")
             if rows and not drop_publications:
                 raise InUseError(
@@ -281,7 +281,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 session.fetch(f"DROP SCHEMA {QUEUE} CASCADE")
             is_used = _roles_of_ours(session, is_queued=is_queued)
             _drop_roles(session, [role for role, used in is_used.items() if not used])
-            owned = {role: _owned(session, role) for role, used in is_used.items() if used}
+            owned = {role: _describe_owned(session, role) for role, used in is_used.items() if used}
             for role in owned:
                 session.fetch(
                     f"REVOKE TEMPORARY ON DATABASE {_database(session)}"
@@ -396,7 +396,7 @@ def _create_owner(session: PsycopgSession) -> None:
         )
 
 
-def _chosen_schema(session: PsycopgSession, wanted: str) -> str:
+def _choose_schema(session: PsycopgSession, wanted: str) -> str:
     """Return the schema of publications, which the first installation chose for good."""
     if session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NULL"):
         return wanted
@@ -521,6 +521,6 @@ def _drop_roles(session: PsycopgSession, roles: Sequence[str]) -> None:
     session.fetch(f"DROP ROLE {names}")
 
 
-def _owned(session: PsycopgSession, role: str) -> list[str]:
+def _describe_owned(session: PsycopgSession, role: str) -> list[str]:
     """Describe what a role owns: that of people, since any member may have given it away."""
     return [str(row["name"]) for row in session.fetch(_OWNED, role)]

@@ -101,7 +101,7 @@ def function_sql(operation: Operation, *, is_service: bool = False) -> str:
     is_stable = operation.is_stable and (not is_service or operation.name == _VERSION)
     names = {"name": operation.name, "volatility": "STABLE" if is_stable else "VOLATILE"}
     if is_service:
-        known = f"SELECT jsonb_build_object('value', {_quoted(kanon_db.__version__)})"
+        known = f"SELECT jsonb_build_object('value', {_quote(kanon_db.__version__)})"
         submitted = f"SELECT kanon.submit('{operation.name}', arguments)"
         inner = _SUBMITTING.format(
             **names, answer=known if operation.name == _VERSION else submitted
@@ -120,7 +120,7 @@ def function_sql(operation: Operation, *, is_service: bool = False) -> str:
         arguments=",".join(_argument(operation, item) for item in operation.parameters),
         result=function_result(operation),
         body=_body(operation),
-        comment=_quoted(operation.help),
+        comment=_quote(operation.help),
     )
     privileges = _PRIVILEGES.format(
         functions=f"\n    kanon.{operation.name}({operation.signature}),"
@@ -147,7 +147,7 @@ def sql_default(parameters: Sequence[Parameter], parameter: Parameter) -> str | 
         return str(default).lower()
     if isinstance(default, tuple):
         return "'{}'"
-    return str(default) if parameter.type.sql in ("integer", "numeric") else _quoted(str(default))
+    return str(default) if parameter.type.sql in ("integer", "numeric") else _quote(str(default))
 
 
 def function_arguments(operation: Operation) -> str:
@@ -206,10 +206,10 @@ def _name(column: ResultColumn) -> str:
 
 
 def _setting(value: Any) -> str:
-    return value if value in ("on", "off") or "pg_catalog" in value else _quoted(value)
+    return value if value in ("on", "off") or "pg_catalog" in value else _quote(value)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 

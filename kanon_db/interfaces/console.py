@@ -137,14 +137,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     make_console().print(table)
 
 
-def shown_range(low: float | None, high: float | None) -> str:
+def format_range(low: float | None, high: float | None) -> str:
     """Write what lies between two numbers, of which one or both may be missing, for people to read.
 
     Examples
     --------
-    >>> shown_range(923.2749, 1035.3251), shown_range(730, 1264)
+    >>> format_range(923.2749, 1035.3251), format_range(730, 1264)
     ('923.3 to 1,035.3', '730 to 1,264')
-    >>> shown_range(float("nan"), 17.5), shown_range(17.5, None), shown_range(None, None)
+    >>> format_range(float("nan"), 17.5), format_range(17.5, None), format_range(None, None)
     ('at most 17.5', 'at least 17.5', '')
     """
     least, most = cell(low), cell(high)
@@ -164,8 +164,8 @@ def print_count(answer: pd.DataFrame) -> None:
     print_fields(
         {
             "estimate": round(one["estimate"], 1),
-            "likely range": shown_range(one["likely_low"], one["likely_high"]),
-            "certain bounds": shown_range(one["lower_bound"], one["upper_bound"]),
+            "likely range": format_range(one["likely_low"], one["likely_high"]),
+            "certain bounds": format_range(one["lower_bound"], one["upper_bound"]),
         }
     )
 
@@ -176,7 +176,7 @@ def print_answers(frame: Any) -> None:
     # By place, since a group may be called anything.
     for row in frame.itertuples(index=False, name=None):
         *named, estimate, _, lower, upper, low, high = row
-        rows.append([*named, estimate, shown_range(low, high), shown_range(lower, upper)])
+        rows.append([*named, estimate, format_range(low, high), format_range(lower, upper)])
     print_table([*frame.columns[:-5], "likely range", "certain bounds"], rows)
 
 

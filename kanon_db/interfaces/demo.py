@@ -218,15 +218,15 @@ def _is_made(kanon: Kanon, owner: PsycopgSession, data: _Data, *, replace: bool)
         )
     mark = row["comment"] or ""
     if row["is_there"] and not (replace and mark.startswith(_MARK)):
-        raise _taken(f"table public.{data.table}")
+        raise _refuse_taken(f"table public.{data.table}")
     publications = kanon.publications()
     numbers = publications.loc[publications["name"] == data.publication, "publication_id"].tolist()
     if any(mark != f"{_MARK}{number}" for number in numbers):
-        raise _taken(f"publication {data.publication}")
+        raise _refuse_taken(f"publication {data.publication}")
     return bool(numbers)
 
 
-def _taken(what: str) -> DuplicateError:
+def _refuse_taken(what: str) -> DuplicateError:
     return DuplicateError(
         "the demo does not replace what it has not made",
         detail=f"{what} exists",
@@ -360,8 +360,8 @@ def _print_answers(answers: Sequence[DemoAnswer]) -> None:
                 answer.query.split(" WHERE ", 1)[1],
                 answer.true_count,
                 round(one.estimate or 0, 1),
-                console.shown_range(one.likely_low or 0, one.likely_high or 0),
-                console.shown_range(one.lower_bound or 0, one.upper_bound or 0),
+                console.format_range(one.likely_low or 0, one.likely_high or 0),
+                console.format_range(one.lower_bound or 0, one.upper_bound or 0),
             )
             for answer in answers
             for one in (answer.estimate,)

@@ -345,11 +345,11 @@ def _read(session: PsycopgSession, name: str, dtypes: Mapping[str, Any]) -> pd.D
         elif cells.map(lambda value: isinstance(value, Range | list)).any():
             frame[column] = pd.Series([_cell(value) for value in cells], dtype=object)
         else:
-            frame[column] = _restored(cells, dtypes.get(column))
+            frame[column] = _restore_dtype(cells, dtypes.get(column))
     return frame
 
 
-def _restored(cells: pd.Series[Any], dtype: Any) -> pd.Series[Any]:
+def _restore_dtype(cells: pd.Series[Any], dtype: Any) -> pd.Series[Any]:
     """Give cells the dtype of the original, unless it has no value for those that are hidden."""
     if dtype is None:
         return cells.infer_objects()

@@ -94,7 +94,7 @@ def _refusal(refused: KanonError) -> str:
 
 def _reply(plpy: Any, name: str, arguments: str | None) -> str:
     operation = operation_named(name)
-    request = operation.read(_given(arguments))
+    request = operation.read(_read_given(arguments))
     # Errors are returned, not raised, so everything that was done before must be undone here.
     with nullcontext() if operation.is_stable else plpy.subtransaction():
         return _object(_members(operation, operation.perform(PlpySession(plpy), request)))
@@ -114,7 +114,7 @@ def reply(session: Session, name: str, arguments: str, said: Sequence[Any]) -> s
         What the session was told while it ran, which is returned, too.
     """
     operation = operation_named(name)
-    found = operation.perform(session, operation.read(_given(arguments)))
+    found = operation.perform(session, operation.read(_read_given(arguments)))
     return _object({**_members(operation, found), "said": _json(said)})
 
 
@@ -127,7 +127,7 @@ def _members(operation: Operation, answer: Any) -> dict[str, str]:
     return {"rows": f"[{', '.join(rows)}]"}
 
 
-def _given(arguments: str | None) -> dict[str, Any]:
+def _read_given(arguments: str | None) -> dict[str, Any]:
     try:
         given = None if arguments is None else json.loads(arguments, parse_float=str)
     except (ValueError, RecursionError):  # a number too long, or nested too deeply

@@ -109,7 +109,7 @@ def perform_job(pipe: Connection, dsn: str, role: str, role_name: str, number: i
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_heed, args=(pipe,), daemon=True).start()
     try:
-        pipe.send(_performed(pipe, dsn, role, role_name, number))
+        pipe.send(_report_performed(pipe, dsn, role, role_name, number))
     except KeyboardInterrupt:
         pipe.send(_Ended("stopped"))
 
@@ -123,7 +123,7 @@ def _heed(pipe: Connection) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _performed(pipe: Connection, dsn: str, role: str, role_name: str, number: int) -> _Ended:
+def _report_performed(pipe: Connection, dsn: str, role: str, role_name: str, number: int) -> _Ended:
     try:
         connection = open_connection(dsn)
     except KanonError as error:

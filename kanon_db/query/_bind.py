@@ -62,7 +62,7 @@ class Scopes:
         *qualifier, column = name.parts
         columns = [
             scope.columns[column]
-            for scope in self._qualified(tuple(qualifier))
+            for scope in self._find_scopes(tuple(qualifier))
             if column in scope.columns and (qualifier or column != scope.hidden)
         ]
         if not columns:
@@ -78,7 +78,7 @@ class Scopes:
         from difflib import get_close_matches
 
         *qualifier, column = name.parts
-        scope = self._qualified(tuple(qualifier))[0]
+        scope = self._find_scopes(tuple(qualifier))[0]
         known = scope.columns
         whose = "publication" if scope is self._scopes[0] else "lookup table"
         detail = f"at character {name.position} of the query" if name.position else ""
@@ -97,7 +97,7 @@ class Scopes:
             f"the query names a column that the {whose} does not have", hint=hint, detail=detail
         )
 
-    def _qualified(self, qualifier: tuple[str, ...]) -> Sequence[Scope]:
+    def _find_scopes(self, qualifier: tuple[str, ...]) -> Sequence[Scope]:
         if not qualifier:
             return self._scopes
         scopes = [scope for scope in self._scopes if scope.relation.answers_to(qualifier)]
@@ -242,7 +242,7 @@ class Binder:
             case ex.Negative(operand):
                 bound, type_ = self._number(operand)
                 return ex.Negative(bound), type_
-            case ex.Arithmetic("+" | "-" as operator, left, right) if moved := self._moved(
+            case ex.Arithmetic("+" | "-" as operator, left, right) if moved := self._bind_moved(
                 operator, left, right
             ):
                 return moved
@@ -293,7 +293,7 @@ class Binder:
 
     # -- functions ----------------------------------------------------------------------------
 
-    def _moved(
+    def _bind_moved(
         self, operator: ex.ArithmeticOperator, left: ex.Expression, right: ex.Expression
     ) -> tuple[ex.Expression, ex.Type] | None:
         """Bind a date and days, a moment and an interval, or two dates; None for numbers."""
@@ -348,7 +348,7 @@ class Binder:
         """Bind a function of numbers or texts."""
         name, operands = call.function, call.operands
         if name in _ROUNDED or name == "abs":
-            return self._rounded(name, operands)
+            return self._bind_round(name, operands)
         given, to = _TEXTS[name]
         form = next((form for form in given.split("|") if len(form) == len(operands)), None)
         bindings = [self.value(operand) for operand in operands]
@@ -371,7 +371,7 @@ class Binder:
         bound = ex.Call(name, tuple(one for one, _ in bindings))
         return bound, _text_of(bindings[0][1]) if to is TEXT else to
 
-    def _rounded(
+    def _bind_round(
         self, name: str, operands: Sequence[ex.Expression]
     ) -> tuple[ex.Expression, ex.Type]:
         bound, type_ = self._number(operands[0])
@@ -462,7 +462,7 @@ class Binder:
         return (bound, type_) if is_same else (ex.Cast(bound, to), cast)
 
     def _null_if(self, left: ex.Expression, right: ex.Expression) -> tuple[ex.Expression, ex.Type]:
-        (one, one_type), (other, other_type) = self._compared(left, right)
+        (one, one_type), (other, other_type) = self._bind_sides(left, right)
         if one_type.operator_schema is not None:
             raise refusal(
                 "NULLIF is not supported for values of this type",
@@ -498,22 +498,22 @@ class Binder:
             case ex.And() | ex.Or() | ex.Not() | ex.TruthTest():
                 return ex.rebuilt(expression, self.condition)
             case ex.Comparison("=" | "<>" as operator, left, right):
-                (one, _), (other, _) = self._compared(left, right)
+                (one, _), (other, _) = self._bind_sides(left, right)
                 return ex.Comparison(operator, one, other)
             case ex.Comparison(operator, left, right):
-                one, other = starmap(_ordered, self._compared(left, right))
+                one, other = starmap(_order_as_source, self._bind_sides(left, right))
                 return ex.Comparison(operator, one, other)
             case ex.Distinct(left, right, negated):
-                (one, _), (other, _) = self._compared(left, right)
+                (one, _), (other, _) = self._bind_sides(left, right)
                 return ex.Distinct(one, other, negated)
             case ex.Membership(operand, items, negated):
                 return self._membership(operand, items, negated=negated)
             case ex.Range(operand, low, high, negated):
-                one, least = starmap(_ordered, self._compared(operand, low))
-                _, most = starmap(_ordered, self._compared(operand, high))
+                one, least = starmap(_order_as_source, self._bind_sides(operand, low))
+                _, most = starmap(_order_as_source, self._bind_sides(operand, high))
                 return ex.Range(one, least, most, negated)
             case ex.Contained():
-                return self._contained(expression)
+                return self._bind_containment(expression)
             case ex.Pattern():
                 return self._pattern(expression)
             case ex.NullTest(operand, negated):
@@ -529,7 +529,7 @@ class Binder:
             )
         return bound
 
-    def _contained(self, test: ex.Contained) -> ex.Expression:
+    def _bind_containment(self, test: ex.Contained) -> ex.Expression:
         """Bind ``<@`` as comparisons with the ends of the range; one that is NULL is none."""
         of = _OF_RANGES[test.range_type]
         _, type_ = self.bind(test.operand)
@@ -559,7 +559,7 @@ class Binder:
             raise refusal("a range ends before it begins", hint="write the lower end first")
         return condition
 
-    def _compared(self, left: ex.Expression, right: ex.Expression) -> tuple[_Typed, _Typed]:
+    def _bind_sides(self, left: ex.Expression, right: ex.Expression) -> tuple[_Typed, _Typed]:
         """Bind two sides of a comparison."""
         (one, one_type), (other, other_type) = self.bind(left), self.bind(right)
         if ex.Literal("null", "") in (one, other):
@@ -645,7 +645,7 @@ def _require_equality(*compared: ex.Expression) -> None:
                 )
 
 
-def _ordered(bound: ex.Expression, type_: ex.Type) -> ex.Expression:
+def _order_as_source(bound: ex.Expression, type_: ex.Type) -> ex.Expression:
     """Write a value so that ``<`` and ``>`` order it as on the source."""
     if type_.is_ordered and not type_.labels:
         return bound

@@ -374,7 +374,7 @@ def _check(place: LexemePlace) -> None:
         case "word":
             _check_word(place)
         case "name" if after.is_symbol("("):
-            raise _called(place)
+            raise _refuse_call(place)
         case "type" if after.is_symbol("(") or after.is_word("with", "without"):
             raise refusal(
                 "a type with modifiers is not supported", after.position, "write the type alone"
@@ -430,7 +430,7 @@ def _check_word(place: LexemePlace) -> None:
     elif place.is_moment:
         pass
     elif called and (word == "left" or word not in KEYWORDS):
-        raise _called(place)
+        raise _refuse_call(place)
     elif word in _CONSTRUCTS and (word not in _ONLY_AFTER_PARENTHESIS or before.is_symbol(")")):
         raise place.refusal(_CONSTRUCTS[word], HINTS.get(word, ALLOWED))
     elif word in _OTHER_RESERVED:
@@ -455,7 +455,7 @@ def _check_function(place: LexemePlace) -> None:
         raise place.refusal(f"FROM in {word.upper()} is not supported", f"write {like}")
 
 
-def _called(place: LexemePlace) -> UnsupportedQueryError:
+def _refuse_call(place: LexemePlace) -> UnsupportedQueryError:
     """Refuse a name, or a word, before an opening parenthesis."""
     lexeme, before = place.lexeme, place.before
     if lexeme.kind == "word":

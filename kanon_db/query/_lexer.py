@@ -339,7 +339,7 @@ _CONTAINED: Final = "write age <@ int4range(20, 30), or age >= 20 AND age < 30"
 _LISTED: Final = "write IN (1, 2, 3), or = ANY (ARRAY[1, 2, 3])"
 
 
-def merged(lexemes: Sequence[Lexeme]) -> list[Lexeme]:
+def merge_words(lexemes: Sequence[Lexeme]) -> list[Lexeme]:
     """Put one symbol where several words are one operator, and LIMIT where FETCH stands.
 
     Afterwards ``= any``, ``<> all`` (each with the type that its array is cast to), and ``<@`` with
@@ -351,7 +351,7 @@ def merged(lexemes: Sequence[Lexeme]) -> list[Lexeme]:
 
     Examples
     --------
-    >>> [x.text for x in merged(scan("a = ANY (ARRAY[1]) FETCH FIRST 5 ROWS ONLY"))]
+    >>> [x.text for x in merge_words(scan("a = ANY (ARRAY[1]) FETCH FIRST 5 ROWS ONLY"))]
     ['a', '= any', '(', '1', ')', 'limit', '5']
     """
     return _Merger(lexemes).merge()
@@ -531,7 +531,7 @@ class LexemeCursor:
             raise unexpected(self.here)
         return self.step()
 
-    def listed(
+    def read_list(
         self, nodes: Sequence[Node] | None, read: Callable[[Node], Item]
     ) -> tuple[Item, ...]:
         """Read one or more items, separated by commas."""

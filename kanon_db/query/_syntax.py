@@ -117,14 +117,14 @@ def refuse_unlisted(tree: exp.Expr) -> None:
     """
     for node in tree.walk():
         kind = type(node)
-        unlisted = [""] if kind not in ALLOWED else sorted(_filled(node) - ALLOWED[kind])
+        unlisted = [""] if kind not in ALLOWED else sorted(_arguments_of(node) - ALLOWED[kind])
         for argument in unlisted:
             if kind is exp.Tuple:
                 raise refusal(_REASONS[kind, ""], hint="compare column by column, with AND")
             raise refusal(_REASONS.get((kind, argument), "the query cannot be read as a SELECT"))
 
 
-def _filled(node: exp.Expr) -> set[str]:
+def _arguments_of(node: exp.Expr) -> set[str]:
     """Return the names of a node's arguments that are set."""
     return {name for name, value in node.args.items() if value not in (None, False, [])}
 
@@ -211,7 +211,7 @@ class CallReader(LexemeCursor):
         first = self.lexeme(self.within(start))
         return not (isinstance(node.this, parsed.Literal) and first.is_word(*LITERAL_TYPES))
 
-    def typed(self, node: parsed.Cast) -> ex.Literal:
+    def read_typed(self, node: parsed.Cast) -> ex.Literal:
         """Read ``DATE '…'`` or ``TIMESTAMP '…'``."""
         at = self.here.position
         if self.takes("interval"):
@@ -252,7 +252,7 @@ class CallReader(LexemeCursor):
     def coalesce(self, node: parsed.Coalesce) -> ex.Coalesce:
         """Read COALESCE."""
         self.require("coalesce", "(")
-        operands = self.listed([node.this, *node.expressions], self.expression)
+        operands = self.read_list([node.this, *node.expressions], self.expression)
         self.require(")")
         return ex.Coalesce(operands)
 
@@ -290,7 +290,7 @@ class CallReader(LexemeCursor):
         """Read AGE of two dates."""
         at = self.here.position
         self.require("age", "(")
-        operands = self.listed(node.expressions, self.expression)
+        operands = self.read_list(node.expressions, self.expression)
         self.require(")")
         if len(operands) != 2:
             raise refusal(
@@ -309,7 +309,7 @@ class CallReader(LexemeCursor):
         if lexeme.is_word("now"):
             self.require(")")
             return _MOMENTS["current_timestamp"]
-        operands = self.listed(node.expressions, self.expression)
+        operands = self.read_list(node.expressions, self.expression)
         self.require(")")
         if not lexeme.is_word("to_date"):
             return ex.Call(_SAME.get(lexeme.text, lexeme.text), operands)
@@ -359,7 +359,7 @@ class CallReader(LexemeCursor):
         elif isinstance(node, parsed.Count) and isinstance(node.this, parsed.Distinct):
             self.require("distinct")
             function, at = "distinct", self.here.position
-            operand, *more = self.listed(node.this.expressions, self.expression)
+            operand, *more = self.read_list(node.this.expressions, self.expression)
             if more:
                 raise refusal(
                     "COUNT(DISTINCT ...) of several columns is not supported",
@@ -403,7 +403,7 @@ class CallReader(LexemeCursor):
         is_array = isinstance(called.this, parsed.Array)
         if is_array:
             self.require("array[")
-            shares = self.listed(called.this.expressions, lambda one: self.share(one, function))
+            shares = self.read_list(called.this.expressions, lambda one: self.share(one, function))
             self.require("]")
         else:
             shares = (self.share(called.this, function),)
@@ -453,12 +453,12 @@ class CallReader(LexemeCursor):
             )
         self.require("sum", "(")
         is_chosen = isinstance(inner, parsed.Filter)
-        aggregate = self.filtered(inner) if is_chosen else self.aggregate(inner)
+        aggregate = self.read_filter(inner) if is_chosen else self.aggregate(inner)
         self.require(")")
         by: tuple[ex.Expression, ...] = ()
         if node.args.get("partition_by"):
             self.require("over", "(", "partition by")
-            by = self.listed(node.args["partition_by"], self.expression)
+            by = self.read_list(node.args["partition_by"], self.expression)
             self.require(")")
         else:
             self.require("over ()")
@@ -466,7 +466,7 @@ class CallReader(LexemeCursor):
             raise refusal("what is distinct in groups has no total", at, "ask without GROUP BY")
         return ex.WindowTotal(aggregate, by=by)
 
-    def filtered(self, node: parsed.Filter) -> ex.Expression:
+    def read_filter(self, node: parsed.Filter) -> ex.Expression:
         """Read an aggregate with ``FILTER (WHERE condition)``."""
         aggregate: ex.Aggregate | ex.Deviation | ex.AggregateList
         if isinstance(node.this, parsed.WithinGroup):
@@ -561,9 +561,9 @@ class ExpressionReader(CallReader):
         """
         if node is None:
             raise unexpected(self.here)
-        node = _unwrapped(node)
+        node = _unwrap(node)
         start = self._at if start is None else start
-        inner, binding = self.unclosed(node, start)
+        inner, binding = self.open_parentheses(node, start)
         if not self.closes(start) and binding < level:
             raise refusal(
                 "comparisons cannot be chained"
@@ -574,7 +574,7 @@ class ExpressionReader(CallReader):
             )
         return inner
 
-    def unclosed(self, node: parsed.Expr, start: int) -> tuple[ex.Expression, int]:
+    def open_parentheses(self, node: parsed.Expr, start: int) -> tuple[ex.Expression, int]:
         """Read a node without the parentheses around it; return it with its precedence."""
         kind = type(node)
         if kind in _CHAINS:
@@ -602,10 +602,10 @@ class ExpressionReader(CallReader):
     def chain(self, node: parsed.Expr, start: int) -> ex.Expression:
         """Read a chain of operators of one precedence, in a loop; AND and OR become flat."""
         binding = _CHAINS[type(node)]
-        links, first = [node], _unwrapped(node.this)
+        links, first = [node], _unwrap(node.this)
         while _CHAINS.get(type(first)) == binding:
             links.append(first)
-            first = _unwrapped(first.this)
+            first = _unwrap(first.this)
         expression = self.expression(first, binding + 1, start)
         parts = [expression]
         for link in reversed(links):
@@ -643,17 +643,17 @@ class ExpressionReader(CallReader):
             operand = self.expression(node.this, _OTHER, start)
             text = self.here.text if self.here.kind == "symbol" else ""
             if text.startswith("<@ "):
-                return self.contained(node, operand), _OTHER
+                return self.containment(node, operand), _OTHER
             if text.startswith(("= any", "<> all")):  # whose = chains with no other
-                return self.quantified(node, operand), _COMPARE
+                return self.quantifier(node, operand), _COMPARE
             return self.membership(node, operand), _TEST
         return self.other_test(node, start, binding), binding
 
-    def contained(self, node: parsed.In, operand: ex.Expression) -> ex.Expression:
+    def containment(self, node: parsed.In, operand: ex.Expression) -> ex.Expression:
         """Read ``operand <@ range(low, high)``."""
         lexeme = self.step()
         self.require("(")
-        given = self.listed(node.expressions, self.expression)
+        given = self.read_list(node.expressions, self.expression)
         self.require(")")
         match given:
             case (low, high):
@@ -666,12 +666,12 @@ class ExpressionReader(CallReader):
             "write age <@ int4range(20, 30), or int4range(20, 30, '[]')",
         )
 
-    def quantified(self, node: parsed.In, operand: ex.Expression) -> ex.Expression:
+    def quantifier(self, node: parsed.In, operand: ex.Expression) -> ex.Expression:
         """Read ``operand = ANY (ARRAY[…])`` or ``operand <> ALL (ARRAY[…])``."""
         lexeme = self.step()
         to = lexeme.text.removeprefix("= any").removeprefix("<> all").strip()
         self.require("(")
-        items = self.listed(node.expressions, self.expression)
+        items = self.read_list(node.expressions, self.expression)
         self.require(")")
         if to:
             items = tuple(ex.Cast(item, to) for item in items)
@@ -681,7 +681,7 @@ class ExpressionReader(CallReader):
         """Read ``operand [NOT] IN (…)``."""
         negated = self.takes("not")
         self.require("in", "(")
-        items = self.listed(node.expressions, self.expression)
+        items = self.read_list(node.expressions, self.expression)
         self.require(")")
         return _among(operand, items, negated=negated)
 
@@ -694,7 +694,7 @@ class ExpressionReader(CallReader):
                 raise unexpected(self.here)
         left = self.expression(node.this, binding + 1, start)
         if binding == _IS:
-            return self.tested(node, left)
+            return self.test_of_is(node, left)
         negated = self.takes("not")
         match node:
             case parsed.Between():
@@ -727,7 +727,7 @@ class ExpressionReader(CallReader):
             raise refusal("ESCAPE needs one character or none", self.here.position)
         return ex.Pattern(left, pattern, character, is_case_sensitive, negated)
 
-    def tested(self, node: parsed.Expr, left: ex.Expression) -> ex.Expression:
+    def test_of_is(self, node: parsed.Expr, left: ex.Expression) -> ex.Expression:
         """Read the test after IS."""
         self.require("is")
         negated = self.takes("not")
@@ -783,7 +783,7 @@ class ExpressionReader(CallReader):
             case parsed.TryCast():
                 return self.cast(node)
             case parsed.Cast():
-                return self.typed(node)
+                return self.read_typed(node)
             case parsed.Case():
                 return self.case(node)
             case parsed.Extract() | parsed.TimestampTrunc():
@@ -812,7 +812,7 @@ class ExpressionReader(CallReader):
             case parsed.Round():
                 return self.rounded(node)
             case parsed.Filter():
-                return self.filtered(node)
+                return self.read_filter(node)
         raise unexpected(self.here)
 
     def column(self, node: parsed.Column) -> ex.Name:
@@ -872,7 +872,7 @@ def _is_fixed_text(part: ex.Expression) -> bool:
     )
 
 
-def _unwrapped(node: parsed.Expr) -> parsed.Expr:
+def _unwrap(node: parsed.Expr) -> parsed.Expr:
     # sqlglot also wraps what had no parentheses: where they are is read from the lexemes.
     while isinstance(node, parsed.Paren):
         node = node.this

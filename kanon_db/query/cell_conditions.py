@@ -35,7 +35,7 @@ _RANGES = {
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
-def covered(condition: ex.Expression, column: ex.Type, constants: Constants) -> str | None:
+def multirange_of(condition: ex.Expression, column: ex.Type, constants: Constants) -> str | None:
     """Write the values that meet a condition as a multirange of numerics.
 
     Parameters
@@ -52,19 +52,19 @@ def covered(condition: ex.Expression, column: ex.Type, constants: Constants) -> 
     """
     match condition:
         case ex.And(parts) | ex.Or(parts):
-            sets = [covered(part, column, constants) for part in parts]
+            sets = [multirange_of(part, column, constants) for part in parts]
             sign = " * " if isinstance(condition, ex.And) else " + "
             known = [part for part in sets if part is not None]
-            return _combined(sign, known) if len(known) == len(sets) else None
+            return _combine(sign, known) if len(known) == len(sets) else None
         case ex.Not(part):
-            inside = covered(part, column, constants)
+            inside = multirange_of(part, column, constants)
             return None if inside is None else f"({_EVERYTHING} - {inside})"
         case ex.NullTest(ex.Column(), negated):
             return _EVERYTHING if negated else _NOTHING
         case ex.Comparison(operator, ex.Column(), ex.Constant() as constant):
-            return _compared(operator, constant, column, constants)
+            return _write_comparison(operator, constant, column, constants)
         case ex.Comparison(operator, ex.Constant() as constant, ex.Column()):
-            return _compared(_FLIPPED[operator], constant, column, constants)
+            return _write_comparison(_FLIPPED[operator], constant, column, constants)
         case ex.Membership(ex.Column(), items, negated, ex.Type() as type_) if (
             place := _place(column, "m.v", type_)
         ) and (array := constants.array(items, type_)):
@@ -72,12 +72,12 @@ def covered(condition: ex.Expression, column: ex.Type, constants: Constants) -> 
             matching = f"(SELECT range_agg({equal}) FROM unnest({array}) AS m (v))"
             return f"({_EVERYTHING} - {matching})" if negated else matching
         case ex.Range(ex.Column()) | ex.Membership(ex.Column()):
-            return covered(ex.spelled_out(condition), column, constants)
+            return multirange_of(ex.spell_out(condition), column, constants)
         case _:
             return None
 
 
-def _combined(sign: str, parts: Sequence[str]) -> str:
+def _combine(sign: str, parts: Sequence[str]) -> str:
     """Write many multiranges in groups of groups: each of a chain would hold all before it."""
     while len(parts) > _MOST_CHAINED:
         starts = range(0, len(parts), _MOST_CHAINED)
@@ -85,7 +85,7 @@ def _combined(sign: str, parts: Sequence[str]) -> str:
     return f"({sign.join(parts)})"
 
 
-def _compared(
+def _write_comparison(
     operator: str, constant: ex.Constant, column: ex.Type, constants: Constants
 ) -> str | None:
     place = _place(column, constants.write(constant), constant.type)
@@ -165,7 +165,7 @@ def share(cell: CellDescription, sql: str, covered_sql: str) -> tuple[str, str, 
     sql : str
         The range; not NULL.
     covered_sql : str
-        What :func:`covered` returned.
+        What :func:`multirange_of` returned.
     """
     range_ = on_axis(cell, sql)
     pieces = f"unnest({covered_sql} * nummultirange({range_})) AS piece"
@@ -201,7 +201,7 @@ def can_cover(cell: CellDescription, condition: ex.Expression) -> bool:
     constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
     if _place(type_, "") is None or not all(map(fits, constants)):
         return False
-    return covered(condition, type_, Constants()) is not None
+    return multirange_of(condition, type_, Constants()) is not None
 
 
 def on_axis(cell: CellDescription, sql: str) -> str:
@@ -271,7 +271,7 @@ def members_of(label: str, alias: str, texts_sql: str) -> str:
     return f"CASE WHEN num_nulls({label}) > 0 THEN ARRAY[NULL::text] ELSE {cut} || {nothing} END"
 
 
-def checked(described: object) -> str | None:
+def check_described(described: object) -> str | None:
     """Return what the catalog has as JSON again; None if it is not what is described above."""
     if not isinstance(described, Mapping):
         return None
@@ -586,7 +586,7 @@ def _points(cell: CellDescription, sql: str, n: int) -> list[Select]:
     ]  # fmt: skip
 
 
-def known(condition: str) -> Select:
+def weigh_known(condition: str) -> Select:
     """Write the likelihood of a condition on known values."""
     true, false = "x IS TRUE", "x IS FALSE"
     truth = (f"({true})::int::float8", f"({false})::int::float8", true, true, false, false)
@@ -618,7 +618,7 @@ def of_cell(
         Where the cell is a range: like ``likely.upto``, of the values for which the condition is
         true, and of those for which it is false.
     tabled : tuple of Select and str, optional
-        Of a range, what :func:`~kanon_db.query.cell_conditions.tabled` returned.
+        Of a range, what :func:`~kanon_db.query.cell_conditions.cumulate` returned.
 
     Returns
     -------
@@ -630,27 +630,27 @@ def of_cell(
         return write(leaf, lambda _column: value, constants)
 
     if cell.kind == "value":
-        return [known(spelled(sql))]
+        return [weigh_known(spelled(sql))]
     if cell.kind == "set":
-        return [_listed(values_of(cell, sql, likely=likely), spelled)]
+        return [_weigh_listed(values_of(cell, sql, likely=likely), spelled)]
     if can_cover(cell, leaf):
-        covered_sql = covered(leaf, cell.column.type, constants) or ""
+        covered_sql = multirange_of(leaf, cell.column.type, constants) or ""
         part, surely, some = share(cell, sql, covered_sql)
         truth = Select({"t": part, "st": surely, "pt": some})
         given = {**same("t"), "f": "1 - t", **same("st", "pt"), "sf": "NOT pt", "pf": "NOT st"}
         inside = [Select(given, [Nested([truth], "s")])]
-        null = known(spelled(f"NULL::{cell.column.type.name}"))
+        null = weigh_known(spelled(f"NULL::{cell.column.type.name}"))
         endless = _of_endless(cell, sql, covered_sql)
     else:
         # One row, also where there are no values: what leaves it out comes after.
         inside = [
             Select(
                 same(*COLUMNS),
-                [Nested([_listed(_inside(cell, sql, MOST_VALUES, None), spelled)], "z")],
+                [Nested([_weigh_listed(_inside(cell, sql, MOST_VALUES, None), spelled)], "z")],
             )
         ]
-        null = known(spelled(f"NULL::{cell.column.type.name}"))
-        endless = Select(_UNSURE, [Nested([known(spelled(_only_end(cell, sql)))], "z")])
+        null = weigh_known(spelled(f"NULL::{cell.column.type.name}"))
+        endless = Select(_UNSURE, [Nested([weigh_known(spelled(_only_end(cell, sql)))], "z")])
     if tabled is not None:
         tested, is_tried = tabled
         (untried,) = inside
@@ -694,7 +694,7 @@ def _of_endless(cell: CellDescription, sql: str, covered_sql: str) -> Select:
     return Select(columns, [Nested([Select(given)], "s")])
 
 
-def _listed(values: list[Select], spelled: Callable[[str], str]) -> Select:
+def _weigh_listed(values: list[Select], spelled: Callable[[str], str]) -> Select:
     """Write the likelihood of a condition from the values that a cell may stand for."""
     truth = (
         "coalesce(sum(w) FILTER (WHERE x), 0)",
@@ -721,7 +721,7 @@ _AS_LONG: Final = 20
 """So many values, at least, are tried while one range is cut into what comparisons cover of it."""
 
 
-def tabled(
+def cumulate(
     steps: Steps,
     leaf: ex.Expression,
     constants: Constants,

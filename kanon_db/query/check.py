@@ -158,9 +158,9 @@ class Measures:
     @property
     def listed(self) -> tuple[int, ...]:
         """The numbers of the select list's measures and formulas; formulas come after measures."""
-        return tuple(map(self.settled, self._listed))
+        return tuple(map(self.final_place, self._listed))
 
-    def settled(self, place: int) -> int:
+    def final_place(self, place: int) -> int:
         """Return a final number: a formula has a negative one until all measures are known."""
         return len(self.found) - 1 - place if place < 0 else place
 
@@ -171,11 +171,11 @@ class Measures:
                 self.show(part, alias and f"{alias}[{number}]")
             return
         if not isinstance(expression, ex.Aggregate):
-            bound, _ = self._calculated(expression)
+            bound, _ = self._bind_calculation(expression)
             self.formulas.append(Formula(self._label(alias, bound), bound))
             self._listed.append(-len(self.formulas))
             return
-        aggregate = self._bound(expression)
+        aggregate = self._bind_aggregate(expression)
         label = self._label(alias, aggregate)
         for place, measure in enumerate(self.found):
             if measure.aggregate == aggregate and not measure.is_shown:
@@ -188,19 +188,19 @@ class Measures:
     def place(self, expression: ex.Expression) -> int:
         """Return the number of an item of ORDER BY, which `settled` makes final."""
         if isinstance(expression, ex.Aggregate):
-            return self._place(self._bound(expression))
-        bound, _ = self._calculated(expression)
+            return self._place(self._bind_aggregate(expression))
+        bound, _ = self._bind_calculation(expression)
         for number, formula in enumerate(self.formulas, start=1):
             if formula.expression == bound:
                 return -number
         self.formulas.append(Formula("", bound))
         return -len(self.formulas)
 
-    def _calculated(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
+    def _bind_calculation(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
         """Bind arithmetic with aggregates and numbers; return it with its kind of number."""
         match expression:
             case ex.Aggregate():
-                bound = self._bound(expression)
+                bound = self._bind_aggregate(expression)
                 self._place(bound)
                 return bound, self._kind(expression)
             case ex.Literal("number", text):
@@ -213,7 +213,7 @@ class Measures:
                         "a total of the groups is not supported with HAVING",
                         hint="leave HAVING out, or ask for the groups and for the total",
                     )
-                bound = self._bound(aggregate)
+                bound = self._bind_aggregate(aggregate)
                 self._place(bound)
                 is_float = self._kind(aggregate) == "float"
                 of: ex.Category = "float" if is_float else "numeric" if is_filtered else "integer"
@@ -225,20 +225,26 @@ class Measures:
                     )
                 return ex.WindowTotal(bound, is_filtered, parts), of
             case ex.Negative(operand):
-                inner, kind = self._calculated(operand)
+                inner, kind = self._bind_calculation(operand)
                 return ex.Negative(inner), kind
             case ex.Cast(operand, "numeric" | "double precision" as to):
-                inner, _ = self._calculated(operand)
+                inner, _ = self._bind_calculation(operand)
                 return ex.Cast(inner, to), "numeric" if to == "numeric" else "float"
             case ex.NullIf(left, ex.Literal("number") as right):
-                (one, kind), (other, _) = self._calculated(left), self._calculated(right)
+                (one, kind), (other, _) = (
+                    self._bind_calculation(left),
+                    self._bind_calculation(right),
+                )
                 return ex.NullIf(one, other), kind
             case ex.Deviation(number=ex.Aggregate(operand=ex.Expression() as operand)):
                 _, type_ = self._binder.value(operand)
-                spread = ex.rebuilt(expression, lambda part: self._calculated(part)[0])
+                spread = ex.rebuilt(expression, lambda part: self._bind_calculation(part)[0])
                 return spread, "float" if type_.category == "float" else "numeric"
             case ex.Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
-                (one, kind), (other, another) = self._calculated(left), self._calculated(right)
+                (one, kind), (other, another) = (
+                    self._bind_calculation(left),
+                    self._bind_calculation(right),
+                )
                 if operator == "/" and kind == another == "integer":
                     raise refusal(
                         "the division of whole numbers would be cut to a whole number",
@@ -247,7 +253,7 @@ class Measures:
                     )
                 return ex.Arithmetic(operator, one, other), max(kind, another, key=_KINDS.index)
             case Rounded(operand, digits):
-                inner, kind = self._calculated(operand)
+                inner, kind = self._bind_calculation(operand)
                 if digits is not None and kind == "float":
                     raise refusal(
                         "ROUND to a number of digits needs a numeric, as in PostgreSQL",
@@ -327,7 +333,7 @@ class Measures:
             )
         self.found.append(measure)
 
-    def _bound(self, aggregate: ex.Aggregate) -> ex.Aggregate:
+    def _bind_aggregate(self, aggregate: ex.Aggregate) -> ex.Aggregate:
         condition = aggregate.condition
         if condition is not None:
             condition = self._binder.condition(condition)
@@ -347,7 +353,7 @@ class Measures:
             return ex.Aggregate("distinct", operand, condition)
         operand, type_ = self._binder.bind(aggregate.operand)
         if aggregate.share is not None:
-            type_ = _answered_type(type_)
+            type_ = _type_of_answer(type_)
             return replace(aggregate, operand=operand, condition=condition, type=type_)
         if type_ is None or type_.category not in ex.NUMBERS:
             raise refusal(
@@ -369,7 +375,7 @@ class Measures:
     def _number(self, expression: ex.Expression) -> ex.Expression:
         match expression:
             case ex.Aggregate():
-                return self._bound(expression)
+                return self._bind_aggregate(expression)
             case ex.Literal("number", text):
                 if not _is_numeric(text):
                     raise refusal(
@@ -380,11 +386,11 @@ class Measures:
             case ex.Negative() | ex.Arithmetic("+" | "-" | "*"):
                 return ex.rebuilt(expression, self._number)
             case ex.Deviation():
-                return self._calculated(expression)[0]
+                return self._bind_calculation(expression)[0]
             case ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | Rounded() if _aggregates(
                 expression
             ) or not _names(expression):
-                return self._calculated(expression)[0]
+                return self._bind_calculation(expression)[0]
         raise _beyond_having()
 
 
@@ -399,7 +405,7 @@ def _names(expression: ex.Expression) -> bool:
     return any(isinstance(part, ex.Name) for part in ex.walk(expression))
 
 
-def _answered_type(type_: ex.Type | None) -> ex.Type:
+def _type_of_answer(type_: ex.Type | None) -> ex.Type:
     """Return the type of the operand of MIN, MAX or a percentile; only numbers are answered."""
     if type_ is not None and type_.category in ex.NUMBERS:
         return type_
@@ -478,7 +484,7 @@ class _Checker:
         order = tuple(
             one
             if one.measure is None
-            else one._replace(measure=self._measures.settled(one.measure))
+            else one._replace(measure=self._measures.final_place(one.measure))
             for one in keys_of_order
         )
         query = Query(
@@ -497,7 +503,7 @@ class _Checker:
         """Check the expressions of GROUP BY."""
         keys: list[Key] = []
         where = "SELECT DISTINCT" if self._text.is_distinct else "GROUP BY"
-        for expression in self._grouped():
+        for expression in self._keys_of_groups():
             if isinstance(expression, ex.Aggregate):
                 raise refusal("GROUP BY contains an aggregate")
             bound, type_ = self._binder.value(expression)
@@ -514,12 +520,12 @@ class _Checker:
             keys.append(Key(name, bound))
         return tuple(keys)
 
-    def _grouped(self) -> list[ex.Expression]:
+    def _keys_of_groups(self) -> list[ex.Expression]:
         """Return the expressions of GROUP BY, or the select list of SELECT DISTINCT."""
         if not self._text.is_distinct:
-            return [self._meant(written) for written in self._text.group]
+            return [self._look_up(written) for written in self._text.group]
         written = [item.expression for item in self._text.items]
-        ordered = [self._meant(one.expression, by_alias=True) for one in self._text.order]
+        ordered = [self._look_up(one.expression, by_alias=True) for one in self._text.order]
         has_more = self._text.group or self._text.having is not None
         if has_more or any(map(_aggregates_in, (*written, *ordered))):
             raise refusal(
@@ -533,7 +539,7 @@ class _Checker:
         for item in self._text.items:
             if item.alias is None or _aggregates_in(item.expression):
                 continue
-            if self._binder.value(self._meant(item.expression))[0] == bound:
+            if self._binder.value(self._look_up(item.expression))[0] == bound:
                 return item.alias
         return _default_name(bound)
 
@@ -547,7 +553,7 @@ class _Checker:
             if _aggregates_in(item.expression):
                 self._measures.show(item.expression, item.alias)
                 continue
-            bound, _ = self._binder.value(self._meant(item.expression))
+            bound, _ = self._binder.value(self._look_up(item.expression))
             if all(key.expression != bound for key in keys):
                 raise refusal(
                     "the select list has columns that GROUP BY does not name",
@@ -559,7 +565,7 @@ class _Checker:
 
     def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
         """Check an item of ORDER BY."""
-        expression = self._meant(ordered.expression, by_alias=True)
+        expression = self._look_up(ordered.expression, by_alias=True)
         if _aggregates_in(expression):
             key, measure = None, self._measures.place(expression)
         else:
@@ -573,7 +579,7 @@ class _Checker:
                 )
         return Order(key, measure, ordered.is_descending, ordered.nulls_first)
 
-    def _meant(self, expression: ex.Expression, *, by_alias: bool = False) -> ex.Expression:
+    def _look_up(self, expression: ex.Expression, *, by_alias: bool = False) -> ex.Expression:
         """Look up a number or an alias in the select list; `by_alias` prefers it to a column."""
         items = self._text.items
         match expression:

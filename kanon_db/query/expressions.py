@@ -458,7 +458,7 @@ def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Par
     return replace(expression, **{name: changed(getattr(expression, name)) for name in names})  # type: ignore[type-var]
 
 
-def replaced(
+def replace_parts(
     expression: Expression, change: Callable[[Expression], Expression | None]
 ) -> Expression:
     """Rebuild an expression with those parts replaced for which `change` returns an expression.
@@ -469,7 +469,7 @@ def replaced(
         Called from the outside in, and not for the parts of what it replaced; None keeps a part.
     """
     other = change(expression)
-    return rebuilt(expression, lambda part: replaced(part, change)) if other is None else other
+    return rebuilt(expression, lambda part: replace_parts(part, change)) if other is None else other
 
 
 def walk(expression: Expression | None) -> Iterator[Expression]:
@@ -488,7 +488,7 @@ def walk(expression: Expression | None) -> Iterator[Expression]:
         pending.extend(reversed(children(inner)))
 
 
-def spelled_out(test: Range | Membership) -> Expression:
+def spell_out(test: Range | Membership) -> Expression:
     """Write BETWEEN as two comparisons and IN as one for each item, negated under NOT."""
     test_of_values: Expression
     if isinstance(test, Range):

@@ -181,11 +181,11 @@ def in_order(
         kept = kept_groups
     for order in reversed(query.order):
         heartbeat()
-        kept = _ordered(kept, order, query)
+        kept = _order(kept, order, query)
     return kept
 
 
-def _ordered(groups: list[Group], order: Order, query: Query) -> list[Group]:
+def _order(groups: list[Group], order: Order, query: Query) -> list[Group]:
     def value(group: Group) -> float | None:
         if order.measure is not None:
             return group.estimates[order.measure].estimate
@@ -259,7 +259,7 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
         case ex.NullTest(operand, negated):
             return (number(operand) is None) != negated
         case ex.Range():
-            return _holds(ex.spelled_out(condition), group, places)
+            return _holds(ex.spell_out(condition), group, places)
         case ex.Comparison(operator, left, right):
             one, other = number(left), number(right)
             if one is None or other is None:
@@ -268,7 +268,7 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
     raise TypeError(f"{type(condition).__name__} is not checked")
 
 
-def known_as(group_key: str, without: str | None = None) -> str:
+def common_spelling(group_key: str, without: str | None = None) -> str:
     """Return a group's key, a JSON object, in one spelling: equal numbers may be 1.0 and 1.00.
 
     A key without one of its names tells the groups that are alike in all others.

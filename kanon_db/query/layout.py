@@ -340,7 +340,7 @@ Sides = tuple[ex.Expression | None, ex.Expression | None]
 """The condition on records and the one on sensitive values; None for no condition."""
 
 
-def chosen_by(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
+def condition_on(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
     """Join the conditions of WHERE and of an aggregate's FILTER."""
     parts = [part for part in (query.where, aggregate.condition) if part is not None]
     return ex.joined(ex.And, parts)
@@ -348,7 +348,7 @@ def chosen_by(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
 
 def condition_of(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
     """Return the condition for a record to count in an aggregate, which leaves NULLs out."""
-    chosen = chosen_by(query, aggregate)
+    chosen = condition_on(query, aggregate)
     parts = [] if chosen is None else [chosen]
     if aggregate.operand is not None:
         parts.append(ex.NullTest(aggregate.operand, negated=True))

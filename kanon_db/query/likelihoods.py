@@ -13,12 +13,12 @@ from kanon_db.query.cell_conditions import (
     Likely,
     add_axis,
     add_matched,
+    cumulate,
     is_endless,
     is_vague,
     labels,
     members_of,
     of_cell,
-    tabled,
     texts,
     values_of,
 )
@@ -27,8 +27,8 @@ from kanon_db.query.layout import (
     BucketLayout,
     CellDescription,
     CellLayout,
-    chosen_by,
     condition_of,
+    condition_on,
     parts_of,
     sides_of,
 )
@@ -40,9 +40,9 @@ from kanon_db.query.sql import (
     Select,
     Writer,
     is_leaf,
-    joined_relations,
+    join_relations,
     leaves,
-    numbered,
+    number_columns,
     require_few,
     same,
     speller,
@@ -74,7 +74,7 @@ class Arranged:
     apart: list[str]  # What the parts that are :class:`JointCondition` need
 
 
-def arranged(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arranged:
+def arrange(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arranged:
     """Find which columns need a row for each value that a cell may stand for, and where.
 
     The combinations of the values of many columns are too many. So conditions that have no column
@@ -83,7 +83,7 @@ def arranged(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arran
     condition = condition_of(query, aggregate)
     expressions = [key.expression for key in query.keys]
     is_summed = aggregate.operand is not None and aggregate.function not in ("count", "distinct")
-    if is_summed and summed_attribute(query, aggregate, layout) is None:
+    if is_summed and find_summed_column(query, aggregate, layout) is None:
         expressions += [aggregate.operand] if aggregate.operand is not None else []
     names = {name for expression in expressions for name in ex.attributes(expression)}
     names |= {
@@ -98,22 +98,22 @@ def arranged(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arran
         return Arranged(None, _in_order(names, layout), [])
     put = _together(condition, frozenset(names), _linking(apart, layout), layout)
     rest = [leaf for leaf in leaves(put) if not isinstance(leaf, JointCondition)]
-    names |= _listed(rest, layout)
+    names |= _find_listed(rest, layout)
     inner = [leaf.condition for leaf in leaves(put) if isinstance(leaf, JointCondition)]
-    listed = {name for one in inner for name in _listed(leaves(one), layout)}
+    listed = {name for one in inner for name in _find_listed(leaves(one), layout)}
     return Arranged(put, _in_order(names, layout), _in_order(listed, layout))
 
 
-def listed_within(condition: ex.Expression, layout: CellLayout) -> list[str]:
+def columns_to_list(condition: ex.Expression, layout: CellLayout) -> list[str]:
     """Return the columns of a condition that need a row for each value, taken by itself."""
-    return _in_order(_listed(leaves(condition), layout), layout)
+    return _in_order(_find_listed(leaves(condition), layout), layout)
 
 
 def _in_order(names: Collection[str], layout: CellLayout) -> list[str]:
     return [name for name, cell in layout.cells.items() if name in names and is_vague(cell)]
 
 
-def _listed(apart: Sequence[ex.Expression], layout: CellLayout) -> set[str]:
+def _find_listed(apart: Sequence[ex.Expression], layout: CellLayout) -> set[str]:
     """Find the columns that a leaf compares with others, and those of several leaves."""
     names = {name for leaf in apart if len(ex.attributes(leaf)) > 1 for name in ex.attributes(leaf)}
     # A continuous range has points only, which leave its bounds open: better apart.
@@ -144,7 +144,7 @@ def _together(
     """Mark the parts that have no column in common with others, or with what all need."""
 
     def marked(part: ex.Expression) -> ex.Expression:
-        is_own = not ex.attributes(part) & whole and _listed(leaves(part), layout)
+        is_own = not ex.attributes(part) & whole and _find_listed(leaves(part), layout)
         return JointCondition(part) if is_own else part
 
     def put(part: ex.Expression) -> ex.Expression:
@@ -156,7 +156,7 @@ def _together(
         return ex.rebuilt(condition, put)
     kind = type(condition)
     parts: list[ex.Expression] = []
-    for group in _linked(condition.parts, linking):
+    for group in _link(condition.parts, linking):
         joined = ex.joined(kind, group)
         if len(group) == 1:
             parts.append(put(group[0]))
@@ -167,7 +167,7 @@ def _together(
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
-def _linked(parts: Sequence[ex.Expression], linking: frozenset[str]) -> list[list[ex.Expression]]:
+def _link(parts: Sequence[ex.Expression], linking: frozenset[str]) -> list[list[ex.Expression]]:
     """Group parts that have such a column in common, directly or through others."""
     groups: list[tuple[frozenset[str], list[ex.Expression]]] = []
     for part in parts:
@@ -179,7 +179,7 @@ def _linked(parts: Sequence[ex.Expression], linking: frozenset[str]) -> list[lis
     return [members for _, members in groups]
 
 
-def summed_attribute(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> str | None:
+def find_summed_column(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> str | None:
     """Return the column that is summed, if its cells alone decide on what it adds.
 
     That is so unless it is part of a condition or a group, too, or what is summed has others.
@@ -199,7 +199,7 @@ def summed_attribute(query: Query, aggregate: ex.Aggregate, layout: CellLayout) 
     return name if all(name not in ex.attributes(part) for part in (*keys, *apart)) else None
 
 
-def grouped_ranges(query: Query, layout: CellLayout) -> list[CellDescription]:
+def find_grouped_ranges(query: Query, layout: CellLayout) -> list[CellDescription]:
     """Return the columns of ranges that GROUP BY names; they must not be too wide."""
     names = {name for key in query.keys for name in ex.attributes(key.expression)}
     return [layout.cells[name] for name in sorted(names) if layout.cells[name].kind == "range"]
@@ -290,9 +290,9 @@ class TypeWriter(Writer):
         self._places = {
             name: place for place, name in enumerate(name for name in layout.cells if name in names)
         }
-        self._arranged = arranged(request.query, request.aggregate, layout)
+        self._arranged = arrange(request.query, request.aggregate, layout)
         self._spread = self._arranged.spread
-        summed = summed_attribute(request.query, request.aggregate, layout)
+        summed = find_summed_column(request.query, request.aggregate, layout)
         self._summed = None if summed in self._spread else summed
 
     @property
@@ -326,7 +326,7 @@ class TypeWriter(Writer):
                 {**selected, "n": "count(*)::float8"},
                 [f"{self.layout.view.view} AS c"],
                 [write(part, speller("c"), self.constants) for part in self.required],
-                numbered(len(selected)),
+                number_columns(len(selected)),
             ),
         )
         if with_labels:
@@ -400,7 +400,9 @@ class TypeWriter(Writer):
         if self._is_ordered(name):
             place = self._places[name]
             kept = {f"i{place}": f"a.i{place}", f"c{place}": f"a.c{place}"}
-            cells = Select({**kept, f"n{place}": "sum(a.n)"}, ["ranked AS a"], group=numbered(2))
+            cells = Select(
+                {**kept, f"n{place}": "sum(a.n)"}, ["ranked AS a"], group=number_columns(2)
+            )
             self.steps.add(f"cells{place}", f"The distinct cells c{place}.", cells)
             return
         # By their texts: joins need keys that are not NULL, and types may have no equality here.
@@ -411,7 +413,9 @@ class TypeWriter(Writer):
         self.steps.add(
             f"apart{place}",
             f"The distinct cells c{place}.",
-            Select({**kept, f"n{place}": "sum(a.n)"}, ["alike AS a"], group=numbered(len(kept))),
+            Select(
+                {**kept, f"n{place}": "sum(a.n)"}, ["alike AS a"], group=number_columns(len(kept))
+            ),
         )
         mark = f"a.m{place}, " if is_marked else ""
         order = f'ORDER BY {mark}{key_of(f"a.c{place}")} COLLATE "C"'
@@ -464,7 +468,7 @@ class TypeWriter(Writer):
             truth = write(leaf, lambda _column: "p.v", self.constants)
             matched = add_matched(self.steps, truth, alias, place)
         likely = self.shares(name, "d")
-        table = tabled(self.steps, leaf, self.constants, alias, place, cell)
+        table = cumulate(self.steps, leaf, self.constants, alias, place, cell)
         own = of_cell(leaf, cell, f"d.c{place}", self.constants, likely, matched, table)
         columns = {"i": f"d.i{place}", **{column: f"x.{column}" for column in COLUMNS}}
         source: list[str | Nested] = [f"cells{place} AS d", Nested(own, "x", _EACH)]
@@ -495,7 +499,7 @@ class TypeWriter(Writer):
         rarity = self.layout.rarity
         return number if rarity == 1 else f"power({number}, {rarity})"
 
-    def _kept_values(self, name: str) -> None:
+    def _share_values(self, name: str) -> None:
         """Share out the values of a column among its cells that are not suppressed."""
         place = self._places[name]
         if self.steps.has(f"kept{place}"):  # of another part of the condition, or of a sum
@@ -637,7 +641,7 @@ class ExactWriter(Writer):
     def __init__(self, request: Request, layout: BucketLayout | CellLayout) -> None:
         super().__init__(request)
         self._aggregate = request.aggregate
-        self._chosen = chosen_by(request.query, request.aggregate)
+        self._chosen = condition_on(request.query, request.aggregate)
         self._alias, self._more = "c", list[str]()
         if isinstance(layout, CellLayout):
             self._relation = layout.view.view
@@ -651,13 +655,13 @@ class ExactWriter(Writer):
     def exact(self) -> None:
         """Aggregate the relation as it is."""
         parts = [self._chosen, self._aggregate.operand, *self.keys.values()]
-        source = [*joined_relations(self._relation, self._alias, parts, self.lookups), *self._more]
+        source = [*join_relations(self._relation, self._alias, parts, self.lookups), *self._more]
         keys = {name: self._write(key) for name, key in self.keys.items()}
         where = [self._write(part) for part in parts_of(self._chosen)]
         self.steps.add(
             "counted",
             "All of it is published as it is: the answer is exact.",
-            Select({**keys, "n": self._value()}, source, where, numbered(len(keys))),
+            Select({**keys, "n": self._value()}, source, where, number_columns(len(keys))),
         )
         error = "CASE WHEN n IS NOT NULL THEN 0::float8 END"
         answer = dict(zip(ANSWER, ("n::float8", error, "n", "n"), strict=True))

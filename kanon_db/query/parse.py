@@ -16,7 +16,7 @@ from kanon_db.query._constructs import (
     is_bare_alias,
     refuse_constructs,
 )
-from kanon_db.query._lexer import Item, Lexeme, merged, scan, unexpected, with_types
+from kanon_db.query._lexer import Item, Lexeme, merge_words, scan, unexpected, with_types
 from kanon_db.query._syntax import ExpressionReader, refuse_unlisted
 from kanon_db.query.expressions import (
     Aggregate,
@@ -38,7 +38,7 @@ from kanon_db.query.expressions import (
     children,
     joined,
     refusal,
-    replaced,
+    replace_parts,
     walk,
 )
 
@@ -102,17 +102,17 @@ class FilteredRelation:
         sizes: dict[Name, int] = {}
         for name in (part for part in walk(expression) if isinstance(part, Name)):
             if name not in sizes:
-                sizes[name] = sum(1 for _ in walk(self._meant(name)))
+                sizes[name] = sum(1 for _ in walk(self._look_up(name)))
             self.budget.take(sizes[name])
-        return replaced(
-            expression, lambda part: self._meant(part) if isinstance(part, Name) else None
+        return replace_parts(
+            expression, lambda part: self._look_up(part) if isinstance(part, Name) else None
         )
 
     def has(self, name: str) -> bool:
         """Whether the relation may have a column of this name."""
         return self.columns is None or name in self.columns
 
-    def _meant(self, name: Name) -> Expression:
+    def _look_up(self, name: Name) -> Expression:
         *qualifier, column = name.parts
         if qualifier and not (
             tuple(qualifier) == self.alias
@@ -135,7 +135,7 @@ class FilteredRelation:
         return self.columns[column]
 
 
-def selected_from(
+def read_subquery(
     source: FilteredRelation, items: Sequence[ItemText] | None, where: Expression | None
 ) -> FilteredRelation:
     """Return a subquery as expressions over the publication; `items` is None for ``*``."""
@@ -158,7 +158,7 @@ def beyond(position: int | None = None) -> UnsupportedQueryError:
     return refusal(ONLY, position, _HINT)
 
 
-def flattened(text: QueryText, source: FilteredRelation) -> QueryText:
+def flatten_query(text: QueryText, source: FilteredRelation) -> QueryText:
     """Replace a query's relation by the publication, and its columns by expressions on that."""
     if text.lookups:
         raise refusal(
@@ -284,7 +284,7 @@ class _QueryReader(ExpressionReader):
         is_distinct = clauses.get("distinct") is not None
         if is_distinct:
             self.require("distinct")
-        items = self.listed(select.expressions, self.item)
+        items = self.read_list(select.expressions, self.item)
         source = self.source(select)
         lookups = tuple(map(self.lookup, clauses.get("joins") or ()))
         where = self.clause(clauses.get("where"), "where", self.condition)
@@ -311,7 +311,7 @@ class _QueryReader(ExpressionReader):
             raise refusal(
                 "a common table expression is not used", hint="leave it out, or select from it"
             )
-        return flattened(text, source) if source.alias else text
+        return flatten_query(text, source) if source.alias else text
 
     def named(self, node: exp.With) -> None:
         """Read the common table expressions."""
@@ -330,7 +330,7 @@ class _QueryReader(ExpressionReader):
 
         if len(node.expressions) > MAX_NAMED:
             raise refusal(f"WITH names more than {MAX_NAMED} subqueries", hint="use fewer")
-        self.listed(node.expressions, read)
+        self.read_list(node.expressions, read)
 
     def inner(self, select: exp.Expr) -> FilteredRelation:
         """Read a SELECT that only names columns and filters."""
@@ -344,10 +344,10 @@ class _QueryReader(ExpressionReader):
         if len(select.expressions) == 1 and isinstance(select.expressions[0], exp.Star):
             self.require("*")
         else:
-            items = self.listed(select.expressions, self.item)
+            items = self.read_list(select.expressions, self.item)
         source = self.source(select)
         where = self.clause(select.args.get("where"), "where", self.condition)
-        return selected_from(source, items, where)
+        return read_subquery(source, items, where)
 
     def source(self, select: exp.Select) -> FilteredRelation:
         """Read the relation in FROM."""
@@ -390,10 +390,10 @@ class _QueryReader(ExpressionReader):
         return self.expression(node.this)
 
     def group(self, node: exp.Expr) -> tuple[Expression, ...]:
-        return self.listed(node.expressions, self.expression)
+        return self.read_list(node.expressions, self.expression)
 
     def orders(self, node: exp.Expr) -> tuple[OrderText, ...]:
-        return self.listed(node.expressions, self.order)
+        return self.read_list(node.expressions, self.order)
 
     def item(self, node: exp.Expr) -> ItemText:
         if not isinstance(node, exp.Alias):
@@ -476,7 +476,7 @@ class _QueryReader(ExpressionReader):
         if not isinstance(select, exp.Select) or given != {"expressions", "from_"}:
             raise refusal("subqueries are not supported, but for totals", at, _TOTAL)
         self.require("select")
-        items = self.listed(select.expressions, self.item)
+        items = self.read_list(select.expressions, self.item)
         self.require("from")
         self.totals.append(self.relation(select.args["from_"].this))
         if [item.expression for item in items] != [Aggregate("count", None)]:
@@ -557,17 +557,17 @@ def parse_query(
     lexemes = scan(query)
     if lexemes and lexemes[-1].is_symbol(";"):
         lexemes.pop()
-    lexemes = merged(with_types(lexemes))
+    lexemes = merge_words(with_types(lexemes))
     heartbeat()
     refuse_constructs(lexemes)
-    written = _numbered(lexemes)
+    written = _number_lexemes(lexemes)
     heartbeat()
     try:
         (tree,) = sqlglot.parse(" ".join(written), dialect="postgres")
         heartbeat()
         text = read_tree(tree, lexemes, published_schema)
     except SqlglotError as error:
-        raise unexpected(lexemes[_stopped_at(error, written)]) from None
+        raise unexpected(lexemes[_locate_stop(error, written)]) from None
     except RecursionError:
         raise refusal("the query nests too deeply", hint="use fewer parentheses") from None
     heartbeat()
@@ -590,13 +590,13 @@ def parse_query(
     for expression in expressions:
         _refuse_tall(expression)
     written_out = [part for part in expressions if part is not None]
-    if sum(_repeated(part, _operators) for part in written_out) > MAX_OPERATORS:
+    if sum(_count_repeated(part, _operators) for part in written_out) > MAX_OPERATORS:
         raise refusal(
             f"the query has more than {MAX_OPERATORS} operators",
             hint="use IN (...), which counts as one, or ranges; BETWEEN, IS DISTINCT FROM and IS"
             " TRUE count what they compare twice",
         )
-    if sum(_repeated(part, _matching) for part in written_out) > MAX_PATTERNS:
+    if sum(_count_repeated(part, _matching) for part in written_out) > MAX_PATTERNS:
         raise refusal(
             f"the patterns of LIKE have more than {MAX_PATTERNS:,} characters together",
             hint=f"each counts {_PATTERN_COST} more than it has; ask several queries",
@@ -604,7 +604,7 @@ def parse_query(
     return text
 
 
-def _numbered(lexemes: Sequence[Lexeme]) -> list[str]:
+def _number_lexemes(lexemes: Sequence[Lexeme]) -> list[str]:
     """Write the lexemes for the parser, with a number for each name and constant.
 
     So the parser can neither misread nor repeat one, and each leaf of its tree names its lexeme. A
@@ -638,7 +638,7 @@ def _numbered(lexemes: Sequence[Lexeme]) -> list[str]:
     return written
 
 
-def _stopped_at(error: SqlglotError, written: Sequence[str]) -> int:
+def _locate_stop(error: SqlglotError, written: Sequence[str]) -> int:
     """Return the number of the lexeme where sqlglot stopped, from the column in its error."""
     column = error.errors[0].get("col") if isinstance(error, ParseError) and error.errors else None
     if not isinstance(column, int):
@@ -647,9 +647,9 @@ def _stopped_at(error: SqlglotError, written: Sequence[str]) -> int:
     return min(bisect_left(ends, column), len(written) - 1)
 
 
-def _repeated(expression: Expression, cost: Callable[[Expression], int]) -> int:
+def _count_repeated(expression: Expression, cost: Callable[[Expression], int]) -> int:
     """Add up the costs of operators, each as often as statements may repeat it."""
-    costs = sum(_repeated(part, cost) for part in children(expression))
+    costs = sum(_count_repeated(part, cost) for part in children(expression))
     return cost(expression) + (2 * costs if isinstance(expression, _WRITTEN_TWICE) else costs)
 
 

@@ -170,7 +170,7 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
         case ex.Comparison(operator, left, right):
             return f"({inner(left)} {_operator(operator, left, right)} {inner(right)})"
         case ex.Range():
-            return inner(ex.spelled_out(expression))
+            return inner(ex.spell_out(expression))
         case ex.Distinct(left, right, negated):
             equal = inner(ex.Comparison("=", left, right))
             # A row of NULLs IS NULL, and yet it is a value.
@@ -183,7 +183,7 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
                 return f"({_not(negated)}{inner(operand)} {equal} ANY ({array}))"
             if _schema(operand) is not None:
                 # IN would look its operator up by name, in pg_catalog.
-                return inner(ex.spelled_out(expression))
+                return inner(ex.spell_out(expression))
             return f"({inner(operand)} {_not(negated)}IN ({', '.join(map(inner, items))}))"
     raise TypeError(f"{type(expression).__name__} is not checked")
 
@@ -242,7 +242,7 @@ class Select:
         """Write the SELECT, all but its first line at a depth."""
         line = _line(depth)
         columns = [sql if sql == name else f"{sql} AS {name}" for name, sql in self.columns.items()]
-        text = f"SELECT{_listed(columns, depth)}"
+        text = f"SELECT{_list(columns, depth)}"
         for number, item in enumerate(self.source):
             written = item if isinstance(item, str) else item.write(depth)
             text += f"{line}{written}" if number else f"{line}FROM {written}"
@@ -300,7 +300,7 @@ def _union(selects: Sequence[Select], depth: int) -> str:
     return f"{line}UNION ALL{line}".join([select.write(depth) for select in selects])
 
 
-def _listed(items: Sequence[str], depth: int) -> str:
+def _list(items: Sequence[str], depth: int) -> str:
     if sum(map(len, items)) + 2 * len(items) <= _WIDTH:
         return f" {', '.join(items)}"
     line = _line(depth + 1)
@@ -336,7 +336,7 @@ def same_value(column: Column, one: str, other: str) -> str:
     return write(Distinct(left, right, negated=True), lambda part: part.sql, Constants())
 
 
-def joined_relations(
+def join_relations(
     relation: str,
     alias: str,
     expressions: Sequence[Expression | None],
@@ -439,7 +439,7 @@ def over(keys: Iterable[str]) -> str:
     return f"OVER ({f'PARTITION BY {by}' if by else ''})"
 
 
-def numbered(n: int) -> list[str]:
+def number_columns(n: int) -> list[str]:
     """Return the numbers of a SELECT's first n columns, for GROUP BY.
 
     Their names could be those of columns that are read, which GROUP BY would prefer.
@@ -516,7 +516,7 @@ class Writer:
         return Statement(self.steps.write(), self.constants.bound)
 
 
-def counted_in_buckets(
+def count_in_buckets(
     tables: BucketTables,
     side: Side,
     parts: Mapping[str, Expression],
@@ -534,12 +534,12 @@ def counted_in_buckets(
     spell = speller(alias)
     columns = {"bucket": f"{alias}.{tables.bucket_id} - 1"} if is_by_bucket else {}
     columns |= {name: write(part, spell, constants) for name, part in parts.items()}
-    by = numbered(len(columns))
+    by = number_columns(len(columns))
     columns["n"] = f"sum(s.{tables.count})::int8" if side else "count(*)"
     if weighed is not None:
         x = f"({write(weighed, spell, constants)})::float8"
         times = f" * s.{tables.count}" if side else ""
         columns["n_x"] = f"sum((({x}) IS NOT NULL)::int4{times})"
         columns |= weights(x, times) if is_by_bucket else {"sx": f"sum({x}{times})"}
-    source = joined_relations(relation, alias, [condition, weighed, *parts.values()], lookups)
+    source = join_relations(relation, alias, [condition, weighed, *parts.values()], lookups)
     return Select(columns, source, [write(p, spell, constants) for p in parts_of(condition)], by)

@@ -259,7 +259,7 @@ class AxisRegions:
                     if isinstance(item, ex.Constant):
                         regions[self._region(self._place(item))] = not negated
             case ex.Range():
-                regions = self._find_regions(ex.spelled_out(condition))
+                regions = self._find_regions(ex.spell_out(condition))
             case _:
                 raise TypeError(f"{type(condition).__name__} cuts no axis")
         return regions

@@ -27,7 +27,7 @@ from kanon_db.answers.scope import (
     Limits,
     OpenQuery,
     PublishedTypes,
-    checked_query,
+    check_query,
     read_query,
 )
 from kanon_db.answers.statements import MOST_RUNGS
@@ -556,7 +556,7 @@ def _ask(
             layout: BucketLayout | CellLayout = cell_layout(reading, publication, is_paper=is_paper)
         else:
             layout = _bucket_layout(reading, publication, is_paper=is_paper)
-        checked, _ = checked_query(text, layout, [])
+        checked, _ = check_query(text, layout, [])
         calculated = [part for formula in checked.formulas for part in ex.walk(formula.expression)]
         totals = [part for part in calculated if isinstance(part, ex.WindowTotal)]
         for part in (*checked.evaluated, *checked.selected, *totals):

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 import kanon_db
-from kanon_db.interfaces.console import shown_range
+from kanon_db.interfaces.console import format_range
 from tests.acceptance.commands import KANON, installed_kanon, kanon
 from tests.integration.test_progress import read_until
 
@@ -158,7 +158,7 @@ def test_query(published: str) -> None:
     # What is likely comes first, then what is certain.
     lines = [line.split("  ")[0] for line in shown.splitlines()[:3]]
     assert lines == ["estimate", "likely range", "certain bounds"]
-    assert shown_range(answer["likely_low"], answer["likely_high"]) in shown.splitlines()[1]
+    assert format_range(answer["likely_low"], answer["likely_high"]) in shown.splitlines()[1]
     assert f"{answer['lower_bound']:,} to {answer['upper_bound']:,}" in shown.splitlines()[2]
     assert "FROM published.people_b" in shown
     explained = kanon("query", COUNT, "--explain", "--json", dsn=published).json()
@@ -194,7 +194,7 @@ def test_groups(published: str) -> None:
     assert re.split("  +", shown[0].strip()) == [
         "gender", "aggregate", "estimate", "likely range", "certain bounds",
     ]  # fmt: skip
-    assert shown_range(*by_sql[0][6:]) in shown[1]
+    assert format_range(*by_sql[0][6:]) in shown[1]
     assert len(shown) == 1 + len(by_sql)
 
 

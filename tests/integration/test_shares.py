@@ -13,7 +13,7 @@ import pytest
 from kanon_db.answers.estimates import answer
 from kanon_db.answers.scope import open_query
 from kanon_db.answers.value_counts import CellCounts
-from kanon_db.query.formulas import known_as
+from kanon_db.query.formulas import common_spelling
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.bucket_ways import as_in_the_paper
 from tests.integration.parties import Functions, Parties, create_source, failed_checks, fetch, value
@@ -231,7 +231,7 @@ def test_counts_below_many_values_are_those_of_a_statement_each(
                 if " OR " in where:
                     both = f"WHERE ({where[6:]}) AND {condition}"
                 asked = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {name} {both}")
-                found = cells.count(operator, number)[known_as("{}")]
+                found = cells.count(operator, number)[common_spelling("{}")]
                 assert (found.lower_bound, found.upper_bound) == asked[2:]
                 assert found.estimate == pytest.approx(asked[0], rel=1e-6, abs=1e-6)
                 if not where:

@@ -27,7 +27,7 @@ from kanon_db.query.expressions import (
     Pattern,
     Range,
     TruthTest,
-    replaced,
+    replace_parts,
 )
 from kanon_db.query.parse import parse_query
 from tests.meaning.asked import ASKED
@@ -178,7 +178,9 @@ def test_postgresql_reads_the_same(data: st.DataObject, predicate: Expression) -
     text = Writer(data).write(predicate)
     parsed = parse_query(f"SELECT COUNT(*) FROM t WHERE {text}").where
     assert parsed is not None
-    assert replaced(parsed, _without_qualifier) == replaced(predicate, _without_qualifier), text
+    assert replace_parts(parsed, _without_qualifier) == replace_parts(
+        predicate, _without_qualifier
+    ), text
     _read_as_postgresql(f"SELECT COUNT(*) FROM t WHERE {text}")
 
 

@@ -45,7 +45,7 @@ from kanon_db.query.expressions import (
     Rounded,
     TruthTest,
     WindowTotal,
-    replaced,
+    replace_parts,
 )
 
 pglast = pytest.importorskip("pglast", reason="needs pglast, PostgreSQL's grammar")
@@ -176,7 +176,7 @@ def inner_of(select: Any, named: dict[str, Inner]) -> Inner:
 
 
 def meant(part: Expression, mean: Any) -> Expression:
-    return replaced(part, lambda inner: mean(inner) if isinstance(inner, Name) else None)
+    return replace_parts(part, lambda inner: mean(inner) if isinstance(inner, Name) else None)
 
 
 def put_in(
@@ -519,13 +519,13 @@ def canonical(text: QueryText) -> QueryText:
             case Literal("number", number):
                 return Literal("number", str(Decimal(number).normalize() + 0))
             case Not(Not(inner)):
-                return replaced(inner, change)
+                return replace_parts(inner, change)
             case Not(Membership() | Range() | Pattern() | NullTest() as inner):
-                return replaced(replace(inner, negated=not inner.negated), change)
+                return replace_parts(replace(inner, negated=not inner.negated), change)
         return None
 
     def tidy(part: Expression | None) -> Any:
-        return None if part is None else replaced(part, change)
+        return None if part is None else replace_parts(part, change)
 
     return text._replace(
         items=tuple(item._replace(expression=tidy(item.expression)) for item in text.items),

@@ -43,7 +43,7 @@ def test_names(given: list[str], names: list[str]) -> None:
 
     @click.command()
     @click.option(
-        "--columns", type=command_base.Names(), multiple=True, callback=command_base.flattened
+        "--columns", type=command_base.Names(), multiple=True, callback=command_base.flatten_names
     )
     def command(columns: list[str]) -> None:
         seen.append(columns)

@@ -15,7 +15,7 @@ from kanon_db.algorithms.recoding.microdata import Taxonomy
 from kanon_db.catalog.attributes import MOST_CHARACTERS, MOST_VALUES, Hierarchy
 from kanon_db.errors import InvalidParameterError, KanonError, NotFoundError
 from kanon_db.interfaces.python import with_files
-from kanon_db.query.cell_conditions import checked
+from kanon_db.query.cell_conditions import check_described
 from kanon_db.transfer.csv_file import read_hierarchy
 
 
@@ -73,7 +73,7 @@ def test_the_lowest_label_covers_the_values(
 @given(trees())
 def test_what_the_catalog_keeps(given_tree: dict[str, list[str]]) -> None:
     described = Hierarchy.of(given_tree).described
-    text = checked(described)
+    text = check_described(described)
     assert text is not None
     assert json.loads(text) == described
 
@@ -145,7 +145,7 @@ def test_a_label_that_repeats_its_value_stands_for_it() -> None:
     ],
 )  # fmt: skip
 def test_what_the_catalog_should_not_have(described: object) -> None:
-    assert checked(described) is None
+    assert check_described(described) is None
 
 
 TREE = {"BSc": ["degree", "*"], "MSc": ["degree", "*"], "": ["none, yet", "*"]}

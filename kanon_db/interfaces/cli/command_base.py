@@ -98,7 +98,7 @@ class Names(click.ParamType[list[str]]):
         return rows[0]
 
 
-def flattened(
+def flatten_names(
     _ctx: click.Context, _param: click.Parameter, value: tuple[list[str], ...]
 ) -> list[str]:
     """Put the names of an option that was repeated into one list."""
@@ -129,7 +129,7 @@ def database_options(command: Function) -> Function:
     )(command)
 
 
-def given_dsn(dsn: str | None) -> str | None:
+def read_dsn(dsn: str | None) -> str | None:
     """Return the given DSN, unless it is from the environment and the command line has ``--dir``.
 
     Raises
@@ -145,7 +145,7 @@ def given_dsn(dsn: str | None) -> str | None:
     return None
 
 
-def chosen_dsn(dsn: str | None, directory: Path) -> str:
+def choose_dsn(dsn: str | None, directory: Path) -> str:
     """Return the given DSN, or else that of the running private cluster.
 
     Raises
@@ -153,13 +153,13 @@ def chosen_dsn(dsn: str | None, directory: Path) -> str:
     ServerError
         No DSN is given and the private cluster is not running.
     """
-    return given_dsn(dsn) or LocalCluster(directory).dsn()
+    return read_dsn(dsn) or LocalCluster(directory).dsn()
 
 
 @contextmanager
 def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Kanon]:
     """Connect to the chosen database, and report the progress of operations."""
-    chosen = chosen_dsn(dsn, directory)
+    chosen = choose_dsn(dsn, directory)
     with console.progress(quiet=as_json or is_quiet()) as on_progress:
         try:  # loading takes a moment, in which nothing is done yet
             from kanon_db.interfaces.python import connect
@@ -201,12 +201,12 @@ _CLICK_TYPES: Final[Mapping[str, Any]] = {
 }
 
 
-def derived_command(operation: Operation, name: str) -> click.Command:
+def make_command(operation: Operation, name: str) -> click.Command:
     """Make the command of an operation."""
 
     def run(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> None:
         with connected(dsn, directory, as_json=as_json) as kanon:
-            answer = kanon.perform(operation.name, passed(given))
+            answer = kanon.perform(operation.name, drop_unset(given))
             if operation.command[0] == "publish" and not as_json and not given["dry_run"]:
                 given[_READERS] = kanon.readers(answer.name)
                 given[_BESIDE] = _beside(kanon, answer.name, given[_READERS])
@@ -218,7 +218,7 @@ def derived_command(operation: Operation, name: str) -> click.Command:
     return command
 
 
-def passed(given: Mapping[str, Any]) -> dict[str, Any]:
+def drop_unset(given: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the options that were not given."""
     return {key: value for key, value in given.items() if value not in (None, [], ())}
 
@@ -245,7 +245,7 @@ def click_parameter(parameter: Parameter) -> click.Parameter:
         flags = f"{flag}/--no-{flag[2:]}" if default else flag
         return click.Option([flags], is_flag=True, default=default, show_default=default, **shared)
     if parameter.type.sql == "text[]":
-        shared |= {"type": Names(), "callback": flattened}
+        shared |= {"type": Names(), "callback": flatten_names}
     if parameter.type.sql.endswith("[]"):
         shared["multiple"] = True
     shared.setdefault("type", _CLICK_TYPES.get(parameter.type.sql, str))

@@ -26,17 +26,17 @@ from kanon_db.interfaces.cli.command_base import (
     Command,
     CommandGroup,
     Names,
-    chosen_dsn,
+    choose_dsn,
     click_parameter,
     confirm,
     connected,
     database_options,
-    derived_command,
     dir_option,
-    flattened,
-    given_dsn,
+    flatten_names,
     is_quiet,
+    make_command,
     print_publications,
+    read_dsn,
 )
 from kanon_db.interfaces.cli.spark_commands import spark
 from kanon_db.operations import operations
@@ -144,7 +144,7 @@ def install_command(
     as_json: bool,
 ) -> None:
     """Install or upgrade kanon_db in a database."""
-    chosen = chosen_dsn(dsn, directory)
+    chosen = choose_dsn(dsn, directory)
     from kanon_db.installation.install import install
 
     with console.progress(quiet=is_quiet()) as show:
@@ -203,7 +203,7 @@ def service_allow(
     from kanon_db.installation.service import allow, read_key
 
     key = None if key_file is None else read_key(key_file, create=True)
-    done = allow(chosen_dsn(dsn, directory), roles, key)
+    done = allow(choose_dsn(dsn, directory), roles, key)
     console.print_outcome("\n".join(done), {"done": done}, as_json=as_json)
 
 
@@ -214,7 +214,7 @@ def service_forbid(roles: tuple[str, ...], dsn: str | None, directory: Path, as_
     """Drop the logins with which workers act for roles."""
     from kanon_db.installation.service import forbid
 
-    done = forbid(chosen_dsn(dsn, directory), roles)
+    done = forbid(choose_dsn(dsn, directory), roles)
     console.print_outcome("\n".join(done), {"done": done}, as_json=as_json)
 
 
@@ -271,7 +271,7 @@ def worker_command(
         ) from None
     key = None if key_file is None else read_key(key_file)
     options = WorkerOptions(concurrency, grace, time_limit, question_limit, pace)
-    run_worker(chosen_dsn(dsn, directory), key, options)
+    run_worker(choose_dsn(dsn, directory), key, options)
 
 
 @click.command("uninstall", cls=Command)
@@ -285,7 +285,7 @@ def uninstall_command(
 
     Sources stay as they are, and so do PL/Python and roles that people have.
     """
-    chosen = chosen_dsn(dsn, directory)
+    chosen = choose_dsn(dsn, directory)
     if drop_publications and not yes:
         confirm("Drop all published relations?")
     from kanon_db.installation.install import uninstall
@@ -303,7 +303,7 @@ def doctor(ctx: click.Context, dsn: str | None, directory: Path, as_json: bool) 
 
     Exits with 1 if something is broken.
     """
-    chosen = chosen_dsn(dsn, directory)
+    chosen = choose_dsn(dsn, directory)
     from kanon_db.installation.doctor import examine
 
     findings = examine(chosen)
@@ -452,7 +452,7 @@ def query(
     if as_csv:
         console.print_csv(answer)
     elif as_json:
-        console.print_json(answered(answer, explained))
+        console.print_json(form_answer(answer, explained))
     else:
         if list(answer.columns) == NUMBERS:
             console.print_count(answer)
@@ -470,7 +470,7 @@ def query(
 NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
 
 
-def answered(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
+def form_answer(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
     """Return an answer in the form for programs: one count as an object, anything else as rows."""
     one = list(answer.columns) == NUMBERS and len(answer) == 1
     value, notes = console.plain(answer), answer.attrs["notes"]
@@ -554,7 +554,7 @@ def publications(given: str | None, dsn: str | None, directory: Path, as_json: b
     "--quasi-identifiers",
     type=Names(),
     multiple=True,
-    callback=flattened,
+    callback=flatten_names,
     metavar="NAME,…",
     help="Columns that an attacker may know; needed with a CSV file.",
 )
@@ -578,7 +578,7 @@ def demo(
     """Show everything on 6,366 real people, or on your own CSV file."""
     if file is not None and not (sensitive and quasi_identifiers):
         raise click.UsageError("a CSV file needs --sensitive and --quasi-identifiers")
-    chosen = given_dsn(dsn)
+    chosen = read_dsn(dsn)
     from kanon_db.interfaces.demo import run, write_fair
 
     if save is not None:
@@ -628,8 +628,8 @@ def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> 
     table, until the time limit; the best comes first. On a terminal, it asks for the purpose and
     the protection unless the options say them.
     """
-    given["purpose"] = _asked("purpose", "What will analysts do with it?", PURPOSES, given)
-    given["protection"] = _asked(
+    given["purpose"] = _ask("purpose", "What will analysts do with it?", PURPOSES, given)
+    given["protection"] = _ask(
         "protection", "How much are people to be protected?", _SENTENCES, given
     )
     with connected(dsn, directory, as_json=as_json) as kanon:
@@ -645,7 +645,7 @@ def recommend(dsn: str | None, directory: Path, as_json: bool, **given: Any) -> 
 recommend.params[:0] = [click_parameter(item) for item in operations()["recommend"].parameters]
 
 
-def _asked(name: str, question: str, choices: Mapping[str, str], given: Mapping[str, Any]) -> str:
+def _ask(name: str, question: str, choices: Mapping[str, str], given: Mapping[str, Any]) -> str:
     """Return what an option says, or what somebody at a terminal answers."""
     source = click.get_current_context().get_parameter_source(name)
     if source is not ParameterSource.DEFAULT or not sys.stdin.isatty():
@@ -841,7 +841,7 @@ def add_operations(group: click.Group) -> None:
             assert isinstance(found, click.Group)  # noqa: S101  # groups and commands differ in name
             inner = found
         if last and last not in inner.commands:
-            inner.add_command(derived_command(operation, last))
+            inner.add_command(make_command(operation, last))
 
 
 for command in (

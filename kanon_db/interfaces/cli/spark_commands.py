@@ -15,11 +15,11 @@ from kanon_db.interfaces.cli.command_base import (
     Command,
     CommandGroup,
     Function,
-    chosen_dsn,
+    choose_dsn,
     click_parameter,
     database_options,
+    drop_unset,
     is_quiet,
-    passed,
     print_result,
 )
 from kanon_db.spark import CONNECTION_TYPE, SOURCE_TYPE, SPARK_OPERATIONS, SparkOperation
@@ -69,7 +69,7 @@ def _source(source: str, table: str | None) -> Any:
 
 
 @contextmanager
-def _opened(
+def _open_session(
     master: str, conf: Sequence[str], *, as_json: bool
 ) -> Iterator[tuple[SparkSession, dict[str, Any]]]:
     """Open a session; what to pass on, so that it says how far it is."""
@@ -95,10 +95,10 @@ def spark_command(operation: SparkOperation) -> click.Command:
         if "table" in arguments:
             arguments["source"] = _source(arguments["source"], arguments.pop("table"))
         if "dsn" in arguments:
-            arguments["connection"] = chosen_dsn(arguments.pop("dsn"), arguments.pop("directory"))
-        with _opened(master, conf, as_json=as_json) as (session, listeners):
+            arguments["connection"] = choose_dsn(arguments.pop("dsn"), arguments.pop("directory"))
+        with _open_session(master, conf, as_json=as_json) as (session, listeners):
             heard = {name: listeners[name] for name in operation.hears}
-            answer = operation.perform(session, **passed(arguments), **heard)
+            answer = operation.perform(session, **drop_unset(arguments), **heard)
         if isinstance(answer, list):
             answer = _frame(answer)
         word = (*operation.declared.command, "")[0]

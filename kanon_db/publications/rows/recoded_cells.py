@@ -25,7 +25,7 @@ from kanon_db.catalog.entries import Source
 from kanon_db.errors import DatabaseError, SchemaMismatchError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.rows.distinct_cells import CellColumn, CellTable, SourceColumns
-from kanon_db.query.cell_conditions import checked, labels
+from kanon_db.query.cell_conditions import check_described, labels
 from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
 from kanon_db.query.layout import ANYTHING, CellDescription, Quotes, RowView
 from kanon_db.randomness import SecureRandom
@@ -371,7 +371,9 @@ class GeneralizedColumn:
             "set" if inside is None else "range",
             is_discrete=self.range_type in DISCRETE_RANGES,
             is_tight=self.bins is None and self.labels is None,
-            labels=None if self.labels is None else checked(self.labels.hierarchy.described),
+            labels=None
+            if self.labels is None
+            else check_described(self.labels.hierarchy.described),
         )
 
     def covers(self, name: str, low: str, high: str) -> str:

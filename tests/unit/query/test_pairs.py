@@ -19,7 +19,7 @@ from kanon_db.answers._bitmap_sums import (
     evaluate,
     in_buckets,
     is_readable,
-    numbered,
+    number_bits,
     sum_joined,
     sum_pairs,
 )
@@ -185,7 +185,7 @@ def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_value
     bitmaps = [
         sum(1 << place for place, number in enumerate(x) if number == one) for one in different
     ]
-    which = numbered(bitmaps, len(bitmaps), len(x))
+    which = number_bits(bitmaps, len(bitmaps), len(x))
     found = sum_pairs(
         own, (which, np.array(different, dtype=float)), others, matches, is_average=is_average
     )
@@ -263,7 +263,7 @@ def test_joined_pairs_give_what_classes_do(case, is_average):
     assert found == pytest.approx(expected, abs=1e-9)
     different = sorted({number for number in x if number is not None})
     bitmaps = [sum(1 << at for at, number in enumerate(x) if number == one) for one in different]
-    numbers = numbered(bitmaps, len(bitmaps), len(x)), np.array(different, dtype=float)
+    numbers = number_bits(bitmaps, len(bitmaps), len(x)), np.array(different, dtype=float)
     wanted = sum_pairs(own, numbers, others, matches, is_average=is_average)
     pairs = pairs[pairs["has"] > 0]
     if not pairs.size:

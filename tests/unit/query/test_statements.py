@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kanon_db.answers.evidence_sql import PieceWriter
-from kanon_db.answers.statements import joined_pairs
+from kanon_db.answers.statements import join_pairs
 from kanon_db.query import expressions as ex
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
@@ -26,9 +26,9 @@ from kanon_db.query.layout import (
     CellDescription,
     CellLayout,
     RowView,
-    chosen_by,
+    condition_on,
 )
-from kanon_db.query.likelihoods import JointCondition, arranged
+from kanon_db.query.likelihoods import JointCondition, arrange
 from kanon_db.query.parse import parse_query
 from kanon_db.query.sql import Nested, Request, Select, Statement, Steps, leaves
 from tests.unit.query.layouts import bucket_tables
@@ -61,7 +61,7 @@ def written(
         ).pieces()
         return Statement(pieces.text, pieces.bound)
     keys = {f"k{i}": key.expression for i, key in enumerate(query.keys)}
-    return joined_pairs(chosen_by(query, aggregate), keys, aggregate.operand, layout, ())
+    return join_pairs(condition_on(query, aggregate), keys, aggregate.operand, layout, ())
 
 
 @pytest.mark.parametrize("layout", [BUCKETS, CELLS])
@@ -207,7 +207,7 @@ def either(*parts: ex.Expression) -> ex.Expression:
     ],
 )
 def test_apart(condition: ex.Expression, apart: list[ex.Expression], listed: str) -> None:
-    found = arranged(Query(condition, (), ()), COUNT, LAYOUT)
+    found = arrange(Query(condition, (), ()), COUNT, LAYOUT)
     marked = [leaf for leaf in leaves(found.condition) if isinstance(leaf, JointCondition)]
     assert [leaf.condition for leaf in marked] == apart
     assert (found.spread, found.apart) == ([], list(listed))
@@ -215,12 +215,12 @@ def test_apart(condition: ex.Expression, apart: list[ex.Expression], listed: str
 
 def test_what_groups_need_is_not_apart() -> None:
     condition = both(less(A, B), less(C, D))
-    found = arranged(Query(condition, (Key("b", B),), ()), COUNT, LAYOUT)
+    found = arrange(Query(condition, (Key("b", B),), ()), COUNT, LAYOUT)
     assert found.condition == both(less(A, B), JointCondition(less(C, D)))
     assert (found.spread, found.apart) == (["a", "b"], ["c", "d"])
 
 
 def test_what_is_summed_is_not_apart() -> None:
     condition = both(less(A, B), less(C, D))
-    found = arranged(Query(condition, (), ()), ex.Aggregate("sum", A), LAYOUT)
+    found = arrange(Query(condition, (), ()), ex.Aggregate("sum", A), LAYOUT)
     assert (found.spread, found.apart) == (["a", "b"], ["c", "d"])
