@@ -44,20 +44,15 @@ class DrawnRecord(NamedTuple):
 def draw(session: Session, name: str, seed: int | None) -> list[DrawnRecord]:
     """Draw a record for each published one, in a random order.
 
-    Raises
-    ------
-    InvalidParameterError
-        For a kind whose values cannot be drawn, ranges that Python cannot write (infinite ones, and
-        dates that are not in the years 1 to 9999), or more than 1,000,000 records.
-    NotFoundError
-        When there is no such publication, or the role may not read it.
-
-    Notes
-    -----
-    In buckets, each record keeps its quasi-identifiers and gets one value of its bucket: by the
-    published weights, as :func:`.draw_matchings` says, or all matchings alike where there are none.
-    In generalized and freeform rows, each value of a set, or number of a range, is equally likely.
+    Raises NotFoundError when there is no such publication, or the role may not read it.
     """
+    # Raises InvalidParameterError for a kind whose values cannot be drawn, ranges that Python
+    # cannot write (infinite ones, and dates that are not in the years 1 to 9999), or more than
+    # 1,000,000 records.
+    # In buckets, each record keeps its quasi-identifiers and gets one value of its bucket: by the
+    # published weights, as :func:`.draw_matchings` says, or all matchings alike where there are
+    # none. In generalized and freeform rows, each value of a set, or number of a range, is equally
+    # likely.
     publication = find_publication(session, name)
     require_whole(publication)
     declared = kind_named(publication.kind)

@@ -423,12 +423,10 @@ class QuantileSearch:
     # -- the estimate -------------------------------------------------------------------------
 
     def _estimate(self, group: str, total: Estimated) -> tuple[float | None, float | None]:
-        """Estimate the value, and its error from that of how many records are below it.
-
-        Woodruff (1952): the values at which one error less, and one more, are expected below. They
-        are read off what is counted already: on straight lines if there are values in between,
-        and otherwise at the next value outwards.
-        """
+        """Estimate the value, and its error from that of how many records are below it."""
+        # Woodruff (1952): the values at which one error less, and one more, are expected below.
+        # They are read off what is counted already: on straight lines if there are values in
+        # between, and otherwise at the next value outwards.
         n, quantile = round(total.estimate or 0, 9), self._quantile
         if n <= 0:
             return None, None

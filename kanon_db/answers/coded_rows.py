@@ -52,11 +52,9 @@ _PART_BYTES: Final = 30
 def combine_truths(
     condition: ex.Expression | None, of_leaf: Callable[[ex.Expression], Truths]
 ) -> Truths:
-    """Combine what is known of a condition's leaves.
-
-    Conditions on different columns are taken as independent within a record; what surely or
-    possibly holds follows from three-valued logic only.
-    """
+    """Combine what is known of a condition's leaves."""
+    # Conditions on different columns are taken as independent within a record; what surely or
+    # possibly holds follows from three-valued logic only.
 
     def inner(part: ex.Expression) -> Truths:
         return combine_truths(part, of_leaf)
@@ -123,10 +121,7 @@ class Evaluator:
     def chunks(self, unit: Unit, codes: Codes, n_types: int) -> Iterator[slice]:
         """Divide types into parts that do not have too many combinations of values.
 
-        Raises
-        ------
-        NotReadError
-            If those of one type are too many.
+        Raises NotReadError if those of one type are too many.
         """
         n_parts = (
             len(unit.by_cell)
@@ -156,10 +151,7 @@ class Evaluator:
     def truths(self, unit: Unit, codes: Codes, rows: Rows, also_open: Sequence[int] = ()) -> Truths:
         """Find how likely a condition holds in each row.
 
-        Parameters
-        ----------
-        also_open : sequence of int
-            Listed columns of which all values are needed, too, for anything to be certain.
+        `also_open`: listed columns of which all values are needed, too, for anything to be certain.
         """
         leaves: dict[ex.Expression, Truths] = {}
         for leaf, (name, place) in unit.by_cell.items():
@@ -282,13 +274,9 @@ class Evaluator:
 def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Rows:
     """List the combinations of the values that the cells of types may stand for.
 
-    Parameters
-    ----------
-    lists : mapping of int to Listing
-        By the number of the column.
-    codes : mapping of int to ndarray of int64, shape (n_types,)
-    n_types : int
+    `lists`: by the number of the column.
     """
+    # `codes`: mapping of int to ndarray of int64, shape (n_types,).
     each = np.arange(n_types)
     if not lists:
         return Rows(each, np.ones(n_types), {}, each)
@@ -384,12 +372,7 @@ class _GroupNumbers:
     def of_rows(self, ranks: Sequence[IntArray], n_rows: int) -> tuple[IntArray, int, IntArray]:
         """Give the groups of rows numbers of their own.
 
-        Returns
-        -------
-        group : ndarray of int64, shape (n_rows,)
-        n_groups : int
-        first : ndarray of int64
-            Of many groups, the first row of each.
+        group: ndarray of int64, shape (n_rows,). `first`: Of many groups, the first row of each.
         """
         if not self.is_dense:
             first, group = distinct(ranks, self._sizes)
@@ -480,13 +463,9 @@ class TypeCounter:
     def counted(self, codes: Codes, n: FloatArray) -> Iterator[CountedRows]:
         """Count types.
 
-        Parameters
-        ----------
-        codes : mapping of int to ndarray of int64, shape (n_types,)
-            The number of each type's cell, by the number of the column.
-        n : ndarray of float64, shape (n_types,)
-            The records of each type.
+        `codes`: the number of each type's cell, by the number of the column.
         """
+        # `n`: the records of each type.
         for chunk in self._evaluator.chunks(self._pieces.unit, codes, n.size):
             some = {place: numbers[chunk] for place, numbers in codes.items()}
             counted_rows = self._count_rows(some, n[chunk])
@@ -656,20 +635,9 @@ def from_types(
     *,
     lists_values: bool = False,
 ) -> Found:
-    """Answer from the types of records, found in the first way that reads them.
-
-    Parameters
-    ----------
-    answer : callable
-    also, lists_values
-        See :meth:`~kanon_db.answers.evidence.Tries.known_types`.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        Where there is too much to be listed or tried, what is summed is not finite, or the query's
-        arithmetic fails.
-    """
+    """Answer from the types of records, found in the first way that reads them."""
+    # Raises UnsupportedQueryError where there is too much to be listed or tried, what is summed is
+    # not finite, or the query's arithmetic fails.
     refused = opened.too_much()
     for find in opened.known_types(request, layout, also, lists_values=lists_values):
         try:
@@ -702,15 +670,9 @@ def count_cells(
 ) -> CellSums | None:
     """Count the records with each cell of a column; None if there are more than `most`.
 
-    Parameters
-    ----------
-    request : Request
-        A count, by conditions and groups that do not mention the column.
-    name : str
-        The column.
-    most : int
-        How many cells of all groups there may be.
+    `request`: A count, by conditions and groups that do not mention the column. `name`: the column.
     """
+    # `most`: how many cells of all groups there may be.
 
     def counted(types: KnownTypes) -> CellSums | None:
         pieces, read = types.pieces, types.read

@@ -52,18 +52,11 @@ def order_warning(
 ) -> str:
     """Name neighbouring groups whose order may be chance; empty if there are none.
 
-    Parameters
-    ----------
-    groups : sequence of Group
-        All groups in their order, with those that LIMIT and OFFSET leave out.
-    query : Query
-    heartbeat : callable, optional
-
-    Notes
-    -----
-    Groups that are ordered by an estimate are read as a ranking only if LIMIT or OFFSET cuts them;
-    others get no warning. The first and the last group shown are also compared with those cut off.
+    `groups`: all groups in their order, with those that LIMIT and OFFSET leave out.
     """
+    # Groups that are ordered by an estimate are read as a ranking only if LIMIT or OFFSET cuts
+    # them; others get no warning. The first and the last group shown are also compared with those
+    # cut off.
     if not any(one.measure is not None for one in query.order):
         return ""
     if query.limit is None and not query.offset:
@@ -193,18 +186,12 @@ class QueryAnswer(NamedTuple):
 def estimate_count(session: Session, query: str) -> Estimated:
     """Answer a COUNT query without groups from a publication.
 
-    Raises
-    ------
-    UnsupportedQueryError
-        When the query is not answered; the error says why, and what to write instead.
-    NotFoundError
-        When there is no such publication, or the role may not read it.
-
-    Notes
-    -----
-    Buckets count with bitmaps if every attribute of the query has them, which takes some
-    milliseconds for a million records; joining QIT and SAT takes hundreds, for the same numbers.
+    Raises NotFoundError when there is no such publication, or the role may not read it.
     """
+    # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
+    # write instead.
+    # Buckets count with bitmaps if every attribute of the query has them, which takes some
+    # milliseconds for a million records; joining QIT and SAT takes hundreds, for the same numbers.
     return one_count(open_query(session, query))
 
 
@@ -225,16 +212,9 @@ def one_count(opened: OpenQuery) -> Estimated:
 def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
     """Answer a COUNT query with GROUP BY.
 
-    Returns
-    -------
-    list of AnswerRow
-        A row for every group that can have records, unless HAVING or LIMIT leaves it out.
-
-    Raises
-    ------
-    UnsupportedQueryError, NotFoundError
-        As :func:`estimate_count`.
+    Returns A row for every group that can have records, unless HAVING or LIMIT leaves it out.
     """
+    # Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     return counts(open_query(session, query))
 
 
@@ -247,10 +227,7 @@ def counts(opened: OpenQuery) -> list[AnswerRow]:
 def estimate(session: Session, query: str) -> list[AnswerRow]:
     """Answer a query with any aggregates, with a row for each group and aggregate.
 
-    Raises
-    ------
-    UnsupportedQueryError, NotFoundError
-        As :func:`estimate_count`.
+    Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
     return QueryAnswer.told(open_query(session, query)).rows
 
@@ -258,10 +235,7 @@ def estimate(session: Session, query: str) -> list[AnswerRow]:
 def answer(session: Session, query: str) -> QueryAnswer:
     """Answer a query with any aggregates, with or without groups.
 
-    Raises
-    ------
-    UnsupportedQueryError, NotFoundError
-        As :func:`estimate_count`.
+    Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
     return QueryAnswer.of(open_query(session, query))
 
@@ -368,16 +342,12 @@ def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
 def rewrite_count(session: Session, query: str) -> str:
     """Return one readable statement over the published view: the paper's estimate of a query.
 
-    The statement gives the estimates of `kanon.estimator = 'paper'`, and runs wherever the view can
-    be read.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When no single statement gives the answer, and as for :func:`estimate_count`.
-    NotFoundError
-        As for :func:`estimate_count`.
+    Raises NotFoundError as for :func:`estimate_count`.
     """
+    # The statement gives the estimates of `kanon.estimator = 'paper'`, and runs wherever the view
+    # can be read.
+    # Raises UnsupportedQueryError when no single statement gives the answer, and as for
+    # :func:`estimate_count`.
     from kanon_db.answers.rewrite import rewritten
 
     return rewritten(open_query(session, query))
@@ -398,10 +368,7 @@ class Explained:
 def explain_count(session: Session, query: str) -> list[Explained]:
     """Say how a query is answered: which parts are exact, which are estimated, and how well.
 
-    Raises
-    ------
-    UnsupportedQueryError, NotFoundError
-        As for :func:`estimate_count`.
+    Raises UnsupportedQueryError, NotFoundError as for :func:`estimate_count`.
     """
     from kanon_db.query.sql import Constants, write
 

@@ -221,17 +221,7 @@ class _Listings(dict[int, Listing]):
 class ReadPieces:
     """:class:`PieceReader` of what a statement has found.
 
-    Parameters
-    ----------
-    pieces : Pieces
-    parts : mapping of str to bytes
-        Each piece by its name.
-    texts : mapping of str to list of str
-        Those of groups.
-
-    Raises
-    ------
-    NotReadError
+    `parts`: each piece by its name. `texts`: those of groups. Raises NotReadError.
     """
 
     def __init__(
@@ -507,13 +497,7 @@ class StatementRunner(Protocol):
 
 
 class ListedTypes:
-    """:class:`KnownTypes` of a view whose cells a statement numbers.
-
-    Parameters
-    ----------
-    asked : StatementRunner
-    writer : PieceWriter
-    """
+    """:class:`KnownTypes` of a view whose cells a statement numbers."""
 
     def __init__(self, runner: StatementRunner, writer: PieceWriter) -> None:
         self._asked, self._writer = runner, writer

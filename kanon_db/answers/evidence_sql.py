@@ -115,12 +115,7 @@ def number(sql: str) -> str:
 def is_numbered(request: Request, layout: CellLayout, also: Iterable[str] = ()) -> bool:
     """Whether the table of classes has what a request needs of each of its columns.
 
-    Parameters
-    ----------
-    request : Request
-    layout : CellLayout
-    also : iterable of str
-        Columns that are needed beside those that the request mentions.
+    `also`: columns that are needed beside those that the request mentions.
     """
     query, aggregate = request.query, request.aggregate
     if layout.classes is None:
@@ -671,20 +666,15 @@ class CellValueWriter(PieceWriter):
     ) -> Statement:
         """Write what values an expression on the column has in each of its distinct cells.
 
-        The statement returns a row for each cell, in the order of their numbers: whether it is
-        ``suppressed``; ``n``, how many records have it; how likely they meet a condition on the
-        column: ``t``, ``st`` and ``pt``, as in :data:`~kanon_db.query.sql.COLUMNS`; the ``least``
-        and the ``most`` value of those that do, as texts, NULL where it could be anything; and
-        either some of these values, ``xs``, with their shares, ``ws``, or what the table of shares
-        has of a range: ``first``, ``last`` and ``own``.
-
-        Parameters
-        ----------
-        type_ : str
-            Of the expression.
-        most : int or None
-            How many values of a wide range are listed; None for the ends of ranges only.
+        `type_`: of the expression.
         """
+        # The statement returns a row for each cell, in the order of their numbers: whether it is
+        # ``suppressed``; ``n``, how many records have it; how likely they meet a condition on the
+        # column: ``t``, ``st`` and ``pt``, as in :data:`~kanon_db.query.sql.COLUMNS`; the ``least``
+        # and the ``most`` value of those that do, as texts, NULL where it could be anything; and
+        # either some of these values, ``xs``, with their shares, ``ws``, or what the table of
+        # shares has of a range: ``first``, ``last`` and ``own``.
+        # `most`: how many values of a wide range are listed; None for the ends of ranges only.
         place, cell = self._place, self._cell(self._name)
         sql, likely = f"d.c{place}", self.shares(self._name, "d")
         numbers_met = ("", "")

@@ -85,13 +85,9 @@ def common_key(key: str, names: Sequence[str]) -> str:
 
 
 def _calculate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> Estimated:
-    """Calculate from estimates.
-
-    Notes
-    -----
-    How the errors of several aggregates go together is not known: they are added, which is the
-    most that they can come to. No error is greater than half the distance between the bounds.
-    """
+    """Calculate from estimates."""
+    # How the errors of several aggregates go together is not known: they are added, which is the
+    # most that they can come to. No error is greater than half the distance between the bounds.
     value = _evaluate(expression, known)
     if value.estimate is None:
         return NOTHING
@@ -447,10 +443,7 @@ class Totals:
     def answers(self, again: Iterable[CountedRows] = ()) -> dict[int, Estimated]:
         """Answer for each group that may have records, by its number.
 
-        Parameters
-        ----------
-        again : iterable of CountedRows
-            All that was added, once more; it is read if there was no room to keep it.
+        `again`: all that was added, once more; it is read if there was no room to keep it.
         """
         s = self._sums
         average = np.divide(s.mx, s.m, out=np.zeros(self._n_groups), where=s.m > 0)
@@ -581,14 +574,9 @@ Answers = dict[str, tuple[tuple[int, ...], Estimated]]
 
 
 def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answers:
-    """Answer one aggregate from the types of records.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        Where a key is a column of continuous ranges; where there are too many groups, or too much
-        to be listed or tried.
-    """
+    """Answer one aggregate from the types of records."""
+    # Raises UnsupportedQueryError where a key is a column of continuous ranges; where there are too
+    # many groups, or too much to be listed or tried.
     refuse_continuous_groups(opened.query, layout)
     is_average = request.aggregate.function == "avg"
     most = opened.limits.n_answers if request.most is None else request.most - 1
@@ -631,9 +619,7 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
 def refuse_continuous_groups(query: Query, layout: CellLayout) -> None:
     """Refuse to group by a column of continuous ranges, whose values cannot be listed.
 
-    Raises
-    ------
-    UnsupportedQueryError
+    Raises UnsupportedQueryError.
     """
     for cell in find_grouped_ranges(query, layout):
         if not cell.is_discrete:
@@ -662,11 +648,7 @@ def each_measure(
 ) -> tuple[list[Group], str]:
     """Answer each measure, collect the answers for each group, and say how they were found.
 
-    Parameters
-    ----------
-    opened : OpenQuery
-    answered : callable
-        Answers the counts that an aggregate follows from, likewise.
+    `answered`: answers the counts that an aggregate follows from, likewise.
     """
     methods = set()
     query = opened.query
@@ -723,13 +705,9 @@ def _as_listed(found: Answers, listed: Answers) -> Answers:
 
 
 def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answers, str]:
-    """Return the ranks and the answer of each group to one aggregate, and how they were found.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When the answers to all `n_asked` aggregates would be too many, or their keys too long.
-    """
+    """Return the ranks and the answer of each group to one aggregate, and how they were found."""
+    # Raises UnsupportedQueryError when the answers to all `n_asked` aggregates would be too many,
+    # or their keys too long.
     most = opened.limits.n_answers // n_asked
     request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
     if isinstance(opened.layout, CellLayout) and aggregate.function not in DERIVED:

@@ -157,14 +157,9 @@ def _schema_of(*operands: Expression) -> str | None:
 
 
 def tree(expression: Expression, spell: Callable[[Expression], Node | None]) -> Node:
-    """Build the sqlglot tree of a checked expression.
-
-    Parameters
-    ----------
-    expression : Expression
-    spell : callable
-        Returns the tree of a column, or of an expression that is replaced; None for all others.
-    """
+    """Build the sqlglot tree of a checked expression."""
+    # `spell`: returns the tree of a column, or of an expression that is replaced; None for all
+    # others.
 
     def inner(part: Expression) -> Node:
         return tree(part, spell)
@@ -314,18 +309,10 @@ def _values_of_cell(
 ) -> Node:
     """Select the values of a cell, ``value``, with equal shares, ``share``.
 
-    A range that is NULL, or has no ends, has no values, and counts as NULL.
-
-    Parameters
-    ----------
-    cell : CellDescription
-    sql : Expression of sqlglot
-        SQL of the cell.
-    ends : _RangeListing
-        How the values of ranges are listed.
-    labels : str
-        The name of the list of labels with their values.
+    A range that is NULL, or has no ends, has no values, and counts as NULL. `sql`: SQL of the cell.
     """
+    # `ends`: how the values of ranges are listed.
+    # `labels`: the name of the list of labels with their values.
     if cell.kind == "value":
         return _select((sql, "value"), (_double(1), "share"))
     if cell.labels is not None:

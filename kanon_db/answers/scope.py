@@ -154,10 +154,7 @@ def describe_estimator(layout: BucketLayout | CellLayout) -> str:
 def read_estimator(session: Session) -> Estimator:
     """Read the caller's setting.
 
-    Raises
-    ------
-    InvalidParameterError
-        When the setting names no estimator.
+    Raises InvalidParameterError when the setting names no estimator.
     """
     row = fetch_one(session, "SELECT current_setting('kanon.estimator', true) AS value")
     given = row["value"] or NAMES[0]
@@ -229,20 +226,10 @@ class PublishedTypes:
     ) -> CellDescription:
         """Describe the cells of a column.
 
-        Parameters
-        ----------
-        kind : str
-            The catalog's kind of cells, or ``label``.
-        mark : int or None
-            See :class:`~kanon_db.query.layout.CellDescription`.
-        labels : object
-            The catalog's description of labels.
-
-        Raises
-        ------
-        NotFoundError
-            When the published cells are of another kind.
+        `kind`: the catalog's kind of cells, or ``label``.
         """
+        # `labels`: the catalog's description of labels.
+        # Raises NotFoundError when the published cells are of another kind.
         if kind == "value":
             return CellDescription(self.column(published), "value", mark=mark)
         from kanon_db.query.cell_conditions import check_described  # not needed for buckets
@@ -352,16 +339,11 @@ class OpenQuery:
     limits: Limits
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
-        """Run a statement of this query; errors that depend on the data do not quote it.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            When its arithmetic fails on a value, or an operator does not exist for its types.
-        DatabaseError
-            For anything else. If there is a lookup table, without the server's message, since the
-            table's owner decides what its policies raise.
-        """
+        """Run a statement of this query; errors that depend on the data do not quote it."""
+        # Raises UnsupportedQueryError when its arithmetic fails on a value, or an operator does not
+        # exist for its types.
+        # Raises DatabaseError for anything else. If there is a lookup table, without the server's
+        # message, since the table's owner decides what its policies raise.
         with self._own_words():
             return self.session.fetch(statement, *values)
 
@@ -550,15 +532,11 @@ WHERE n.nspname = $1::text AND c.relname = $2::text
 
 
 def open_query(session: Session, query: str) -> OpenQuery:
-    """Read a query, look up its names, and check it.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When the query is not answered; the error says why, and what to write instead.
-    NotFoundError
-        When there is no such publication or lookup table, or the role may not read it.
-    """
+    """Read a query, look up its names, and check it."""
+    # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
+    # write instead.
+    # Raises NotFoundError when there is no such publication or lookup table, or the role may not
+    # read it.
     schema = published_schema(session)
     limits = Limits.of(session)
     if "\\" in query:
@@ -610,9 +588,7 @@ def _require_plain_backslashes(session: Session) -> None:
 def read_query(query: str, schema: str, heartbeat: Callable[[], None]) -> QueryText:
     """Read a query, and check that it asks about one publication.
 
-    Raises
-    ------
-    UnsupportedQueryError
+    Raises UnsupportedQueryError.
     """
     text = parse_query(query, schema, heartbeat)
     check_relations(text)
@@ -624,23 +600,16 @@ def check_query(
 ) -> tuple[Query, tuple[Lookup, ...]]:
     """Check a query against its publication and its lookup tables.
 
-    Raises
-    ------
-    UnsupportedQueryError
+    Raises UnsupportedQueryError.
     """
     joined = join(text, layout.columns, tables)
     return check(text, joined.scopes, joined.matches), joined.lookups
 
 
 def _types_of_view(session: Session, publication: Publication, view: str) -> dict[str, ColumnType]:
-    """Return the columns of a publication's view, which has those of all its tables.
-
-    Raises
-    ------
-    NotFoundError
-        When a column's type does not belong to a superuser any more: the new owner can attach code
-        to the type, which would run with the rights of whoever asks.
-    """
+    """Return the columns of a publication's view, which has those of all its tables."""
+    # Raises NotFoundError when a column's type does not belong to a superuser any more: the new
+    # owner can attach code to the type, which would run with the rights of whoever asks.
     row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view)
     types = column_types(session, row["oid"])
     hidden = [name for name, column in types.items() if column.is_others]
@@ -723,13 +692,9 @@ _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout 
 
 
 def _lookup_table(session: Session, relation: RelationText, published: str) -> LookupTable:
-    """Find a lookup table that the role may read, with its columns of ordinary types.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such table, or the role may not read it; the error is the same.
-    """
+    """Find a lookup table that the role may read, with its columns of ordinary types."""
+    # Raises NotFoundError when there is no such table, or the role may not read it; the error is
+    # the same.
     schema = relation.schema
     if schema in (None, published) and session.fetch(
         "SELECT FROM kanon.publications WHERE name = $1::text", relation.name

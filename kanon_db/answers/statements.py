@@ -112,12 +112,10 @@ def _over(expression: Expression, names: Features, constants: Constants) -> str:
 
 
 def statement(request: Request, layout: CellLayout | BucketLayout) -> Statement:
-    """Write the statement of an aggregate that is exact.
-
-    It returns ``estimate, std_error, lower_bound, upper_bound``; for a query with GROUP BY a row
-    for each group that may have records, with ``group_key`` (JSON) and ``rank_0 …``, the places of
-    the group's values in their order, before them.
-    """
+    """Write the statement of an aggregate that is exact."""
+    # It returns ``estimate, std_error, lower_bound, upper_bound``; for a query with GROUP BY a row
+    # for each group that may have records, with ``group_key`` (JSON) and ``rank_0 …``, the places
+    # of the group's values in their order, before them.
     exact = ExactWriter(request, layout)
     exact.exact()
     return exact.statement()

@@ -247,20 +247,13 @@ def value_sums(
 ) -> tuple[list[Row], float]:
     """Count the records with each value of what is summed, and between which values they are.
 
-    Returns
-    -------
-    rows : list of Row
-        Of each group (``group_key``), either how many records (``n``) are expected with a value
-        (``is_value``, ``least``); or how many have values between ``least`` and ``most``, None
-        where it could be anything, and whether they ``surely`` count.
-    together : float
-        See `kanon_db.query.likelihoods`.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If there is too much to be listed or tried, or there are more than `most` rows.
+    `together`: See `kanon_db.query.likelihoods`.
     """
+    # `rows`: Of each group (``group_key``), either how many records (``n``) are expected with a
+    # value (``is_value``, ``least``); or how many have values between ``least`` and ``most``, None
+    # where it could be anything, and whether they ``surely`` count.
+    # Raises UnsupportedQueryError if there is too much to be listed or tried, or there are more
+    # than `most` rows.
     import numpy as np
 
     names = [key.name for key in request.query.keys]

@@ -30,10 +30,7 @@ ORDER BY c.relname
 def give_back(session: PsycopgSession, schema: str) -> list[str]:
     """Make restored relations and counters belong to the owner of all publications again.
 
-    Returns
-    -------
-    list of str
-        What was done, for people to read.
+    Returns what was done, for people to read.
     """
     rows = session.fetch(_UNOWNED, schema, OWNER)
     for row in rows:
@@ -114,15 +111,11 @@ ORDER BY p.publication_id
 def repair_restored(session: PsycopgSession, schema: str, *, is_elsewhere: bool) -> list[str]:
     """Grant publications to those who were named when they were published, after a restore.
 
-    Only in another database than the one where kanon_db was last installed, and only publications
-    whose grants were lost altogether. Elsewhere, a role of the same name may be a stranger, and
-    what has been granted and revoked since then stays as it is.
-
-    Returns
-    -------
-    list of str
-        What was done, for people to read.
+    Returns what was done, for people to read.
     """
+    # Only in another database than the one where kanon_db was last installed, and only publications
+    # whose grants were lost altogether. Elsewhere, a role of the same name may be a stranger, and
+    # what has been granted and revoked since then stays as it is.
     lost = session.fetch(_LOST) if is_elsewhere else []
     done = [
         _grant_again(session, schema, publication)

@@ -53,10 +53,7 @@ class Diagnosis:
 def examine(dsn: str) -> list[Diagnosis]:
     """Examine the server, its Python, the installation and the roles, without changing anything.
 
-    Raises
-    ------
-    ServerError
-        When no connection can be made.
+    Raises ServerError when no connection can be made.
     """
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)

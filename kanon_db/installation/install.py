@@ -84,11 +84,7 @@ def dependents(
 ) -> list[str]:
     """Describe what depends on objects in these schemas, and lies outside of them.
 
-    Parameters
-    ----------
-    schemas : sequence of str
-    comment : str, optional
-        Only what depends on relations with this comment.
+    `comment`: only what depends on relations with this comment.
     """
     return [row["name"] for row in session.fetch(_DEPENDENTS, list(schemas), comment)]
 
@@ -228,17 +224,11 @@ def install(
 def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
     """Remove kanon_db from the database, and its publications only when asked to.
 
-    Returns
-    -------
-    list of str
-        What is left of it, for people to read.
-
-    Raises
-    ------
-    InUseError
-        When there are publications, or other relations in their schema, and `drop_publications`
-        is false; or when views elsewhere, or other objects, depend on any of this.
+    Returns what is left of it, for people to read.
     """
+    # Raises InUseError when there are publications, or other relations in their schema, and
+    # `drop_publications` is false; or when views elsewhere, or other objects, depend on any of
+    # this.
     with open_connection(dsn) as connection:
         session = PsycopgSession(connection)
         with session.transaction():
@@ -442,10 +432,7 @@ def _revision(session: PsycopgSession) -> str | None:
 def migration_script(current: str | None, target: str = "head") -> str:
     """Return the SQL that brings the catalog from one revision (None: nothing) to another.
 
-    Raises
-    ------
-    ServerError
-        When a newer package made the catalog.
+    Raises ServerError when a newer package made the catalog.
     """
     script = io.StringIO()
     config = Config(output_buffer=script)

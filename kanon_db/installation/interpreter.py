@@ -53,16 +53,10 @@ _ANSWER: Final = "kanon_db.answer"
 
 
 def server_paths(session: PsycopgSession) -> list[str]:
-    """Find folders from which the server's own interpreter can import kanon_db.
-
-    The server embeds the interpreter that PostgreSQL was built with, and runs as an operating
-    system user of its own. It can use our environment if the minor versions agree and that user
-    can read it. If it cannot be read, a private cluster gets a copy beside its data.
-
-    Raises
-    ------
-    ServerError
-    """
+    """Find folders from which the server's own interpreter can import kanon_db."""
+    # The server embeds the interpreter that PostgreSQL was built with, and runs as an operating
+    # system user of its own. It can use our environment if the minor versions agree and that user
+    # can read it. If it cannot be read, a private cluster gets a copy beside its data.
     server = server_interpreter(session)
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     if server.version != ours:
@@ -88,12 +82,10 @@ def server_paths(session: PsycopgSession) -> list[str]:
 
 
 def compile_packages(paths: Sequence[str]) -> None:
-    """Compile what sessions import, where that is missing or old.
-
-    The server's user may not write there, so every session would compile it again: for half a
-    second and more, before a first estimate. pip compiles what it installs; other tools, and
-    changes to a checkout, leave it to the first import by somebody who may write.
-    """
+    """Compile what sessions import, where that is missing or old."""
+    # The server's user may not write there, so every session would compile it again: for half a
+    # second and more, before a first estimate. pip compiles what it installs; other tools, and
+    # changes to a checkout, leave it to the first import by somebody who may write.
     for path in paths:
         for name in _NEEDED:
             if (package := Path(path, name)).is_dir():
@@ -203,11 +195,9 @@ def is_current(session: PsycopgSession) -> bool:
 
 
 def preamble(paths: Sequence[str]) -> str:
-    """Return the first lines of every PL/Python body: use this environment, and this package.
-
-    A session keeps the modules that it has imported, and with them what its first call was
-    installed with. So it can tell whether it was there before an upgrade.
-    """
+    """Return the first lines of every PL/Python body: use this environment, and this package."""
+    # A session keeps the modules that it has imported, and with them what its first call was
+    # installed with. So it can tell whether it was there before an upgrade.
     refused = {
         "message": "this session holds an older kanon_db",
         "hint": "start a new session",

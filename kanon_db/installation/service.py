@@ -132,16 +132,9 @@ def _options(session: PsycopgSession, *, inherited: bool) -> str:
 def install_queue(session: PsycopgSession) -> str:
     """Create the queue and the login that fetches from it, or bring the queue up to date.
 
-    Returns
-    -------
-    str
-        What was done, for people to read.
-
-    Raises
-    ------
-    ServerError
-        Where procrastinate is missing, or older than the queue.
+    Returns what was done, for people to read.
     """
+    # Raises ServerError where procrastinate is missing, or older than the queue.
     try:
         version = metadata.version("procrastinate")
         scripts = resources.files("procrastinate") / "sql"
@@ -244,10 +237,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def read_key(path: Path, *, create: bool = False) -> bytes:
     """Read the key of a server's workers; create it the first time, if asked to.
 
-    Raises
-    ------
-    ServerError
-        Where it cannot be read, or others can read it.
+    Raises ServerError where it cannot be read, or others can read it.
     """
     try:
         if create and not path.exists():

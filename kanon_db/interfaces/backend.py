@@ -23,11 +23,9 @@ _SLOTS: Final = 15_400
 
 
 def choose_cache() -> None:
-    """Let numba, which insists on it, keep compiled code where the server's user may write.
-
-    This is usually the user's home, but a service may have none. The working directory of a server
-    process is its data directory, which nobody else can read.
-    """
+    """Let numba, which insists on it, keep compiled code where the server's user may write."""
+    # This is usually the user's home, but a service may have none. The working directory of a
+    # server process is its data directory, which nobody else can read.
     home = os.path.expanduser("~")  # noqa: PTH111  # a first estimate would wait for pathlib
     if "NUMBA_CACHE_DIR" not in os.environ and not os.access(home, os.W_OK):
         os.environ["NUMBA_CACHE_DIR"] = os.path.join(os.getcwd(), "kanon_db_cache")  # noqa: PTH109, PTH118
@@ -42,32 +40,26 @@ def choose_threads() -> None:
 
 
 def choose_collection() -> None:
-    """Look for garbage less often than at every 700th object: imports make a hundred times as many.
-
-    They leave no garbage, but a first estimate would wait for the search, 10 ms each time. What
-    other PL/Python functions of the session leave is looked for as seldom.
-    """
+    """Look for garbage less often than at every 700th object: imports make many more."""
+    # They leave no garbage, but a first estimate would wait for the search, 10 ms each time. What
+    # other PL/Python functions of the session leave is looked for as seldom.
     gc.set_threshold(_CONTAINERS)
 
 
 def choose_memory() -> None:
-    """Let the C library keep freed memory of some megabytes for the next array.
-
-    Else it may give it back to the system, and ask for it again, several times in each question. It
-    learns from what is freed how large arrays are: see M_MMAP_THRESHOLD in `man mallopt`. `bytes`
-    leaves the zeros in it to the system, which has none to write until they are read.
-    """
+    """Let the C library keep freed memory of some megabytes for the next array."""
+    # Else it may give it back to the system, and ask for it again, several times in each question.
+    # It learns from what is freed how large arrays are: see M_MMAP_THRESHOLD in `man mallopt`.
+    # `bytes` leaves the zeros in it to the system, which has none to write until they are read.
     bytes(_KEPT)
 
 
 def with_stack(function: _Function) -> _Function:
-    """Let what a function calls, however deep, find its stack in one piece.
-
-    CPython takes 16 kB at a time. Where a loop runs at the end of a piece, as it may inside of some
-    imports, each of its calls takes another from the system, and gives it back, which costs 20 ms
-    of a first estimate. A function that claims to need more than a piece gets a larger one, of
-    which it leaves the rest to what it calls.
-    """
+    """Let what a function calls, however deep, find its stack in one piece."""
+    # CPython takes 16 kB at a time. Where a loop runs at the end of a piece, as it may inside of
+    # some imports, each of its calls takes another from the system, and gives it back, which costs
+    # 20 ms of a first estimate. A function that claims to need more than a piece gets a larger one,
+    # of which it leaves the rest to what it calls.
     function.__code__ = function.__code__.replace(co_stacksize=_SLOTS)
     return function
 

@@ -181,12 +181,10 @@ def print_answers(frame: Any) -> None:
 
 
 def print_csv(frame: pd.DataFrame) -> None:
-    """Print a data frame as comma-separated values, which spreadsheets do not run.
-
-    A text that they would take for a formula gets an apostrophe before it; numbers stay. Where a
-    text has a semicolon, at which some spreadsheets divide lines, all texts are in quotes. To a
-    program every other value goes as it is, and to a terminal so that it shows.
-    """
+    """Print a data frame as comma-separated values, which spreadsheets do not run."""
+    # A text that they would take for a formula gets an apostrophe before it; numbers stay. Where a
+    # text has a semicolon, at which some spreadsheets divide lines, all texts are in quotes. To a
+    # program every other value goes as it is, and to a terminal so that it shows.
     marked = frame.map(_unrun).rename(columns=_unrun)
     divides = any(";" in str(name) for name in marked)
     divides = divides or bool(marked.map(_has_semicolon).any(axis=None))
@@ -228,12 +226,10 @@ class _Remaining(ProgressColumn):
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Watcher]:
-    """Show what is being done, on stderr; yield the callback that says it.
-
-    On a terminal it is a line that goes away. Elsewhere, where nobody waits for it, steps are lines
-    of their own, once the command has run for some seconds: that of a short one stays quiet, since
-    scripts take stderr for errors.
-    """
+    """Show what is being done, on stderr; yield the callback that says it."""
+    # On a terminal it is a line that goes away. Elsewhere, where nobody waits for it, steps are
+    # lines of their own, once the command has run for some seconds: that of a short one stays
+    # quiet, since scripts take stderr for errors.
     if quiet:
         yield lambda _said: None
         return

@@ -191,14 +191,10 @@ def _data(
 def write_fair(path: Path) -> list[str]:
     """Write the survey of Redbook magazine (1974) as a CSV file.
 
-    R. C. Fair: A theory of extramarital affairs, Journal of Political Economy 86(1), 1978. The file
-    is the data set `fair` of statsmodels, which its author permits to include.
-
-    Returns
-    -------
-    list of str
-        The columns.
+    Returns the columns.
     """
+    # R. C. Fair: A theory of extramarital affairs, Journal of Political Economy 86(1), 1978. The
+    # file is the data set `fair` of statsmodels, which its author permits to include.
     text = gzip.decompress(_FAIR.read_bytes()).decode()
     path.write_text(text, encoding="utf-8")
     return text.splitlines()[0].split(",")

@@ -207,9 +207,7 @@ class _FrameColumn:
     def of(cls, name: str, values: pd.Series[Any] | pd.DataFrame) -> Self:
         """Find the type that keeps all values of a column.
 
-        Raises
-        ------
-        InvalidParameterError
+        Raises InvalidParameterError.
         """
         if isinstance(values, pd.DataFrame):
             raise InvalidParameterError(

@@ -64,12 +64,7 @@ def call(plpy: Any, name: str, arguments: str | None) -> str:
 def vote(plpy: Any, given: str, inputs: bytes | None) -> str:
     """Let a model's members vote, with the rights of their owner; return JSON as :func:`call`.
 
-    Parameters
-    ----------
-    plpy : module
-    given : str
-        A JSON object; see `kanon.owner_classify`.
-    inputs : bytes or None
+    `given`: A JSON object; see `kanon.owner_classify`.
     """
     from kanon_db.models.asking import answer_question
 
@@ -103,16 +98,9 @@ def _reply(plpy: Any, name: str, arguments: str | None) -> str:
 def reply(session: Session, name: str, arguments: str, said: Sequence[Any]) -> str:
     """Perform an operation, whose errors are raised, and return what it found as JSON.
 
-    Parameters
-    ----------
-    session : Session
-    name : str
-        The name of the operation.
-    arguments : str
-        Its parameters as a JSON object.
-    said : sequence
-        What the session was told while it ran, which is returned, too.
+    `name`: the name of the operation. `arguments`: its parameters as a JSON object.
     """
+    # `said`: what the session was told while it ran, which is returned, too.
     operation = operation_named(name)
     found = operation.perform(session, operation.read(_read_given(arguments)))
     return _object({**_members(operation, found), "said": _json(said)})

@@ -93,18 +93,11 @@ _MOST_CHARACTERS: Final = 10_000
 def perform_job(pipe: Connection, dsn: str, role: str, role_name: str, number: int) -> None:
     """Perform a job as its role, and say how it ended; the process ends with its worker.
 
-    Parameters
-    ----------
-    pipe : Connection
-        To the worker: how far the job is, and an :class:`_Ended` at last. A message from there
-        stops the job.
-    dsn : str
-        Connection string of the login that acts for the role.
-    role, role_name : str
-        The role by its number and by its name.
-    number : int
-        The job.
+    `dsn`: connection string of the login that acts for the role. `number`: the job.
     """
+    # `pipe`: to the worker: how far the job is, and an :class:`_Ended` at last. A message from
+    # there stops the job.
+    # `role`, `role_name`: the role by its number and by its name.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_heed, args=(pipe,), daemon=True).start()
@@ -516,11 +509,9 @@ class Worker:
                 await manager.retry_job_by_id_async(job.id, retry_at=datetime.now(UTC))
 
     async def _mend(self, worker: int | None) -> None:
-        """Put back what a failed statement left, and tell of jobs that the queue has given up.
-
-        A job is left with this worker where the statement that fetched it, or the one that said how
-        it went, took effect but was not answered, or was not executed.
-        """
+        """Put back what a failed statement left, and tell of jobs that the queue has given up."""
+        # A job is left with this worker where the statement that fetched it, or the one that said
+        # how it went, took effect but was not answered, or was not executed.
         rows = await self._app.connector.execute_query_all_async(_HELD, worker=worker)
         held = {int(row["id"]) for row in rows} - self._performed
         # Of those seen the first time, it may be about to say how they went.

@@ -54,10 +54,7 @@ class Scopes:
     def column(self, name: Name) -> Column:
         """Find the column of a name.
 
-        Raises
-        ------
-        UnsupportedQueryError
-            When no column, or more than one, has the name.
+        Raises UnsupportedQueryError when no column, or more than one, has the name.
         """
         *qualifier, column = name.parts
         columns = [
@@ -152,13 +149,9 @@ def target_of(to: str) -> ex.Type:
 
 
 def cast_type(type_: ex.Type, to: str) -> ex.Type:
-    """Return the type of a value that is cast.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When the cast is not answered; the error says why, and what to write instead.
-    """
+    """Return the type of a value that is cast."""
+    # Raises UnsupportedQueryError when the cast is not answered; the error says why, and what to
+    # write instead.
     target = _TARGETS[to]
     kinds = type_.category, target.category
     is_plain = type_.operator_schema is None

@@ -326,18 +326,10 @@ class LexemePlace:
 def refuse_constructs(lexemes: Sequence[Lexeme]) -> None:
     """Refuse the first construct that a count query cannot have, each for a reason of its own.
 
-    Afterwards parentheses and CASEs are balanced and not too deep; an unquoted word is a keyword
-    of a count query, or a name to PostgreSQL too; of functions only :data:`FUNCTIONS` are called.
-
-    Parameters
-    ----------
-    lexemes : sequence of Lexeme
-        The lexemes of the whole query, with types, without a semicolon at its end.
-
-    Raises
-    ------
-    UnsupportedQueryError
+    `lexemes`: the lexemes of the whole query, with types, without a semicolon at its end.
     """
+    # Afterwards parentheses and CASEs are balanced and not too deep; an unquoted word is a keyword
+    # of a count query, or a name to PostgreSQL too; of functions only :data:`FUNCTIONS` are called.
     if not lexemes:
         raise refusal("the query is empty")
     first, last = lexemes[0], lexemes[-1]

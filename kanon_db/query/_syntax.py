@@ -111,9 +111,7 @@ _REASONS: Final[dict[tuple[type[exp.Expr], str], str]] = {
 def refuse_unlisted(tree: exp.Expr) -> None:
     """Refuse a tree with a node, or an argument of a node, that is not listed.
 
-    Raises
-    ------
-    UnsupportedQueryError
+    Raises UnsupportedQueryError.
     """
     for node in tree.walk():
         kind = type(node)
@@ -550,15 +548,10 @@ class ExpressionReader(CallReader):
     def expression(
         self, node: parsed.Expr | None, level: int = _OR, start: int | None = None
     ) -> ex.Expression:
-        """Read a node whose operator must bind at least as tightly as `level`.
-
-        Parameters
-        ----------
-        start : int, optional
-            Number of the node's first lexeme, parentheses included; by default, the next one. Where
-            parentheses that open there close decides whether they enclose this node, or another
-            one that begins at the same lexeme.
-        """
+        """Read a node whose operator must bind at least as tightly as `level`."""
+        # `start`: number of the node's first lexeme, parentheses included; by default, the next
+        # one. Where parentheses that open there close decides whether they enclose this node, or
+        # another one that begins at the same lexeme.
         if node is None:
             raise unexpected(self.here)
         node = _unwrap(node)

@@ -99,17 +99,10 @@ def _write_comparison(
 def _place(column: ex.Type, value: str, type_: ex.Type | None = None) -> str | None:
     """Write the place of a value on the axis of a column; None if it has none there.
 
-    PostgreSQL compares a floating-point number with others as such, where 0.1 is not 1/10. Its
-    shortest text is as good: texts of greater numbers stand for greater numerics.
-
-    Parameters
-    ----------
-    column : Type
-        Of the column.
-    value : str
-    type_ : Type, optional
-        Of the value, if it is a constant's.
+    `column`: of the column. `type_`: of the value, if it is a constant's.
     """
+    # PostgreSQL compares a floating-point number with others as such, where 0.1 is not 1/10. Its
+    # shortest text is as good: texts of greater numbers stand for greater numerics.
     of = (type_ or column).name
     if column.category == "float":
         # The end of a range is the shortest text of a number, which has fewer digits of a real.
@@ -158,15 +151,9 @@ def _is_number(type_: ex.Type) -> bool:
 def share(cell: CellDescription, sql: str, covered_sql: str) -> tuple[str, str, str]:
     """Write which share of a range is covered, whether all of it is, and whether any of it.
 
-    Parameters
-    ----------
-    cell : CellDescription
-        One of kind ``range``.
-    sql : str
-        The range; not NULL.
-    covered_sql : str
-        What :func:`multirange_of` returned.
+    `cell`: one of kind ``range``. `sql`: the range; not NULL.
     """
+    # `covered_sql`: what :func:`multirange_of` returned.
     range_ = on_axis(cell, sql)
     pieces = f"unnest({covered_sql} * nummultirange({range_})) AS piece"
     if cell.is_discrete:
@@ -225,10 +212,7 @@ def on_axis(cell: CellDescription, sql: str) -> str:
 def texts(described: str) -> Select:
     """Write all values as one array, ``texts``.
 
-    Parameters
-    ----------
-    described : str
-        SQL of the JSON, as jsonb.
+    `described`: SQL of the JSON, as jsonb.
     """
     values = f"jsonb_array_elements_text({described} -> 'values')"
     return Select(
@@ -258,14 +242,10 @@ def labels(described: str) -> Select:
 def members_of(label: str, alias: str, texts_sql: str) -> str:
     """Write the values of a label as an array.
 
-    Parameters
-    ----------
-    label : str
-    alias : str
-        A row of :func:`labels`, joined by the label, if it has one.
-    texts_sql : str
-        The array of :func:`texts`. Only that of labels that occur is cut, which takes long.
+    `alias`: A row of :func:`labels`, joined by the label, if it has one.
     """
+    # `texts_sql`: the array of :func:`texts`. Only that of labels that occur is cut, which takes
+    # long.
     nothing = f"CASE {label} WHEN '{ANYTHING}' THEN ARRAY[NULL::text] ELSE '{{}}' END"
     cut = f"({texts_sql})[{alias}.first + 1 : {alias}.last + 1]"
     return f"CASE WHEN num_nulls({label}) > 0 THEN ARRAY[NULL::text] ELSE {cut} || {nothing} END"
@@ -330,17 +310,10 @@ class Likely:
 def add_axis(steps: Steps, table: str, attribute: str, place: int, type_: str) -> None:
     """List the parts of a column's axis, and gather what statements look up in arrays.
 
-    Parameters
-    ----------
-    table : str
-        That of shares.
-    attribute : str
-        The column's name, as SQL of a text.
-    place : int
-        The column's number in this statement.
-    type_ : str
-        Of its values.
+    `table`: that of shares. `attribute`: the column's name, as SQL of a text.
     """
+    # `place`: the column's number in this statement.
+    # `type_`: of its values.
     unnested = f"{table} AS s, unnest(s.points, s.shares) WITH ORDINALITY AS u (v, p, i)"
     steps.add(
         f"parts{place}",
@@ -814,13 +787,7 @@ def _add(
 def all_values(source: str, type_: str, most: int) -> list[Select]:
     """List NULL and the ``n`` values from ``low`` on, with their numbers from -1 on.
 
-    Parameters
-    ----------
-    source : str
-        It has one row.
-    type_ : str
-    most : int
-        None is listed if they are more.
+    `source`: it has one row. `most`: none is listed if they are more.
     """
     value = f"(r.low + i::{_step_of(type_)})::{type_}"
     each = f"{source} AS r, generate_series(0::int8, r.n - 1) AS i"

@@ -51,9 +51,7 @@ class Joined(NamedTuple):
 def check_relations(text: QueryText) -> None:
     """Refuse too many lookup tables, and two relations with the same name.
 
-    Raises
-    ------
-    UnsupportedQueryError
+    Raises UnsupportedQueryError.
     """
     if len(text.lookups) > MOST_LOOKUPS:
         raise refusal(f"more than {MOST_LOOKUPS} lookup tables are not supported")
@@ -67,20 +65,10 @@ def check_relations(text: QueryText) -> None:
 def join(text: QueryText, columns: Mapping[str, Column], tables: Sequence[LookupTable]) -> Joined:
     """Check the joins of a query, and find the columns that they compare.
 
-    Parameters
-    ----------
-    text : QueryText
-    columns : mapping of str to Column
-        The publication's.
-    tables : sequence of LookupTable
-        In the query's order.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When a join compares anything but a column of the publication with a column of its lookup
-        table, or types that do not compare.
+    `columns`: the publication's. `tables`: in the query's order.
     """
+    # Raises UnsupportedQueryError when a join compares anything but a column of the publication
+    # with a column of its lookup table, or types that do not compare.
     publication = Scope(text.publication, columns)
     scopes, lookups, matches = [publication], [], []
     for number, (written, table) in enumerate(zip(text.lookups, tables, strict=True)):
@@ -445,19 +433,11 @@ def _beyond_having() -> UnsupportedQueryError:
 def check(text: QueryText, scopes: Sequence[Scope], matches: Sequence[ex.KeyMatch] = ()) -> Query:
     """Check a query against its relations, and give everything in it a type.
 
-    Parameters
-    ----------
-    text : QueryText
-    scopes : sequence of Scope
-        The publication, then the lookup tables.
-    matches : sequence of KeyMatch
-        Conditions of inner joins: a record must have a row in the lookup table.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When a column is unknown, types do not fit, or the select list does not fit GROUP BY.
+    `scopes`: the publication, then the lookup tables.
     """
+    # `matches`: conditions of inner joins: a record must have a row in the lookup table.
+    # Raises UnsupportedQueryError when a column is unknown, types do not fit, or the select list
+    # does not fit GROUP BY.
     return _Checker(text, Scopes(scopes)).query(matches)
 
 

@@ -107,13 +107,9 @@ DISCRETE_RANGES: Final = ("int4range", "int8range", "daterange")
 def type_in_range(range_type: str, described: object) -> Type | None:
     """Return the type of the values in a range; None if the two types do not go together.
 
-    Parameters
-    ----------
-    range_type : str
-        Type of the published cells.
-    described : object
-        Name of the source's type, if the catalog has one.
+    `range_type`: type of the published cells.
     """
+    # `described`: name of the source's type, if the catalog has one.
     allowed = _RANGES.get(range_type)
     if allowed is None:
         return None
@@ -461,13 +457,9 @@ def rebuilt(expression: Part, change: Callable[[Expression], Expression]) -> Par
 def replace_parts(
     expression: Expression, change: Callable[[Expression], Expression | None]
 ) -> Expression:
-    """Rebuild an expression with those parts replaced for which `change` returns an expression.
-
-    Parameters
-    ----------
-    change : callable
-        Called from the outside in, and not for the parts of what it replaced; None keeps a part.
-    """
+    """Rebuild an expression with those parts replaced for which `change` returns an expression."""
+    # `change`: called from the outside in, and not for the parts of what it replaced; None keeps a
+    # part.
     other = change(expression)
     return rebuilt(expression, lambda part: replace_parts(part, change)) if other is None else other
 
@@ -577,11 +569,9 @@ class Rounded(Expression):
         return float(rounded)
 
     def between(self, low: float, high: float) -> tuple[float, float]:
-        """Return bounds of the rounded number from bounds of the number.
-
-        Rounding keeps the order of numbers. Each bound is first moved outward by its own possible
-        error, which matters only next to a half.
-        """
+        """Return bounds of the rounded number from bounds of the number."""
+        # Rounding keeps the order of numbers. Each bound is first moved outward by its own possible
+        # error, which matters only next to a half.
         near = _NEAR_SINGLE if self.is_rough else _NEAR
         return self.of(low - near * abs(low)), self.of(high + near * abs(high))
 

@@ -93,14 +93,10 @@ _LOST: Final = 2.0**-40
 def in_doubles(groups: Sequence[Group], aggregates: Sequence[ex.Aggregate]) -> list[Group]:
     """Widen bounds of aggregates that a floating-point number cannot tell.
 
-    Sums and averages of numbers that are not whole are rounded when they are read, added up and
-    divided, averages of whole numbers when they are divided only. Bounds move outward by that.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For sums and averages of infinite values, or of what is no number.
+    Raises UnsupportedQueryError for sums and averages of infinite values, or of what is no number.
     """
+    # Sums and averages of numbers that are not whole are rounded when they are read, added up and
+    # divided, averages of whole numbers when they are divided only. Bounds move outward by that.
     if all(one.function in ("count", "distinct") for one in aggregates):
         return list(groups)
     return [
@@ -162,11 +158,9 @@ def within_limit(groups: Sequence[Group], query: Query) -> list[Group]:
 def in_order(
     groups: Sequence[Group], query: Query, heartbeat: Callable[[], None] = lambda: None
 ) -> list[Group]:
-    """Apply HAVING and ORDER BY to the estimates.
-
-    Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
-    milliseconds, or for each item of ORDER BY.
-    """
+    """Apply HAVING and ORDER BY to the estimates."""
+    # Without ORDER BY, groups come in the order of their values. The heartbeat is called every few
+    # milliseconds, or for each item of ORDER BY.
     places = {measure.aggregate: i for i, measure in enumerate(query.measures)}
     kept = sorted(groups, key=lambda group: group.ranks)
     if query.having is not None:
@@ -311,18 +305,11 @@ _SLOPED: Final = Trust(1.15, doubted=1.15)
 def trust(assignment: Assignment, *, is_weighted: bool = False, is_paper: bool = False) -> Trust:
     """Return how errors are made.
 
-    Parameters
-    ----------
-    is_weighted : bool
-        Whether the distance between the estimate by weights and the paper's is known.
-    is_paper : bool
-        Whether the paper's estimator answers all the same.
-
-    Notes
-    -----
-    The constants were chosen on three tables; ``python -m benchmarks calibration`` measures on
-    others how often the truth lies within the errors.
+    `is_weighted`: whether the distance between the estimate by weights and the paper's is known.
     """
+    # `is_paper`: whether the paper's estimator answers all the same.
+    # The constants were chosen on three tables; ``python -m benchmarks calibration`` measures on
+    # others how often the truth lies within the errors.
     if not is_weighted:
         return _UNKNOWN[assignment]
     return (_BESIDE_WEIGHTS if is_paper else _WEIGHTED)[assignment]
@@ -354,18 +341,10 @@ def judged(
 ) -> Estimated:
     """Choose an estimate, and say how far off it may be.
 
-    Parameters
-    ----------
-    pairs : MatchedPairs
-        What a random matching gives: the paper's estimate.
-    trust : Trust
-    by_weights : float, optional
-        The estimate by weights; None where there are none.
-    is_paper : bool
-        Whether the paper's estimator is asked for.
-    doubt : float
-        See :func:`count_buckets`.
+    `pairs`: what a random matching gives: the paper's estimate.
     """
+    # `by_weights`: the estimate by weights; None where there are none.
+    # `is_paper`: whether the paper's estimator is asked for.
     low, high = pairs.lower_bound, pairs.upper_bound
     apart = 0.0 if by_weights is None else (by_weights - pairs.estimate) * pairs.number
     estimate = pairs.estimate if by_weights is None or is_paper else by_weights
@@ -503,13 +482,9 @@ def all_but(n_records: int, neither: Estimated) -> Estimated:
 def weights(x: str, times: str) -> dict[str, str]:
     """Return the SQL of what ``n`` records, or values, of a bucket weigh; see :class:`Weighed`.
 
-    Parameters
-    ----------
-    x : str
-        The value to sum.
-    times : str
-        Multiplies by how often a row counts; empty where each counts once.
+    `x`: the value to sum.
     """
+    # `times`: multiplies by how often a row counts; empty where each counts once.
     return {
         "sx": f"sum({x}{times})",
         "sxx": f"sum({x} * {x}{times})",
@@ -547,13 +522,9 @@ numbers never are; between, where it is more than this part of them (see :func:`
 def rounding(n: float, largest: float, low: float, high: float) -> float:
     """Return by how much the bounds of a sum are widened, since adding up rounds.
 
-    Parameters
-    ----------
-    n, largest : float
-        How many are added up, at most, and the largest absolute value of one.
-    low, high : float
-        The bounds as they were added up.
+    `n`, `largest`: how many are added up, at most, and the largest absolute value of one.
     """
+    # `low`, `high`: the bounds as they were added up.
     total = n * largest
     finite = [number for number in (total, low, high) if math.isfinite(number)]
     is_whole = all(number == math.trunc(number) for number in finite)
@@ -567,26 +538,12 @@ def sum_buckets(
 ) -> MatchedPairs | None:
     """Sum, or average, over all buckets what x values and s matches of the other side allow.
 
-    Parameters
-    ----------
-    weighed : sequence of Weighed
-    others : list of ndarray of uint8 or uint16
-        s of each bucket.
-    sizes : sequence of int
-    is_average : bool
-
-    Returns
-    -------
-    MatchedPairs or None
-        None where there is nothing to sum.
-
-    Notes
-    -----
-    In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
-    t = s sum(x) / size, their expected number c = q s / size, with the variances and the
-    covariance of drawing without replacement. Between lo = max(q + s - size, 0) and
-    hi = min(q, s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
+    `others`: s of each bucket. Returns none where there is nothing to sum.
     """
+    # In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
+    # t = s sum(x) / size, their expected number c = q s / size, with the variances and the
+    # covariance of drawing without replacement. Between lo = max(q + s - size, 0) and hi = min(q,
+    # s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
     import numpy as np
 
     totals = np.zeros(9)

@@ -75,11 +75,9 @@ class Arranged:
 
 
 def arrange(query: Query, aggregate: ex.Aggregate, layout: CellLayout) -> Arranged:
-    """Find which columns need a row for each value that a cell may stand for, and where.
-
-    The combinations of the values of many columns are too many. So conditions that have no column
-    in common are listed apart: they are taken as independent within a record anyway.
-    """
+    """Find which columns need a row for each value that a cell may stand for, and where."""
+    # The combinations of the values of many columns are too many. So conditions that have no column
+    # in common are listed apart: they are taken as independent within a record anyway.
     condition = condition_of(query, aggregate)
     expressions = [key.expression for key in query.keys]
     is_summed = aggregate.operand is not None and aggregate.function not in ("count", "distinct")
@@ -208,11 +206,7 @@ def find_grouped_ranges(query: Query, layout: CellLayout) -> list[CellDescriptio
 def most_listed(cells: Iterable[CellDescription], n_rows: int = 0) -> int:
     """Return how many values of a wide range are listed, so that combinations are not more.
 
-    Parameters
-    ----------
-    cells : iterable of CellDescription
-    n_rows : int
-        Of several ranges, the combinations of this many rows shall not be too many.
+    `n_rows`: of several ranges, the combinations of this many rows shall not be too many.
     """
     n_ranges = sum(cell.kind == "range" for cell in cells)
     if n_ranges <= 1:

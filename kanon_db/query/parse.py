@@ -92,13 +92,9 @@ class FilteredRelation:
     selected: tuple[Expression, ...] = ()
 
     def over_publication(self, expression: Expression) -> Expression:
-        """Rewrite an expression on these columns as one on the publication's columns.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            When a name is none of these columns, or the result would be too long.
-        """
+        """Rewrite an expression on these columns as one on the publication's columns."""
+        # Raises UnsupportedQueryError when a name is none of these columns, or the result would be
+        # too long.
         sizes: dict[Name, int] = {}
         for name in (part for part in walk(expression) if isinstance(part, Name)):
             if name not in sizes:
@@ -605,11 +601,9 @@ def parse_query(
 
 
 def _number_lexemes(lexemes: Sequence[Lexeme]) -> list[str]:
-    """Write the lexemes for the parser, with a number for each name and constant.
-
-    So the parser can neither misread nor repeat one, and each leaf of its tree names its lexeme. A
-    NOT that negates a test, as in IS NOT NULL, is left out, and read from the lexemes.
-    """
+    """Write the lexemes for the parser, with a number for each name and constant."""
+    # So the parser can neither misread nor repeat one, and each leaf of its tree names its lexeme.
+    # A NOT that negates a test, as in IS NOT NULL, is left out, and read from the lexemes.
     written = []
     for number, lexeme in enumerate(lexemes):
         place = LexemePlace(lexemes, number)

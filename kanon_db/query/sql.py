@@ -106,13 +106,7 @@ class Constants:
 def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> str:
     """Write a checked expression as SQL.
 
-    Parameters
-    ----------
-    expression : Expression
-    spell : callable
-        Names a column.
-    constants : Constants
-        Collects the constants.
+    `spell`: names a column. `constants`: collects the constants.
     """
 
     def inner(part: ex.Expression) -> str:
@@ -275,14 +269,9 @@ class Steps:
     def add(self, name: str, comment: str, *selects: Select) -> None:
         """Add a step: a SELECT, or several, joined by UNION ALL.
 
-        Parameters
-        ----------
-        name : str
-        comment : str
-            What the step does, without any text of the query.
-        *selects : Select
-            Each names in FROM the steps that it reads.
+        `comment`: what the step does, without any text of the query.
         """
+        # `selects`: each names in FROM the steps that it reads.
         self._steps.append((name, comment, selects))
 
     def write(self) -> str:
@@ -407,14 +396,7 @@ def leaves(condition: ex.Expression | None) -> list[ex.Expression]:
 def require_few(n_leaves: int, n_vague: int = 0) -> None:
     """Refuse a condition with more leaves than the server can plan in the memory of a query.
 
-    Parameters
-    ----------
-    n_leaves, n_vague : int
-        All leaves, and those on cells that stand for several values.
-
-    Raises
-    ------
-    UnsupportedQueryError
+    `n_leaves`, `n_vague`: all leaves, and those on cells that stand for several values.
     """
     if n_leaves > MOST_LEAVES or n_vague > MOST_VAGUE:
         raise refusal(
@@ -486,13 +468,10 @@ class Writer:
     ) -> None:
         """Add a step that keeps the group's values.
 
-        Parameters
-        ----------
-        *source : str or Nested
-            What it reads; by default, the step before.
-        group : sequence of str, optional
-            What rows are put together by, beside the group's values; by default, they are not.
+        `source`: what it reads; by default, the step before.
         """
+        # `group`: what rows are put together by, beside the group's values; by default, they are
+        # not.
         kept = {} if "*" in columns else same(*self.keys)
         by = [] if group is None else [*self.keys, *group]
         read = source or [self.steps.last]

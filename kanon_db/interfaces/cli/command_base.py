@@ -132,10 +132,7 @@ def database_options(command: Function) -> Function:
 def read_dsn(dsn: str | None) -> str | None:
     """Return the given DSN, unless it is from the environment and the command line has ``--dir``.
 
-    Raises
-    ------
-    click.UsageError
-        Both are on the command line.
+    Raises click.UsageError if both are on the command line.
     """
     ctx = click.get_current_context()
     if dsn is None or ctx.get_parameter_source("directory") is not ParameterSource.COMMANDLINE:
@@ -148,10 +145,7 @@ def read_dsn(dsn: str | None) -> str | None:
 def choose_dsn(dsn: str | None, directory: Path) -> str:
     """Return the given DSN, or else that of the running private cluster.
 
-    Raises
-    ------
-    ServerError
-        No DSN is given and the private cluster is not running.
+    Raises ServerError if no DSN is given and the private cluster is not running.
     """
     return read_dsn(dsn) or LocalCluster(directory).dsn()
 
@@ -179,12 +173,7 @@ def connected(dsn: str | None, directory: Path, *, as_json: bool) -> Iterator[Ka
 def confirm(question: str) -> None:
     """Ask before something that cannot be undone.
 
-    Raises
-    ------
-    ServerError
-        There is no terminal to ask on.
-    click.Abort
-        The answer is no.
+    Raises ServerError if there is no terminal to ask on. Raises click.Abort if the answer is no.
     """
     if not sys.stdin.isatty():
         raise ServerError(
