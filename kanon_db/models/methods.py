@@ -107,9 +107,9 @@ def _membership(
     if budget is not None:
         noise = discrete_gaussian(Fraction(budget.noise) ** 2, 2 * n, random)
         inside, outside = inside + noise[:n], outside + noise[n:]
-    others = np.stack([np.delete(margin[:, i], part[i]) for i in people], axis=1)
-    own = calibrate_scores(margin[part, people], others)
-    replaced = calibrate_scores(margin[stand_in, people], others)
+    reference = np.stack([np.delete(margin[:, i], part[i]) for i in people], axis=1)
+    own = calibrate_scores(margin[part, people], reference)
+    replaced = calibrate_scores(margin[stand_in, people], reference)
     return {
         "membership_rate_of_votes": _rate(inside, outside),
         "membership_rate_of_a_member": _rate(own, replaced),

@@ -91,9 +91,9 @@ class SparkOperation:
             item._replace(is_positional=item.is_required and item not in _ROLES)
             for item in self.adds
         ]
-        others = self.parameters[len(added) :]
+        remaining = self.parameters[len(added) :]
         listeners = [LISTENERS[name] for name in self.hears]
-        describe_function(function, self.declared, [*added, *others, *listeners], "session")
+        describe_function(function, self.declared, [*added, *remaining, *listeners], "session")
         function.__qualname__ = function.__name__
         function.__doc__ = f"{function.__doc__}\n\n{_RAISES}"
         return function

@@ -311,10 +311,12 @@ def write_coded_records(
     codes = [(c.source, c.values, code_column(place)) for place, c in enumerate(columns)]
     for place, (name, values) in enumerate((sensitive or {}).items()):
         codes.append((job.snapshot.column(name), values, sensitive_column(place)))
-    others = [job.snapshot.column(name) for name in other_columns(job)]
+    columns_beside = [job.snapshot.column(name) for name in other_columns(job)]
     folder = job.staging.scratch("coded")
     with failures_as_errors("quasi-identifiers could not be numbered"):
-        numbered = with_codes(job.snapshot.frame, codes, [RECORD, RANK_KEY, ORDER_KEY, *others])
+        numbered = with_codes(
+            job.snapshot.frame, codes, [RECORD, RANK_KEY, ORDER_KEY, *columns_beside]
+        )
         numbered.write.parquet(folder.path)
         return job.session.read.parquet(folder.path)
 

@@ -149,7 +149,9 @@ class SparkKind(ABC):
         # :mod:`~kanon_db.spark._tables`, or from the operating system on the driver.
 
     @abstractmethod
-    def examine(self, tables: PublishedTables, publication: Publication, whole: Any) -> Examination:
+    def examine(
+        self, tables: PublishedTables, publication: Publication, files_check: Any
+    ) -> Examination:
         """Check and measure the published tables, using nothing else."""
 
     @abstractmethod
@@ -346,12 +348,12 @@ def _read_and_examine(session: SparkSession, target: str) -> tuple[Manifest, Exa
     own = own_session(session)
     folder = Folder(own, str(target))
     manifest = Manifest.of(folder)
-    whole = check_files(folder / manifest.release, manifest)
-    if not whole.holds:
-        return manifest, Examination([whole], {})
+    files_check = check_files(folder / manifest.release, manifest)
+    if not files_check.holds:
+        return manifest, Examination([files_check], {})
     with open_tables(own, folder, manifest) as tables:
         kind = spark_kind(manifest.publication.kind)
-        return manifest, kind.examine(tables, manifest.publication, whole)
+        return manifest, kind.examine(tables, manifest.publication, files_check)
 
 
 def check_files(release: Folder, manifest: Manifest) -> Check:
@@ -399,8 +401,10 @@ def evaluate_counts(
     **given: Any,
 ) -> list[CountAccuracy]:
     """Compare a publication's answers to random count queries with the source, on the driver."""
-    asked = read_request(EvaluateRequest, {"name": "", **given})
-    workload = Workload.of(asked.queries, asked.dimensionality, asked.selectivity, asked.seed)
+    request = read_request(EvaluateRequest, {"name": "", **given})
+    workload = Workload.of(
+        request.queries, request.dimensionality, request.selectivity, request.seed
+    )
     heard = on_progress, on_warning, EVALUATING
     with _open_with_source(session, target, source, *heard) as (kind, both):
         return kind.evaluate(both, workload)
@@ -422,14 +426,14 @@ def _open_with_source(
     manifest = Manifest.of(folder)
     publication = manifest.publication
     kind = spark_kind(publication.kind)
-    whole = check_files(folder / manifest.release, manifest)
-    if not whole.holds:
+    files_check = check_files(folder / manifest.release, manifest)
+    if not files_check.holds:
         raise changed(publication)
     with open_tables(own, folder, manifest) as tables:
         listener = TableSession(tables, on_progress, on_warning)
         listener.plan(["verifying", *phases])
         listener.phase("verifying")
-        examined = kind.examine(tables, publication, whole)
+        examined = kind.examine(tables, publication, files_check)
         if not all(check.holds for check in examined.checks):
             raise changed(publication)
         yield kind, SparkTarget(listener, publication, open_frame(own, source))

@@ -164,14 +164,14 @@ class CountedColumn:
             yield {"least": least, "most": most, "first": first, "last": last, "own": own}
 
     def _list_values(
-        self, operand: ex.Expression, tried: ConditionOutcomes, type_: ex.Type, most: int
+        self, operand: ex.Expression, outcome_of: ConditionOutcomes, type_: ex.Type, most: int
     ) -> Iterator[Row]:
         """Return the values of each cell that meet the condition, and between which they lie."""
         own, listed = self.own, self.own.listed(most)
         x = self.tries.values(operand, {own.cell.column.name: listed.values}, type_)
         numbers = np.array([np.nan if one is None else float(one) for one in x])
         exact = [None if one is None else Decimal(text_of_axis_value(one, type_)) for one in x]
-        is_met = tried(listed.values)[0][listed.value]
+        is_met = outcome_of(listed.values)[0][listed.value]
         ends = np.cumsum(np.bincount(listed.cell, minlength=own.n.size))
         for key, cell in zip(
             self._keys, np.split(np.arange(listed.cell.size), ends[:-1]), strict=True
@@ -435,18 +435,18 @@ def without_order(column: ex.Column) -> ex.Column:
     return replace(column, type=replace(column.type, is_ordered=False))
 
 
-def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQuery:
+def row_query(query: SparkQuery, layout: CellLayout, release: str) -> SparkRowQuery:
     """Find what else the answer to a query of rows needs.
 
     Raises UnsupportedQueryError if nothing is known of a column.
     """
     from kanon_db.spark._row_evidence import find_value_shares, is_known, keep_value_shares
 
-    session, publication = asked.session, asked.publication
+    session, publication = query.session, query.publication
     if not isinstance(session, TableSession):
         raise TypeError("these are no files")
     rows = rows_of(session.tables, publication)
-    names = sorted({n for part in asked.query.evaluated for n in ex.attributes(part)})
+    names = sorted({n for part in query.query.evaluated for n in ex.attributes(part)})
     pattern = publication.layout.get("pattern")
     for name in names:
         mark = layout.cells[name].mark
@@ -472,7 +472,7 @@ def row_query(asked: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
             own_shares = shares[name] = keep_value_shares(release, name, find)
             if own_shares is not None:
                 cells[name] = cell._replace(shares=own_shares.kind)
-    given = {one.name: getattr(asked, one.name) for one in fields(asked)}
+    given = {one.name: getattr(query, one.name) for one in fields(query)}
     given["layout"] = layout._replace(cells=cells)
     return SparkRowQuery(**given, rows=rows, shares=shares)
 
@@ -561,11 +561,11 @@ def _ask(
         totals = [part for part in calculated if isinstance(part, ex.WindowTotal)]
         for part in (*checked.evaluated, *checked.selected, *totals):
             _require_same_meaning(part)
-        asked = SparkQuery(reading, text, checked, publication, layout, (), Limits(_MEMORY))
-        _require_dates_as_keys(asked)
+        opened = SparkQuery(reading, text, checked, publication, layout, (), Limits(_MEMORY))
+        _require_dates_as_keys(opened)
         if isinstance(layout, CellLayout):
-            asked = row_query(asked, layout, (folder / manifest.release).path)
-        return answered(asked)
+            opened = row_query(opened, layout, (folder / manifest.release).path)
+        return answered(opened)
 
 
 def _bucket_layout(

@@ -219,9 +219,9 @@ class _PublishingRun:
         named = {item.name for item in parameters_of(RegisterRequest)}
         described = {item: value for item, value in given.items() if item in named}
         roles = read_request(RegisterRequest, {"source": label, **described})
-        asked = {item: value for item, value in given.items() if item not in named}
+        options = {item: value for item, value in given.items() if item not in named}
         request = read_request(
-            declared.request, {"source": label, "publication": folder.name, **asked}
+            declared.request, {"source": label, "publication": folder.name, **options}
         )
         return cls(
             own, voice, declared, kind, request, source,
@@ -241,8 +241,8 @@ class _PublishingRun:
             self.ledger.forget(staging.left_by)
         source, kind = self.microdata.source, self.declared.load()
         self.kind.refuse(self.request, source)
-        others = [COMBINED] if self.ledger.of_source(str(source.relation)) else []
-        accepted = accept_request(self.voice, kind, self.request, source, others)
+        histories = [COMBINED] if self.ledger.of_source(str(source.relation)) else []
+        accepted = accept_request(self.voice, kind, self.request, source, histories)
         columns = kind.chosen(self.request, source, self.microdata.types)
         require_comparable(self.microdata, columns)
         snapshot = self._read(staging, columns)
@@ -350,8 +350,8 @@ class _FileSink:
         frames = {self.name + suffix: frame for suffix, frame in self._frames().items()}
         tables = PublishedTables(self.session, frames)
         try:
-            whole = check_files(self.staging.tables, self.manifest(publication))
-            return self.kind.examine(tables, publication, whole)
+            files_check = check_files(self.staging.tables, self.manifest(publication))
+            return self.kind.examine(tables, publication, files_check)
         finally:
             tables.drop()
 
@@ -418,19 +418,19 @@ def _columns(layout: Mapping[str, Any]) -> dict[str, Any]:
     """Say which columns of the source are shown, as the ledger keeps it."""
     cells = layout["quasi_identifiers"]
     names = [cell if isinstance(cell, str) else cell["name"] for cell in cells]
-    sensitive, others = layout.get("sensitive"), layout.get("also_sensitive")
+    sensitive, also_sensitive = layout.get("sensitive"), layout.get("also_sensitive")
     published = list(layout.get("types", {})) or [*names, *([sensitive] if sensitive else [])]
-    also = {"also_sensitive": others} if others else {}
+    also = {"also_sensitive": also_sensitive} if also_sensitive else {}
     return {"quasi_identifiers": names, "sensitive": sensitive, **also, "published": published}
 
 
 def _require_verified(session: SparkSession, folder: Folder, manifest: Manifest) -> None:
     """Refuse files that are not those that were published, or do not keep their promises."""
-    whole = check_files(folder / manifest.release, manifest)
-    if whole.holds:
+    files_check = check_files(folder / manifest.release, manifest)
+    if files_check.holds:
         with open_tables(session, folder, manifest) as tables:
             kind = spark_kind(manifest.publication.kind)
-            examined = kind.examine(tables, manifest.publication, whole)
+            examined = kind.examine(tables, manifest.publication, files_check)
         if all(check.holds for check in examined.checks):
             return
     raise changed(manifest.publication)

@@ -107,8 +107,8 @@ def read_columns(
             if n_values[column.name] <= _FEW or are_close(snapshot.ends, column)
         ],
     )
-    others = [column for column in columns if column.name not in coded]
-    values = [distinct_values(snapshot, column) for column in others]
+    remaining = [column for column in columns if column.name not in coded]
+    values = [distinct_values(snapshot, column) for column in remaining]
     if values:
         for each, codes in zip(values, read_codes(snapshot, values).T, strict=True):
             coded[each.column.name] = CodedColumn(each, codes.astype(least_type(each)))
@@ -334,8 +334,8 @@ class _SourceReader:
             return None  # before anything is read
         ends = self._ends(numbers) if numbers else {}
         close = [column for column in numbers if are_close(ends, column)]
-        others = [column for column in columns if column not in close]
-        listed = self._list_values(others, sampled=sampled) if others else []
+        remaining = [column for column in columns if column not in close]
+        listed = self._list_values(remaining, sampled=sampled) if remaining else []
         return None if listed is None else [*self._close(close, ends), *listed]
 
     def _close(self, columns: Sequence[ColumnType], ends: Ends) -> Sequence[KnownValues]:

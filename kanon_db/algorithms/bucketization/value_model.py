@@ -84,7 +84,7 @@ _NUMBERS_AT_ONCE: Final = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
-class _Feature:
+class _Predictor:
     """One or two attributes in bins; each bin, or pair of bins, that occurs often has a number."""
 
     attributes: tuple[int, ...]
@@ -98,7 +98,7 @@ class _Feature:
         return self.numbers[key]
 
 
-def _codes(features: Sequence[_Feature], records: BucketedRecords) -> CodeArray:
+def _codes(features: Sequence[_Predictor], records: BucketedRecords) -> CodeArray:
     codes = np.empty((records.n_records, len(features)), dtype=np.int32)
     for place, feature in enumerate(features):
         codes[:, place] = feature.of(records.columns)
@@ -110,22 +110,22 @@ def _most_features(n_codes: Sequence[int]) -> int:
     return sum(1 + len(_BINS) * (n > _FINE) for n in n_codes) + sum(1 for _ in pairs)
 
 
-def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature]:
+def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Predictor]:
     """List single attributes, ordered ones also in bins, and pairs of attributes."""
-    features: list[_Feature] = []
+    features: list[_Predictor] = []
     n_effects = 0
 
     def add(attributes: tuple[int, ...], bins: tuple[CodeArray, ...], least: int) -> None:
         nonlocal n_effects
         n_keys = int(np.prod([int(one.max()) + 1 for one in bins]))
-        plain = _Feature(attributes, bins, np.arange(n_keys, dtype=np.int32))
+        plain = _Predictor(attributes, bins, np.arange(n_keys, dtype=np.int32))
         kept = np.bincount(plain.of(records.columns), minlength=n_keys) >= least
         if np.count_nonzero(kept) < 2:
             return
         numbers = np.full(n_keys, -1, dtype=np.int32)
         numbers[kept] = np.arange(n_effects, n_effects + np.count_nonzero(kept))
         n_effects += int(np.count_nonzero(kept))
-        features.append(_Feature(attributes, bins, numbers))
+        features.append(_Predictor(attributes, bins, numbers))
 
     coarse: list[CodeArray] = []
     for attribute, (column, n) in enumerate(zip(records.columns, n_codes, strict=True)):
@@ -153,7 +153,7 @@ def _features(records: BucketedRecords, n_codes: Sequence[int]) -> list[_Feature
 class ValueModel:
     """How likely each sensitive value is, given the quasi-identifiers; see :func:`learn`."""
 
-    _features: Sequence[_Feature]
+    _features: Sequence[_Predictor]
     _effects: SingleArray  # (n_effects, n_values)
     _prior: SingleArray  # (n_values,)
     gain: float
@@ -351,7 +351,7 @@ class _Fit:
     """A model while it is fitted."""
 
     def __init__(
-        self, records: BucketedRecords, features: Sequence[_Feature], seed: np.uint64
+        self, records: BucketedRecords, features: Sequence[_Predictor], seed: np.uint64
     ) -> None:
         self._records, self._features, self._seed = records, features, seed
         self._lengths = np.array([np.count_nonzero(one.numbers >= 0) for one in features])
@@ -466,7 +466,7 @@ class _Fit:
         self._precisions = np.clip(precisions, _LEAST_PRECISION, _MOST_PRECISION)
 
 
-def _relation(records: BucketedRecords, features: Sequence[_Feature]) -> float:
+def _relation(records: BucketedRecords, features: Sequence[_Predictor]) -> float:
     """Return how much likelier each half of the buckets is by what small effects say of the other.
 
     In standard errors, and in much less time than a fit takes, which ends in `_first_order`.

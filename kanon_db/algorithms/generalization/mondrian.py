@@ -176,7 +176,7 @@ class _Parts(NamedTuple):
     is_lower: BoolArray  # (n_records,): working memory for a part, at the places of its own records
 
 
-class _Spread(NamedTuple):
+class _Extent(NamedTuple):
     """The range of a part in each attribute."""
 
     low: IntArray  # (m,): least and greatest code
@@ -197,7 +197,7 @@ def _cut_parts(
 ) -> tuple[Integer, Integer]:
     """Cut parts, the last first, for a number of values; those without a cut become classes."""
     low, high, width = np.empty((3, table.offsets.size), dtype=np.int64)
-    spread = _Spread(low, high, width, np.full(table.positions.size, -1, dtype=np.int64))
+    spread = _Extent(low, high, width, np.full(table.positions.size, -1, dtype=np.int64))
     n_looked_at, number = 0, 0
     while n_parts and n_looked_at < n_values:
         n_parts -= 1
@@ -246,7 +246,7 @@ def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Inte
 
 
 @numba.njit(cache=True, nogil=True)
-def _measure(table: _CodedTable, codes: CodeArray, spread: _Spread, number: Integer) -> None:
+def _measure(table: _CodedTable, codes: CodeArray, spread: _Extent, number: Integer) -> None:
     """Measure the range of a part; ``number`` marks the codes seen in it."""
     units, width = table.units, spread.width
     for j in range(width.size):

@@ -265,10 +265,10 @@ class LearnedWeights:
         job.voice.step("weighing values for each record")
         # Numbers ascend with sizes, which each part has some of.
         parts = max(1, -(-job.snapshot.n_records // _RECORDS_OF_TASK))
-        whole = assigned.repartitionById(parts, f.col(BUCKET) % f.lit(parts)).sortWithinPartitions(
-            BUCKET, ORDER_KEY
-        )
-        fields = [field for field in whole.schema.fields if field.name != CODE]
+        by_bucket = assigned.repartitionById(
+            parts, f.col(BUCKET) % f.lit(parts)
+        ).sortWithinPartitions(BUCKET, ORDER_KEY)
+        fields = [field for field in by_bucket.schema.fields if field.name != CODE]
         schema = StructType([*fields]).add(LEVELS, BinaryType(), nullable=False)
         values = {name: own.array for name, own in self.columns.items()}
         seed = int.from_bytes(SecureRandom().bytes(16))
@@ -276,7 +276,7 @@ class LearnedWeights:
         known = context.broadcast((self.model, self.units, values, self.n_values, seed))
         folder = job.staging.scratch("weighed")
         with failures_as_errors("values could not be weighed"):
-            through_arrow(whole, weighing_function(known, schema.names), schema).write.parquet(
+            through_arrow(by_bucket, weighing_function(known, schema.names), schema).write.parquet(
                 folder.path
             )
             return job.session.read.parquet(folder.path)
@@ -456,7 +456,7 @@ def _with_levels(frame: DataFrame, fields: Sequence[str]) -> Any:
 
 
 def examine_spark_buckets(
-    tables: PublishedTables, publication: Publication, whole: Check
+    tables: PublishedTables, publication: Publication, files_check: Check
 ) -> Examination:
     """Check everything that a bucketization promises, and measure it."""
     layout, parameters = publication.layout, publication.parameters
@@ -481,7 +481,7 @@ def examine_spark_buckets(
     further = []
     if names.weighted:
         further.append(check_levels(tables, publication, limits_of(parameters, names)))
-    return findings.judged(names.n_buckets, parameters, publication.records, whole, further)
+    return findings.judged(names.n_buckets, parameters, publication.records, files_check, further)
 
 
 def check_levels(
@@ -693,10 +693,10 @@ class SparkBuckets(SparkKind):
         )
 
     def examine(
-        self, tables: PublishedTables, publication: Publication, whole: Check
+        self, tables: PublishedTables, publication: Publication, files_check: Check
     ) -> Examination:
         """See :func:`examine_spark_buckets`."""
-        return examine_spark_buckets(tables, publication, whole)
+        return examine_spark_buckets(tables, publication, files_check)
 
     def attack(self, target: SparkTarget) -> list[Attack]:
         """See :func:`attack_buckets`."""

@@ -135,8 +135,8 @@ def cell_losses(column: CodedQuasiIdentifier, cell: Column, extent: float) -> tu
     from pyspark.sql import functions as f
 
     if column.range_type is None:
-        n_values, others = len(column.values.labels), f.size(cell) - 1
-        return others / float(max(n_values - 1, 1)), others / float(n_values)
+        n_values, n_more = len(column.values.labels), f.size(cell) - 1
+        return n_more / float(max(n_values - 1, 1)), n_more / float(n_values)
     low, high = (number_of_value(cell[end], column.column) for end in (LOWER_END, UPPER_END))
     assert low is not None  # noqa: S101  # for the type checker
     assert high is not None  # noqa: S101
@@ -240,14 +240,14 @@ def compare_with_source(
     from pyspark.sql import functions as f
 
     job.voice.step("comparing rows with the source")
-    others = [job.snapshot.column(name) for name in other_columns(job)]
+    columns_beside = [job.snapshot.column(name) for name in other_columns(job)]
     there = recoded.select(
         f.col(RECORD).alias("its_record"), LEFT_OUT,
         *(name for name in recoded.columns if name.startswith("q") or name == PATTERN_NUMBER),
-        *(f.col(other).alias(f"its_{other}") for other in others),
+        *(f.col(other).alias(f"its_{other}") for other in columns_beside),
     )  # fmt: skip
     same = f.lit(True)
-    for other in others:
+    for other in columns_beside:
         same = same & f.col(other).eqNullSafe(f.col(f"its_{other}"))
     is_shown = f.col(LEFT_OUT).eqNullSafe(False)
     joined = job.snapshot.frame.join(there, f.col(RECORD) == f.col("its_record"), "full")
@@ -560,15 +560,15 @@ class SparkRows(SparkKind):
         """Check what the kind promises of its rows, and measure them."""
 
     def examine(
-        self, tables: PublishedTables, publication: Publication, whole: Check
+        self, tables: PublishedTables, publication: Publication, files_check: Check
     ) -> Examination:
         """Check what is promised of the rows, and measure them, with the files alone."""
         columns = check_columns(rows_of(tables, publication), publication)
         if not columns.holds:
-            return Examination([whole, columns], {})
+            return Examination([files_check, columns], {})
         counted = count_classes(tables, view_of(tables, publication))
         examined = self.judge(tables, publication, counted)
-        return Examination([whole, columns, *examined.checks], examined.metrics)
+        return Examination([files_check, columns, *examined.checks], examined.metrics)
 
     def attack(self, target: SparkTarget) -> list[Attack]:
         """Play all attacks; see :func:`published_rows.attack_read_rows`."""

@@ -284,13 +284,13 @@ def _recode(
     from pyspark.sql.types import StructType
 
     codes = [code_column(place) for place in range(len(columns))]
-    matched = records.join(chosen.types, codes)
+    coded = records.join(chosen.types, codes)
     if chosen.joined != LEFT_OVER:
         # Of a type whose records are alike, those go whose random keys are the smallest.
         place = f.row_number().over(Window.partitionBy(*codes).orderBy(RANK_KEY, RECORD))
-        givers = matched.where(f.col(GIVEN) > 0).withColumn("place", place)
+        givers = coded.where(f.col(GIVEN) > 0).withColumn("place", place)
         going = givers.where(f.col("place") <= f.col(GIVEN)).select(f.col(RECORD).alias("going"))
-        matched = matched.join(going, f.col(RECORD) == f.col("going"), "left").withColumn(
+        coded = coded.join(going, f.col(RECORD) == f.col("going"), "left").withColumn(
             PATTERN_NUMBER,
             f.when(f.col("going").isNotNull(), f.lit(patterns.texts[chosen.joined])).otherwise(
                 f.col(PATTERN_NUMBER)
@@ -305,7 +305,7 @@ def _recode(
         *(job.snapshot.column(name) for name in other_columns(job)),
         *codes,
     ]
-    marked = matched.select(
+    marked = coded.select(
         *passed,
         PATTERN_NUMBER,
         left_out.alias(LEFT_OUT),
