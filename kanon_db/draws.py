@@ -172,7 +172,7 @@ def _draw_from_cells(
         if done % 10_000 == 0:
             session.heartbeat()
         try:
-            found = [
+            values = [
                 _draw_value(cell, value, random)
                 for cell, value in zip(cells, json.loads(text), strict=True)
             ]
@@ -182,7 +182,7 @@ def _draw_from_cells(
                 detail="an end is infinite, or before the year 1 or after 9999",
                 hint="publish that column in bins, or ask kanon.estimate",
             ) from None
-        drawn.append(json.dumps(dict(zip(names, found, strict=True)), ensure_ascii=False))
+        drawn.append(json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False))
     return drawn
 
 

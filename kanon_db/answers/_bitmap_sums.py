@@ -556,8 +556,8 @@ class _LineClasses:
         """Give each line the number of its bucket."""
         if self.bucket is None or isinstance(numbers, int):
             return numbers
-        found: FloatArray = numbers[self.bucket]
-        return found
+        of_bucket: FloatArray = numbers[self.bucket]
+        return of_bucket
 
 
 def _count_covered(

@@ -451,26 +451,26 @@ class QuantileSearch:
                 return None
             return (counts.get(group, self._missing).estimate or 0) - (target - _CLOSE)
 
-        before, found = self._first(test)
-        if found is None:  # less are expected altogether
-            found = self._ladder(None, None).at(len(self._ladder(None, None).rungs) - 1)
-        if found is None:
+        before, after = self._first(test)
+        if after is None:  # less are expected altogether
+            after = self._ladder(None, None).at(len(self._ladder(None, None).rungs) - 1)
+        if after is None:
             raise TypeError("there is no value")
         if before is None:
-            return found.place, 0.0, found.text
-        step = max(found.place - before.place, 0)
+            return after.place, 0.0, after.text
+        step = max(after.place - before.place, 0)
         if not self._is_between or not math.isfinite(step):
-            return found.place, step, found.text
+            return after.place, step, after.text
         less, more = (
             (self._at("<=", rung.text) or {}).get(group, self._missing).estimate or 0
-            for rung in (before, found)
+            for rung in (before, after)
         )
         part = (target - less) / (more - less) if more > less else 1
-        place = between(before.place, found.place, min(max(part, 0), 1))
+        place = between(before.place, after.place, min(max(part, 0), 1))
         is_whole = self._aggregate.type is not None and self._aggregate.type.category == "integer"
         if is_whole:
-            return float(math.ceil(place)), 1.0, found.text
-        return place, 0.0, found.text
+            return float(math.ceil(place)), 1.0, after.text
+        return place, 0.0, after.text
 
     def _near(self, group: str, target: float, sign: int) -> float:
         """Return about the value up to which so many are expected."""

@@ -212,7 +212,7 @@ def one_count(opened: OpenQuery) -> Estimated:
 def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
     """Answer a COUNT query with GROUP BY.
 
-    Returns A row for every group that can have records, unless HAVING or LIMIT leaves it out.
+    Returns a row for every group that can have records, unless HAVING or LIMIT leaves it out.
     """
     # Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     return counts(open_query(session, query))

@@ -464,8 +464,8 @@ def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray,
     packed, size = np.zeros(codes[0].size, dtype=np.int64), 1
     for numbers, one in zip(codes, sizes, strict=True):
         if size * one > _LARGEST:
-            found, packed = np.unique(packed, return_inverse=True)
-            size = found.size
+            numbers_met, packed = np.unique(packed, return_inverse=True)
+            size = numbers_met.size
         packed, size = packed * one + numbers, size * one
     if size > _DENSE * packed.size + _FEW:
         _, first, number = np.unique(packed, return_index=True, return_inverse=True)

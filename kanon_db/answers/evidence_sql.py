@@ -396,8 +396,8 @@ class PieceWriter(TypeWriter):
         parts: dict[ex.Expression, Unit] = {}
         by_value: dict[ex.Expression, tuple[str, list[int]]] = {}
         compared: dict[ex.Expression, tuple[str, int, int]] = {}
-        found = dict.fromkeys(leaves(condition))
-        for i, leaf in enumerate(found):
+        own_leaves = dict.fromkeys(leaves(condition))
+        for i, leaf in enumerate(own_leaves):
             alias = f"{prefix}u{i}"
             if isinstance(leaf, JointCondition):
                 inner = columns_to_list(leaf.condition, self.layout)
@@ -419,9 +419,11 @@ class PieceWriter(TypeWriter):
                 by_value[leaf] = alias, places
                 if compares_ranges(leaf, self.layout.cells):
                     compared[leaf] = (f"{alias}_ends", *self._ends(f"{alias}_ends", leaf))
-        require_few(len(found), len(by_cell) + len(by_ends))
-        opened = [leaf for leaf in found if not own._is_closed(leaf)]
-        tests = [leaf for leaf in found if isinstance(leaf, ex.NullTest) and leaf not in opened]
+        require_few(len(own_leaves), len(by_cell) + len(by_ends))
+        opened = [leaf for leaf in own_leaves if not own._is_closed(leaf)]
+        tests = [
+            leaf for leaf in own_leaves if isinstance(leaf, ex.NullTest) and leaf not in opened
+        ]
         return Unit(
             condition, [self._places[name] for name in spread],
             [] if condition is None else self._places_mentioned(condition),
@@ -437,13 +439,13 @@ class PieceWriter(TypeWriter):
 
     def _try(self) -> dict[str, tuple[str, int, int]]:
         """Try all conditions for each combination of their columns' values."""
-        found: dict[str, tuple[str, int, int]] = {}
+        piece_of: dict[str, tuple[str, int, int]] = {}
         for places, conditions in self._conditions.items():
             given = [*conditions.items()]
             for first in range(0, len(given), _TRIED_TOGETHER):
                 some = given[first : first + _TRIED_TOGETHER]
-                piece = f"v{len(found)}"
-                found |= {alias: (piece, i, len(some)) for i, (alias, _) in enumerate(some)}
+                piece = f"v{len(piece_of)}"
+                piece_of |= {alias: (piece, i, len(some)) for i, (alias, _) in enumerate(some)}
                 truths = {f"x{i}": self._of_values(leaf) for i, (_, leaf) in enumerate(some)}
                 fields = [
                     f"int2send(CASE z.{x} WHEN true THEN 1::int2 WHEN false THEN 2::int2"
@@ -451,7 +453,7 @@ class PieceWriter(TypeWriter):
                     for x in truths
                 ]
                 self._combine(piece, places, fields, truths, *(leaf for _, leaf in some))
-        return found
+        return piece_of
 
     def _ends(self, alias: str, leaf: ex.Expression) -> tuple[int, int]:
         """Put the ends of two columns' ranges in order on their common axis."""

@@ -696,12 +696,12 @@ def each_measure(
     return groups, methods.pop() if len(methods) == 1 else BY_STATEMENT
 
 
-def _as_listed(found: Answers, listed: Answers) -> Answers:
+def _as_listed(answers: Answers, listed: Answers) -> Answers:
     """Name groups as they are listed: equal values may be written differently, as 1.0 and 1.00."""
-    if found.keys() <= listed.keys():
-        return found
+    if answers.keys() <= listed.keys():
+        return answers
     names = {common_spelling(key): key for key in listed}
-    return {names.get(common_spelling(key), key): answer for key, answer in found.items()}
+    return {names.get(common_spelling(key), key): answer for key, answer in answers.items()}
 
 
 def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answers, str]:
@@ -724,11 +724,11 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
     if names:
         size = "sum(octet_length(a.group_key)) OVER (ROWS UNBOUNDED PRECEDING)"
         text = f"SELECT a.*, {size} <= {limits.text} AS fits FROM (\n{text}\n) AS a"
-    found: Answers = {}
+    answers: Answers = {}
     for row in opened.fetch(text, *written.bound):
-        if names and (len(found) == most or not row["fits"]):
+        if names and (len(answers) == most or not row["fits"]):
             raise limits.too_many()
         answer = (row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])
         ranks = tuple(row[name] for name in names)
-        found[row["group_key"] if names else "{}"] = (ranks, Estimated(*answer))
-    return found, BY_STATEMENT
+        answers[row["group_key"] if names else "{}"] = (ranks, Estimated(*answer))
+    return answers, BY_STATEMENT

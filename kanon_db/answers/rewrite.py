@@ -262,8 +262,10 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
         case ex.Membership() | ex.Range() if _schema_of(*ex.children(expression)) is not None:
             return inner(ex.spell_out(expression))
         case ex.Membership(operand, items, negated):
-            found = exp.In(this=_operand(inner(operand)), expressions=[inner(one) for one in items])
-            return _negate(found, negated)
+            membership = exp.In(
+                this=_operand(inner(operand)), expressions=[inner(one) for one in items]
+            )
+            return _negate(membership, negated)
         case ex.Range(operand, low, high, negated):
             between = exp.Between(
                 this=_operand(inner(operand)), low=_operand(inner(low)), high=_operand(inner(high))
@@ -318,14 +320,14 @@ def _values_of_cell(
     if cell.labels is not None:
         element = _element(cell, _column("value", labels))
         number = exp.Window(this=exp.Count(this=exp.Star()))
-        found = exp.NullSafeEQ(this=_column("label", labels), expression=sql)
+        is_label = exp.NullSafeEQ(this=_column("label", labels), expression=sql)
         return (
             _select(
                 (element, "value"),
                 (exp.Div(typed=True, this=_double(1), expression=number), "share"),
             )
             .from_(identifier(labels))
-            .where(found)
+            .where(is_label)
         )
     if cell.kind == "set":
         null = exp.Array(expressions=[exp.Null()])
@@ -466,12 +468,12 @@ class _FromClause:
 def _unique(name: str, taken: set[str]) -> str:
     """Make an alias from a name, different from those that are taken."""
     stem = name if _SIMPLE.fullmatch(name) else "x"
-    found, number = stem, 1
-    while found in taken:
+    candidate, number = stem, 1
+    while candidate in taken:
         number += 1
-        found = f"{stem}_{number}"
-    taken.add(found)
-    return found
+        candidate = f"{stem}_{number}"
+    taken.add(candidate)
+    return candidate
 
 
 def _source(opened: OpenQuery, dialect: Dialect) -> _FromClause:
@@ -619,7 +621,7 @@ def _cuts(opened: OpenQuery, cell: CellDescription) -> list[Node] | None:
     """Return the constants that a continuous column is compared with; None for other uses."""
     if cell.is_discrete:
         return None
-    name, found = cell.column.name, []
+    name, constants = cell.column.name, []
     query = opened.query
     used: list[Expression] = [key.expression for key in query.keys]
     used += [one.aggregate.operand for one in query.measures if one.aggregate.operand is not None]
@@ -631,11 +633,11 @@ def _cuts(opened: OpenQuery, cell: CellDescription) -> list[Node] | None:
                 continue
             if len(ex.attributes(leaf)) > 1 or not can_cover(cell, leaf):
                 return None
-            found += [part for part in ex.walk(leaf) if isinstance(part, ex.Constant)]
+            constants += [part for part in ex.walk(leaf) if isinstance(part, ex.Constant)]
     to = cell.column.type.name
     return [
         _cast(_constant(one), to if cell.column.type.category == "moment" else "numeric")
-        for one in dict.fromkeys(found)
+        for one in dict.fromkeys(constants)
     ]
 
 

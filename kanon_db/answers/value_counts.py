@@ -137,8 +137,8 @@ class RangeCells:
 
     @staticmethod
     def _below(ends: FloatArray, number: float, is_included: bool) -> BoolArray:
-        found: BoolArray = ends <= number if is_included else ends < number
-        return found
+        are_below: BoolArray = ends <= number if is_included else ends < number
+        return are_below
 
 
 class Ends:
@@ -263,11 +263,11 @@ def value_sums(
         expected: defaultdict[tuple[float, ...], float] = defaultdict(float)
         between: defaultdict[tuple[float, ...], float] = defaultdict(float)
         for codes, n in types.all():
-            for found in counter.spread(codes, n):
-                for key, records in _sum_by_keys([found.group, found.x], found.expected):
+            for chunk in counter.spread(codes, n):
+                for key, records in _sum_by_keys([chunk.group, chunk.x], chunk.expected):
                     expected[key] += records
-                ends = [np.nan_to_num(end, nan=np.inf) for end in (found.least, found.most)]
-                for key, records in _sum_by_keys([found.of_group, *ends, found.surely], found.n):
+                ends = [np.nan_to_num(end, nan=np.inf) for end in (chunk.least, chunk.most)]
+                for key, records in _sum_by_keys([chunk.of_group, *ends, chunk.surely], chunk.n):
                     between[key] += records
                 opened.session.heartbeat()
                 if len(expected) + len(between) > most:
