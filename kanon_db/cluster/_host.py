@@ -56,21 +56,7 @@ class ServerPrograms:
 def find_programs(major: int | None = None) -> ServerPrograms:
     """Find the server's programs.
 
-    Parameters
-    ----------
-    major : int, optional
-        The wanted version. By default, the highest one under ``/usr/lib/postgresql`` or, if there
-        is none, the one whose ``pg_config`` is on the path.
-
-    Returns
-    -------
-    ServerPrograms
-        The programs of that version.
-
-    Raises
-    ------
-    ServerError
-        PostgreSQL, or the wanted version, is not installed.
+    By default, of the highest version, or of ``pg_config`` on the path. Raises ServerError.
     """
     folders = {
         int(initdb.parts[-3]): ServerPrograms(initdb.parent, int(initdb.parts[-3]))
@@ -97,16 +83,7 @@ def find_programs(major: int | None = None) -> ServerPrograms:
 def server_account() -> pwd.struct_passwd:
     """Choose the OS user that the server runs as, and create it if necessary.
 
-    Returns
-    -------
-    pwd.struct_passwd
-        The caller. If that is root, as which PostgreSQL refuses to run, Debian's ``postgres`` or a
-        system user ``kanon``.
-
-    Raises
-    ------
-    ServerError
-        The caller has no name on this system, or the system user cannot be created.
+    The caller, or if that is root, ``postgres`` or ``kanon``. Raises ServerError if there is none.
     """
     if os.geteuid() != 0:
         try:

@@ -119,15 +119,7 @@ class ClusterFolder:
     def find(self) -> Places | None:
         """Find an existing cluster through its state file.
 
-        Returns
-        -------
-        Places or None
-            None if there is no cluster.
-
-        Raises
-        ------
-        ServerError
-            The state file belongs to another user or is malformed.
+        None if there is none. Raises ServerError on a state file malformed or another user's.
         """
         with self._os_errors():
             state = self._read_state()

@@ -45,10 +45,7 @@ UNITS: Final[Mapping[str, str]] = {
 def unrun(text: str) -> str:
     """Put an apostrophe before a text that a spreadsheet would take for a formula.
 
-    Examples
-    --------
-    >>> unrun("=1+1"), unrun("-5"), unrun("Sales")
-    ("'=1+1", '-5', 'Sales')
+    >>> assert (unrun("=1+1"), unrun("-5"), unrun("Sales")) == ("'=1+1", "-5", "Sales")
     """
     is_formula = re.match(FORMULA, text) and not re.fullmatch(NUMBER, text)
     return f"'{text}" if is_formula else text

@@ -167,8 +167,7 @@ def row_counts(
 ) -> FloatArray:
     """Estimate counts from published rows: the sum of the rows' probabilities of a match.
 
-    The estimator of `estimate_count` in numpy: a value's frequency in a cell follows from all cells
-    of its column; columns are independent. Ranges hold no numbers that no record has.
+    As `estimate_count`, in numpy: a column's cells give frequencies; columns are independent.
     """
     coarse = [False] * len(cells) if coarse is None else coarse
     shares = [

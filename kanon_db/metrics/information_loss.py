@@ -312,8 +312,7 @@ def usefulness_loss(
 class RowTypeDiversity:
     """How diverse the original rows behind output row types are, column by column.
 
-    It computes the terms of :func:`usefulness_loss` one column at a time, for tables that do not
-    fit into memory.
+    Computes :func:`usefulness_loss` a column at a time, for tables that do not fit into memory.
     """
 
     def __init__(self, row_types: AnyIntArray) -> None:

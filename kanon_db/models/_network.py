@@ -220,18 +220,7 @@ def digest_of(content: bytes) -> str:
 def logits(member: Member, inputs: Float32Array) -> Float32Array:
     """Return the outputs of the last layer, before any softmax.
 
-    Parameters
-    ----------
-    member : Member
-    inputs : ndarray of float32, shape (n_rows, *shape)
-
-    Returns
-    -------
-    ndarray of float32, shape (n_rows, classes)
-
-    Notes
-    -----
-    Rows are taken a few at a time, so that memory stays small.
+    Inputs (n_rows, *shape), outputs (n_rows, classes); a few rows at a time, to save memory.
     """
     most = max(*member.architecture.sizes(), *member.architecture.patches())
     step = max(1, _VALUES_AT_ONCE // most)
@@ -246,16 +235,7 @@ def logits(member: Member, inputs: Float32Array) -> Float32Array:
 def layer_outputs(member: Member, inputs: Float32Array) -> list[Float32Array]:
     """Return the outputs of every layer; the last ones are the logits.
 
-    Parameters
-    ----------
-    member : Member
-    inputs : ndarray of float32, shape (n_rows, *shape)
-
-    Returns
-    -------
-    list of ndarray of float32, shape (n_rows, *shape of the layer)
-        They have no noise of their own: the inputs of questions are noisy
-        (:func:`kanon_db.models._votes.noisy_inputs`).
+    Inputs (n_rows, *shape), outputs (n_rows, *shape of the layer), without noise of their own.
     """
     return list(_forward(member, inputs))
 
@@ -470,19 +450,7 @@ class Encoding:
     def encode(self, columns: FeatureColumns) -> Float32Array:
         """Encode rows.
 
-        Parameters
-        ----------
-        columns : mapping
-            Values of every feature, all of the same length.
-
-        Returns
-        -------
-        ndarray of float32, shape (n_rows, *shape)
-
-        Raises
-        ------
-        InvalidParameterError
-            If a column is missing, or has values of another kind; the error repeats no value.
+        Returns (n_rows, *shape). Raises InvalidParameterError, which repeats no value.
         """
         missing = [feature.name for feature in self.features if feature.name not in columns]
         if missing:

@@ -129,15 +129,7 @@ class Votes:
 def count_votes(labels: AnyIntArray, classes: int) -> IntArray:
     """Count the votes for each class.
 
-    Parameters
-    ----------
-    labels : ndarray of int, shape (n_members, n_rows)
-        The class that each member holds most probable.
-    classes : int
-
-    Returns
-    -------
-    ndarray of int64, shape (n_rows, classes)
+    `labels` (n_members, n_rows): the most probable class of each; returns (n_rows, classes).
     """
     n_rows = labels.shape[1]
     places = (labels + np.arange(n_rows) * classes).ravel()
@@ -308,24 +300,7 @@ def epsilon_after(votes: int, delta: float, noise: int) -> float:
 def votes_within(epsilon: float, delta: float, noise: int) -> int:
     """Return the number of noisy votes that a budget pays for.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    noise : int
-        As in :func:`epsilon_after`.
-
-    Returns
-    -------
-    int
-        The largest number whose epsilon is within the budget; 0 if even one vote costs more.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range.
-    ServerError
-        If dp-accounting is missing.
+    0 if one vote costs more. Raises InvalidParameterError, or ServerError without dp-accounting.
     """
     _check_budget(delta, noise)
     if not 0 < epsilon < inf:
@@ -383,12 +358,7 @@ class PaidAnswers:
 def answers_of_budget(budget: Budget | None) -> PaidAnswers | None:
     """Calculate how many answers a budget pays for.
 
-    Raises
-    ------
-    InfeasibleError
-        When the budget does not pay for a single answer.
-    ServerError
-        When dp-accounting is not installed.
+    Raises InfeasibleError if it pays for none, ServerError without dp-accounting.
     """
     if budget is None:
         return None
@@ -409,10 +379,7 @@ _ORDERS: Final = [1 + 1.002**power / 1000 for power in range(10_000)]
 def epsilon_of_answers(answers: int, delta: float, noise: int) -> float:
     """Return the epsilon of answers, by a formula that needs no library, for verification.
 
-    Notes
-    -----
-    **Source:** [Canonne, Kamath, Steinke 2020] Proposition 12, for each of many orders of the Renyi
-    divergence: an answer satisfies zCDP with rho = 1 / noise^2.
+    **Source:** Canonne, Kamath, Steinke 2020, Proposition 12: an answer costs rho = 1 / noise^2.
     """
     rho = answers / noise**2
     costs = (

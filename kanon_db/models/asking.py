@@ -44,19 +44,7 @@ def digest_of_members(networks: Sequence[bytes]) -> str:
 def read_members(session: Session, relation: str, number: int) -> Iterator[Member]:
     """Read the members of a model, one at a time.
 
-    Parameters
-    ----------
-    session : Session
-        Session of a role that may read them: the owner of publications, or the publisher.
-    relation : str
-        The quoted name of their table.
-    number : int
-        The number of members.
-
-    Raises
-    ------
-    ReplacedError
-        When fewer are found, since the statement's snapshot is older than the members.
+    `relation` is quoted. Raises ReplacedError if the snapshot is older than the members.
     """
     n_read = 0
     for row in session.stream(1, f"SELECT network FROM {relation} ORDER BY member"):
@@ -97,22 +85,7 @@ class ClassifiedRow(Classified):
 def classify(session: Session, publication: str, features: Mapping[str, Any]) -> Classified:
     """Ask a model about a row.
 
-    Parameters
-    ----------
-    session : Session
-        Session of a role that may read the publication.
-    publication : str
-    features : mapping
-        The value of each feature, None where it is missing; other names are ignored.
-
-    Raises
-    ------
-    NotFoundError
-        When there is no such publication, or the role may not read it.
-    InvalidParameterError
-        When the publication is no model, or the row does not fit it.
-    BudgetError
-        When the budget of the reader role does not pay for the answer.
+    Raises NotFoundError, InvalidParameterError (no model, or an unfit row), or BudgetError.
     """
     (row,) = classify_all(session, publication, [features])
     return Classified(row.label, row.agreement, row.logits, row.answers_left)
@@ -302,11 +275,7 @@ def _ask_members(
 ) -> tuple[IntArray, Float32Array | None]:
     """Ask each member about all rows, with separate noise on its inputs.
 
-    Returns
-    -------
-    labels : ndarray of int64, shape (n_members, n_rows)
-    outputs : ndarray of float32, shape (n_rows, n_labels), or None
-        The mean of the members' logits, if the publisher allows them.
+    Returns labels (n_members, n_rows), and mean logits (n_rows, n_labels), None if not allowed.
     """
     random = SecureRandom()
     chosen: list[IntArray] = []
@@ -336,12 +305,7 @@ def _rows_at_once(session: Session, member: Member, rows: Float32Array) -> Itera
 def _pay(session: Session, request: _Question, name: str, n: int) -> int:
     """Take answers from a budget for good; return the number left.
 
-    Raises
-    ------
-    BudgetError
-        When fewer are left; then none is taken.
-    ServerError
-        When answers cannot be counted.
+    Raises BudgetError if fewer are left, and takes none; ServerError if they cannot be counted.
     """
     left = fetch_one(
         session, "SELECT kanon.owner_draw($1::int8, $2::int8) AS n", str(request.budget), str(n)

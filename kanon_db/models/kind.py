@@ -88,10 +88,7 @@ def read_floats(snapshot: Snapshot, column: ColumnType) -> FloatArray:
 def read_arrays(snapshot: Snapshot, column: ColumnType) -> npt.NDArray[np.float32]:
     """Return the numbers of each record's array, shape (n_records, length).
 
-    Raises
-    ------
-    SchemaMismatchError
-        When arrays differ in their length or dimensions, or have NULL, NaN or infinity.
+    Raises SchemaMismatchError if lengths or dimensions differ, or on NULL, NaN or infinity.
     """
     session, name = snapshot.session, snapshot.session.identifier(column.name)
     extremes = fetch_one(
@@ -295,12 +292,7 @@ def _shape(name: str, given: Any) -> list[int]:
 def read_inputs(job: Job[ModelRequest]) -> tuple[Float32Array, Encoding]:
     """Read the features, and make their encoding.
 
-    Raises
-    ------
-    InvalidParameterError, SchemaMismatchError
-        When a feature does not fit its column, or nothing can be learned from it.
-    InfeasibleError
-        When the inputs need more memory than there is.
+    Raises SchemaMismatchError, InvalidParameterError, or InfeasibleError for lack of memory.
     """
     *names, _ = choose_columns(job.request, job.source, job.types)
     declared = _read_declarations(job, names)
@@ -355,12 +347,7 @@ def _text(column: ColumnType, label: str | None) -> str | None:
 def read_labels(job: Job[ModelRequest]) -> tuple[LabelValues, AnyIntArray]:
     """Read the label of each record, as the number of its class.
 
-    Raises
-    ------
-    InvalidParameterError
-        When some records have no label, or a label that is not listed.
-    InfeasibleError
-        When there are too many labels, or a single one.
+    Raises InvalidParameterError on unlisted or missing labels, InfeasibleError on one or too many.
     """
     column = job.types[job.request.label]
     values = distinct_values(job.snapshot, column)
@@ -429,16 +416,7 @@ def _describe(feature: Feature) -> tuple[Any, ...]:
 def read_sample(target: AttackTarget, encoding: Encoding) -> tuple[Float32Array, AnyIntArray]:
     """Read records of the source, drawn at random, with their labels.
 
-    Returns
-    -------
-    inputs : ndarray of float32, shape (n, *shape)
-    labels : ndarray of int64, shape (n,)
-        Numbers of classes; records whose labels are new since the publication are left out.
-
-    Raises
-    ------
-    InfeasibleError
-        When no record is left.
+    Records with labels that are new since are left out. Raises InfeasibleError if none remains.
     """
     layout = target.publication.layout
     names = [feature.name for feature in encoding.features]
@@ -725,10 +703,7 @@ class _TrainedModel:
 class Model(Kind):
     """The kind ``model``.
 
-    Notes
-    -----
-    **Source:** [TH] Section 4.2, with noise on votes as in N. Papernot et al., *Scalable private
-    learning with PATE*, ICLR 2018. All records of one entity are in the same part.
+    **Source:** [TH] Section 4.2; noise: Papernot et al., ICLR 2018. One part has all of an entity.
     """
 
     suffixes = MODEL_SUFFIXES

@@ -60,8 +60,7 @@ _SECONDS_BETWEEN_BEATS: Final = 0.01
 class PlpySession(ReportingSession):
     """:class:`~kanon_db.session.protocol.Session` over the `plpy` module of a PL/Python call.
 
-    The calling function fixes ``search_path``, and runs in the caller's transaction. Nothing is
-    kept from one call to the next, since a backend may serve several users.
+    The caller fixes ``search_path``; nothing outlives a call: a backend may serve several users.
     """
 
     def __init__(self, plpy: Any) -> None:

@@ -171,8 +171,7 @@ def database_error(sqlstate: str | None, primary: str | None) -> DatabaseError:
 def withheld(sqlstate: str) -> DatabaseError:
     """Make an error without any of the server's words.
 
-    It is for statements that run other people's functions over data, as views do: these may raise
-    anything with any SQLSTATE, and casts to ``regclass`` quote a value in a message of class 42.
+    For statements that run other people's functions: their errors may quote data, as casts do.
     """
     if sqlstate == _READ_ONLY:
         return DatabaseError(
@@ -207,8 +206,7 @@ def settings(session: Session, values: Mapping[str, str]) -> Iterator[None]:
 def roomy(session: Session) -> AbstractContextManager[None]:
     """Run the block with enough memory to join a million rows with the cells of their classes.
 
-    With the server's default of 4 MB for each sort or hash table, it would write them to disk. With
-    a gigabyte, as a server may have, what publishing needs would not be what was forecast.
+    The server's default of 4 MB would spill to disk; a gigabyte would exceed what was forecast.
     """
     return settings(session, {"work_mem": _WORK_MEMORY, "hash_mem_multiplier": "2"})
 
@@ -216,8 +214,7 @@ def roomy(session: Session) -> AbstractContextManager[None]:
 def shared(session: Session) -> AbstractContextManager[None]:
     """Let other processes calculate all rows of a query, as far as the server has any to spare.
 
-    By default its planner takes passing a row on for ten times as much work as reading it, and so
-    leaves it to one process to calculate much for each row.
+    The planner overrates passing rows on, and so leaves calculations for each to one process.
     """
     return settings(session, {"parallel_tuple_cost": "0"})
 
@@ -248,8 +245,7 @@ def frugal(session: Session, n_bytes: int) -> Iterator[None]:
 def grouping_by_hash(session: Session) -> Iterator[None]:
     """Run the block with GROUP BY by hashing, which spills to disk if memory does not suffice.
 
-    The planner assumes that columns are independent. So it expects a group for each row, where
-    there is only one for each class, and sorts, which takes two to three times as long.
+    The planner assumes independent columns, so expects many groups and sorts: 2 to 3 times slower.
     """
     with roomy(session), settings(session, {"enable_sort": "off"}):
         yield
@@ -269,8 +265,7 @@ def joining_by_hash(session: Session) -> Iterator[None]:
 def run_with_helper(session: Session) -> Iterator[None]:
     """Run the block with one worker, where the server allows any, that joins what is written.
 
-    Only the session itself writes. A second worker would have to wait for it; with one, it takes
-    half as long. The planner takes handing a row over for more work than that of joining it.
+    Only the session writes, so a second worker would wait; one halves the time.
     """
     (row,) = session.fetch(
         "SELECT least(1, current_setting('max_parallel_workers_per_gather')::int4)::text AS n"

@@ -49,8 +49,7 @@ _NO_TEXT: Final = "a text holds a NUL character, or is not valid Unicode"
 class PsycopgSession(ReportingSession):
     """:class:`~kanon_db.session.protocol.Session` over one psycopg connection.
 
-    Use :meth:`transaction` around each operation: it fixes the settings and makes the operation
-    atomic.
+    :meth:`transaction` around each operation fixes the settings and makes it atomic.
     """
 
     def __init__(
@@ -70,8 +69,7 @@ class PsycopgSession(ReportingSession):
     def transaction(self) -> Iterator[None]:
         """Run the block in one transaction, under the settings that statements rely on.
 
-        It first makes sure that kanon_db's own objects are of somebody whose code this role may
-        run, unless it has seen these schemas with this role before; see :func:`require_trusted`.
+        Checks first, once per role and schemas, whose code would run: see :func:`require_trusted`.
         """
         with self.translate_errors(), self.connection.transaction():
             (settled,) = self._fetch(_SETTLE, *itertools.chain(*SETTINGS.items()), list(_OURS))

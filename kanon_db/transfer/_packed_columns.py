@@ -350,23 +350,7 @@ def list_values(
 ) -> list[ListedValues] | None:
     """List the values of columns.
 
-    Parameters
-    ----------
-    session : Session
-    columns : sequence of ColumnType
-        Equal values of each are the same value.
-    relation : str
-        Where to look for them, as SQL.
-    most : int
-        Values that a column may have.
-    most_bytes : int
-        Bytes of a text, and of all texts of a column together.
-
-    Returns
-    -------
-    list of Listed or None
-        In the order of the columns; their table lasts until the transaction ends. None if there
-        are too many values, or a text is too long.
+    In the columns' order; their table lasts for the transaction. None if too many, or too long.
     """
     table = session.identifier("pg_temp", f"kanon_known_{os.urandom(8).hex()}")
     names = [f"s.{session.identifier(column.name)}" for column in columns]

@@ -81,23 +81,7 @@ def read_columns(
 ) -> dict[str, CodedColumn]:
     """Read columns, whatever number of values they have.
 
-    Parameters
-    ----------
-    snapshot : Snapshot
-    columns : sequence of ColumnType
-        Each with an equality and an order.
-    n_values : mapping of str to int
-        How many values they have in a sample; see :func:`count_in_sample`.
-
-    Returns
-    -------
-    dict of str to CodedColumn
-        By name, in the order of `columns`.
-
-    Raises
-    ------
-    InfeasibleError, SchemaMismatchError
-        As :func:`distinct_values` and :func:`read_codes`.
+    `n_values`: of a sample. Raises as :func:`distinct_values` and :func:`read_codes`.
     """
     coded = _read_few(
         snapshot,

@@ -126,8 +126,7 @@ class ColumnType(NamedTuple):
 class KeptRows(NamedTuple):
     """Which row of each entity is read, instead of all of them, and what stands in it.
 
-    The row follows from `open_columns` alone. Where several are alike in these, each is drawn with
-    the same probability, by a key that only the role that reads has: so values decide nothing.
+    It follows from `open_columns`; among equal rows, a secret key draws, so values decide nothing.
     """
 
     entity: ColumnType
@@ -413,21 +412,7 @@ def _number_at(parameter: int, index: str, width: int) -> str:
 def parts_of(session: Session, table: str, n_rows: int, alias: str) -> list[str]:
     """Divide a table into runs of pages, so that what is read of each fits into one value.
 
-    A value of PostgreSQL may have a gigabyte, and is copied on its way.
-
-    Parameters
-    ----------
-    table : str
-        Quoted; of a table that is small, anything that can be read.
-    n_rows : int
-        About how many rows it has.
-    alias : str
-        What a statement calls it.
-
-    Returns
-    -------
-    list of str
-        Conditions, each of which some rows meet, and each row one of them.
+    A value may have a gigabyte, and is copied. Returns conditions; each row meets one of them.
     """
     n_parts = -(-n_rows // _ROWS_AT_ONCE)
     if n_parts <= 1:
@@ -489,8 +474,7 @@ _SETTINGS: Final = {
 def fix_labels(session: Session) -> AbstractContextManager[None]:
     """Run the block with fixed settings for how values are written.
 
-    Otherwise an analyst's time zone would decide whether verifying finds a threshold. The source is
-    read with the caller's own settings, since a view may depend on them.
+    Else a time zone would decide what verifying finds; sources are read with the caller's own.
     """
     return settings(session, _SETTINGS)
 
@@ -498,8 +482,7 @@ def fix_labels(session: Session) -> AbstractContextManager[None]:
 def label(value: str) -> str:
     """Return SQL for the text of an expression's value; NULL if the value is NULL.
 
-    Unlike IS NULL, num_nulls() distinguishes a NULL from a row of NULLs. format() uses the type's
-    output function, which a cast to text may not.
+    num_nulls() tells NULL from a row of NULLs; format() uses the type's output function.
     """
     return f"CASE WHEN num_nulls({value}) = 0 THEN format('%s', {value}) END"
 

@@ -281,8 +281,7 @@ class CsvFile:
     def records(self, text: TextIO, header: Sequence[str], n_lines: int) -> Iterator[bytes]:
         """Read what follows the first lines, as many lines for COPY as there are in the file.
 
-        A line without values becomes a record without values, unless there is one column. What COPY
-        would misread is refused with its line and column.
+        A line without values is a record, unless of one column; what COPY misreads is refused.
         """
         raw = ""
         while more := text.read(_CHUNK) + text.readline():

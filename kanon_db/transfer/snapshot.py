@@ -160,10 +160,7 @@ class Snapshot(Records):
     def keeping(self, places: CodeArray) -> Self:
         """Copy some of the records, numbered anew; the old copy is dropped.
 
-        Parameters
-        ----------
-        places : ndarray of int32, shape (n_records,)
-            The new number of each record, from 0 without gaps; -1 for those to leave out.
+        `places`, int32 of shape (n_records,): new numbers from 0 without gaps, -1 to leave out.
         """
         session = self.session
         table = session.identifier("pg_temp", f"kanon_snapshot_{os.urandom(8).hex()}")

@@ -74,17 +74,7 @@ class DistinctCombinations:
     ) -> tuple[Self, CodeArray]:
         """Find the combinations that records have, and give them numbers.
 
-        Parameters
-        ----------
-        columns : sequence of DistinctValues
-        codes : sequence of ndarray of int, each of shape (n_records,)
-            The code of each record's value in each column.
-
-        Returns
-        -------
-        DistinctCombinations
-        ndarray of int32, shape (n_records,)
-            The code of each record's combination.
+        `codes`: (n_records,) of each column; returns each record's combination too, int32.
         """
         if len(columns) == 1:
             own = columns[0]
@@ -133,10 +123,7 @@ def least_type(values: DistinctValues) -> np.dtype[np.unsignedinteger]:
 def distinct_values(snapshot: Snapshot, column: ColumnType) -> DistinctValues:
     """Count the distinct values of a snapshot's column, and number them in order, NULL last.
 
-    Raises
-    ------
-    InfeasibleError
-        When there is no memory for their texts, or one of these has more than :data:`MOST_BYTES`.
+    Raises InfeasibleError for lack of memory, or a text longer than :data:`MOST_BYTES`.
     """
     snapshot.session.step("counting values")
     name = snapshot.session.identifier(column.name)

@@ -59,8 +59,7 @@ def transport(
 ) -> Transport:
     """Send all supplies to demands within the capacities, spread evenly, or prove it infeasible.
 
-    **Source:** Gale, *A theorem on flows in networks* (1957); shortest augmenting paths: Dinic
-    (1970). About q³ paths at most, each in O(m q).
+    **Source:** Gale 1957; augmenting paths: Dinic 1970. About q³ paths at most, each in O(m q).
     """
     # A dummy demand of 0 takes what a supply cannot send anywhere.
     capacity = np.vstack([capacities.T, np.maximum(supplies - capacities.sum(axis=1), 0)])
@@ -264,8 +263,7 @@ _RUN: Final = 2**20
 class Allotment:
     """Which bucket each record goes to, by its value and its rank among the value's records.
 
-    A record of rank r goes to ``first_bucket + (start + r - first_rank) % n_buckets`` of the entry
-    for its value with ``first_rank <= r < first_rank + n_records``.
+    Rank r goes to ``first_bucket + (start + r - first_rank) % n_buckets`` of its value's entry.
     """
 
     # (e,): position of the value in the counts; ascending, at most one entry per value and size
@@ -327,8 +325,7 @@ class Allotment:
 def round_robin(partition: npt.ArrayLike, setting: BucketSetting) -> Allotment:
     """Deal the records of each value in turn to the buckets of each size.
 
-    **Source:** [GB] Section 4.1. The pointer to the next bucket is carried from value to value:
-    begun anew for each, as the text can be read, bucket sizes would differ.
+    **Source:** [GB] 4.1; the pointer goes on from value to value, else bucket sizes would differ.
     """
     dealt = np.asarray(partition, dtype=np.int64)
     capacities = setting.sizes * setting.counts

@@ -177,8 +177,7 @@ def bit_positions(
 ) -> tuple[CodeArray, AnyIntArray]:
     """Return the bit that stands for each record, and the records by bucket.
 
-    Buckets of a size follow each other: their first records make a run of bits, their second ones
-    the next. So one operation on whole bitmaps works on all buckets.
+    Equal buckets' first records are one run of bits, then the second: one operation for all.
     """
     ranked = taken(bucket_numbers, order)
     by_bucket = taken(order, order_of(ranked, stable=True))

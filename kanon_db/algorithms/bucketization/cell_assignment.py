@@ -96,8 +96,7 @@ def best_cut(
 ) -> Cut | None:
     """Find the cut that reduces the disagreement of all attributes most.
 
-    By Gini impurity, as Breiman et al., *Classification and Regression Trees* (1984), chapter 4, of
-    all attributes. Large sets are sampled; the cut depends on codes alone.
+    By Gini impurity (Breiman et al. 1984, chapter 4), sampled if large; depends on codes alone.
     """
     most = min(_MOST_LOOKED_AT, max(1, _MOST_COMPARED // codes.shape[1] ** 2))
     if weights is None:

@@ -54,8 +54,7 @@ class SensitiveCombinations:
     def bounded(self) -> Iterator[tuple[IntArray, FPrimePrivacy]]:
         """Yield counts and thresholds of what a bucket bounds: values, and combinations of them.
 
-        A combination occurs no more often than the rarest of its values may: this follows from the
-        bounds on values, and tells at once how many records cannot be in small buckets.
+        A combination is no more frequent than its rarest value, which excludes small buckets.
         """
         for counts, privacy in zip(self.counts_of_values, self.privacies, strict=True):
             present = np.flatnonzero(counts)
@@ -75,8 +74,7 @@ class SensitiveCombinations:
 class JointPlan:
     """A bucket setting, and the bucket of each record when these are in the order of combinations.
 
-    Buckets are numbered from 0, smaller ones first. Which records of a combination are which is for
-    :func:`deal_randomly` to draw.
+    Buckets count from 0, smaller ones first; :func:`deal_randomly` draws who is who.
     """
 
     setting: BucketSetting

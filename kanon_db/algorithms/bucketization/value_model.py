@@ -171,21 +171,7 @@ class ValueModel:
     def posteriors(self, records: BucketedRecords, random: np.random.Generator) -> SingleArray:
         """Return how likely each value of its bucket is for each record.
 
-        Parameters
-        ----------
-        records : BucketedRecords
-        random : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray of float32, shape (n_records, n_values)
-            Those of a record add up to 1, up to rounding, and those of a value in a bucket to how
-            often the bucket has it, up to chance.
-
-        Notes
-        -----
-        Averages over matchings of the bucket's records with its values, which are drawn by swaps
-        (heat bath).
+        Shape (n_records, n_values), rows add up to 1: averages over matchings drawn by swaps.
         """
         scores = self._scores(records)
         probabilities = np.zeros_like(scores)

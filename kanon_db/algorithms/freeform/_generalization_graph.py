@@ -107,8 +107,7 @@ FAR = 2**62
 class GrowingGraph(NamedTuple):
     """Originals, the cells they are recast to so far, and a tree of boxes around the cells.
 
-    Positions number the records so that similar ones lie side by side. A flat tuple: compiled code
-    that takes a tuple out of another one counts references to all its arrays.
+    Similar records are neighbors. Flat, since compiled code counts references in nested tuples.
     """
 
     record: IntArray  # (n,): record at each position
@@ -435,8 +434,7 @@ def find_cheapest(
 ) -> int:
     """Find the available cells that cost an original least, going down the tree cheapest box first.
 
-    The first of equally cheap cells stay: those in the block of the original's own cell, then those
-    in the block with the lowest bound; in a block, those at the first positions.
+    Ties: the block of the original's own cell, then the lowest bound; in a block, the first.
     """
     starts, price, had = graph.starts, graph.price, graph.cells_of
     for r in range(search.n_rounds):
@@ -536,8 +534,7 @@ def resolve_dead_end(
 ) -> None:
     """Assign an original that may take none of the available cells.
 
-    **Source:** [FF] Lemma 5.1, Theorem 5.2; deviation: of the exchanges, the cheapest one. For k >=
-    (n + 3) / 2, where there may be none, the shortest chain of exchanges.
+    **Source:** [FF] Lemma 5.1, Theorem 5.2; deviation: the cheapest exchange, or shortest chain.
     """
     given_up, free = _cheapest_exchange(graph, original, n_rounds, original_of_cell)
     if given_up != NONE:

@@ -354,8 +354,7 @@ def _draw(matches: CodeArray, random: RandomBytes, pulse: Pulse) -> CodeArray:
 def as_assignments(rows: AnyIntArray, *, pulse: Pulse = UNLIMITED) -> CodeArray:
     """Order the matches of each record so that columns are assignments, the identity first.
 
-    **Source:** [FF] Theorem 2.3. The same rows always give the same columns, which are not for
-    publishing along.
+    **Source:** [FF] Theorem 2.3. Deterministic, so not for publishing along.
     """
     n, k = rows.shape
     columns = rows[rows != np.arange(n)[:, np.newaxis]]
@@ -453,8 +452,7 @@ def _walk(
 ) -> tuple[Integer, Integer, Integer]:
     """Walk on until all originals have a cell, or the random numbers are used up.
 
-    ``place`` holds the original that began the walk, the one it is at, and the cell of the latter,
-    which the next step must not take, or -1.
+    ``place``: the walk's first original, the current one, and its cell, not to be next, or -1.
     """
     walker, current, held = place
     for number in numbers:
@@ -516,8 +514,7 @@ def lexicographic_order(values: AnyIntArray) -> IntArray:
 def partitions(values: AnyIntArray, partition_size: int) -> list[IntArray]:
     """Cut the lexicographic order into segments of about the same size.
 
-    **Source:** [FF] Section 8.1. All but the last have an even number of records, without which
-    many a symmetric graph does not exist.
+    **Source:** [FF] Section 8.1. All but the last are even, as many a symmetric graph needs.
     """
     if partition_size < 1:
         raise InvalidParameterError(

@@ -55,8 +55,7 @@ def run_rounds(
 ) -> CodeArray:
     """Build k disjoint assignments, the identity first, one in each round.
 
-    **Source:** [FF] Section 5. Greedily, identical records match each other first: the r-th round
-    shifts them by r places.
+    **Source:** [FF] Section 5. Greedily, identical records match first: round r shifts them by r.
     """
     graph = build(ncp, k)
     by_type, first, size = _identical(ncp.values[graph.record])
@@ -375,8 +374,7 @@ def assign_at_least_weight(
 ) -> None:
     """Find an assignment of least total weight, exactly.
 
-    **Source:** Bertsekas: The auction algorithm, 1988. Weights count n + 1 units of price and the
-    last increment is one, so the result is optimal. Cached cells save the O(n²) matrix.
+    **Source:** Bertsekas, auction, 1988; exact, as weights count n + 1 units. Cells are cached.
     """
     n = original_of_cell.size
     search = search_for(_N_KNOWN, n_rounds, scale=n + 1)

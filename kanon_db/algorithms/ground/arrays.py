@@ -60,8 +60,7 @@ _KEPT: Final = 8 << 20
 def give_back() -> None:
     """Return freed memory that the C library keeps to the system.
 
-    After a large array was freed, glibc allocates smaller ones on its heap, of which it returns
-    only the end: a server's process would stay as large as if it still held them.
+    glibc returns only its heap's end, so a server's process would stay as large as it was.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -72,8 +71,7 @@ def give_back() -> None:
 def giving_back() -> Iterator[None]:
     """Return each array of a megabyte or more to the system once it is freed, while the block runs.
 
-    Allocating from the system takes time, so this is for work that allocates many and computes for
-    long. **Source:** M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in `man mallopt`.
+    For long work with many arrays. **Source:** M_MMAP_THRESHOLD, M_TRIM_THRESHOLD in `man mallopt`.
     """
     _keep(_LARGE_ARRAY, _LARGE_ARRAY)
     try:
@@ -93,8 +91,7 @@ def _keep(array: int, free: int) -> None:
 def hash_numbers(numbers: AnyIntArray) -> WordArray:
     """Hash each number to 64 bits, so that sums of hashes identify what was summed.
 
-    **Source:** the output function of SplitMix64 (G. Steele et al., OOPSLA 2014), which is one to
-    one.
+    **Source:** the output function of SplitMix64 (G. Steele et al., OOPSLA 2014), one to one.
     """
     mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
@@ -126,8 +123,7 @@ _NUMBERS_OF_PART: Final = 1 << 19
 def order_of(numbers: AnyIntArray, *, stable: bool = False) -> IntArray:
     """Return the order of whole numbers.
 
-    A long array is dealt to groups that fit into the cache, with heartbeats between them, since
-    numpy cannot be interrupted; that also takes less time than one sort.
+    Long arrays are dealt to groups that fit the cache: faster, and with heartbeats.
     """
     native = numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
     return _order(native, Pulse(heartbeat=beat), n_cores(), stable=stable)
@@ -300,8 +296,7 @@ def distinct(keys: IntArray) -> IntArray:
 def numbered(keys: AnyIntArray) -> IntArray:
     """Return the number of each key among the distinct ones, which count from 0 in their order.
 
-    The inverse of :func:`numpy.unique`; keys close together are looked up in a table, in a fifth of
-    the time.
+    The inverse of :func:`numpy.unique`; keys close together are looked up, in a fifth of the time.
     """
     least, greatest = int(keys.min(initial=0)), int(keys.max(initial=0))
     if greatest - least > keys.size:
@@ -336,8 +331,7 @@ _LARGEST_KEY = 2**62
 def sort_keys(columns: Iterable[AnyIntArray], *, reflected: bool = False) -> IntArray:
     """Pack the codes of each record into one integer, to sort by, the first attribute foremost.
 
-    With ``reflected``, the order within an attribute turns back and forth, as in a reflected Gray
-    code. Before packed codes would overflow, the distinct ones are numbered.
+    ``reflected``: as a reflected Gray code. Distinct codes are numbered before they overflow.
     """
     keys = np.zeros(1, dtype=np.int64)
     n_keys = 1
@@ -363,8 +357,7 @@ _SPARE_WORDS: Final = 16
 def shuffled(n: int, random_bytes: Callable[[int], bytes]) -> AnyIntArray:
     """Draw an order of ``0 … n-1``.
 
-    **Source:** Fisher and Yates (1938), by Durstenfeld, Algorithm 235 (1964); bounded numbers by
-    Lemire (2019), Algorithm 5; groups by Sandelius (1962). Every step is exact.
+    **Source:** Fisher, Yates 1938 (Durstenfeld 1964); Lemire 2019; Sandelius 1962. Exact.
     """
     kind = np.int32 if n <= np.iinfo(np.int32).max else np.int64
     if n <= MOST_AT_ONCE:
@@ -411,8 +404,7 @@ def _deal_places(dealt: AnyIntArray, random_bytes: Callable[[int], bytes]) -> In
 def _swap(places: AnyIntArray, left: int, words: SmallWordArray) -> int:
     """Swap the last place left with a random one, as long as words last; return how many are left.
 
-    A random word w below 2^32 gives the upper half of w * left. It is rejected where some numbers
-    would otherwise come from more words than others.
+    Takes the upper half of w * left; rejects w < 2^32 where some numbers would be likelier.
     """
     for word in words:
         if left <= 1:

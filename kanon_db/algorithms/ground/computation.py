@@ -265,8 +265,7 @@ _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 def innermost(function: _Function) -> _Function:
     """Compile a function that runs millions of times without arrays of its own or Python's lock.
 
-    It does without numba's runtime, which would count references to a dozen arrays in each tuple
-    passed on: that takes longer than weighing 64 cells. Its Python caller holds the references.
+    Without numba's runtime, which counts references in tuples; the Python caller holds them.
     """
     return cast("_Function", numba.njit(**_OPTIONS)(function))
 

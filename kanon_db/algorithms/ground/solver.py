@@ -123,8 +123,7 @@ def values_of(highs: highspy.Highs) -> FloatArray | None:
 def solve_problem(problem: pulp.LpProblem, pulse: Pulse) -> Solution:
     """Solve a model stated with PuLP, from its variables' initial values if they have any.
 
-    PuLP's own class hands the model over, but does not run it: its run could not be interrupted,
-    and it reports a solution as optimal when time ran out.
+    PuLP hands the model over but does not run it: it calls a solution optimal when time ran out.
     """
     problem.solverModel = new_solver()
     pulp.HiGHS().buildSolverModel(problem)

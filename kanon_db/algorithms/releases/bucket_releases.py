@@ -386,8 +386,7 @@ def sort_each(first: IntArray, value: CodeArray) -> None:
 def coarsening(fine: BucketRelease, coarse: BucketRelease) -> IntArray | None:
     """Return the coarse bucket of each fine bucket, if one release only merges buckets of another.
 
-    None if a tuple is in several fine buckets: the coarse release may have reassigned its people,
-    which looks the same, although two independent draws tell more than one.
+    None if a tuple is in several fine buckets: it may have been drawn again, which tells more.
     """
     n_tuples = 1 + max(
         int(one.tuple_of.max(initial=-1)) for one in (fine, coarse)

@@ -242,8 +242,7 @@ def _balance(waiting: IntArray, of: IntArray, counts: IntArray, m: int) -> tuple
 def _assign(waiting: IntArray, m: int, pulse: Pulse) -> list[tuple[Signature, int]]:
     """Divide m-eligible new people into groups with equally many people of each value.
 
-    Each group takes the fewest most frequent values, and as many people as leave the rest
-    m-eligible.
+    Each takes the fewest most frequent values, and leaves the rest m-eligible.
     """
     left = waiting.copy()
     groups: list[tuple[Signature, int]] = []

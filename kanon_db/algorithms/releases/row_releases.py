@@ -83,8 +83,7 @@ def fits_of(
 ) -> ClassFits | None:
     """Find the classes whose cells cover each tuple.
 
-    A tree of boxes is searched for each set of suppressed quasi-identifiers; codes modulo 64
-    separate sets. None if there are more than ``most`` pairs.
+    A tree of boxes for each set of suppressed columns (mod 64). None for more than ``most`` pairs.
     """
     boxes = boxes_of(cells, cell_of_class, n_codes)
     tree = _tree(boxes, np.array(n_codes), pulse)
@@ -308,8 +307,7 @@ def _are_within(
 def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[ClassFits, BoolArray]:
     """Find people who must be in a class, and remove them from others, until nothing changes.
 
-    If as many people fit a class as it has rows, they are all in it: sound while nobody of a class
-    has left. Returns the classes left, and those that somebody has left.
+    Sound while nobody left: as many fit as rows. Returns the classes left, and those with leavers.
     """
     tuples = fits.tuples
     order = np.argsort(fits.classes, kind="stable")
@@ -412,8 +410,7 @@ def merge(
 ) -> MergedClasses:
     """Merge classes into buckets until everybody fits a single bucket.
 
-    Sound: if exactly the people who fit a bucket are in it, they have its rows. A bucket that more
-    people, or fewer, fit than it has rows is omitted.
+    Buckets with more or fewer people than rows are omitted; the others' people have their rows.
     """
     n_tuples, n_classes = linked.size, contents.n_classes
     sizes = contents.sizes

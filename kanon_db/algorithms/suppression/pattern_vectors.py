@@ -313,8 +313,7 @@ def expand_rules(
 def _combinations(groups: list[int], limits: list[tuple[int, int]]) -> IntArray:
     """Unions of groups within the limits.
 
-    Suppressing less keeps within the limits, so each union found on the way is itself a result,
-    and the work is bounded by their number.
+    Suppressing less keeps within the limits, so each union on the way counts and bounds the work.
     """
     masks = np.zeros(1, dtype=np.int64)
     for group in groups:
