@@ -370,8 +370,8 @@ WITH reading AS (
 SELECT format('role %s', p.role_name) AS subject,
        format('can read %s and %s, of the same people, which nobody has accepted', p.name,
               p.other_name) AS value,
-       format('REVOKE one of the roles that it reads them by; or whoever published %s accepts it:'
-              ' SELECT kanon.grant_publication(%L, ''{%s}'', accept => ...)', p.other_name,
+       format('REVOKE one of the rights or roles that it reads them by; or whoever published %s'
+              ' accepts it: SELECT kanon.grant_publication(%L, ''{%s}'', accept => ...)', p.other_name,
               p.other_name, p.role_name) AS remedy
 FROM pairs AS p
 WHERE NOT p.is_accepted AND NOT EXISTS (SELECT FROM pairs AS m
