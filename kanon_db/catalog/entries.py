@@ -352,6 +352,13 @@ def find_source(session: Session, relation: Relation) -> Source:
     return found.with_kept(column_types(session, oid))
 
 
+LOST_COLUMNS: Final = (
+    "rename a column back that only has another name; where it is gone for good, drop the source's"
+    " publications, and register it again with the columns that it has"
+)
+"""What to do where a column with a role is missing: refresh and registration refuse alike."""
+
+
 def _check_keep(source: Source, rule: KeepRule, types: Mapping[str, ColumnType]) -> None:
     """Refuse a rule that does not fit the other roles, or the columns' types."""
     where = f"keep of {source.relation}"
@@ -366,7 +373,7 @@ def _check_keep(source: Source, rule: KeepRule, types: Mapping[str, ColumnType])
         raise SchemaMismatchError(
             "the source has lost columns since it was registered",
             detail=f"{source.relation} has no {', '.join(missing)}",
-            hint="register it again with the columns that it has",
+            hint=LOST_COLUMNS,
         )
     by = source.kept_by
     if by is None and rule.choice != "random":

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kanon_db.catalog.attributes import KeepRule
-from kanon_db.catalog.entries import Source, find_source, require_harmless, run_errand
+from kanon_db.catalog.entries import (
+    LOST_COLUMNS,
+    Source,
+    find_source,
+    require_harmless,
+    run_errand,
+    source_of,
+)
 from kanon_db.catalog.names import require_plain
 from kanon_db.catalog.source_checks import check_attribute, check_roles, warn_of_roles
 from kanon_db.errors import (
@@ -155,7 +162,7 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
         raise SchemaMismatchError(
             "the source has lost columns since it was registered",
             detail=f"{relation} has no {', '.join(missing)}",
-            hint="register it again with the columns that it has",
+            hint=LOST_COLUMNS,
         )
     if registered.columns != tuple(types):
         added = [column for column in types if column not in registered.columns]
@@ -171,6 +178,19 @@ def open_source(session: Session, source: str) -> tuple[Source, dict[str, Column
         )
     require_unchanged(session, registered)
     return registered, types
+
+
+def open_source_of(session: Session, publication: str) -> tuple[Source, dict[str, ColumnType]]:
+    """Look up the source of a publication, as `open_source` does."""
+    relation = source_of(session, publication).quoted(session)
+    if fetch_one(session, "SELECT to_regclass($1::text) IS NULL AS gone", relation)["gone"]:
+        raise NotFoundError(
+            "the source of the publication does not exist any more",
+            detail=f'publication "{publication}" was made from {relation}',
+            hint="it is answered as before; to go on with it, create its source again with the"
+            " columns that are registered (TABLE kanon.source), and register it again",
+        )
+    return open_source(session, relation)
 
 
 def require_unchanged(session: Session, source: Source) -> None:

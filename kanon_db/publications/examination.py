@@ -21,9 +21,8 @@ from kanon_db.catalog.entries import (
     require_harmless,
     require_publisher,
     require_whole,
-    source_of,
 )
-from kanon_db.catalog.sources import open_source, require_readable
+from kanon_db.catalog.sources import open_source_of, require_readable
 from kanon_db.declaration import unknown
 from kanon_db.errors import InfeasibleError, InvalidParameterError, SchemaMismatchError
 from kanon_db.publications.kind import AttackTarget, Workload
@@ -145,7 +144,7 @@ def open_target(session: Session, name: str) -> AttackTarget:
 
 
 def _with_source(session: Session, publication: Publication) -> AttackTarget:
-    source, types = open_source(session, source_of(session, publication.name).quoted(session))
+    source, types = open_source_of(session, publication.name)
     return AttackTarget(
         session, publication, source, types, published_schema(session), Allowance.of(session)
     )

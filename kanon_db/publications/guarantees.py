@@ -70,9 +70,9 @@ class Guarantee(ABC):
 
     def __str__(self) -> str:
         """Write it for readers."""
-        kept = [] if self.kept is None else [_KEPT.format(self.kept), _OTHERS]
-        if self.pooled:
-            kept.append(_POOLED.format(" and ".join(self.pooled)))
+        kept = [] if self.kept is None else [_KEPT.format(self.kept)]
+        others = left_open({"kept": self.kept, "pooled": self.pooled})
+        kept += [f"{one}, is not covered" for one in others]
         return "; ".join([self.promise, *self.conditions, *kept])
 
     def about_kept(self, source: Source) -> Self:
@@ -120,13 +120,26 @@ def times_of(k: int, *, of_people: bool) -> str:
 
 
 _KEPT: Final = "each person is published with one record, {}"
-_OTHERS: Final = (
-    "what somebody knows of a person's other records, and infers from it, is not covered"
-)
+_OTHERS: Final = "what somebody knows of a person's other records, and infers from it"
 _POOLED: Final = (
     "{} is calculated from all records of a person, and what somebody knows of how many these are,"
-    " and infers from it, is not covered"
+    " and infers from it"
 )
+_LISTS: Final = "the values of {} are lists: how many of them have one code in common has no bound"
+
+
+def lists_in_words(names: Sequence[str]) -> str:
+    """Say that the parts of values which are lists have no bound; nothing without such values."""
+    return _LISTS.format(" and ".join(names)) if names else ""
+
+
+def left_open(promise: Mapping[str, Any]) -> list[str]:
+    """Say what the figures of a guarantee leave open, besides what all of its kind do."""
+    return [
+        *([_OTHERS] if promise.get("kept") is not None else []),
+        *([_POOLED.format(" and ".join(pooled))] if (pooled := promise.get("pooled")) else []),
+        *([lists_in_words(lists)] if (lists := promise.get("lists")) else []),
+    ]
 
 
 # What is promised, in plain words: `recommend` and reports say the same.

@@ -19,9 +19,8 @@ from kanon_db.catalog.entries import (
     published_schema,
     require_whole,
     run_errand,
-    source_of,
 )
-from kanon_db.catalog.sources import open_source, require_unchanged
+from kanon_db.catalog.sources import open_source_of, require_unchanged
 from kanon_db.declaration import parameters_of, read_request
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import (
@@ -447,7 +446,7 @@ def refresh(
     require_whole(old)
     declared = kind_named(old.kind)
     kind = declared.load()
-    source, types = open_source(session, source_of(session, name).quoted(session))
+    source, types = open_source_of(session, name)
     kept = old.parameters.get("accept", {})
     accepted = {**kept, **(accept or {})}
     request = _request(declared, source.relation.quoted(session), old, accepted)

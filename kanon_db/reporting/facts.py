@@ -25,9 +25,7 @@ from kanon_db.metrics.disclosure_risk import (
     prosecutor_risk,
 )
 from kanon_db.publications.examination import accepted_reasons, open_target
-from kanon_db.publications.guarantees import (
-    linked_in_words,
-)
+from kanon_db.publications.guarantees import left_open, linked_in_words
 from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
 from kanon_db.publications.lifecycle import Access, access_to
 from kanon_db.publications.publish_request import RISKS
@@ -85,6 +83,14 @@ class InferenceFacts:
         """The attack that exceeds its bound and is right most often, or else is right so."""
         played = [line for line in self.attacks if line.rate is not None]
         return max(played, key=lambda line: (line.exceeds, line.rate or 0.0), default=None)
+
+    @property
+    def worst_unbounded(self) -> Attack | None:
+        """The attack that is right most often of those outside of a guarantee with bounds."""
+        played = [line for line in self.attacks if line.rate is not None and line.bound is None]
+        if all(line.bound is None for line in self.attacks):
+            return None
+        return max(played, key=lambda line: line.rate or 0.0, default=None)
 
 
 @dataclass(frozen=True)
@@ -177,6 +183,7 @@ class Facts:
     records: int
     left_out: int
     promise: str  # In plain words, as `recommend` says it
+    left_open: Sequence[str]  # What it leaves open, besides what all of its kind do
     guarantee: str
     published_at: str
     published_by: str
@@ -264,6 +271,7 @@ def gather(session: Session, name: str, population: int | str | None = None) -> 
         records=publication.records,
         left_out=publication.left_out,
         promise=promise_of(target, counted),
+        left_open=left_open(publication.promise),
         guarantee=publication.guarantee,
         published_at=entry["at"],
         published_by=entry["publisher"],

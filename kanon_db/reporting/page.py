@@ -162,6 +162,8 @@ def inference_test(inferences: Sequence[InferenceFacts], who: str) -> tuple[str,
                 f"bounded for readers who learn nothing; exceeded by {worst.attack}"
                 f" ({_percent(worst.rate)})"
             )
+        if one.is_bounded and (open_to := one.worst_unbounded) is not None:
+            verdict += f", but not against {open_to.attack} ({_percent(open_to.rate)})"
         verdicts.append(f"{one.name}: {verdict}" if len(inferences) > 1 else verdict)
         said = []
         if known.certain is not None:
@@ -263,7 +265,11 @@ def write_page(facts: Facts) -> str:
         groups="buckets" if group == "bucket" else "classes",
         what=described.published.format(row=ROWS[facts.counted], who=who),
         promise=facts.promise[:1].upper() + facts.promise[1:],
-        not_covered=[*described.not_covered, *ALWAYS[described.hides_membership :]],
+        not_covered=[
+            *facts.left_open,
+            *described.not_covered,
+            *ALWAYS[described.hides_membership :],
+        ],
         which=f" of {facts.sensitive}" if facts.others else "",
         linking=linking_rows(facts),
         means_of_linking=described.linking,

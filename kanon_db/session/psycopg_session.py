@@ -109,7 +109,7 @@ class PsycopgSession(ReportingSession):
         ):
             # The text consists only of quoted identifiers and of our own words.
             cursor.execute(statement.encode(), values or None)
-            return list(cursor.fetchall()) if cursor.description else []
+            return [] if cursor.description is None else list(cursor.fetchall())
 
     def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
         """Run one statement through a cursor of the server; see the protocol."""

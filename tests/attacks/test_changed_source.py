@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 
 from kanon_db.errors import InUseError
@@ -144,3 +145,31 @@ def test_another_table_of_the_old_name_is_not_the_renamed_one(
     more(parties, "data.moving")
     published.register("data.moving", ["age"], "ill", **ROLES)
     assert published.call("refresh", "moving_b")["added"] == 20
+
+
+def test_a_source_that_is_gone_is_named_and_may_come_again(
+    parties: Parties, published: Functions
+) -> None:
+    fetch(parties.publisher, "CREATE TABLE data.moved AS TABLE data.moving")
+    fetch(parties.publisher, "DROP TABLE data.moving")
+    with pytest.raises(psycopg.Error, match="does not exist any more") as refused:
+        published.call("refresh", "moving_b")
+    assert "register it again" in (refused.value.diag.message_hint or "")
+    fetch(parties.publisher, "ALTER TABLE data.moved RENAME TO moving")
+    published.register("data.moving", ["age"], "ill", **ROLES)
+    more(parties, "data.moving")
+    assert published.call("refresh", "moving_b")["added"] == 20
+    published.call("drop_publication", "moving_b")
+
+
+def test_hints_do_not_go_round_where_a_column_with_a_role_is_gone(
+    parties: Parties, published: Functions
+) -> None:
+    """What is registered cannot change while it is published: renaming it back is what helps."""
+    fetch(parties.publisher, "ALTER TABLE data.moving RENAME COLUMN age TO years")
+    with pytest.raises(psycopg.Error, match="lost columns") as refused:
+        published.call("refresh", "moving_b")
+    assert "rename a column back" in (refused.value.diag.message_hint or "")
+    fetch(parties.publisher, "ALTER TABLE data.moving RENAME COLUMN years TO age")
+    assert published.call("refresh", "moving_b")["added"] == 0
+    published.call("drop_publication", "moving_b")

@@ -114,6 +114,9 @@ def test_two_publications_are_not_joined(parties: Parties) -> None:
             answer_of(parties, asked)
         assert refused.value.sqlstate == REFUSED
         assert "view that joins their sources" in (refused.value.diag.message_hint or "")
+        dsn = make_conninfo(parties.dsn, user=parties.analyst.info.user)
+        shown = CliRunner().invoke(cli.main, ["query", asked], env={"KANON_DSN": dsn})
+        assert "two publications cannot be joined" in shown.output
 
 
 @pytest.mark.pitfall(69)

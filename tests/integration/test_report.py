@@ -23,7 +23,7 @@ from kanon_db.metrics.disclosure_risk import ReidentificationRisk
 from kanon_db.publications.examination import open_target
 from kanon_db.publications.lifecycle import Access
 from kanon_db.reporting.facts import Counted, RiskFacts, gather, promise_of
-from kanon_db.reporting.page import ATTACKS, linking_rows, three_tests
+from kanon_db.reporting.page import ATTACKS, linking_rows, three_tests, write_page
 from tests.integration.parties import Functions, Parties, create_source, create_table, fetch, value
 from tests.profiles import long_but
 
@@ -322,6 +322,31 @@ def test_the_verdict_on_inference_is_that_of_the_worst_attack(
     assert "33.3 % is allowed" in measured
     assert "ill: " in verdict
     publisher.drop_publication("judged")
+
+
+@pytest.mark.pitfall(64)
+def test_a_bound_on_lists_is_not_said_to_bound_their_codes(
+    parties: Parties, publisher: kanon_db.Kanon
+) -> None:
+    """The verdict on inference, and what is not covered, say so, and that records were kept."""
+    rows = [(i // 2, i * 7 % 60, f"c{i % 7};c{i % 11 + 3}") for i in range(400)]
+    create_source(
+        parties.publisher, "data.coded", "who int, age int, codes text", rows, ["age"], "codes",
+        entity="who", keep="random",
+    )  # fmt: skip
+    publisher.publish_buckets("data.coded", "coded", privacy={"l": 3}, readers=[])
+    with publisher._operation() as session:
+        facts = gather(session, "coded")
+    (judged,) = facts.inferences
+    assert judged.is_bounded
+    *_, (_, _, verdict, _) = three_tests(facts)
+    assert ", but not against a part of the value (" in verdict
+    others, lists = facts.left_open
+    assert "a person's other records" in others
+    assert "one code in common has no bound" in lists
+    shown = " ".join(unescape(write_page(facts)).split())
+    assert all(one in shown for one in facts.left_open)
+    publisher.drop_publication("coded")
 
 
 @pytest.mark.pitfall(64)

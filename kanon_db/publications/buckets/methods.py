@@ -34,6 +34,7 @@ from kanon_db.publications.guarantees import (
     SensitiveCounts,
     WarnsCaller,
     largest,
+    lists_in_words,
     share_unbounded,
     summed,
     threshold_of_1,
@@ -207,10 +208,7 @@ class BucketGuarantee(Guarantee):
             " since buckets show which of them go together"
             if len(self.attributes) > 1
             else "",
-            f"the values of {' and '.join(self.lists)} are lists: how many of them have one code"
-            " in common has no bound"
-            if self.lists
-            else "",
+            lists_in_words(self.lists),
             CORRELATIONS_NOT_COVERED,
             f"{WAITING_NOT_COVERED}, is not covered",
             threshold_of_1(self.unbounded),
