@@ -29,7 +29,7 @@ from kanon_db.algorithms.releases.release_measures import (
     Differences,
     Kind,
     ReleaseCheck,
-    _narrowed,
+    _check_candidates,
     compare_all,
     measure_releases,
     people_of,
@@ -660,7 +660,7 @@ def measure_worlds(
     return WorldMeasures(
         checks=(
             *measured.checks,
-            _narrowed("forced", "sound", together, forced.candidates, limits),
+            _check_candidates("forced", "sound", together, forced.candidates, limits),
             _likely("worlds", "exact", together, forced, counted.share, limits, counted.is_known),
         ),
         people=measured.people,

@@ -46,7 +46,7 @@ def scored(effects: SingleArray) -> ValueModel:
     """Make a model in which each record has scores of its own."""
     n, n_values = effects.shape
     numbers = np.arange(n, dtype=np.int32)
-    feature = value_model._Feature((0,), (numbers,), numbers)
+    feature = value_model._Predictor((0,), (numbers,), numbers)
     return ValueModel([feature], effects, np.zeros(n_values, dtype=np.float32), 0.0)
 
 

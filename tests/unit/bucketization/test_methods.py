@@ -180,7 +180,7 @@ def test_settings_that_the_solver_gets_wrong_are_not_taken(monkeypatch: pytest.M
     solve = module.solve_setting
 
     def mistaken(program, near, start, *, whole, pulse):  # type: ignore[no-untyped-def]
-        answer = solve(program, near, start, whole=whole, pulse=pulse)
+        answer = solve(program, near, start, integral=whole, pulse=pulse)
         if whole:
             n_buckets = np.zeros(program.sizes.size)
             n_buckets[0] = program.n_records / program.sizes[0]
