@@ -335,7 +335,8 @@ FROM kanon.budget AS b JOIN kanon.release AS r ON r.release_id = b.release_id
 WHERE b.asked IS NULL AND kanon.counter_name(b) IS NULL
 UNION ALL
 SELECT format('source %I.%I', s.schema_name, s.relation_name),
-       'it has changed since it was registered', 'register it again'
+       'it has changed since it was registered',
+       'register it again; a column with a role that was renamed is renamed back first'
 FROM kanon.source AS s JOIN pg_namespace AS n ON n.nspname = s.schema_name
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = s.relation_name
 WHERE kanon.fingerprint(c.oid) IS DISTINCT FROM s.fingerprint
@@ -371,8 +372,8 @@ SELECT format('role %s', p.role_name) AS subject,
        format('can read %s and %s, of the same people, which nobody has accepted', p.name,
               p.other_name) AS value,
        format('REVOKE one of the rights or roles that it reads them by; or whoever published %s'
-              ' accepts it: SELECT kanon.grant_publication(%L, ''{%s}'', accept => ...)', p.other_name,
-              p.other_name, p.role_name) AS remedy
+              ' accepts it: SELECT kanon.grant_publication(%L, ''{%s}'', accept => ...)',
+              p.other_name, p.other_name, p.role_name) AS remedy
 FROM pairs AS p
 WHERE NOT p.is_accepted AND NOT EXISTS (SELECT FROM pairs AS m
     WHERE m.is_accepted AND (m.one, m.other) = (p.one, p.other) AND m.ways && p.ways)
