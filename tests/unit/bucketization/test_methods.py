@@ -179,9 +179,9 @@ def test_settings_that_the_solver_gets_wrong_are_not_taken(monkeypatch: pytest.M
     thresholds = FPrimePrivacy(HARD)
     solve = module.solve_setting
 
-    def mistaken(program, near, start, *, whole, pulse):  # type: ignore[no-untyped-def]
-        answer = solve(program, near, start, integral=whole, pulse=pulse)
-        if whole:
+    def mistaken(program, near, start, *, integral, pulse):  # type: ignore[no-untyped-def]
+        answer = solve(program, near, start, integral=integral, pulse=pulse)
+        if integral:
             n_buckets = np.zeros(program.sizes.size)
             n_buckets[0] = program.n_records / program.sizes[0]
             return answer._replace(values=n_buckets, is_infeasible=False)
