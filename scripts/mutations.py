@@ -133,6 +133,66 @@ MUTATIONS: Final = (
         "named = dict(zip(tables.quasi_identifiers, reversed(columns), strict=True))",
         ("integration/test_coded.py", "integration/test_in_parts.py"),
     ),
+    Mutation(
+        "the highest risk of identification is the least",
+        "highest=1 / float(people[n > 0].min()),",
+        "highest=1 / float(people[n > 0].max()),",
+        ("unit/metrics/test_disclosure_risk.py::test_risks_are_those_of_each_record",),
+    ),
+    Mutation(
+        "k + 1: records at risk",
+        "at_risk=float(f[people < k] @ n[people < k])",
+        "at_risk=float(f[people <= k] @ n[people <= k])",
+        ("unit/metrics/test_disclosure_risk.py::test_risks_are_those_of_each_record",),
+    ),
+    Mutation(
+        "uniqueness counts pairs",
+        "return float(n[f == 1].sum()) / n_records",
+        "return float(n[f <= 2].sum()) / n_records",
+        ("unit/metrics/test_disclosure_risk.py::test_risks_are_those_of_each_record",),
+    ),
+    Mutation(
+        "a population smaller than its sample is let in",
+        "if not np.all(people >= f):",
+        "if False and not np.all(people >= f):",
+        ("unit/metrics/test_disclosure_risk.py::test_who_is_not_in_the_population_is_refused",),
+    ),
+    Mutation(
+        "m - 1: signatures of m - 1 values",
+        "bad = sum(len(s) < m or",
+        "bad = sum(len(s) < m - 1 or",
+        ("unit/releases/test_releases.py::test_what_cannot_be_refreshed_is_refused",),
+    ),
+    Mutation(
+        "the cap is not applied to own thresholds",
+        "return own if own is None or self.cap is None else min(own, self.cap)",
+        "return own",
+        ("unit/bucketization/test_privacy.py",),
+    ),
+    Mutation(
+        "a threshold above 1 of a value is let in",
+        "not 0 < threshold <= 1 for",
+        "not 0 < threshold for",
+        ("unit/bucketization/test_privacy.py",),
+    ),
+    Mutation(
+        "a remedy that does not suffice",
+        "raise cap to {round_up(most)}",
+        "raise cap to 0",
+        ("unit/bucketization/test_privacy.py",),
+    ),
+    Mutation(
+        "a negative theta is let in",
+        "self.theta is None or self.theta >= 0",
+        "self.theta is None or self.theta >= -1",
+        ("unit/bucketization/test_privacy.py",),
+    ),
+    Mutation(
+        "l - 1: eligibility for buckets of l",
+        "if largest * l > n_records:",
+        "if largest * (l - 1) > n_records:",
+        ("unit/bucketization/test_methods.py::test_anatomy_refuses",),
+    ),
 )
 """Faults, each with the text that is changed and the tests that must notice."""
 
