@@ -335,8 +335,7 @@ FROM kanon.budget AS b JOIN kanon.release AS r ON r.release_id = b.release_id
 WHERE b.asked IS NULL AND kanon.counter_name(b) IS NULL
 UNION ALL
 SELECT format('source %I.%I', s.schema_name, s.relation_name),
-       'it has changed since it was registered',
-       'register it again; a column with a role that was renamed is renamed back first'
+       'it has changed since it was registered', 'register it again'
 FROM kanon.source AS s JOIN pg_namespace AS n ON n.nspname = s.schema_name
 JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = s.relation_name
 WHERE kanon.fingerprint(c.oid) IS DISTINCT FROM s.fingerprint

@@ -123,7 +123,7 @@ def test_a_table_with_another_name_is_followed(
     statement, name = MOVES[move]
     before = release_of(parties)
     fetch(parties.publisher, statement)
-    doctor = command("doctor", dsn=parties.dsn)
+    doctor = command("doctor", "--json", dsn=parties.dsn)
     assert f"it is called {name} by now" in doctor.stdout
     if is_registered:
         published.register(name, ["age"], "ill", **ROLES)

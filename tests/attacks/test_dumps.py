@@ -114,7 +114,15 @@ def test_the_catalog_of_a_dump_has_nobody(published: Parties) -> None:
     found = {name: rows for name, _, rows in tables(written)}
     others = [
         f"kanon.{name}"
-        for name in ("alembic_version", "job", "job_end", "publication", "setting", "source")
+        for name in (
+            "alembic_version",
+            "job",
+            "job_end",
+            "publication",
+            "setting",
+            "source",
+            "submitter",
+        )
     ]
     assert sorted(found) == sorted([*others, *LEDGER])
     assert found_in(written) == set()

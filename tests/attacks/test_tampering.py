@@ -36,7 +36,15 @@ def tamper(
     for statement in statements.split("; "):
         fetch(owner, statement)
     make_whole(owner, name, sorted({x for x in names.values() if x.startswith("published.")}))
-    return failed_checks(owner, name)
+    try:
+        with owner.transaction():
+            return failed_checks(owner, name)
+    except psycopg.errors.UndefinedObject as error:
+        # Columns are gone, or more records than there can be: nothing is read by such an entry.
+        return [UNREAD] if UNREAD in str(error.diag.message_detail) else [str(error)]
+
+
+UNREAD = "is not as kanon_db writes it"
 
 
 def changes(text: str) -> list[tuple[str, str]]:
@@ -60,7 +68,10 @@ def check_all(
     for check, statements in changes:
         with owner.transaction(force_rollback=True):
             failed = tamper(owner, name, statements + end, names)
-            assert failed == [WHOLE] if check == WHOLE else check in failed, statements
+            if check == WHOLE:
+                assert failed == [WHOLE], statements
+            else:
+                assert check in failed or failed == [UNREAD], statements
 
 
 # -- buckets ---------------------------------------------------------------------------------------

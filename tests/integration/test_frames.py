@@ -132,7 +132,7 @@ def test_types_are_kept(folder: Path) -> None:
         "clock": pd.Series([dt.time(4, 5), dt.time(23)] * 60, dtype=object),
         "word": pd.Series(["", None, "NA", " a ", "x,\n\\.\"", "\\N"] * 20, dtype=object),
         "code": pd.Series(["007", "1.234"] * 60, dtype="string"),
-        "kind": pd.Series(["b", "a", None] * 40).astype("category"),
+        "sort": pd.Series(["b", "a", None] * 40).astype("category"),
         "whole": pd.Series([1, None, -(2**62)] * 40, dtype="Int64"),
         "large": pd.Series([2**64 - 1, 0] * 60, dtype="uint64"),
         "flag": pd.Series([True, None] * 60, dtype="boolean"),

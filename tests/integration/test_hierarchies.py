@@ -184,7 +184,7 @@ def test_a_label_that_is_not_known_fails_the_verification(parties: Parties) -> N
     fetch(
         parties.admin,
         "UPDATE kanon.publication SET layout = jsonb_set(layout,"
-        " '{quasi_identifiers,0,labels,labels}', '[]') WHERE name = 'people'",
+        " '{quasi_identifiers,1,labels,labels}', '[]') WHERE name = 'people'",
     )
     assert any("hierarchy" in check for check in failed_checks(parties.analyst, "people"))
 

@@ -364,10 +364,11 @@ def test_patterns_that_are_listed_or_follow_from_rules(parties: Parties) -> None
     rules = '[{"at_most": 2}, {"never": ["sex"]}, {"outliers": "suppress"}]'
     kanon = Package(parties.publisher)
     shown = kanon.patterns("data.people", rules=rules)
-    patterns = ["....", "...*", "..*.", "*...", "..**", "*..*", "*.*.", "****"]
-    assert [row["pattern"] for row in shown] == patterns
+    patterns = {"....", "...*", "..*.", "*...", "..**", "*..*", "*.*.", "****"}
+    assert {row["pattern"] for row in shown} == patterns
     assert [row["position"] for row in shown] == [*range(1, 9)]
-    assert list(shown[4]["suppressed"]) == ["town", "born"]
+    (both,) = (row["suppressed"] for row in shown if row["pattern"] == "..**")
+    assert list(both) == ["town", "born"]
     assert [row["cost"] for row in shown] == [0, 1, 1, 1, 2, 2, 2, 4]
     _, found = suppressed(parties, rules=rules, replace=True)
     assert set(found) <= {*patterns}
