@@ -34,6 +34,9 @@ from tests.service import served
 PACKAGE = Path(__file__).parents[2] / "dbt"
 MACRO = PACKAGE / "macros" / "verified.sql"
 DBT = os.environ.get("KANON_DBT") or shutil.which("dbt")
+with_dbt = pytest.mark.skipif(
+    DBT is None, reason="dbt is not installed; KANON_DBT=/path/to/dbt names it"
+)
 
 
 def statement(name: str) -> str:
@@ -114,8 +117,6 @@ Run = Callable[..., tuple[int, str]]
 
 def project(folder: Path, connection: Connection, reader: str) -> Run:
     """A project of a role's, and dbt in it."""
-    if DBT is None:
-        pytest.skip("dbt is not installed; KANON_DBT=/path/to/dbt names it")
     for name in ("macros", "models"):
         (folder / name).mkdir()
     info = connection.info
@@ -162,6 +163,7 @@ def state(connection: Connection) -> list[tuple[int, int]]:
     )
 
 
+@with_dbt
 def test_dbt_publishes_refreshes_and_replaces(parties: Parties, tmp_path: Path) -> None:
     run = project(tmp_path, parties.publisher, parties.analyst.info.user)
     model = tmp_path / "models" / "stays_b.sql"
@@ -204,27 +206,28 @@ def test_dbt_publishes_refreshes_and_replaces(parties: Parties, tmp_path: Path) 
     assert "publications are in the schema published" in said
 
 
+@with_dbt
 def test_dbt_waits_where_operations_are_jobs(service_cluster_dsn: str, tmp_path: Path) -> None:
     """Also for their errors, which are its own."""
     with (
         served(service_cluster_dsn, "kanon_dbt", tmp_path) as service,
-        service.submitter("dora", "kanon_publisher") as dora,
+        service.submitter("dbt_runner", "kanon_publisher") as runner,
     ):
         with psycopg.connect(service.superuser_dsn, autocommit=True) as superuser:
-            fetch(superuser, "CREATE SCHEMA data AUTHORIZATION dora")
+            fetch(superuser, "CREATE SCHEMA data AUTHORIZATION dbt_runner")
         service.work()
-        run = project(tmp_path, dora, "dora")
+        run = project(tmp_path, runner, "dbt_runner")
         assert run("run")[0] == 0
-        assert state(dora) == [(200, 5)]
-        fetch(dora, ARRIVALS)
+        assert state(runner) == [(200, 5)]
+        fetch(runner, ARRIVALS)
         assert run("run")[0] == 0
-        assert state(dora) == [(260, 5)]
-        fetch(dora, 'ALTER TABLE data."it\'s" ADD COLUMN more int')
+        assert state(runner) == [(260, 5)]
+        fetch(runner, 'ALTER TABLE data."it\'s" ADD COLUMN more int')
         code, said = run("run")
         assert code == 1
         assert "register it again" in said
         done = "SELECT operation, state FROM kanon.jobs ORDER BY job_id"
-        assert fetch(dora, done) == [
+        assert fetch(runner, done) == [
             ("register_source", "done"),
             ("publish_generalized", "done"),
             ("refresh", "done"),
