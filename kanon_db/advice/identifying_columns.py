@@ -159,13 +159,7 @@ class SourceCopy:
 
 
 def copy_source(session: Session, source: Source, room: Allowance) -> SourceCopy:
-    """Copy what would be published of a source, at most :data:`MOST_RECORDS` records.
-
-    Raises
-    ------
-    PermissionDeniedError, InfeasibleError
-        As :func:`~kanon_db.transfer.snapshot.take_snapshot`.
-    """
+    """Copy what would be published of a source, at most :data:`MOST_RECORDS` records."""
     n_source = count_records(session, source.relation)
     share = MOST_RECORDS / max(n_source, 1)
     where = "true" if share >= 1 else _drawn(session, source, share)
@@ -217,18 +211,7 @@ class Identifying:
 def unicity(session: Session, source: str) -> list[Identifying]:
     """Count the records that single columns, pairs, three and all of them tell apart.
 
-    Parameters
-    ----------
-    session : Session
-        A session of a role with SELECT on the source.
-    source : str
-        A registered relation.
-
-    Returns
-    -------
-    list of Identifying
-        All quasi-identifiers together; each published column; then the pairs and the combinations
-        of three quasi-identifiers that tell most records apart.
+    All quasi-identifiers; then each published column; then the most telling pairs and threes.
     """
     with undone(session):
         described, _ = open_source(session, source)
@@ -510,17 +493,7 @@ class InspectedColumn:
 def inspect_relation(session: Session, source: str) -> list[InspectedColumn]:
     """Count what is in the columns of a table or view, and guess their roles for registration.
 
-    Parameters
-    ----------
-    session : Session
-        A session of a role with SELECT on all columns; everything runs with its rights.
-    source : str
-        A relation, which need not be registered.
-
-    Returns
-    -------
-    list of InspectedColumn
-        The relation first, with the command that registers it; then its columns in their order.
+    The relation comes first, with the command that registers it; it need not be registered yet.
     """
     with undone(session):
         relation, oid, kind = find_relation(session, source)

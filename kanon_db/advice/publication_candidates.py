@@ -127,11 +127,9 @@ class SourceTraits:
 
     @property
     def is_flat(self) -> bool:
-        """Whether all values of a column get one threshold.
-
-        Frequencies of records are not those of people, and for several columns, buckets with
-        thresholds for each frequency take minutes to find.
-        """
+        """Whether all values of a column get one threshold."""
+        # Frequencies of records are not those of people, and for several columns, buckets with
+        # thresholds for each frequency take minutes to find.
         return self.has_entities or len(self.sensitive) > 1
 
 
@@ -313,15 +311,7 @@ class TriedCandidate:
 
 
 class SharedTime:
-    """Time that trials share: each gets an equal part of what is left, and passes the rest on.
-
-    Parameters
-    ----------
-    seconds : float
-        From now on.
-    clock : callable
-        Returns seconds from any start.
-    """
+    """Time that trials share: each gets an equal part of what is left, and passes the rest on."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -347,15 +337,11 @@ def tried_in_time(
 ) -> Iterator[TriedCandidate]:
     """Try candidates, the cheapest first, so that at any time there is one to recommend.
 
-    The first ones are tried on a small sample, however long it takes, until one of them can be
-    recommended. Half of the time that is left is for a small sample of the others, so that all are
-    compared on a busy machine, too; then each gets its share for more records.
-
-    Yields
-    ------
-    TriedCandidate
-        The later result of a candidate takes the place of an earlier one, unless it is unfinished.
+    A later result of a candidate takes the place of an earlier one, unless it is unfinished.
     """
+    # The first are tried on a small sample, however long it takes, until one can be recommended.
+    # Half of the time that is left is for small samples of the others, so that all are compared on
+    # a busy machine, too; then each gets its share for more records.
     order = sorted(candidates, key=lambda one: one.cost)
     # Of a sample, rows that bound no values are not recommended.
     waiting = sorted(order, key=lambda one: one.protects == "row")
@@ -387,12 +373,10 @@ class RankedCandidate:
 
 
 def ranked(tried: Sequence[TriedCandidate], purpose: str) -> list[RankedCandidate]:
-    """Put candidates into order: the best first, and at the end those with an objection.
-
-    Nothing is recommended that leaves somebody's value certain, or may do so. What bounds more of
-    what is inferred comes first; of the same protection, what answers counts best, or, for rows,
-    loses least. Figures of a small sample are not compared with others, so they come after these.
-    """
+    """Put candidates into order: the best first, and at the end those with an objection."""
+    # Nothing is recommended that leaves somebody's value certain, or may do so. What bounds more of
+    # what is inferred comes first; of the same protection, what answers counts best, or, for rows,
+    # loses least. Figures of a small sample are not compared with others, so they come after these.
     order = ORDER[purpose]
 
     def key(one: TriedCandidate) -> tuple[int, bool, float]:
@@ -448,17 +432,7 @@ def publication_name(table: str, candidate: Candidate) -> str:
 
 
 def sql_call(source: str, name: str, candidate: Candidate, literal: Callable[[str], str]) -> str:
-    """Write the call of the SQL function, without the SELECT around it.
-
-    Parameters
-    ----------
-    source : str
-        The relation as SQL text.
-    name : str
-    candidate : Candidate
-    literal : callable
-        Quotes a text.
-    """
+    """Write the call of the SQL function, without the SELECT around it; `source` is SQL text."""
     given = [
         f"{key} => {value if isinstance(value, int) else literal(_text(value))}"
         for key, value in candidate.given.items()

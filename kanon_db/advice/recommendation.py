@@ -67,15 +67,9 @@ class TimeOverError(KanonError):
 
 
 class TimedSession:
-    """A session that ends a trial when its time is over, and keeps its messages to itself.
+    """A session that ends a trial at a deadline, and keeps its messages to itself.
 
-    Parameters
-    ----------
-    session : Session
-    title : str
-        What is tried.
-    deadline : float
-        By the clock of :func:`time.monotonic`.
+    The deadline is a reading of :func:`time.monotonic`.
     """
 
     def __init__(self, session: Session, title: str, deadline: float) -> None:
@@ -104,12 +98,7 @@ class TimedSession:
         return self._session.savepoint()
 
     def heartbeat(self) -> None:
-        """Check for a cancel, and for the end of the time.
-
-        Raises
-        ------
-        TimeOverError
-        """
+        """Check for a cancel, and for the end of the time (`TimeOverError`)."""
         self._session.heartbeat()
         if time.monotonic() > self._deadline:
             raise TimeOverError("the time is over")
@@ -168,18 +157,7 @@ def try_candidate(
 ) -> TriedCandidate:  # fmt: skip
     """Publish a candidate from copies of a source, measure and attack it, and undo all of it.
 
-    Parameters
-    ----------
-    session : Session
-    candidate : Candidate
-    small : TrialGround
-        Where it is searched and attacked.
-    large : TrialGround
-        Where one that is drawn quickly answers counts, several times if there are few records.
-    deadline : float
-        By the clock of :func:`time.monotonic`.
-    is_brief : bool
-        Whether one draw suffices.
+    It is searched and attacked on the `small` ground; a quick one answers counts on `large`.
     """
     timed = TimedSession(session, candidate.title, deadline)
     ground = large if candidate.is_drawn else small

@@ -44,10 +44,9 @@ OWNER: Final = "kanon_owner"
 
 
 def run_errand(session: Session, task: str, **given: Any) -> Any:
-    """Have a task done with the rights of the owner of all publications.
+    """Have a task done with the rights of the owner of all publications, for the current role.
 
-    The owner does it for the session's current role; a refusal has its SQLSTATE. What is given and
-    returned is plain JSON.
+    What is given and returned is plain JSON; a refusal has its SQLSTATE.
     """
     row = fetch_one(
         session,
@@ -60,10 +59,9 @@ def run_errand(session: Session, task: str, **given: Any) -> Any:
 
 
 def ask_model(session: Session, task: str, inputs: bytes | None = None, **given: Any) -> Any:
-    """Ask a model, whose members only the owner of all publications may read.
+    """Ask a model (``classify`` or ``members``) that the current role may read.
 
-    The owner answers the session's current role, if it may read the publication; `task` is
-    ``classify`` or ``members``.
+    Only the owner of all publications reads the members, and answers.
     """
     row = fetch_one(
         session,
@@ -106,12 +104,10 @@ WHERE u.rolname = current_user AND u.rolsuper AND NOT o.rolsuper
 
 
 def require_harmless(session: Session, relation: Relation, oid: str) -> None:
-    """Refuse to read, as a superuser, what belongs to somebody else.
-
-    Reading a table runs what its owner has attached to it (an index on an expression, a policy, a
-    view's functions) with the rights of whoever reads, even if the query is only planned. So does
-    any SELECT in PostgreSQL. For other roles this is documented in ``docs/howto/operation.md``.
-    """
+    """Refuse to read, as a superuser, what belongs to somebody else."""
+    # Reading a table runs what its owner has attached to it (an index on an expression, a policy, a
+    # view's functions) with the rights of whoever reads, even if the query is only planned. So does
+    # any SELECT in PostgreSQL: for other roles, docs/howto/operation.md says so.
     (row,) = session.fetch(_OTHERS, oid)
     if row["n"]:
         raise PermissionDeniedError(
@@ -444,11 +440,9 @@ _PLAIN: Final = ("parameters", "layout", "promise", "metrics")
 
 
 def find_publication(session: Session, name: str) -> Publication:
-    """Look up a publication that the current role may read, and keep it until the transaction ends.
-
-    A replacement drops relations whose new ones an older snapshot does not see. So the publication
-    is locked against it (as by any SELECT), and then looked up again.
-    """
+    """Look up a publication that the current role may read, and lock it in this transaction."""
+    # A replacement drops relations whose new ones an older snapshot does not see. So the
+    # publication is locked against it (as by any SELECT), and then looked up again.
     found = _entry(session, name)
     if found["state"] == "whole":
         # Its relations belong to kanon_owner, so that planning a query runs nobody's code.

@@ -59,10 +59,9 @@ def register_source(
     also_sensitive: Sequence[str] = (),
     keep: str | None = None,
 ) -> int:
-    """Describe microdata once, and keep the description in the database.
+    """Describe microdata, or describe them anew; return the id of the description.
 
-    Registering a source again replaces the description; returns its id. While there are
-    publications of it, only columns without a role, and identifiers, can go, come or be renamed.
+    While there are publications, only columns without a role, and identifiers, can change.
     """
     relation, oid, kind = find_relation(session, source)
     if kind == "t":
@@ -144,12 +143,10 @@ def register_source(
 
 
 def open_source(session: Session, source: str) -> tuple[Source, dict[str, ColumnType]]:
-    """Look up a registered source, which must be what it was when it was registered.
-
-    Refused (`SchemaMismatchError`) if it was created anew, a view behind it was redefined, or its
-    columns changed; and (`PermissionDeniedError`) where reading it would run the code of others
-    with the rights of a superuser, or a role that does not own it has registered it.
-    """
+    """Look up a registered source, which must be what it was when it was registered."""
+    # `SchemaMismatchError`: created anew, with other columns, or over a view that was redefined.
+    # `PermissionDeniedError`: reading it would run the code of others with the rights of a
+    # superuser, or a role that does not own it has registered it.
     relation, oid, kind = find_relation(session, source)
     require_rows(session, relation, oid, kind)
     require_harmless(session, relation, oid)

@@ -218,25 +218,13 @@ _PHASES: Final = (
 
 
 def gather(session: Session, name: str, population: int | str | None = None) -> Facts:
-    """Read and measure all that a report says of a publication.
+    """Read and measure all that a report says of a publication, with the caller's rights.
 
-    Parameters
-    ----------
-    session : Session
-        The session of the role that published it, which needs SELECT on the source. Everything runs
-        with the rights of this role.
-    name : str
-    population : int or str, optional
-        For the journalist and the marketer risk: a relation with the quasi-identifiers of the
-        people from whom the source was drawn, and possibly with a column ``people`` that says how
-        many each of its rows stands for. Or how many they are, if the source is a simple random
-        sample of them.
-
-    Raises
-    ------
-    NotFoundError, PermissionDeniedError, SchemaMismatchError, VerificationError
-        As :func:`~kanon_db.publications.examination.attack`.
+    `population` (for the journalist and the marketer risk): a relation of people, or their number.
     """
+    # The relation has the quasi-identifiers of those from whom the source was drawn; its column
+    # ``people``, if there is one, says how many each row stands for. The number is that of a simple
+    # random sample.
     session.plan(_PHASES)
     session.phase("opening the publication")
     target = open_target(session, name)
@@ -313,13 +301,9 @@ def _entry(session: Session, name: str) -> Row:
 
 
 def _releases(session: Session, source: Source, name: str, readers: set[str]) -> list[ReleaseFacts]:
-    """List what this role released of what a publication is made of, by views and tables alike.
-
-    The ledger shows a publisher no more.
-
-    The ledger hears of grants in this database. Who becomes a member of a role that may read, it
-    does not: so the catalog says who can read what is there now.
-    """
+    """List what this role released of what a publication is made of, by views and tables alike."""
+    # The ledger shows a publisher no more. It hears of grants in this database, but not of who
+    # becomes a member of a role that may read: so the catalog says who can read what is there now.
     rows = session.fetch(
         "SELECT name, kind, source,"
         " to_char(released_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS at,"

@@ -215,17 +215,9 @@ _TEMPLATE: Final = "report.html"
 
 
 def write_page(facts: Facts) -> str:
-    """Write a report.
+    """Write a report as HTML, with plots and style inside; names, roles and reasons are escaped.
 
-    Returns
-    -------
-    str
-        HTML, with plots and style inside. Names, roles and reasons in it are escaped.
-
-    Raises
-    ------
-    ServerError
-        When the extra ``report`` is not installed.
+    `ServerError`: the extra ``report`` is not installed.
     """
     try:
         import jinja2

@@ -186,11 +186,9 @@ def read_releases(
     partitions: Sequence[PublishedBuckets | PublishedClasses],
     sensitive: str,  # without such a column, all rows have the same value
 ) -> ReleaseArrays:
-    """Read partitions, with the values of one sensitive attribute.
-
-    People are told apart by the quasi-identifiers that all partitions show. Who is who is only
-    known while this runs: each combination is a keyed hash, with a key of its own for each call.
-    """
+    """Read partitions, with the values of one sensitive attribute."""
+    # People are told apart by the quasi-identifiers that all partitions show. Who is who is only
+    # known while this runs: each combination is a keyed hash, with a key of its own for each call.
     common = [
         name
         for name in partitions[0].quasi_identifiers
@@ -335,13 +333,11 @@ Rows = tuple[ReleasedRows, PublishedClasses]
 
 
 def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
-    """Tell whether one release of rows only puts classes of another together.
-
-    It is known of everybody in which class they are, in both; each coarse class has the people of
-    some fine classes, and their rows, of which it may show fewer columns; and its cells cover
-    theirs. So whoever has the fine release can make the coarse one, but for the choice of the
-    classes that were put together.
-    """
+    """Tell whether one release of rows only puts classes of another together."""
+    # It is known of everybody in which class they are, in both; each coarse class has the people of
+    # some fine classes, and their rows, of which it may show fewer columns; and its cells cover
+    # theirs. So whoever has the fine release can make the coarse one, but for the choice of the
+    # classes that were put together.
     (one, its), (other, others) = fine, coarse
     if not one.merged.is_exact or not other.merged.is_exact:
         return False

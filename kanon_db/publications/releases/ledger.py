@@ -79,12 +79,10 @@ def earlier_releases(
 ) -> list[EarlierRelease]:
     """List the releases about the same people that readers could set against a new one.
 
-    Two sources may be about the same people if they share any relation that they are made of: a
-    renamed table, a view over it, and a view over that are the same source.
-
-    Login roles count that are members of `readers`; neither the publisher nor superusers do. A
-    draft names itself as `publication_id`.
+    Members of `readers` that may log in count; a draft names itself as `publication_id`.
     """
+    # Two sources may be about the same people if they share any relation that they are made of: a
+    # renamed table, a view over it, and a view over that are the same source.
     return _earlier(
         session, source_id=source_id, readers=list(readers), publication_id=publication_id
     )
@@ -114,8 +112,7 @@ def _earlier(session: Session, **given: Any) -> list[EarlierRelease]:
 def digest_of_relations(session: Session, relations: Sequence[str]) -> str:
     """Return a checksum of relations' rows that does not depend on their order.
 
-    For each relation, two hashes of every row's text are added up. It tells copies and changes; it
-    is no signature.
+    Two hashes of every row's text are added up: it tells copies and changes, and is no signature.
     """
     sums = ", ".join(f"coalesce(sum(hashtextextended(row_text, {seed})), 0)" for seed in (0, 1))
     with fix_labels(session):

@@ -162,8 +162,7 @@ def judge_release(
 ) -> tuple[CombinedReleases, RiskError | None]:
     """Measure a release together with earlier ones, and say why it is refused, if it is.
 
-    Where an administrator has set ``combined_releases`` to ``warn``, nothing is measured: the
-    publisher is warned.
+    Where ``combined_releases`` is ``warn``, the publisher is warned, and nothing is measured.
     """
     if (warned := _warned(session, earlier, accept)) is not None:
         return warned, None
@@ -276,13 +275,9 @@ def _are_same_buckets(
 def check_release(
     session: Session, source: str, publication: str, readers: Sequence[str] | None = None
 ) -> list[ReleaseFinding]:
-    """Measure what a publication would tell together with earlier releases of the same people.
+    """Measure what a draft would tell together with earlier releases of the same people.
 
-    Nothing is published, granted or kept. The publication is there already: as a draft, which
-    nobody may read, if it was published with ``readers => '{}'``.
-
-    `readers` are those that may read it now, or kanon_analyst, by default. No finding: it may be
-    granted without a word.
+    Nothing is published, granted or kept. No finding: it may be granted without a word.
     """
     found = _own(session, publication)
     relation, _, _ = find_relation(session, source)
