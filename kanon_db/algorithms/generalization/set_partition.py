@@ -74,6 +74,9 @@ class CoverSearch:
     bound what is still to come from below; in whole units, so exactly.
     """
 
+    # HiGHS in its place took 3 to 20 times as long for k = 3 and 5 (20 to 80 records), and its
+    # tolerances let it prove 2910/41 where 2895/41 is the optimum (80 records of four numbers).
+
     def __init__(
         self,
         classes: CandidateClasses,  # Each may be used any number of times
