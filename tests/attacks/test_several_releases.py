@@ -155,6 +155,16 @@ def test_replacing_is_a_second_release(parties: Parties, source: str) -> None:
     assert "was dropped" in refusal(parties, "buckets", source, "other")
 
 
+def test_what_cannot_be_compared_hides_no_release(parties: Parties) -> None:
+    """Values of json link no records; and no release follows from another that shows some."""
+    rows = [(i % 20, f"ill {i % 4}", '{"stay": 1}') for i in range(60)]
+    source = made(parties, "age int, sick text, notes json", rows, ["age"], insensitive=["notes"])
+    publish(parties, "generalized", source, "first")
+    for kind in KINDS:
+        assert "first" in refusal(parties, kind, source, "second")
+    publish(parties, "generalized", source, "second", accept=REASON, k=5)
+
+
 def test_a_dropped_draft_costs_no_acceptance(parties: Parties, source: str) -> None:
     """Nobody can have kept a copy of what nobody could read."""
     publish(parties, "buckets", source, "trial", readers=[])

@@ -48,6 +48,7 @@ from kanon_db.transfer.columns import (
     describe_types,
     find_relation,
     fix_labels,
+    incomparable,
     label,
 )
 from kanon_db.transfer.snapshot import take_snapshot
@@ -84,7 +85,7 @@ class ReleasedClasses:
     class_of_row: IntArray  # shape (n_rows,)
     cells: Sequence[Ranges | Sets]  # the distinct cells of each quasi-identifier
     cell_of_class: CodeArray  # shape (n_classes, n_qi)
-    # The texts of each other column's values, and the code of each row.
+    # The texts of each other column's values, and the code of each row, if values can be compared.
     others: dict[str, tuple[list[str | None], CodeArray]]
 
     @property
@@ -138,7 +139,9 @@ def read_classes(
     cells, numbers = read_cells(view, types, publication.cells, columns, pattern)
     class_of_row, first = classes_of_rows(numbers)
     others = {}
-    for name in publication.others:
+    # Values of some types (json) cannot be compared, so no record is linked by them.
+    apart = incomparable(session, publication.relation, publication.others)
+    for name in set(publication.others) - set(apart):
         distinct = distinct_values(view, types[name])
         others[name] = distinct.labels, read_codes(view, [distinct])[:, 0]
         distinct.drop()
@@ -342,7 +345,10 @@ def follows_from(fine: Rows, coarse: Rows, n_codes: Mapping[str, int]) -> bool:
     if not one.merged.is_exact or not other.merged.is_exact:
         return False
     names = others.quasi_identifiers
-    if not set(names) <= set(its.quasi_identifiers) or not set(others.others) <= set(its.others):
+    if not set(names) <= set(its.quasi_identifiers):
+        return False
+    # What cannot be compared may tell more.
+    if not set(others.others) <= one.read.others.keys() & other.read.others.keys():
         return False
     first, second = records_of([fine, coarse], sorted(others.others))
     releases = [
