@@ -144,6 +144,7 @@ def test_attacks_are_printed(published: str) -> None:
 ANSWER = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
 
 
+@pytest.mark.long
 def test_query(published: str) -> None:
     with psycopg.connect(published) as connection:
         row = connection.execute(COUNT.replace("people_b", "people")).fetchone()
@@ -226,6 +227,7 @@ RECODED = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_ranges_and_sets(published: str) -> None:
     for kind, options in RECODED.items():
         command = ["publish", kind, "public.people", kind, "--k", 4, *options]
@@ -321,6 +323,7 @@ def test_hostile_names(database: str, tmp_path: Path) -> None:
     assert "latest, first, earliest, random" in refused.stdout + refused.stderr
 
 
+@pytest.mark.long
 def test_from_the_file_to_the_drop(database: str, people: Path) -> None:
     """Interrupted, nothing is published; uninstalling keeps publications unless told."""
     load = ("load", people, "people")
@@ -409,6 +412,7 @@ def test_demo(tmp_path: Path) -> None:
         kanon("local", "destroy", "--yes", "--dir", folder)
 
 
+@pytest.mark.long
 def test_a_source_is_replaced_by_other_columns_only_if_somebody_says_so(
     module_database: str, tmp_path: Path
 ) -> None:

@@ -224,6 +224,7 @@ def environment_of(process: subprocess.Popen[bytes]) -> str:
     return Path(f"/proc/{process.pid}/environ").read_text()
 
 
+@pytest.mark.long
 def test_a_server_with_a_worker_and_three_users() -> None:
     """As compose.yaml has them; passwords come from the environment or from files."""
     with container() as made:
@@ -284,6 +285,7 @@ def test_a_server_with_a_worker_and_three_users() -> None:
         assert shown.returncode == 0, shown.stdout
 
 
+@pytest.mark.long
 def test_a_server_that_runs_operations_itself() -> None:
     """As `docker run` of the image alone has it."""
     with container() as made:

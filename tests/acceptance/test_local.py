@@ -35,6 +35,7 @@ def destroy_on_a_terminal(folder: Path, answer: str) -> int:
         os.close(end)
 
 
+@pytest.mark.long
 def test_life_of_a_cluster(folder: Path) -> None:
     assert kanon("local", "status", "--json", "--dir", folder).json()["state"] == "absent"
 
@@ -67,6 +68,7 @@ def test_life_of_a_cluster(folder: Path) -> None:
     assert kanon("local", "destroy", "--yes", "--dir", folder).returncode == 0
 
 
+@pytest.mark.long
 def test_destroy_asks(folder: Path) -> None:
     kanon("local", "start", "--dir", folder)
     assert destroy_on_a_terminal(folder, "n") == 1

@@ -254,6 +254,7 @@ def test_rows_without_a_sensitive_attribute(parties: Parties) -> None:
 # -- who may play them, and what is kept -------------------------------------------------------
 
 
+@pytest.mark.long
 def test_only_the_publisher_plays_attacks(
     parties: Parties, connect_as: Callable[[str, str], Connection], new_role: Callable[..., str]
 ) -> None:

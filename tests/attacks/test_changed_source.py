@@ -56,6 +56,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(74)
 @pytest.mark.parametrize("change", CHANGES)
 def test_less_is_collected_and_batches_go_on(
@@ -114,6 +115,7 @@ MOVES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(74)
 @pytest.mark.parametrize("is_registered", [False, True], ids=["refreshed", "registered"])
 @pytest.mark.parametrize("move", MOVES)

@@ -55,6 +55,7 @@ def test_a_table_of_that_name_is_kept(
         fetch(owner, f"DROP TABLE public.{table}")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(40)
 def test_a_publication_of_that_name_is_kept(
     folder: Path, owner: Connection, precious: list[object]

@@ -393,6 +393,7 @@ def test_38_a_withdrawal_waits_for_nobody(
         fetch(who, "DEALLOCATE mine")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(38, 29)
 def test_38_what_was_closed_goes_with_the_next_withdrawal(published: Published) -> None:
     """Whatever it is called, and however many are still in use."""

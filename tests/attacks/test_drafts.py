@@ -133,6 +133,7 @@ def test_the_reader_is_able_to_use_it() -> None:
     assert sure[20] > 0.999
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(41)
 def test_the_best_of_n_drafts_is_the_only_one(parties: Parties) -> None:
     """Through SQL: whatever number of drafts the reader reckons with, one guess in two is right."""

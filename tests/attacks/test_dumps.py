@@ -67,6 +67,7 @@ def found_in(text: str) -> set[str]:
     return set(re.findall(rf"{NAME} \d+|{ZIP} \d+|{ILLNESS} \d", text))
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(19)
 def test_an_analyst_dumps_what_an_analyst_reads(published: Parties) -> None:
     """Of a whole database, or of our schemas, nothing; of published relations, what they show."""

@@ -403,6 +403,7 @@ def test_random_tables_of_odd_numbers(battery: Battery) -> None:
     assert battery.wrong[before:] == []
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(48)
 @pytest.mark.parametrize(
     ("type_", "places", "digits"),

@@ -39,6 +39,7 @@ def test_queries_are_answered_or_refused(parties: Parties) -> None:
     assert {outcome for _, outcome in verdict.outcomes} >= {"", "0A000", "42704"}
 
 
+@pytest.mark.long
 def test_arguments_are_taken_or_refused(parties: Parties) -> None:
     for verdict in call(parties, examples(60), SEED, PATIENCE):
         assert verdict.defects == []

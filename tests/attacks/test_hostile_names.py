@@ -205,6 +205,7 @@ def publish_rows(
         kanon.drop(name)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(3)
 @worst_names
 def test_hostile_names_of_rows(parties: Parties, hostile: str, table: str, reader: str) -> None:

@@ -188,6 +188,7 @@ def test_code_of_a_submitter_becomes_nobody_else(
     ]
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(51)
 def test_what_the_login_leaves_is_the_submitters(mallory: Connection, service: Service) -> None:
     """By RESET ROLE, code is a login that has nothing, and what it makes goes with it."""
@@ -387,6 +388,7 @@ def test_the_workers_login_reads_no_data(service: Service, vera: Connection) -> 
     Jobs(vera).drop("veras_b")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(51)
 def test_connections_of_one_login_are_limited(
     service: Service, mallory: Connection, vera: Connection
@@ -706,6 +708,7 @@ def test_forgetting_waits_for_nobody(
             assert fetch(owner, "SELECT 1 FROM kanon.jobs WHERE job_id = $1", number) == []
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(51)
 def test_a_role_made_again_gets_no_jobs_of_the_old_one(
     service: Service, vera: Connection, scratch: Connection

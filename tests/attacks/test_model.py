@@ -198,6 +198,7 @@ def test_hostile_rows(published: Parties, ways: type[Functions] | type[Package])
         assert sqlstate_of(asked) == INVALID
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(25)
 def test_hostile_inputs(published: Parties) -> None:
     """Rows that were encoded by somebody else: of another width, infinite, too many, none."""

@@ -279,6 +279,7 @@ def test_who_reads_without_a_budget_is_told_nothing(
         assert sqlstate_of(lambda: ask(connection, "m")) == "42704"
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(33)
 def test_a_replacement_adds_to_the_ledger(whole: Readers) -> None:
     """The same people again are another release: refused until accepted, and both are kept."""

@@ -91,6 +91,7 @@ def test_a_list_of_constants_compares_as_in(parties: Parties) -> None:
             assert estimated == (exact, 0, exact, exact), where
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(25)
 def test_fourteen_thousand_constants_are_one_array(parties: Parties) -> None:
     """Each of them once copied the array of all, 3.6 GB, or all ranges before it, in six copies."""
@@ -112,6 +113,7 @@ def pairs(pair: str, n: int) -> str:
     return " AND ".join(f"({pair.format(i)})" for i in range(n))
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(25)
 @pytest.mark.parametrize(
     ("pair", "n", "too_many"),

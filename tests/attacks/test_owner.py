@@ -625,6 +625,7 @@ def test_21_a_type_of_somebody_elses_extension(published: Parties) -> None:
     assert value(admin, "SELECT kanon.is_safe_type('trusted.hstore'::regtype)") is False
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(29)
 def test_29_nobody_waits_for_ever_to_describe_a_source(
     published: Parties, connect_as: Callable[[str, str], Connection], new_role: Callable[..., str]

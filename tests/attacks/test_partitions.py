@@ -83,6 +83,7 @@ def change(request: pytest.FixtureRequest, parties: Parties) -> Iterator[str]:
     assert remains(parties.admin) == []
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(16)
 @pytest.mark.parametrize("kind", ["buckets", "suppressed"])
 def test_parts_that_come_and_go(parties: Parties, change: str, kind: str) -> None:

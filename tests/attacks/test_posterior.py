@@ -499,6 +499,7 @@ def test_each_freeform_match_is_the_true_one_with_one_in_k_although_the_graph_is
     check_freeform(method, k, people)
 
 
+@pytest.mark.long
 @given(st.sampled_from(FREEFORM), st.sampled_from([2, 3]), ANYBODY)
 @settings(max_examples=examples(20))
 def test_freeform_matches_of_any_small_table(method: str, k: int, people: People) -> None:

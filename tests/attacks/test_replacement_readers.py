@@ -29,6 +29,7 @@ from tests.integration.parties import (
 )
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(23)
 def test_readers_see_the_old_or_the_new(
     parties: Parties, connect_as: Callable[[str, str], Connection]
@@ -108,6 +109,7 @@ def replacing(parties: Parties, request: pytest.FixtureRequest) -> Iterator[Call
     fetch(parties.publisher, "DROP TABLE data.people")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(23)
 @pytest.mark.parametrize(
     ("replacing", "function"),

@@ -148,6 +148,7 @@ READINGS = {"ctid": cache(by_ctid), "copy": cache(by_copy), "pg_dump": cache(by_
 GUESSES: list[Callable[[Qit, Sat], Guess]] = [row_by_row, row_by_row_within_buckets]
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(1)
 @pytest.mark.parametrize("reading", READINGS)
 def test_row_order_join(published: Parties, reading: str) -> None:

@@ -67,6 +67,7 @@ def published(
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(14)
 @pytest.mark.parametrize("case", long_but([*ROWS[::4], *LEFT_OVER], [*ROWS, *LEFT_OVER]), ids=str)
 def test_sensitive_values_decide_nothing_about_cells(

@@ -58,6 +58,7 @@ def on_a_terminal(*arguments: str, dsn: str) -> str:
     return re.sub(r"\x1b\[[0-9]*[AKhlm]|\x1b\[\?25[hl]", "", read.decode()).replace("\r", "")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(39)
 @pytest.mark.parametrize("how", [(), ("--json",), ("--explain",), ("--csv",)])
 def test_nothing_of_the_data_acts_on_a_terminal(how: tuple[str, ...], parties: Parties) -> None:
@@ -67,6 +68,7 @@ def test_nothing_of_the_data_acts_on_a_terminal(how: tuple[str, ...], parties: P
     assert not ACTING.search(shown)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(39)
 @pytest.mark.parametrize(
     "command", ["publications --json", "verify odd --quiet", "metrics odd --quiet"]

@@ -221,6 +221,7 @@ COMMANDS: dict[str, tuple[Sequence[str], int]] = {
 """In this order, each with its exit code."""
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(53)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_53_no_command_of_an_administrator_runs_a_trap(

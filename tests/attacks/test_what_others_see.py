@@ -79,6 +79,7 @@ def shown(connection: Connection, name: str) -> dict[str, list[tuple[Any, ...]]]
     return {suffix: rows for suffix, rows in found.items() if suffix in ("", "_qit", "_sat")}
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(41)
 @pytest.mark.parametrize("kind", IN_OTHER_WORDS)
 def test_the_same_request_in_other_words_draws_nothing_new(
@@ -133,6 +134,7 @@ def test_a_dump_without_the_key_gets_another(parties: Parties) -> None:
     assert value(parties.admin, key) != before
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(41)
 def test_recommend_foretells_no_draw(
     parties: Parties, monkeypatch: pytest.MonkeyPatch, source: str

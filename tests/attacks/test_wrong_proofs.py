@@ -129,6 +129,7 @@ def test_a_bound_is_one_of_what_is_published(sort: str, l: int | None, suppresse
         assert proof.gap == 0
 
 
+@pytest.mark.long
 @with_l
 @pytest.mark.pitfall(46)
 def test_bounds_of_tables_that_are_not_tried_out(
@@ -181,6 +182,7 @@ def test_values_of_the_report() -> None:
     assert proof.lower_bound == Fraction(loss)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.pitfall(46)
 def test_freeform_bounds_are_of_what_is_published(sort: str) -> None:

@@ -148,6 +148,7 @@ def written(day: Day) -> str:
     return "\n".join(parts)
 
 
+@pytest.mark.long
 def test_the_page_shows_what_is_said(day: Day) -> None:
     page = re.sub(r"in \d+\.\d\d seconds", "in 0.01 seconds", written(day))
     if "KANON_WRITE_PAGES" in os.environ:

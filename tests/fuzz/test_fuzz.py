@@ -12,7 +12,7 @@ from tests.profiles import examples
 
 __all__ = ["parties"]
 
-SCENARIOS = examples(3)
+SCENARIOS = examples(12) // 4
 FIRST_SEED = 7
 
 

@@ -150,6 +150,7 @@ def adult(shared: Path) -> Microdata:
     return Microdata(np.column_stack(codes).astype(np.int32), tuple(attributes))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", BEST_OTHER)
 def test_adult_loses_less_than_with_other_tools(adult: Microdata, k: int) -> None:
     found = greedy_search(adult, k).class_of_record

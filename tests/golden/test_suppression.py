@@ -126,6 +126,7 @@ def test_nursery(golden: Golden, nursery: Table) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", long_but([4, 50], (2, 4, 5, 6, 10, 25, 50, 75, 100)))
 def test_nursery_optimal(golden: Golden, nursery: Table, k: int) -> None:
     (cost,) = (row["s"] for row in golden("suppress_nursery")["rows"] if row["k"] == k)
@@ -134,6 +135,7 @@ def test_nursery_optimal(golden: Golden, nursery: Table, k: int) -> None:
     assert output_row_types(nursery.codes, found.suppression.suppressed).smallest_size >= k
 
 
+@pytest.mark.long
 def test_nursery_through_the_database(golden: Golden, shared: Path, module_database: str) -> None:
     """Metrics of the published views are the paper's figures."""
     with kanon_db.connect(module_database) as kanon:
@@ -162,6 +164,7 @@ def test_nursery_through_the_database(golden: Golden, shared: Path, module_datab
             ] == [row[column] for column in ("s", "h", "h_avg", "h_min", "h_max")]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "table", "numeric"), [("cmc_table4", "cmc", []), ("adult2_table2", "adult2", ["age"])]
 )

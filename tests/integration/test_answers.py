@@ -229,6 +229,7 @@ def random_table(request: pytest.FixtureRequest, parties: Parties) -> str:
     return name
 
 
+@pytest.mark.long
 @given(records=RECORDS, values=VALUES, way=st.sampled_from(list(WAYS)))
 @settings(
     max_examples=examples(40),

@@ -61,6 +61,7 @@ def holds(parties: Parties, name: str) -> bool:
     return bool({row[0]: row[3] for row in Functions(parties.admin).verify(name)}[CHECK])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_they_do_not_depend_on_the_order_of_rows(parties: Parties, name: str) -> None:
     """They tell nothing that the rows do not: written anew in another order, the same."""

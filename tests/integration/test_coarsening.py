@@ -124,6 +124,7 @@ def inside(cell: Any, low: Any, high: Any) -> bool:
 PAIRS = [*zip([*COLUMNS][::2], [*COLUMNS][1::2], strict=True)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", long_but([(PAIRS[0],)], [(pair,) for pair in PAIRS]))
 def test_cells_are_made_of_bins(parties: Parties, columns: tuple[str, str]) -> None:
     """Whatever a cell covers, it begins where a bin begins, and ends where one ends."""
@@ -237,6 +238,7 @@ def test_values_without_a_bin(parties: Parties) -> None:
         fetch(parties.publisher, "DROP VIEW data.extreme")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("type_", "values", "attribute"),
     [

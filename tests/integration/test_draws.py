@@ -119,6 +119,7 @@ def test_texts_of_any_collation(parties: Parties) -> None:
 # -- draws -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_draws_use_each_value_as_often_as_its_bucket_has_it(
     parties: Parties, published: Weighted
 ) -> None:

@@ -75,6 +75,7 @@ def in_the_shell(parties: Parties, kind: str, source: str, **given: Any) -> dict
     return answer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "dry_run"),
     [("buckets", in_sql), ("generalized", in_python), ("freeform", in_sql),
@@ -109,6 +110,7 @@ def test_nothing_is_left(
     assert not asked or asked[-1]["mean_relative_error"] > 0
 
 
+@pytest.mark.long
 def test_a_risk_that_would_be_refused_is_reported(parties: Parties, source: str) -> None:
     """By the row, by a warning, and by the command, which prints the figures."""
     in_sql(parties, "buckets", source, **KINDS["buckets"])
@@ -171,6 +173,7 @@ def test_what_is_refused_is_refused(
     fetch(parties.admin, f'DROP OWNED BY "{other}"')
 
 
+@pytest.mark.long
 def test_what_there_is_no_room_for_is_not_measured(parties: Parties) -> None:
     """A thousand questions about very many values take more memory than publishing does."""
     fetch(

@@ -137,6 +137,7 @@ def test_people_are_counted_again_before_anything_is_published(
     assert "by entities, <= threshold" in str(caught.value.detail)
 
 
+@pytest.mark.long
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 6), st.sampled_from([None, 1, 2, 3]), st.sampled_from(["x", "y"])),

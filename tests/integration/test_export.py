@@ -253,6 +253,7 @@ def test_how_far_it_is_while_rows_come(
     assert shares[-1] == 1
 
 
+@pytest.mark.long
 def test_a_row_may_be_longer_than_a_block(
     ill: Parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def notices(parties: Parties) -> Iterator[list[str]]:
     parties.publisher.remove_notice_handler(listen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "name"), [*zip(KINDS, LIMITS, strict=True)])
 def test_it_is_said_before(parties: Parties, kind: str, name: str, notices: list[str]) -> None:
     """And refused, where it is too much."""
@@ -135,6 +136,7 @@ def test_wider_rows_than_expected_are_refused(parties: Parties) -> None:
     assert "publishing needs more room than it may have" in said
 
 
+@pytest.mark.long
 def test_sets_of_very_many_values_are_refused(parties: Parties) -> None:
     """A bit for each of 60,000 names in each class: how many there are is known after reading."""
     fetch(
@@ -155,6 +157,7 @@ def test_sets_of_very_many_values_are_refused(parties: Parties) -> None:
             assert "leave out quasi-identifiers with very many values" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", long_but(["suppressed"], ["buckets", "suppressed"]))
 def test_texts_that_compress_are_as_long_as_they_are(parties: Parties, kind: str) -> None:
     """Texts of 45 kB, which the server stores in a hundredth of that: all of them were fetched.
@@ -204,6 +207,7 @@ def test_a_long_value_is_refused(parties: Parties, column: str) -> None:
         assert "secret" not in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [150, 1_500])
 def test_a_view_of_wide_rows_is_not_copied_whole(parties: Parties, n: int) -> None:
     """The planner takes any computed text for 32 bytes: 160 MB were copied under 20 MB."""
@@ -223,6 +227,7 @@ def test_a_view_of_wide_rows_is_not_copied_whole(parties: Parties, n: int) -> No
     assert value(parties.publisher, f"SELECT last_value FROM {source}_read") < 0.35 * n
 
 
+@pytest.mark.long
 def test_an_optimum_that_needs_no_program_is_not_refused(
     parties: Parties, notices: list[str]
 ) -> None:
@@ -237,6 +242,7 @@ def test_an_optimum_that_needs_no_program_is_not_refused(
     assert int(re.findall(r"some ([\d,]+) MB", told)[0].replace(",", "")) < 1000
 
 
+@pytest.mark.long
 def test_a_program_that_is_too_large_is_refused(parties: Parties, notices: list[str]) -> None:
     columns = ", ".join(f"(random() ^ 2 * 30)::int AS c{i}" for i in range(6))
     fetch(
@@ -277,6 +283,7 @@ def test_very_many_columns_are_refused_before_they_are_read(
     published(parties, "buckets", source, dry_run=True)
 
 
+@pytest.mark.long
 def test_many_quasi_identifiers_are_said_to_take_long(parties: Parties, notices: list[str]) -> None:
     """Before anything is read."""
     names = [f"c{i}" for i in range(200)]

@@ -72,6 +72,7 @@ def fits(cell: object, value: object) -> bool:
     return cell is None or cell != cell or cell == value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "given"),
     [("generalized", {"k": 4, "method": "mondrian", "refine": False}),
@@ -188,6 +189,7 @@ def test_what_cannot_be_kept_is_refused(folder: Path, values: list[Any], reason:
     assert error.hint
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("roles", [{}, {"identifiers": ["patient"]}, {"insensitive": ["patient"]}])
 def test_rows_of_few_people_do_not_pass_for_many(folder: Path, roles: dict[str, Any]) -> None:
     """Ten patients with 20 rows each are not 5-anonymous because 200 rows are."""
@@ -252,6 +254,7 @@ NAMES: dict[str, object] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_columns_whose_names_are_not_kept_are_refused(folder: Path, name: str) -> None:
     """As frames have that were read without a header, grouped, or pivoted."""

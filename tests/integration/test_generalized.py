@@ -45,6 +45,7 @@ def sick(members: Sequence[int]) -> Counter[str]:
     return Counter(PEOPLE[number][-1] for number in members)
 
 
+@pytest.mark.long
 def test_constraints(kanon: Functions | Package, parties: Parties) -> None:
     total = sick(range(len(PEOPLE)))
 

@@ -78,6 +78,7 @@ def members(label: str | None) -> set[str | None]:
     return {job for job, labels in JOBS.items() if label in (job, *labels)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", long_but({"mondrian", "sort_greedy"}, METHODS))
 def test_labels_cover_the_values(parties: Parties, method: str) -> None:
     kanon = register(parties, job={"hierarchy": JOBS}, age={"round": 10})
@@ -189,6 +190,7 @@ def test_a_label_that_is_not_known_fails_the_verification(parties: Parties) -> N
     assert any("hierarchy" in check for check in failed_checks(parties.analyst, "people"))
 
 
+@pytest.mark.long
 def test_it_can_be_tried_and_recommended(parties: Parties) -> None:
     kanon = register(parties, job={"hierarchy": JOBS}, age={"round": 10, "top": 50})
     row = kanon.generalize("data.people", "tried", k=4, method="mondrian", dry_run=True)

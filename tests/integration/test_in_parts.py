@@ -51,6 +51,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_derived_tables, "_AUDITED_BYTES", 7000)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("assignment", ["random", "cells"])
 def test_published_in_parts(parties: Parties, assignment: str) -> None:

@@ -220,6 +220,7 @@ def kept_of(kanon: Functions, parties: Parties, keep: str, **given: Any) -> list
 LEFT_OVER = '{"left_over_records": "it is a test"}'
 
 
+@pytest.mark.long
 def test_which_records_are_kept(kanon: Functions, parties: Parties) -> None:
     for keep, key in {
         "latest by stay": lambda row: row[0],
@@ -269,6 +270,7 @@ def test_which_record_is_kept_does_not_depend_on_sensitive_values(
         assert sorted(value.removesuffix("b") for value in values) == [f"d{i}" for i in range(5)]
 
 
+@pytest.mark.long
 def test_aggregates(kanon: Functions, parties: Parties) -> None:
     for function, of in {
         "max": max, "min": min, "sum": sum, "count": len,
@@ -362,6 +364,7 @@ def test_a_view_of_stays(kanon: Functions, parties: Parties) -> None:
     assert [stay for stay, *_ in published(parties)] == sorted(women)
 
 
+@pytest.mark.long
 def test_whatever_reads_the_source_reads_kept_records(kanon: Functions, parties: Parties) -> None:
     register(kanon, "latest by stay")
     kept = [max(rows) for rows in OF_PATIENT.values()]
@@ -396,6 +399,7 @@ class Stays(Source):
         )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("refused_by_default")
 @pytest.mark.parametrize(
     ("kind", "arrival"),

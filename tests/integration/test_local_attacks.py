@@ -210,6 +210,7 @@ def test_server_that_names_a_folder_of_its_own_for_the_environment(
     assert [entry.name for entry in theirs.iterdir()] == ["kanon.conf"]
 
 
+@pytest.mark.long
 def test_everything_in_a_cluster_is_private(place: Path) -> None:
     cluster = LocalCluster(place / "cluster")
     try:

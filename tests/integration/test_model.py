@@ -42,6 +42,7 @@ __all__ = ["nothing_left"]
 GOOD = {"members": 5, "options": '{"steps": 150}'}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", long_but(["disjoint"], ["disjoint", "all"]))
 def test_it_tells_what_it_learned(parties: Parties, method: str) -> None:
     """The older ones are sick; values that it does not know are taken for others."""
@@ -58,6 +59,7 @@ def test_it_tells_what_it_learned(parties: Parties, method: str) -> None:
     assert all(holds for *_, holds in Functions(parties.analyst).verify("m"))
 
 
+@pytest.mark.long
 def test_all_ways_ask_the_same(parties: Parties) -> None:
     """SQL, Python and the command line, which trains in its own process."""
     publisher, analyst = (
@@ -117,6 +119,7 @@ def test_images(parties: Parties) -> None:
         assert sqlstate_of(call) == (None if wrong is None else "22023")
 
 
+@pytest.mark.long
 def test_several_records_of_a_person_are_in_one_part(parties: Parties) -> None:
     """The guarantee is of people, and says so."""
     rows = [(i // 7, i % 50, "yes" if i % 50 > 25 else "no") for i in range(350)]
@@ -140,6 +143,7 @@ def test_the_cost_is_verified_by_a_formula_of_its_own() -> None:
         assert 0.97 * library <= epsilon_of_answers(answers, 1e-5, noise) <= library * (1 + 1e-5)
 
 
+@pytest.mark.long
 def test_without_the_extra(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """Publishing says what to install, before anything is read; answering needs none of it."""
     publish(parties.publisher, "m", **GOOD)
@@ -162,6 +166,7 @@ def test_without_the_extra(parties: Parties, monkeypatch: pytest.MonkeyPatch) ->
     assert Package(parties.analyst).kanon.classify("m", ROW).label == "yes"
 
 
+@pytest.mark.long
 def test_what_was_asked_outlives_a_restore_and_the_model(
     parties: Parties, new_role: Callable[..., str], new_database: Callable[..., str]
 ) -> None:

@@ -63,6 +63,7 @@ def assert_same(found: list[tuple[object, ...]], wanted: list[tuple[object, ...]
         assert one[2:-1] == pytest.approx(other[2:-1], abs=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(4)
 @pytest.mark.parametrize(
     ("name", "order"),
@@ -176,6 +177,7 @@ def test_rows_that_are_gone_are_found(parties: Parties, name: str) -> None:
         assert not numbers_hold(parties, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "k"), [("generalized", 20), ("suppressed", 4)])
 def test_a_class_may_be_larger_than_a_block(
     parties: Parties, kind: str, k: int, monkeypatch: pytest.MonkeyPatch
@@ -282,6 +284,7 @@ def test_ends_are_those_of_the_rows(parties: Parties, name: str) -> None:
     assert value(parties.admin, cell) == value(parties.admin, whole)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WIDE)
 def test_both_ways_give_the_same_answers(
     parties: Parties, name: str, monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,7 @@ def in_steps(admin: Connection) -> Iterator[Callable[[threading.Thread, Callable
         fetch(admin, "DROP SEQUENCE public.definitions")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(42)
 def test_a_session_keeps_its_name_unless_it_wants_to_be_seen(
     parties: Parties, way: Functions | Package
@@ -126,6 +127,7 @@ def test_a_session_keeps_its_name_unless_it_wants_to_be_seen(
     assert names == {OWN}
 
 
+@pytest.mark.long
 def test_others_see_the_phases_in_order(
     parties: Parties, way: Functions | Package, connect_as: Callable[[str, str], Connection]
 ) -> None:
@@ -204,6 +206,7 @@ def test_any_name_can_be_read(parties: Parties) -> None:
     fetch(parties.publisher, "RESET application_name")
 
 
+@pytest.mark.long
 def test_every_long_operation_says_how_far_it_is(parties: Parties) -> None:
     said: list[Progress] = []
     kanon = Kanon(PsycopgSession(parties.publisher, said.append))
@@ -233,6 +236,7 @@ def test_every_long_operation_says_how_far_it_is(parties: Parties) -> None:
     assert max(numbers) == said[-1].phases > 3  # one for each candidate
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [

@@ -177,6 +177,7 @@ def test_metrics(parties: Parties, kind: str) -> None:
         assert metrics["weighted_loss"] == pytest.approx(sum(losses) * len(PEOPLE))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", RECODED)
 def test_what_weighs_more_is_generalized_less(parties: Parties, kind: str) -> None:
     quick = {"options": QUICK} if kind == "generalized" else {}

@@ -161,6 +161,7 @@ def test_failed_replacement_changes_nothing(kanon: Package, parties: Parties) ->
     assert holds(parties.analyst, "people")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(23)
 def test_replaced_at_once(
     kanon: Package, parties: Parties, connect_as: Callable[[str, str], Connection]
@@ -190,6 +191,7 @@ def test_drop_what_is_left(kanon: Package, parties: Parties) -> None:
     kanon.publish("data.people", "people", privacy='{"l": 2}')
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(13, 30)
 def test_warning_of_other_publications(parties: Parties, new_role: Callable[..., str]) -> None:
     """Whoever can set two publications of the same rows against each other is a worry."""

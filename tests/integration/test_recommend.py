@@ -118,6 +118,7 @@ def test_unicity_is_as_counted_in_sql(parties: Parties) -> None:
 # -- candidates -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", long_but({"people"}, ["people", "visits", "plain"]))
 def test_candidates_are_measured_and_nothing_is_left(
     advice: Callable[[str], list[dict[str, Any]]], source: str
@@ -140,6 +141,7 @@ def test_candidates_are_measured_and_nothing_is_left(
         assert bool(row["certain_people"]) == (row["objection"] is not None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", long_but({"people"}, ["people", "visits"]))
 def test_what_is_recommended_can_be_published_as_it_says(
     parties: Parties, advice: Callable[[str], list[dict[str, Any]]], source: str
@@ -157,6 +159,7 @@ def test_what_is_recommended_can_be_published_as_it_says(
         publisher.drop(name)
 
 
+@pytest.mark.long
 def test_nobody_is_published_in_the_clear(advice: Callable[[str], list[dict[str, Any]]]) -> None:
     """Where groups that look alike have one value, this is said, and comes last."""
     found = advice("alike")
@@ -169,6 +172,7 @@ def test_nobody_is_published_in_the_clear(advice: Callable[[str], list[dict[str,
         assert said in row["objection"]
 
 
+@pytest.mark.long
 def test_the_command_prints_everything(parties: Parties) -> None:
     dsn = parties.publisher.info.dsn
     done = command("recommend", "data.people", "--protection", "basic", dsn=dsn)
@@ -236,6 +240,7 @@ def test_every_purpose_gets_something_without_time(parties: Parties) -> None:
             assert recommended(parties, source, purpose=purpose, time_limit=0.001)[0]["place"] == 1
 
 
+@pytest.mark.long
 def test_whoever_stops_it_gets_the_best_so_far(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +335,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", long_but({"random", "turned", "suppressed"}, PUBLISHED))
 def test_answers_are_those_of_estimate_count(parties: Parties, name: str) -> None:
     kind, given = PUBLISHED[name]

@@ -130,6 +130,7 @@ def test_refusals(parties: Parties) -> None:
     ) not in (None, "XX000")
 
 
+@pytest.mark.long
 def test_grants_stay(parties: Parties, new_role: Callable[..., str]) -> None:
     """Also those that the publisher made by hand, when it is replaced or refreshed."""
     guest = new_role()
@@ -154,6 +155,7 @@ def test_grants_stay(parties: Parties, new_role: Callable[..., str]) -> None:
     fetch(parties.admin, f"DROP OWNED BY {guest}")
 
 
+@pytest.mark.long
 def test_new_people_in_another_release(parties: Parties) -> None:
     """A batch of people whom the same readers have in another release is refused."""
     source = Source(parties, 80, entity=None, arrival=True)
@@ -186,6 +188,7 @@ def test_new_partitions_are_part_of_the_source(parties: Parties) -> None:
     assert sqlstate_of(again) == "KN005"
 
 
+@pytest.mark.long
 def test_two_refreshes_wait_for_each_other(
     parties: Parties, connect_as: Callable[[str, str], psycopg.Connection[Any]]
 ) -> None:

@@ -29,6 +29,7 @@ from tests.profiles import long_but
 pytestmark = pytest.mark.usefixtures("refused_by_default")
 
 
+@pytest.mark.long
 def test_what_is_not_new(parties: Parties) -> None:
     """Further records, changed ones, and somebody who was gone for a while."""
     source = Source(parties, 120)
@@ -221,6 +222,7 @@ def test_without_an_entity_nobody_is_new(parties: Parties) -> None:
     assert source.refresh()["added"] == 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "written", "again"),
     [
@@ -377,6 +379,7 @@ def test_any_history(parties: Parties) -> None:
         assert (row["records"], source.kept()) == (len(published), len(published))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "first"),
     long_but([("generalized", True)], [("generalized", True), ("suppressed", False)]),
@@ -408,6 +411,7 @@ def test_batches_of_which_one_counts_entities(parties: Parties, kind: str, first
 M_INVARIANT = {"privacy": '{"l": 2}', "assignment": "m_invariant"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [*KINDS, "m_invariant"])
 def test_a_running_number_says_whom_a_record_is_about_and_when_it_came(
     parties: Parties, kind: str

@@ -22,6 +22,7 @@ def people(parties: Parties, n: int = 400, n_values: int = 4) -> Source:
     return source
 
 
+@pytest.mark.long
 def test_everybody_keeps_the_values_of_their_bucket(parties: Parties) -> None:
     """Over months; whoever left is not in it, and what is published is verified and answered."""
     source = people(parties)

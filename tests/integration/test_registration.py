@@ -273,6 +273,7 @@ def test_a_tenth_of_unique_values_is_nearly_unique(parties: Parties) -> None:
         fetch(parties.admin, "DELETE FROM kanon.source")
 
 
+@pytest.mark.long
 def test_looking_for_unique_values_can_be_canceled(parties: Parties) -> None:
     """It ends with the statement, and is not taken for a column that cannot be read."""
     slow = "SELECT i AS age, pg_sleep(0.1)::text AS note FROM generate_series(1, 10000) AS i"

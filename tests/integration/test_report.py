@@ -105,6 +105,7 @@ class Page(HTMLParser):
         self.text += data
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", long_but({"buckets", "generalized", "model"}, GIVEN))
 def test_it_is_whole_and_says_what_functions_say(
     parties: Parties, reports: dict[str, str], kind: str
@@ -186,6 +187,7 @@ def test_records_are_not_called_people(publisher: kanon_db.Kanon, visits: None) 
     assert "several may be about one person" not in page.text
 
 
+@pytest.mark.long
 def test_the_promise_is_what_recommend_said(
     parties: Parties, publisher: kanon_db.Kanon, visits: None
 ) -> None:
@@ -508,6 +510,7 @@ def test_of_several_records_of_one_person_only_the_bound_is_said(
     assert rows["Marketer risk"] == "not measured"
 
 
+@pytest.mark.long
 def test_the_three_tests_and_weights(parties: Parties, publisher: kanon_db.Kanon) -> None:
     rows = [(i % 20, f"ill {i % 6}", 1 + i / 100 if i < 30 else 2) for i in range(120)]
     columns = "age int, ill text, survey_wt numeric"

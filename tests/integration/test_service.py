@@ -110,6 +110,7 @@ class TestInstallation:
             " WHERE relnamespace IN ('kanon'::regnamespace, 'kanon_queue'::regnamespace)",
         ) == [(service.administrator,)]
 
+    @pytest.mark.long
     def test_doctor(self, service: Service, bob: Connection, worker: Worker) -> None:
         """All is well, and no hint advises what cannot work there."""
         for role in (service.administrator, "alice", "bob"):
@@ -369,6 +370,7 @@ class TestJobs:
             "ask an administrator for: kanon service allow nobodys"
         )
 
+    @pytest.mark.long
     def test_models_are_not_asked(self, alice: Connection) -> None:
         """Members vote inside of the server only: that is said, and nothing is spent."""
         Jobs(alice).call(
@@ -454,6 +456,7 @@ class TestBattery:
                 Jobs(alice).drop(name)
             assert remains(superuser) == []
 
+    @pytest.mark.long
     @pytest.mark.parametrize("case", FIRST, ids=str)
     def test_kinds(self, battery: Parties, case: Case) -> None:
         check_published(battery, case)
@@ -473,6 +476,7 @@ class TestBattery:
     def test_pipeline(self, battery: Parties, case: Case, check: Any) -> None:
         check(battery, case)
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         "kind", ["diverse", pytest.param("m-invariant", marks=pytest.mark.long)]
     )
@@ -515,6 +519,7 @@ class TestBattery:
         kanon.generalize("data.stays", "stays", k=3, replace=True)
         assert value(alice, shown) == list(range(60, 101))
 
+    @pytest.mark.long
     def test_replace_and_drop(self, battery: Parties, alice: Connection, bob: Connection) -> None:
         """As often as is asked for, and once each."""
         kanon = Jobs(alice)
@@ -531,6 +536,7 @@ class TestBattery:
 
 
 class TestOtherWays:
+    @pytest.mark.long
     def test_python_and_the_command_line(self, service: Service, alice: Connection) -> None:
         """They work where they are called, with the caller's rights, and need no worker."""
         with kanon_db.connect(service.as_role("alice")) as kanon:
@@ -542,6 +548,7 @@ class TestOtherWays:
         assert done.exit_code == 0
         Jobs(alice).drop("by_cli")
 
+    @pytest.mark.long
     @pytest.mark.usefixtures("bob")
     def test_the_rest_as_jobs(self, alice: Connection) -> None:
         kanon = Jobs(alice)
@@ -572,6 +579,7 @@ class TestFaults:
             name,
         )
 
+    @pytest.mark.long
     def test_a_stopped_worker_ends_what_it_does_or_gives_it_back(
         self, service: Service, alice: Connection
     ) -> None:
@@ -668,6 +676,7 @@ class TestFaults:
         assert self.published(alice, "twice") == [(1,)]
         Jobs(alice).drop("twice")
 
+    @pytest.mark.long
     def test_a_process_that_dies_of_a_job_again_and_again(
         self, service: Service, alice: Connection
     ) -> None:
@@ -690,6 +699,7 @@ class TestFaults:
         assert caught.value.sqlstate == "KN004"
         assert self.published(alice, "deadly") == []
 
+    @pytest.mark.long
     def test_the_server_is_killed(
         self, service: Service, alice: Connection, service_cluster_dsn: str
     ) -> None:

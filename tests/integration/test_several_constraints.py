@@ -69,6 +69,7 @@ def classes(parties: Parties) -> list[list[tuple[Any, ...]]]:
     return list(found.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind(kanon: Functions | Package, parties: Parties, kind: str) -> None:
     tried = publish(kanon, kind, dry_run=True)
@@ -112,6 +113,7 @@ def largest_share(rows: list[tuple[Any, ...]], place: int) -> Fraction:
     return Fraction(max(Counter(row[place] for row in rows).values()), len(rows))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "refine"),
     [("mondrian", True), ("greedy_search", True), ("split_carry", False), ("k_member", False),
@@ -307,6 +309,7 @@ def test_new_people_join(parties: Parties) -> None:
     assert {rates[f"homogeneity of {name}"] for name in BOTH} == {0.0}
 
 
+@pytest.mark.long
 def test_what_is_recommended(parties: Parties) -> None:
     found = Functions(parties.publisher).rows("recommend", "data.people", purpose="rows")
     (best,) = (row for row in found if row["place"] == 1)
@@ -337,6 +340,7 @@ def test_report(parties: Parties) -> None:
     assert page.count(ATTACKS["homogeneity"]) == 2
 
 
+@pytest.mark.long
 def test_a_model_may_be_published(parties: Parties) -> None:
     """What answers tell is bounded for all columns alike."""
     kanon = Functions(parties.publisher)
@@ -360,6 +364,7 @@ def test_the_second_needs_a_privilege_too(parties: Parties) -> None:
     fetch(parties.admin, "DROP SCHEMA other CASCADE")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("refused_by_default")
 def test_releases(parties: Parties) -> None:
     """What is set against others is so for each attribute; what follows from others is allowed."""

@@ -289,6 +289,7 @@ def test_two_releases_of_the_same_people_are_refused(
     kanon.publish(f"{table}_again", "twice_2", privacy='{"l": 3}', readers=[])  # a draft
 
 
+@pytest.mark.long
 def test_evaluated_and_tried(parties: Parties, published: str) -> None:
     kanon = Functions(parties.publisher)
     for queries in (1, 201):

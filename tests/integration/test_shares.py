@@ -106,6 +106,7 @@ def estimated(parties: Parties, query: str) -> tuple[float, float, float, float]
     return estimate, error, lower, upper
 
 
+@pytest.mark.long
 @each_kind
 def test_conditions(parties: Parties, name: str) -> None:
     by_hand = ByHand(parties, name)

@@ -112,6 +112,7 @@ def people_again(parties: Parties) -> Iterator[None]:
     create_table(parties.publisher, "data.people", COLUMNS, ROWS)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(16)
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_row_once(parties: Parties, people_again: None, source: str) -> None:
@@ -173,6 +174,7 @@ EXTREMES: dict[str, tuple[list[tuple[object, object]], str]] = {
 """In the first three, only a threshold of 1 can be kept, which protects nobody."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["anatomy", "two_size"])
 def test_extremes(parties: Parties, method: str) -> None:
     for extreme, (rows, privacy) in EXTREMES.items():
@@ -234,6 +236,7 @@ ROW_SECURITY = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(16)
 def test_all_or_nothing(parties: Parties, secured: dict[str, Connection]) -> None:
     """Under row security, all rows are published or none: never those that a policy leaves."""
@@ -290,6 +293,7 @@ def test_one_snapshot(parties: Parties, age: str, when: str) -> None:
     kanon.drop("moving")
 
 
+@pytest.mark.long
 def test_concurrent_publications(
     parties: Parties, connect_as: Callable[[str, str], Connection]
 ) -> None:

@@ -138,6 +138,7 @@ def drawn(draw: random.Random, name: str) -> Asked:
     return asked.negated() if draw.random() < 0.2 else asked
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["classes", "graph", "kept"])
 def test_they_count_the_certain_bounds(parties: Parties, name: str) -> None:
     draw = random.Random(23)  # noqa: S311  # made-up questions

@@ -167,6 +167,7 @@ def test_sensitive_attribute(parties: Parties, extensions: set[str], kind: str) 
         assert estimate == pytest.approx(n)
 
 
+@pytest.mark.long
 def test_quasi_identifiers(parties: Parties, extensions: set[str]) -> None:
     """One table has a column of each type, with all its values and NULL."""
     kinds = [kind for kind in TYPES if kind not in EXTENSIONS or kind in extensions]

@@ -287,6 +287,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_weights_are_noticed(parties: Parties, published: Weighted, change: str) -> None:
     """By verify; answers stay within their bounds, or are the paper's."""
@@ -469,6 +470,7 @@ def test_uncapped(parties: Parties, source: Functions) -> None:
     assert sqlstate_of(again) == "KN005"
 
 
+@pytest.mark.long
 def test_uncapped_stays_uncapped(parties: Parties) -> None:
     """In a refresh; what was accepted is shown."""
     rows = [(number, *row) for number, row in enumerate(people(4_800, seed=10, related=1.0))]
@@ -561,6 +563,7 @@ def test_no_share_may_differ_under_l(parties: Parties, source: Functions) -> Non
     assert failed_checks(parties.admin, "signed") == []
 
 
+@pytest.mark.long
 def test_batches_are_learned_together(parties: Parties) -> None:
     """A refresh learns of old and new buckets, below the thresholds that hold for both."""
     rows = [(number, *row) for number, row in enumerate(people(1_600, seed=9))]

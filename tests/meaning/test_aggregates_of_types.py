@@ -125,6 +125,7 @@ def faults_of(parties: Parties, way: str, column: str, condition: str) -> list[s
     return faults
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_bounds_contain_the_truth(parties: Parties, way: str) -> None:
     faults = {}

@@ -13,6 +13,7 @@ import pytest
 from tests.integration.parties import Functions, Parties, fetch, parties, quoted
 from tests.meaning.asked import ASKED, Asked
 from tests.meaning.tables import EXACT
+from tests.profiles import long_but
 from tests.rewritten import compared
 
 __all__ = ["parties"]
@@ -110,7 +111,7 @@ def _key(key: dict[str, Any]) -> str:
     return json.dumps(sorted((name, plain(value)) for name, value in key.items()))
 
 
-@pytest.mark.parametrize("publication", PUBLICATIONS)
+@pytest.mark.parametrize("publication", long_but({"people_b"}, PUBLICATIONS))
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: f"{asked.tool}: {asked.question[:60]}")
 def test_a_question_is_answered_or_refused_with_the_line_to_write(
     parties: Parties, publication: str, asked: Asked

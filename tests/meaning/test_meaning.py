@@ -168,6 +168,7 @@ def test_sums_of_what_is_compared(parties: Parties) -> None:
             assert judged(parties, way, "exact", question).faults == [], way
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["mondrian", "classes", "freeform"])
 def test_ends_of_ranges_of_reals(parties: Parties, way: str) -> None:
     """171.9 is greater than the number of single precision that is written so."""

@@ -281,6 +281,7 @@ LANGUAGE sql AS 'SELECT 1.0, 0.0, 1, 1'
 """As an earlier package made it."""
 
 
+@pytest.mark.long
 def test_installed_and_taken_out(dsn: str, admin: Connection, installed_dsn: str) -> None:
     """A failed installation leaves nothing, nor does the end of one; roles of others stay."""
     before = dump(dsn)

@@ -143,6 +143,7 @@ def works(dsn: str, roles: tuple[str, str], connect_as: Callable[[str, str], Con
         again()
 
 
+@pytest.mark.long
 def test_uninstall_drops_unused_roles(other: str) -> None:
     """In a cluster of its own, nothing is left; a role that somebody has stays."""
     roles = "SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'kanon%' ORDER BY 1"
@@ -182,6 +183,7 @@ def test_a_server_without_plpython(
         assert sqlstate_of(lambda: Functions(connection).estimate(QUERY)) == "42883"
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(19)
 def test_in_the_documented_order(
     other: str,
@@ -209,6 +211,7 @@ def comments(admin: Connection) -> list[tuple[object, ...]]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(31)
 def test_31_without_the_roles(
     other: str,

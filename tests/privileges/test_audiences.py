@@ -45,6 +45,7 @@ def refused(call: Callable[[], Any]) -> psycopg.errors.Diagnostic:
     return raised.value.diag
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(5, 13)
 def test_two_audiences(
     parties: Parties, patients: str, new_role: Callable[..., str],
@@ -93,6 +94,7 @@ def test_two_audiences(
     )
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(13)
 def test_whoever_is_in_both_audiences(
     parties: Parties, patients: str, new_role: Callable[..., str]
@@ -172,6 +174,7 @@ def test_a_role_without_members_is_no_way_round(parties: Parties, patients: str)
         fetch(parties.admin, "DROP ROLE kanon_test_later")
 
 
+@pytest.mark.long
 def test_the_way_to_name_a_reader(
     parties: Parties, patients: str, new_role: Callable[..., str]
 ) -> None:

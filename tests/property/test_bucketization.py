@@ -242,6 +242,7 @@ def check_assignment(table: list[int], limits: IntArray, setting: BucketSetting)
         assert bucket == allotment.first_bucket[entry] + step % allotment.n_buckets[entry]
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=examples(400), deadline=None)
 def test_a_setting_is_valid_if_no_set_of_values_is_crowded(data: st.DataObject) -> None:

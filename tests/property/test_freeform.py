@@ -66,6 +66,7 @@ def _few_proposals() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 @tried(60, 40, 40)
 def test_k_disjoint_assignments(method: Method, case: Case) -> None:
@@ -154,6 +155,7 @@ def test_each_round_of_hungarian_is_the_best_of_all_assignments(case: Case) -> N
     assert graph_loss(table, matches) == least_assignment(table, matches[:, :-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [greedy, sort_greedy, hungarian, ring])
 @tried(25, 60)
 def test_partitions_do_not_mix(method: Method, case: Case) -> None:

@@ -37,6 +37,7 @@ def listed(found: PossibleValues, t: int) -> set[int]:
     return set(found.value[start : start + found.number[t]].tolist())
 
 
+@pytest.mark.long
 @MANY
 @given(cases())
 def test_measures_are_those_of_all_worlds(case: Case) -> None:
@@ -143,6 +144,7 @@ def test_claims_are_true_of_many_people(seed: int, alike: int, size: int) -> Non
     assert np.allclose(whole[posterior.is_known & (forced.candidates.number > 0)], 1)
 
 
+@pytest.mark.long
 @MANY
 @given(st.integers(0, 2**32 - 1), st.integers(2, 3), st.booleans())
 def test_refreshed_releases_keep_one_by_m(seed: int, m: int, counterfeits: bool) -> None:

@@ -234,6 +234,7 @@ def chi_square(one: Any, other: Any) -> tuple[float, int]:
     return float(((one - other)[seen] ** 2 / either[seen]).sum()), int(seen.sum())
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(14)
 def test_membership_is_drawn_as_on_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which records share a bucket, in cells of several slices: as often as on one machine.

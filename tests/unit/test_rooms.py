@@ -31,6 +31,7 @@ SAME_CLASSES: dict[str, str] = {}
 """Names that several classes have, and why."""
 
 
+@pytest.mark.long
 def test_no_circles_and_no_arrows_up() -> None:
     assert MEASURE["circles"]() == []
     assert MEASURE["upward_arrows"]() == []

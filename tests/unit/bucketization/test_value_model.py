@@ -59,6 +59,7 @@ def test_what_goes_together_is_learned(random: np.random.Generator) -> None:
     assert (records.shares.argmax(axis=1) == values).mean() < 0.6
 
 
+@pytest.mark.long
 def test_nothing_is_learned_of_what_does_not_go_together() -> None:
     found = [
         learned(correlated(np.random.default_rng(seed), strength=0.0), seed) for seed in range(12)

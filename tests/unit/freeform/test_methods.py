@@ -174,6 +174,7 @@ def chi_square(observed: IntArray) -> float:
     return float(((observed - expected) ** 2 / expected).sum())
 
 
+@pytest.mark.long
 def test_each_match_is_the_true_one_as_often() -> None:
     random = np.random.default_rng(7)
     n, k = MATCHES.shape

@@ -50,6 +50,7 @@ def test_column_generation_on_small_tables(kinds: str, k: int) -> None:
         assert found.proof.objective == found.proof.lower_bound == optimal_loss(microdata, k)
 
 
+@pytest.mark.long
 def test_column_generation_agrees_with_enumeration(
     hard: Microdata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +63,7 @@ def test_column_generation_agrees_with_enumeration(
     assert generated.n_classes < enumerated.n_classes
 
 
+@pytest.mark.long
 def test_out_of_time(hard: Microdata) -> None:
     best = optimal(hard, 4)
     assert best.proof.status == "optimal"

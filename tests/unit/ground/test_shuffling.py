@@ -27,6 +27,7 @@ def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(arrays, "_BITS_OF_GROUPS", 1)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_how")
 def test_all_orders_are_as_likely() -> None:
     """A chi-squared statistic with 23 degrees of freedom is above 60 once in 30,000 times."""

@@ -36,6 +36,7 @@ def rows(n: int = 120) -> tuple[Float32Array, IntArray]:
     return inputs, (inputs[:, 0] + inputs[:, 1] > 0).astype(np.int64)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[1], SHAPES[3]], ids=str)
 def test_numpy_answers_as_jax(shape: tuple[int, ...]) -> None:
     import jax.numpy as jnp
@@ -47,6 +48,7 @@ def test_numpy_answers_as_jax(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(logits(member, inputs), by_jax, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_digits_are_learned(digits: tuple[Float32Array, IntArray]) -> None:
     """At temperatures from both ends of the thesis, by parts of 100 images."""
     x, y = (of[:900] for of in digits)
@@ -68,6 +70,7 @@ def test_digits_are_learned(digits: tuple[Float32Array, IntArray]) -> None:
     assert (vote(little, 10).winner == y[400:]).mean() > 0.65
 
 
+@pytest.mark.long
 def test_defaults_are_those_of_the_thesis() -> None:
     x, y = rows()
     members = list(train(x, y, 2, members=51, settings=FEW))
@@ -77,6 +80,7 @@ def test_defaults_are_those_of_the_thesis() -> None:
     assert len({member.to_bytes() for member in members}) == 51
 
 
+@pytest.mark.long
 def test_what_others_hold_changes_no_other_member() -> None:
     """The ground of every budget: replace a record, and one member changes."""
     x, y = rows()
@@ -115,6 +119,7 @@ def test_how_many_records_somebody_has_changes_no_other_member() -> None:
     assert [i for i in range(5) if before[i] != after[i]] == [4]
 
 
+@pytest.mark.long
 def test_groups_of_members_are_trained_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = rows()
     monkeypatch.setattr("kanon_db.models._training._VALUES_AT_ONCE", 16 * 98 * 2)

@@ -194,6 +194,7 @@ def pieces(text: str) -> list[tuple[str, str]]:
     return [(lexeme.kind, lexeme.text) for lexeme in scan(text)]
 
 
+@pytest.mark.long
 def test_letters_are_those_of_ascii_the_underscore_and_all_that_is_not_ascii() -> None:
     usual = set(ascii_letters + "_") | {chr(code) for code in range(128, sys.maxunicode + 1)}
     letters, more = re.compile(_lexer._LETTER), re.compile(_lexer._IN_WORD, re.VERBOSE)

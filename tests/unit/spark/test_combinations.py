@@ -47,6 +47,7 @@ def groups(codes: Any, bits: int | None) -> list[Any]:
     return [groups_of(np.bincount(own), bits)[own] for own in codes.values()]
 
 
+@pytest.mark.long
 def test_counted_as_they_are(codes: Any) -> None:
     """Of few combinations exactly, of many within five standard errors; over several tasks."""
     finest = [groups_of(np.bincount(own), MOST_BITS) for own in codes.values()]

@@ -145,6 +145,7 @@ HARD = np.random.default_rng(11).integers(0, 4, size=(60, 5))
 """A table that the greedy heuristic does not solve, nor the cheapest instances."""
 
 
+@pytest.mark.long
 def test_out_of_time_the_greedy_suppression_remains() -> None:
     patterns = all_patterns(5)
     best = optimal(HARD, patterns, 4)
