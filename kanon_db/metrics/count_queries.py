@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import (
@@ -18,7 +17,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     WordArray,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.generalized_cells import (
     RangeDistributions,
     Ranges,
@@ -497,13 +496,13 @@ def _matching(qi_codes: CodeArray, qi_tables: list[WordArray | None]) -> WordArr
     return matching
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add_bits(words: WordArray, totals: IntArray) -> None:
     for i in range(words.size):
         _add_word(words[i], 1, totals)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add_word(word: np.uint64, amount: int, totals: IntArray) -> None:
     """Add an amount to the total of each query whose bit is set."""
     while word:
@@ -512,7 +511,7 @@ def _add_word(word: np.uint64, amount: int, totals: IntArray) -> None:
         word = rest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add_estimates(
     qit_words: WordArray,
     qit_ends: IntArray,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Final, Protocol
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -31,7 +30,7 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     taken,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.errors import InfeasibleError, InvalidParameterError
 
 
@@ -522,7 +521,7 @@ def draw_matchings(
 _BUCKETS_AT_ONCE: Final = 10_000
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _draw_matchings(
     weights: FloatArray,
     offsets: IntArray,
@@ -547,7 +546,7 @@ def _draw_matchings(
                     places[starts[g] + i] = firsts[g] + k
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fit_chances(weights: FloatArray, counts: IntArray, caps: FloatArray) -> IntArray:
     """Return chances in parts of `_WHOLE` that have exact margins and are next to the weights."""
     n, m = weights.shape
@@ -577,7 +576,7 @@ def _fit_chances(weights: FloatArray, counts: IntArray, caps: FloatArray) -> Int
     return chances
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _augment(
     chances: IntArray, limits: IntArray, of_records: IntArray, of_values: IntArray, first: int
 ) -> None:
@@ -627,7 +626,7 @@ def _augment(
         chances[i, k] -= amount
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _round_along_cycles(chances: IntArray, seed: np.uint64) -> None:
     """Make each chance 0 or whole, with its own probability; margins stay as they are."""
     n, m = chances.shape

@@ -13,7 +13,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final, Self, TypeVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +26,7 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     taken,
 )
+from kanon_db.algorithms.ground.computation import kernel
 from kanon_db.errors import InvalidParameterError
 
 MAX_RECORDS = 2**48
@@ -398,7 +398,7 @@ def capped(weights: SingleArray, records: BucketedRecords, caps: SingleArray) ->
 _TINY: Final = np.float32(1e-4)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _cap(weights: SingleArray, starts: IntArray, values: CodeArray, caps: SingleArray) -> None:
     n_values = weights.shape[1]
     counts = np.empty(n_values, dtype=np.float32)
@@ -414,7 +414,7 @@ def _cap(weights: SingleArray, starts: IntArray, values: CodeArray, caps: Single
         _fill_columns(weights, start, end, counts, caps)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fit_margins(
     weights: AnyFloatArray,
     counts: AnyFloatArray,
@@ -452,7 +452,7 @@ def fit_margins(
             break
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill_columns(
     weights: SingleArray, start: int, end: int, counts: SingleArray, caps: SingleArray
 ) -> None:
@@ -474,7 +474,7 @@ def _fill_columns(
                 weights[i, v] += more * (caps[v] - weights[i, v])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def next_state(state: np.uint64) -> np.uint64:
     """Return the next state of xorshift64 (Marsaglia 2003)."""
     state ^= state << np.uint64(13)
@@ -532,7 +532,7 @@ _LOWEST: Final = np.argsort(_SHIFTED)
 a number of which all parts of six bits differ: H. S. Warren, *Hacker's Delight* (2002), 5-4."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _differing(
     words: WordArray,
     bucket_of_bit: CodeArray,

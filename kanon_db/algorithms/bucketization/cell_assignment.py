@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.bucketization.bucket_assignment import (
@@ -32,7 +31,14 @@ from kanon_db.algorithms.ground.arrays import (
     sort_keys,
     taken,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, innermost, n_cores
+from kanon_db.algorithms.ground.computation import (
+    UNLIMITED,
+    Pulse,
+    in_threads,
+    innermost,
+    kernel,
+    n_cores,
+)
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ def divided(
     return divided_records[:n_lower].copy(), divided_records[n_lower:][::-1].copy(), counts
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _divide(
     qi_codes: CodeArray,
     attribute: int,
@@ -166,7 +172,7 @@ def _divide(
     return n_lower
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _sample(codes: CodeArray, records: IntArray) -> tuple[CodeArray, CodeArray, IntArray]:
     """Sample records; return their codes above the lowest, the lowest, and the ranges of codes."""
     n_qi = codes.shape[1]
@@ -185,7 +191,7 @@ def _sample(codes: CodeArray, records: IntArray) -> tuple[CodeArray, CodeArray, 
     return looked_at, lowest, highest.astype(np.int64) - lowest + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int]:
     """Weigh all cuts of all attributes, given codes of shape (n_qi, n)."""
     # An attribute of one code adds as much to what is divided as to the sides, and is left out.
@@ -228,7 +234,7 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
     return best_attribute, best_last
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _lower_squares(
     codes: CodeArray, n_codes: IntArray, first: IntArray, varied: IntArray, totals: IntArray
 ) -> IntArray:
@@ -284,7 +290,7 @@ def _add_of_table(
             squares[code] += lower[other] ** 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _cells(codes: CodeArray, first: IntArray) -> CodeArray:
     """Offset the codes of each attribute, so that no two attributes share a code."""
     n_qi, n = codes.shape
@@ -295,7 +301,7 @@ def _cells(codes: CodeArray, first: IntArray) -> CodeArray:
     return cells
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add_of_records(
     codes: CodeArray,
     totals: IntArray,

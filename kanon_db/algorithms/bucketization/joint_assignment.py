@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +18,7 @@ from kanon_db.algorithms.bucketization.bucket_assignment import Permuter, number
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, order_of, taken
-from kanon_db.algorithms.ground.computation import Proof, Pulse
+from kanon_db.algorithms.ground.computation import Proof, Pulse, kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +205,7 @@ def round_shares(
     return shares
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _deal(
     amounts: IntArray,
     values: CodeArray,
@@ -270,7 +269,7 @@ def _deal(
         n_tops += 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _round(
     amounts: IntArray,
     values: CodeArray,
@@ -525,7 +524,7 @@ def _share_of_size(
     return amounts if is_found else None
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _repair(
     amounts: IntArray, counts: IntArray, edges: IntArray, n_rows: int, low: IntArray, high: IntArray
 ) -> bool:
@@ -673,7 +672,7 @@ _STEPS_AT_ONCE: Final = 2**22
 """Work between two beats: some dozen milliseconds."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _mend(
     values: IntArray,
     combinations: IntArray,  # (n_records,): by bucket

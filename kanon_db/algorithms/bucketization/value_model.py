@@ -19,7 +19,6 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Final, NamedTuple, Self
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -31,7 +30,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     SingleArray,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, n_cores
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel, n_cores
 
 MOST_VALUES: Final = 128
 """Of more sensitive values nothing is learned: a model would take too long."""
@@ -689,7 +688,7 @@ def _unit(most: Fraction, share: Fraction, levels: Iterable[int]) -> tuple[int, 
     return max(enough)[1] if enough else None
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _score(codes: CodeArray, effects: SingleArray, prior: SingleArray, scores: SingleArray) -> None:
     n_features, n_values = codes.shape[1], prior.size
     for i in range(codes.shape[0]):
@@ -704,7 +703,7 @@ def _score(codes: CodeArray, effects: SingleArray, prior: SingleArray, scores: S
                     row[v] += effect[v]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _swap(
     scores: SingleArray,
     starts: IntArray,
@@ -740,7 +739,7 @@ def _swap(
                     values[i], values[j] = b, a
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _residuals(scores: SingleArray, likely: SingleArray) -> None:
     """Subtract from `likely` what the model says of each record alone."""
     n_values = scores.shape[1]
@@ -758,7 +757,7 @@ def _residuals(scores: SingleArray, likely: SingleArray) -> None:
             likely[i, v] -= each[v] * share
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _gather(
     codes: CodeArray, residuals: SingleArray, of_effects: SingleArray, of_prior: SingleArray
 ) -> None:
@@ -775,7 +774,7 @@ def _gather(
                     effect[v] += row[v]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _inform(
     codes: CodeArray, residuals: SingleArray, starts: IntArray, information: SingleArray
 ) -> None:
@@ -812,7 +811,7 @@ def _inform(
 _FINEST: Final = 1 << 24
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _round(
     weights: SingleArray,
     starts: IntArray,

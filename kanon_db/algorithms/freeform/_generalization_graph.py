@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import (
@@ -24,7 +23,7 @@ from kanon_db.algorithms.ground.arrays import (
     Integer,
     SmallWordArray,
 )
-from kanon_db.algorithms.ground.computation import inlined, innermost
+from kanon_db.algorithms.ground.computation import inlined, innermost, kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 
 
@@ -72,7 +71,7 @@ def side_by_side(ncp: Ncp) -> IntArray:
     return by_row[order]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _halve(values: CodeArray, step: IntArray, size: int, order: IntArray) -> None:
     """Halve records at the median of the attribute in which they lose most, down to blocks."""
     n, m = values.shape
@@ -528,7 +527,7 @@ def _place_of(costs: IntArray, row: Integer, cost: Integer) -> Integer:
     return place
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def resolve_dead_end(
     graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
 ) -> None:
@@ -545,7 +544,7 @@ def resolve_dead_end(
     take(graph, free)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _cheapest_exchange(
     graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
 ) -> tuple[Integer, Integer]:
@@ -568,7 +567,7 @@ def _cheapest_exchange(
     return given_up, taken
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _shift_along_chain(
     graph: GrowingGraph, original: int, n_rounds: int, original_of_cell: IntArray
 ) -> Integer:
@@ -599,7 +598,7 @@ def _shift_along_chain(
     return NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pass_on(
     original: int, free: int, held: IntArray, wanted_by: IntArray, original_of_cell: IntArray
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform._generalization_graph import pair_units, units_lost
@@ -14,7 +13,7 @@ from kanon_db.algorithms.freeform.matches import (
     name_after_originals,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray, Integer, WordArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.annealing import (
     Schedule,
     TypedRecords,
@@ -111,7 +110,7 @@ def _tour(ncp: Ncp, part: IntArray) -> IntArray:
 _TRIES = 5  # originals of the other cell that one may change places with, at each proposal
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def anneal(
     records: PackedRecords,  # In order of their row types
     # Changed in place. Its members are the k matches of each cell, cell after cell; records are in
@@ -174,7 +173,7 @@ def anneal(
             break
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def summarize_cells(records: PackedRecords, cells: ClassSummaries) -> None:
     """Find the sets, ends and losses of all cells from their members."""
     for cell in range(cells.sizes.size):
@@ -182,7 +181,7 @@ def summarize_cells(records: PackedRecords, cells: ClassSummaries) -> None:
         cells.losses[cell] = union_loss(records, cells, cell, cell)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _place_of(row: CodeArray, number: Integer) -> int:
     """Find a number in a row, -1 if it is not there."""
     for place in range(row.size):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform._generalization_graph import (
@@ -21,13 +20,13 @@ from kanon_db.algorithms.freeform._generalization_graph import (
     weight,
 )
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Microdata, check_k
 from kanon_db.errors import InvalidParameterError
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def strong_components(ends: IntArray, successors: CodeArray) -> IntArray:
     """Find the strongly connected components of a directed graph.
 
@@ -191,7 +190,7 @@ def _rows(graph: GrowingGraph, matches: CodeArray, added: IntArray) -> CodeArray
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(graph: GrowingGraph, matches: CodeArray, start: int, end: int) -> None:
     """Let cells take in the originals that cost least, one after the other."""
     n, k = matches.shape
@@ -208,7 +207,7 @@ def _fill(graph: GrowingGraph, matches: CodeArray, start: int, end: int) -> None
             take_in(graph, best, cell)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _spread(graph: GrowingGraph, k: int, start: int, end: int) -> IntArray:
     """Let originals be taken in by the cells that they cost least; list cells and originals."""
     n = graph.record.size
@@ -232,7 +231,7 @@ def _spread(graph: GrowingGraph, k: int, start: int, end: int) -> IntArray:
     return added[:n_added]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _covering(graph: GrowingGraph, start: int, end: int) -> tuple[IntArray, CodeArray]:
     """List the cells that cover each original, and how many they are."""
     n = graph.record.size
@@ -252,7 +251,7 @@ def _covering(graph: GrowingGraph, start: int, end: int) -> tuple[IntArray, Code
     return sizes, covering[:size].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reciprocate(
     graph: GrowingGraph,
     k: int,

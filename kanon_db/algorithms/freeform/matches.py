@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, Self
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import (
@@ -22,7 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     order_of,
     sort_keys,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, n_cores
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel, n_cores
 from kanon_db.algorithms.recoding.generalized_cells import (
     NumberedCells,
     Ranges,
@@ -403,7 +402,7 @@ def _irregular(n: int, k: int) -> InvalidParameterError:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_regular(matches: CodeArray, cells: CodeArray) -> bool:
     """List the cells of each original, unless one has more or less than k."""
     n, k = matches.shape
@@ -441,7 +440,7 @@ def _draw_one(edges: CodeArray, degree: int, random: RandomBytes, pulse: Pulse) 
     _set_aside(edges, degree, owner)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _walk(
     edges: CodeArray,
     degree: int,
@@ -475,7 +474,7 @@ def _walk(
     return walker, current, held
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_aside(edges: CodeArray, degree: int, owner: CodeArray) -> None:
     for cell in range(owner.size):
         row = edges[owner[cell]]

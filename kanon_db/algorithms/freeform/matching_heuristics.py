@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform._generalization_graph import (
@@ -33,7 +32,7 @@ from kanon_db.algorithms.freeform._generalization_graph import (
 from kanon_db.algorithms.freeform.improvement import improve_matches
 from kanon_db.algorithms.freeform.matches import as_assignments, lexicographic_order
 from kanon_db.algorithms.ground.arrays import CodeArray, IntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, innermost
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, innermost, kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.errors import InfeasibleError
 
@@ -141,7 +140,7 @@ def _assign_in_turn(
         pulse.beat()
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _choose(
     graph: GrowingGraph,
     search: CheapestCells,
@@ -398,7 +397,7 @@ def assign_at_least_weight(
         increment = max(increment // _DIVISOR, 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _bid(
     graph: GrowingGraph, search: CheapestCells, auction: _Auction, size: int, increment: int
 ) -> int:

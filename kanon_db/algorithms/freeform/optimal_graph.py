@@ -10,7 +10,6 @@ from itertools import combinations
 from math import ceil, comb, isfinite
 from typing import Literal, get_args
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.freeform._generalization_graph import (
@@ -34,7 +33,7 @@ from kanon_db.algorithms.freeform.matches import (
 )
 from kanon_db.algorithms.freeform.matching_heuristics import hungarian, sort_greedy
 from kanon_db.algorithms.ground.arrays import CodeArray, FloatArray, IntArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import LinearModel, new_solver, run, solve, solve_problem
 from kanon_db.algorithms.programs import graph_program
 from kanon_db.algorithms.recoding.loss import Ncp
@@ -133,7 +132,7 @@ def _lightest(
     return original * n + cells[original, place]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _search(
     graph: GrowingGraph,
     search: CheapestCells,

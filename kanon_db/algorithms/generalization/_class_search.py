@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, WordArray
-from kanon_db.algorithms.ground.computation import Pulse
+from kanon_db.algorithms.ground.computation import Pulse, kernel
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss
 
 _BITS = 64
@@ -60,7 +59,7 @@ def _dense(values: IntArray, numeric: BoolArray) -> IntArray:
     return dense
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def loss_of_pair(types: DistinctRecords, t: int, u: int) -> int:
     """Return the loss of a record of type t in a class with one of type u."""
     loss = 0
@@ -208,7 +207,7 @@ def new_state(types: DistinctRecords, k: int, n_cuts: int) -> SearchState:
     return state
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _loss_with(types: DistinctRecords, state: SearchState, d: int, t: int) -> int:
     """Return the loss of one record of the class at depth d if a record of type t joins."""
     loss = 0
@@ -229,7 +228,7 @@ def _loss_with(types: DistinctRecords, state: SearchState, d: int, t: int) -> in
     return loss
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _join(types: DistinctRecords, state: SearchState, d: int, t: int) -> None:
     """Make the class at depth d + 1 that at depth d with a record of type t."""
     for j in range(types.numeric.size):
@@ -249,7 +248,7 @@ def _join(types: DistinctRecords, state: SearchState, d: int, t: int) -> None:
             state.n_seen[d + 1, j] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _price(cuts: PairCuts, state: SearchState, d: int, t: int) -> int:
     """Price of the pairs that a record of type t makes with the class at depth d."""
     price = 0
@@ -259,7 +258,7 @@ def _price(cuts: PairCuts, state: SearchState, d: int, t: int) -> int:
     return price
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _largest_duals(
     types: DistinctRecords, goal: SearchGoal, state: SearchState, d: int, first: int, size: int
 ) -> int:
@@ -285,7 +284,7 @@ def _largest_duals(
     return n
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_within(
     state: SearchState, k: int, size: int, loss: int, dual: int, n_best: int, limit: int
 ) -> bool:
@@ -296,7 +295,7 @@ def _is_within(
     return False
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _keep(state: SearchState, size: int, place: int, u: int, loss: int, dual: int) -> None:
     """Make type u a candidate at depth ``size``."""
     state.candidates[size, place] = u
@@ -304,7 +303,7 @@ def _keep(state: SearchState, size: int, place: int, u: int, loss: int, dual: in
     state.candidate_duals[size, place] = dual
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _choose(
     types: DistinctRecords, cuts: PairCuts, goal: SearchGoal, state: SearchState, d: int, t: int
 ) -> None:
@@ -319,7 +318,7 @@ def _choose(
     _join(types, state, d, t)
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int, dual: int) -> None:
     """Add the class at depth ``size``, joined by a record of type u, to those found."""
     row = found.n[0]
@@ -334,7 +333,7 @@ def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int,
     state.n_at_root[0] += 1
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _extend(
     types: DistinctRecords, cuts: PairCuts, goal: SearchGoal, state: SearchState, found:
     FoundClasses, d: int, first: int,
@@ -358,7 +357,7 @@ def _extend(
     return n_kept
 
 
-@numba.njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _thin_out(
     types: DistinctRecords, goal: SearchGoal, state: SearchState, size: int, n_kept: int
 ) -> int:
@@ -378,7 +377,7 @@ def _thin_out(
     return n_kept
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def search_on(
     types: DistinctRecords,
     cuts: PairCuts,

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, NamedTuple, Self, get_args
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.generalization.greedy_classes import Generalization
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, in_threads, kernel
 from kanon_db.algorithms.recoding.loss import Ncp, Units
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata, check_k
 from kanon_db.errors import InvalidParameterError
@@ -185,7 +184,7 @@ class _Extent(NamedTuple):
     seen_in: IntArray  # The last part in which each code of a categorical attribute was seen
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _cut_parts(
     table: _CodedTable,
     parts: _Parts,
@@ -231,7 +230,7 @@ def _cut_parts(
     return n_parts, n_classes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Integer) -> None:
     """Move the values of the lower side to the front; both sides keep their order."""
     n_lower, n_upper = start, start
@@ -245,7 +244,7 @@ def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Inte
     values[n_lower:end] = parts.upper[start:n_upper]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _measure(table: _CodedTable, codes: CodeArray, spread: _Extent, number: Integer) -> None:
     """Measure the range of a part; ``number`` marks the codes seen in it."""
     units, width = table.units, spread.width
@@ -265,7 +264,7 @@ def _measure(table: _CodedTable, codes: CodeArray, spread: _Extent, number: Inte
         width[j] = units.step[j] * (n_values - 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _find_lower(
     codes: CodeArray, is_lower: BoolArray, low: Integer, high: Integer, k: Integer, is_relaxed: bool
 ) -> Integer:

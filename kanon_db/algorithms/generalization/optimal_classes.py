@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Literal, get_args
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.generalization._class_search import DistinctRecords
@@ -17,7 +16,7 @@ from kanon_db.algorithms.generalization.greedy_classes import classes_of_k, gree
 from kanon_db.algorithms.generalization.postprocessing import refine
 from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import solve_problem
 from kanon_db.algorithms.programs import class_program
 from kanon_db.algorithms.recoding.loss import ExactLoss, Loss
@@ -64,7 +63,7 @@ def best_partition(
     return classes, loss
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(
     losses: FloatArray, of_suppressed: float, left_out: Integer, best: FloatArray, chosen: IntArray
 ) -> None:

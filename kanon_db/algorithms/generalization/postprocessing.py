@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kanon_db.algorithms.generalization.greedy_classes import Generalization, split
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.annealing import Schedule, TypedRecords, anneal_classes
 from kanon_db.algorithms.recoding.changing_classes import (
     NO_RULES,
@@ -201,7 +201,7 @@ def _split_grown(
     return classes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _unite_failing(
     records: PackedRecords,
     classes: ClassSummaries,
@@ -226,7 +226,7 @@ def _unite_failing(
     return failing.size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_partner(
     records: PackedRecords,
     classes: ClassSummaries,
@@ -252,7 +252,7 @@ def _best_partner(
     return best, best_holds
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _union_holds(
     rules: ConstraintRules,
     classes: ClassSummaries,
@@ -279,7 +279,7 @@ def _union_holds(
     return members_hold(rules, members, joint)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _unite(
     records: PackedRecords, classes: ClassSummaries, unions: _Unions, g: Integer, h: Integer
 ) -> None:
@@ -296,7 +296,7 @@ def _unite(
     unions.last[h] = unions.last[g]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _split_near(
     records: PackedRecords,
     rules: ConstraintRules,
@@ -321,7 +321,7 @@ def _split_near(
     return least
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _distances(records: PackedRecords, members: IntArray, seed: Integer) -> IntArray:
     """Loss, in units, of a class of one record and each of some others."""
     distances = np.empty(members.size, dtype=np.int64)
@@ -330,7 +330,7 @@ def _distances(records: PackedRecords, members: IntArray, seed: Integer) -> IntA
     return distances
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_loss(records: PackedRecords, members: IntArray) -> Integer:
     """Loss, in units, of each of some records as one class."""
     total = 0
@@ -471,7 +471,7 @@ def _refined(
 
 _NONE = -(2**62)
 # Inlined: in the loops, a call costs more than its work.
-_departure = numba.njit(inline="always")(departure.py_func)
+_departure = numba.njit(inline="always")(departure.py_func)  # type: ignore[attr-defined]
 
 _RECORDS_PER_CALL = 2**18  # looked at between two heartbeats: some milliseconds
 
@@ -560,7 +560,7 @@ class _Choices(NamedTuple):
         return cls(gains, leaving, entering, np.ones(n_classes, dtype=np.bool_))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _choose(
     records: PackedRecords,
     classes: ClassSummaries,
@@ -588,7 +588,7 @@ def _choose(
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _choose_leaving(
     records: PackedRecords,
     classes: ClassSummaries,
@@ -606,7 +606,7 @@ def _choose_leaving(
             choices.gains[g], choices.leaving[g] = gain, member
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _choose_replaced(
     records: PackedRecords,
     classes: ClassSummaries,
@@ -651,7 +651,7 @@ def _choose_replaced(
     return n_looked_at
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _freed(
     records: PackedRecords, classes: ClassSummaries, g: Integer, leaving: Integer
 ) -> Integer:
@@ -660,7 +660,7 @@ def _freed(
     return int(classes.losses[g] - less * (classes.sizes[g] - 1))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _suppress(
     records: PackedRecords, classes: ClassSummaries, choices: _Choices, g: Integer
 ) -> None:

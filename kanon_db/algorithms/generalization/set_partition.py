@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import highspy
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -28,7 +27,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     SmallIntArray,
 )
-from kanon_db.algorithms.ground.computation import Proof, Pulse
+from kanon_db.algorithms.ground.computation import Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import new_solver, run
 from kanon_db.errors import InvalidParameterError
 
@@ -150,7 +149,7 @@ def _columns(classes: CandidateClasses) -> _CoverColumns:
     return _CoverColumns(types, counts, first.sum(axis=1), classes.losses)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _search(columns: _CoverColumns, state: _CoverState, budget: int) -> int:
     """Continue the search until a number of classes is examined."""
     while budget > 0:
@@ -179,7 +178,7 @@ def _search(columns: _CoverColumns, state: _CoverState, budget: int) -> int:
     return _PAUSED
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _raise_duals(columns: _CoverColumns, state: _CoverState, d: int) -> bool:
     """Raise the duals of the node; tell whether it can still lead below the limit."""
     left, starts, of_type = state.left[d], state.starts, state.of_type
@@ -203,7 +202,7 @@ def _raise_duals(columns: _CoverColumns, state: _CoverState, d: int) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _count(columns: _CoverColumns, state: _CoverState, d: int, place: int, t: int) -> int:
     """Return the number of records of type t in the class at a place of the node's list."""
     column = state.columns[d, place]
@@ -213,7 +212,7 @@ def _count(columns: _CoverColumns, state: _CoverState, d: int, place: int, t: in
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _index(columns: _CoverColumns, state: _CoverState, d: int) -> None:
     """List the node's classes by type."""
     starts, of_type = state.starts, state.of_type
@@ -232,7 +231,7 @@ def _index(columns: _CoverColumns, state: _CoverState, d: int) -> None:
             starts[t] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _branch(columns: _CoverColumns, state: _CoverState, d: int) -> None:
     """Keep the classes below the limit; branch on the type that the fewest of them hold."""
     n = 0
@@ -260,7 +259,7 @@ def _branch(columns: _CoverColumns, state: _CoverState, d: int) -> None:
     state.n_children[d] = last - first
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _take(columns: _CoverColumns, state: _CoverState, d: int, child: int) -> None:
     """Descend to the node in which the class at this place is taken."""
     column, cost = state.columns[d, child], state.costs[d, child]
@@ -430,7 +429,7 @@ def _int32(values: npt.ArrayLike) -> CodeArray:
     return np.asarray(values, dtype=np.int32)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _separate(
     counts: SmallIntArray,
     chosen: FloatArray,
@@ -546,7 +545,7 @@ def _enumerate(types: DistinctRecords, k: int, upper: int, pulse: Pulse) -> Clas
     return ClassPartition(cover.best, Proof.of(upper, upper if ended else bound), len(classes))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def nearest_neighbor_duals(types: DistinctRecords, k: int) -> IntArray:
     """Bound the loss of a record of each type by the loss with its (k - 1)th nearest neighbor.
 

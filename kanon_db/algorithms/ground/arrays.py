@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias, TypeVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.computation import Pulse, in_threads, n_cores
+from kanon_db.algorithms.ground.computation import Pulse, in_threads, kernel, n_cores
 from kanon_db.heartbeat import beat
 
 CodeArray: TypeAlias = npt.NDArray[np.int32]
@@ -224,7 +223,7 @@ class _Groups:
             start = end
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _by_digit(
     numbers: AnyIntArray, low: np.uint64, shift: int, width: int, before: IntArray
 ) -> IntArray:
@@ -242,14 +241,14 @@ def _by_digit(
     return order
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _count(numbers: AnyIntArray, low: np.uint64, shift: np.uint64, counts: IntArray) -> None:
     """Count the numbers of each group."""
     for number in numbers:
         counts[(np.uint64(number) - low) >> shift] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _deal(
     numbers: AnyIntArray,
     low: np.uint64,
@@ -400,7 +399,7 @@ def _deal_places(dealt: AnyIntArray, random_bytes: Callable[[int], bytes]) -> In
     return ends
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _swap(places: AnyIntArray, left: int, words: SmallWordArray) -> int:
     """Swap the last place left with a random one, as long as words last; return how many are left.
 
@@ -420,7 +419,7 @@ def _swap(places: AnyIntArray, left: int, words: SmallWordArray) -> int:
     return left
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _put(groups: AnyIntArray, start: int, nexts: IntArray, dealt: AnyIntArray) -> None:
     """Deal the places from `start` on to their groups, in order."""
     for i in range(groups.size):

@@ -1,7 +1,7 @@
 """Runs long computations: interruptible, threaded, compiled, and with a proof of optimality.
 
 :class:`Pulse` is a heartbeat and a time limit, :func:`in_threads` divides work among threads, and
-:func:`innermost` compiles loops. A :class:`Proof` holds the lower bound that a search has proven.
+:func:`kernel` compiles loops. A :class:`Proof` holds the lower bound that a search has proven.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 import numba
+from numba.core.caching import FunctionCache
 
 from kanon_db.heartbeat import no_heartbeat
 
@@ -259,7 +260,41 @@ def in_threads(
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+
+class _KernelCache(FunctionCache):
+    """What was compiled of a kernel; nothing, where an older state of the package kept it."""
+
+    # An index names the classes of a kernel's arguments: reading one that names a class which is
+    # gone would fail, before numba sees that the source has changed.
+    def load_overload(self, sig: object, target_context: object) -> object:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (AttributeError, ImportError):
+            self.flush()  # type: ignore[no-untyped-call]
+            return None
+
+
+@overload
+def kernel(function: _Function, /) -> _Function: ...
+@overload
+def kernel(**options: object) -> Callable[[_Function], _Function]: ...
+def kernel(
+    function: _Function | None = None, /, **options: object
+) -> _Function | Callable[[_Function], _Function]:
+    """Compile a function when it is first called, without Python's lock, and keep the result.
+
+    Options are those of :func:`numba.njit`.
+    """
+    if function is None:
+        return lambda given: _compiled(given, options)
+    return _compiled(function, options)
+
+
+def _compiled(function: _Function, options: Mapping[str, object]) -> _Function:
+    compiler: Any = numba.njit
+    dispatcher = compiler(cache=True, nogil=True, **options)(function)
+    dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
+    return cast("_Function", dispatcher)
 
 
 def innermost(function: _Function) -> _Function:
@@ -267,9 +302,9 @@ def innermost(function: _Function) -> _Function:
 
     Without numba's runtime, which counts references in tuples; the Python caller holds them.
     """
-    return cast("_Function", numba.njit(**_OPTIONS)(function))
+    return kernel(_nrt=False)(function)
 
 
 def inlined(function: _Function) -> _Function:
     """Compile a function to be inlined into its callers."""
-    return cast("_Function", numba.njit(inline="always", **_OPTIONS)(function))
+    return kernel(inline="always", _nrt=False)(function)

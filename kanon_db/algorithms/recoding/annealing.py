@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer, WordArray
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, Threads
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, Threads, kernel
 from kanon_db.algorithms.recoding.changing_classes import (
     NO_RULES,
     NONE,
@@ -85,7 +84,7 @@ def random_state(random: np.random.Generator) -> WordArray:
     return random.integers(1, 2**64, size=1, dtype=np.uint64)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def threshold_of(temperature: float, state: WordArray) -> Integer:
     """Draw the largest loss at which a change is accepted: exponentially distributed."""
     if temperature <= 0.0:
@@ -94,7 +93,7 @@ def threshold_of(temperature: float, state: WordArray) -> Integer:
     return np.int64(-math.log(share) * temperature)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def random_bits(state: WordArray) -> np.uint64:
     """Draw the next 64 bits of xorshift64*."""
     bits = state[0]
@@ -105,7 +104,7 @@ def random_bits(state: WordArray) -> np.uint64:
     return np.uint64(bits * np.uint64(2685821657736338717))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def scaled(bits: np.uint64, end: np.uint64) -> np.uint64:
     """Scale 32 random bits to a number below ``end``."""
     return (bits * end) >> np.uint64(32)
@@ -163,7 +162,7 @@ def _nearest(
     return nearest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _compare(
     values: CodeArray,
     units: Units,
@@ -188,7 +187,7 @@ def _compare(
             _keep(nearest[b], losses[b], a, loss)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _keep(nearest: CodeArray, losses: CodeArray, other: Integer, loss: Integer) -> None:
     """Insert a row type into the nearest if it belongs there and is not there yet."""
     if loss >= losses[-1]:
@@ -302,7 +301,7 @@ def _dispersed(
     return numbers
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _disperse(typed: TypedRecords, classes: ClassSummaries, given_up: IntArray) -> None:
     is_given_up = np.zeros(classes.sizes.size, dtype=np.bool_)
     is_given_up[given_up] = True
@@ -319,7 +318,7 @@ def _disperse(typed: TypedRecords, classes: ClassSummaries, given_up: IntArray) 
             make_move(typed.records, classes, np.int64(members[i]), targets[i])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_other_class(
     typed: TypedRecords,
     classes: ClassSummaries,
@@ -348,7 +347,7 @@ def _best_other_class(
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _anneal(
     typed: TypedRecords,
     classes: ClassSummaries,
@@ -444,7 +443,7 @@ def _anneal(
             break
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _update(
     records: PackedRecords,
     classes: ClassSummaries,
@@ -460,7 +459,7 @@ def _update(
     _summarize(records, classes, spared, h)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _summarize(
     records: PackedRecords, classes: ClassSummaries, spared: CodeArray, g: Integer
 ) -> None:
@@ -468,7 +467,7 @@ def _summarize(
     _spare(records, classes, spared, g)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _spare(records: PackedRecords, classes: ClassSummaries, spared: CodeArray, g: Integer) -> None:
     """Find what each record of a class would lose less, in units, without each of them."""
     for record in members_of(classes, g):
@@ -477,7 +476,7 @@ def _spare(records: PackedRecords, classes: ClassSummaries, spared: CodeArray, g
             spared[record] = -departure(records, classes, g, np.int64(record))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _spared(records: PackedRecords, classes: ClassSummaries) -> CodeArray:
     spared = np.zeros(classes.class_of_record.size, dtype=np.int32)
     for g in range(classes.sizes.size):

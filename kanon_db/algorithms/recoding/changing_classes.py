@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -26,6 +25,7 @@ from kanon_db.algorithms.ground.arrays import (
     Integer,
     WordArray,
 )
+from kanon_db.algorithms.ground.computation import kernel
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.errors import IneligibleError, InvalidParameterError
 
@@ -89,14 +89,14 @@ class PackedRecords(NamedTuple):
         return self.bit_loss.size // _BITS
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _lowest_bit(bits: np.uint64) -> Integer:
     """Find the position of the lowest bit that is set."""
     alone = bits & (~bits + np.uint64(1))
     return np.int64(_LOWEST_BIT[(alone * _DE_BRUIJN) >> np.uint64(58)])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def bits_loss(bits: np.uint64, word: Integer, bit_loss: IntArray) -> Integer:
     """Loss, in units, of all values of a word."""
     total = 0
@@ -154,14 +154,14 @@ class ClassSummaries(NamedTuple):
         return classes
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def members_of(classes: ClassSummaries, g: Integer) -> CodeArray:
     """List the records of class g."""
     start = classes.starts[g]
     return classes.members[start : start + classes.sizes[g]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def exchange(
     records: PackedRecords, classes: ClassSummaries, g: Integer, leaving: Integer, entering: Integer
 ) -> Integer:
@@ -192,7 +192,7 @@ def exchange(
     return difference
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def entry(
     records: PackedRecords, classes: ClassSummaries, g: Integer, entering: Integer
 ) -> Integer:
@@ -212,7 +212,7 @@ def entry(
     return difference
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def departure(
     records: PackedRecords, classes: ClassSummaries, g: Integer, leaving: Integer
 ) -> Integer:
@@ -235,7 +235,7 @@ def departure(
     return difference
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def union_loss(records: PackedRecords, classes: ClassSummaries, g: Integer, h: Integer) -> Integer:
     """Loss, in units, of each record of two classes as one."""
     total = -records.one_value
@@ -250,7 +250,7 @@ def union_loss(records: PackedRecords, classes: ClassSummaries, g: Integer, h: I
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def move(classes: ClassSummaries, record: Integer, g: Integer) -> None:
     """Move a record into class g, or out of all classes if g is -1; summaries stay as they are."""
     h = classes.class_of_record[record]
@@ -267,7 +267,7 @@ def move(classes: ClassSummaries, record: Integer, g: Integer) -> None:
     classes.class_of_record[record] = g
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def make_move(records: PackedRecords, classes: ClassSummaries, record: Integer, h: Integer) -> None:
     """Move a record into class h, or out of all classes if h is -1, and summarize again."""
     g = classes.class_of_record[record]
@@ -281,7 +281,7 @@ def make_move(records: PackedRecords, classes: ClassSummaries, record: Integer, 
             summarize(records, classes, changed)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def summarize(records: PackedRecords, classes: ClassSummaries, g: Integer) -> None:
     """Find the sets and ends of class g anew from its members."""
     present, twice = classes.present[g], classes.once[g]
@@ -311,7 +311,7 @@ def summarize(records: PackedRecords, classes: ClassSummaries, g: Integer) -> No
         classes.ends[g, j, 2], classes.ends[g, j, 3] = high, high2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _summarize_all(records: PackedRecords, classes: ClassSummaries) -> None:
     for g in range(classes.sizes.size):
         if classes.sizes[g]:
@@ -353,7 +353,7 @@ NO_RULES = ConstraintRules(
 """The constraint that every class fulfils."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _one_holds(rules: ConstraintRules, j: Integer, counts: IntArray, size: Integer) -> bool:
     """Whether a class of ``size`` records or entities fulfils the rules for attribute j."""
     start, end, missing = rules.starts[j], rules.starts[j + 1], rules.missing[j]
@@ -389,7 +389,7 @@ def _one_holds(rules: ConstraintRules, j: Integer, counts: IntArray, size: Integ
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def counts_hold(rules: ConstraintRules, counts: IntArray, size: Integer) -> bool:
     """Whether a class of ``size`` records or entities fulfils the rules, given its counts."""
     for j in range(rules.distinct.size):  # noqa: SIM110  # compiled
@@ -398,7 +398,7 @@ def counts_hold(rules: ConstraintRules, counts: IntArray, size: Integer) -> bool
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def members_hold(rules: ConstraintRules, members: IntArray, counts: IntArray) -> bool:
     """Whether a class of these records fulfils the constraint.
 
@@ -425,7 +425,7 @@ def members_hold(rules: ConstraintRules, members: IntArray, counts: IntArray) ->
     return True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def have_same_values(rules: ConstraintRules, record: Integer, other: Integer) -> bool:
     """Whether two records have the same sensitive values, and entity where these are counted."""
     for j in range(rules.distinct.size):  # noqa: SIM110  # compiled
@@ -434,7 +434,7 @@ def have_same_values(rules: ConstraintRules, record: Integer, other: Integer) ->
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def holds_after(
     rules: ConstraintRules,
     classes: ClassSummaries,
@@ -461,7 +461,7 @@ def holds_after(
     return members_hold(rules, after[:size], counts)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def all_hold(rules: ConstraintRules, counts: IntArray) -> BoolArray:
     """Check classes, given the number of records of each value, a row for each class."""
     hold = np.empty(counts.shape[0], dtype=np.bool_)
@@ -471,7 +471,7 @@ def all_hold(rules: ConstraintRules, counts: IntArray) -> BoolArray:
     return hold
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def classes_hold(rules: ConstraintRules, order: IntArray, classes: IntArray) -> BoolArray:
     """Check classes whose records lie one after the other in ``order``."""
     n_classes = classes[order[-1]] + 1 if order.size else 0

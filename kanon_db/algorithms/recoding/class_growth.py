@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.changing_classes import (
     NONE,
     ClassSummaries,
@@ -73,7 +72,7 @@ class GrowingClass(NamedTuple):
         return self._replace(loss=loss, candidates=candidates, bound=bound)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def grow_from_first(
     left: RemainingRecords, units: Units, growing: GrowingClass, k: Integer, number: Integer
 ) -> Integer:
@@ -88,7 +87,7 @@ def grow_from_first(
     return n_grown
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def grow_from(
     left: RemainingRecords,
     units: Units,
@@ -102,20 +101,20 @@ def grow_from(
     return int(left.types[_grow(left, units, growing, k, number, seed, _first_left(left, 0))])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def is_used_up(left: RemainingRecords, k: Integer) -> bool:
     """Whether too few records or row types are left to search on."""
     return bool(left.n_left[0] < k or left.n_left[1] <= left.types.size * 3 // 4)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _first_left(left: RemainingRecords, first: Integer) -> Integer:
     while left.following[first] == left.ends[first]:
         first += 1
     return first
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _grow(
     left: RemainingRecords,
     units: Units,
@@ -149,7 +148,7 @@ def _grow(
     return int(members[-1])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _join(
     left: RemainingRecords, units: Units, growing: GrowingClass, i: Integer, number: Integer
 ) -> None:
@@ -166,7 +165,7 @@ def _join(
             growing.present[growing.offsets[j] + value] = True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _closest(
     left: RemainingRecords, units: Units, growing: GrowingClass, first: Integer, loss: Integer
 ) -> tuple[Integer, Integer]:
@@ -188,7 +187,7 @@ def _closest(
         _compare_with_class(left, units, growing, first, loss)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _compare_with_one(
     left: RemainingRecords, units: Units, growing: GrowingClass, seed: Integer, first: Integer
 ) -> None:
@@ -209,7 +208,7 @@ def _compare_with_one(
     _collect(left, growing, first)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _compare_with_class(
     left: RemainingRecords, units: Units, growing: GrowingClass, first: Integer, loss: Integer
 ) -> None:
@@ -225,7 +224,7 @@ def _compare_with_class(
     _collect(left, growing, first)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _joint_loss(
     left: RemainingRecords, units: Units, growing: GrowingClass, i: Integer, loss: Integer
 ) -> Integer:
@@ -243,7 +242,7 @@ def _joint_loss(
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _collect(left: RemainingRecords, growing: GrowingClass, first: Integer) -> None:
     """List the row types within reach that have records left."""
     reach = growing.reach[0]
@@ -256,7 +255,7 @@ def _collect(left: RemainingRecords, growing: GrowingClass, first: Integer) -> N
     growing.n_candidates[0] = n_candidates
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def furthest(left: RemainingRecords, units: Units, values: CodeArray) -> Integer:
     """Find the number of the first row type that is left and furthest from a row."""
     n_types = left.types.size
@@ -308,7 +307,7 @@ def place_left_over_records(
     return classes.class_of_record
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _place(
     records: PackedRecords, classes: ClassSummaries, left_over: IntArray, by_increase: bool
 ) -> None:

@@ -11,11 +11,11 @@ from fractions import Fraction
 from math import lcm
 from typing import Literal, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from kanon_db.algorithms.ground.arrays import BoolArray, CodeArray, IntArray, distinct, order_of
+from kanon_db.algorithms.ground.computation import kernel
 from kanon_db.algorithms.recoding.microdata import Attribute, Microdata
 
 Loss = Literal["ncp", "binary"]
@@ -180,7 +180,7 @@ def simplest_fraction(number: float) -> Fraction:
     return simple if float(simple) == number else exact
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _losses(
     values: IntArray,
     ends: IntArray,
@@ -208,7 +208,7 @@ def _losses(
     return losses
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _numeric_loss(positions: IntArray, whole: int) -> int:
     smallest, largest = positions.min(), positions.max()
     if smallest != NULL:

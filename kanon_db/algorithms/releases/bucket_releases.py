@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, Integer
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.errors import InvalidParameterError
 
 NOWHERE: Final = -1
@@ -331,7 +330,7 @@ def in_steps(n: int, pulse: Pulse) -> Iterator[tuple[int, int]]:
         yield low, min(low + PER_BEAT, n)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _list(
     low: Integer,
     high: Integer,
@@ -376,7 +375,7 @@ def _list(
         n_marks = base + n_before
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def sort_each(first: IntArray, value: CodeArray) -> None:
     """Sort the values of each tuple."""
     for t in range(first.size - 1):
@@ -426,7 +425,7 @@ def components_of(releases: BucketReleases, links: BoolArray) -> IntArray:
     return (np.cumsum(roots == np.arange(roots.size)) - 1)[roots]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _roots(
     n_buckets: int, first_placement: IntArray, bucket: CodeArray, links: BoolArray
 ) -> IntArray:

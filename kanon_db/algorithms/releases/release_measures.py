@@ -12,7 +12,6 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Literal
 
-import numba
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import (
@@ -22,7 +21,7 @@ from kanon_db.algorithms.ground.arrays import (
     FloatArray,
     IntArray,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.releases.bucket_releases import (
     NOWHERE,
     BucketRelease,
@@ -436,7 +435,7 @@ def _check_candidates(
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _bounds_left(
     first: IntArray, value: CodeArray, number: IntArray, limits: FloatArray
 ) -> FloatArray:

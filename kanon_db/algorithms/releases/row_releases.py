@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -21,7 +20,7 @@ from kanon_db.algorithms.ground.arrays import (
     IntArray,
     Integer,
 )
-from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse
+from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.releases.bucket_releases import BucketRelease, in_steps
 
@@ -191,7 +190,7 @@ def _tree(boxes: CellBoxes, n_codes: AnyIntArray, pulse: Pulse) -> _Tree:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _walk(
     begin: Integer,
     stop: Integer,
@@ -268,7 +267,7 @@ def are_within(inner: CellBoxes, outer: CellBoxes, outer_of: IntArray) -> bool:
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _are_within(
     low: IntArray,
     high: IntArray,
@@ -324,7 +323,7 @@ def settle(fits: ClassFits, people: AnyIntArray, sizes: AnyIntArray) -> tuple[Cl
     return ClassFits(first, fits.classes[kept]), fitting < sizes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _settle(
     first: IntArray,
     classes: IntArray,
@@ -479,7 +478,7 @@ def components(n: int, one: AnyIntArray, other: AnyIntArray) -> IntArray:
     return _roots(n, one.astype(np.int64), other.astype(np.int64))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _roots(n: int, one: IntArray, other: IntArray) -> IntArray:
     root = np.arange(n)
     for i in range(one.size):
