@@ -356,14 +356,11 @@ def fewest_records_of_cell(n_records: int, least: int = 50) -> int:
 
 
 class CellRoom:
-    """How many records of each value fit into the buckets of a cell, whatever the others are.
+    """How many records of each value fit into the buckets of a cell, whatever the others are."""
 
-    Dealt round robin to B buckets, no bucket gets more than ceil(o / B) of the o records of a
-    value; so B times the limit of the smaller size always fits ([GB] Lemma 2). So it does for two
-    attributes at once (:func:`.equal_buckets`); of more, what does not fit has no buckets.
-
-    The values of several attributes follow each other: each record is counted for each attribute.
-    """
+    # Dealt round robin to B buckets, no bucket gets more than ceil(o / B) of the o records of a
+    # value; so B times the limit of the smaller size always fits ([GB] Lemma 2), also for two
+    # attributes (equal_buckets). Values of several attributes follow each other, each counted.
 
     def __init__(self, privacy: FPrimePrivacy, max_bucket_size: int, n_attributes: int = 1) -> None:
         self.privacy = privacy

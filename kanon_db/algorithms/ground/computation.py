@@ -286,11 +286,11 @@ def kernel(
     Options are those of :func:`numba.njit`.
     """
     if function is None:
-        return lambda given: _compiled(given, options)
-    return _compiled(function, options)
+        return lambda given: _compile(given, options)
+    return _compile(function, options)
 
 
-def _compiled(function: _Function, options: Mapping[str, object]) -> _Function:
+def _compile(function: _Function, options: Mapping[str, object]) -> _Function:
     compiler: Any = numba.njit
     dispatcher = compiler(cache=True, nogil=True, **options)(function)
     dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
