@@ -95,6 +95,7 @@ def test_installation_is_repeatable_and_sound(new_database: Callable[..., str]) 
     assert kanon("publications", dsn=dsn).returncode == 1
 
 
+@pytest.mark.long
 def test_publication_is_listed_measured_and_verified(published: str) -> None:
     listed = kanon("publications", "--json", dsn=published).json()["publications"]
     assert [entry["name"] for entry in listed] == ["people_b"]
@@ -274,6 +275,7 @@ def test_refusals(published: str, people: Path, tmp_path: Path) -> None:
     assert kanon("load", tmp_path / "absent.csv", "t", dsn=published).returncode == 2
 
 
+@pytest.mark.long
 def test_hostile_names(database: str, tmp_path: Path) -> None:
     columns = ['a,"b"', "select", "$$; DROP TABLE x; --", "ünïcode %s", "or'der", "who--"]
     table = 'public."Hostile ""table"""'

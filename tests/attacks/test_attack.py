@@ -75,6 +75,7 @@ _KEEPS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [name for name in KINDS if name != "buckets"])
 def test_rows_that_may_be_a_persons(parties: Parties, kind: str) -> None:
     """Cells of every type cover whom SQL says that they cover, with and without NULLs.

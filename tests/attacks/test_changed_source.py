@@ -97,6 +97,7 @@ SNEAKING = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(74)
 @pytest.mark.parametrize("change", SNEAKING)
 def test_what_was_not_published_does_not_get_in(

@@ -106,6 +106,7 @@ def test_wrong_arguments_are_refused(parties: Parties) -> None:
         assert value(parties.analyst, call, arguments) == "22023", arguments
 
 
+@pytest.mark.long
 def test_direct_call_that_is_cancelled_is_undone(parties: Parties) -> None:
     """Half a replacement, in a transaction that goes on: the old publication is there."""
     before = remains(parties.admin)

@@ -152,6 +152,7 @@ def check_closed(parties: Parties) -> None:
             assert sqlstate_of(lambda name=name, who=who: fetch(who, f"TABLE {name}")) == DENIED
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(38)
 @every_shape
 def test_38_nothing_of_others_holds_up_a_withdrawal(published: Published) -> None:
@@ -207,6 +208,7 @@ def test_38_nothing_of_others_holds_up_a_replacement(published: Published) -> No
     check_closed(parties)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(38)
 @every_shape
 def test_38_nothing_of_others_holds_up_a_refresh(published: Published) -> None:
@@ -317,6 +319,7 @@ def test_38_a_snapshot_from_before_is_refused(published: Published) -> None:
     assert all(n >= BEFORE for n in rows)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(38, 29)
 def test_38_a_lock_is_waited_for_and_nothing_changes(published: Published) -> None:
     """Who reads in an open transaction is waited for, with dependents as without."""

@@ -298,6 +298,7 @@ def test_nobody_has_the_seed_of_anothers_draw(parties: Parties) -> None:
             assert sqlstate_of(lambda r=reader, s=statement: fetch(r, s)) == "42501"
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(41)
 def test_a_short_time_limit_is_no_other_draw(
     parties: Parties, monkeypatch: pytest.MonkeyPatch

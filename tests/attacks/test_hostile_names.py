@@ -387,6 +387,7 @@ def test_hostile_csv(parties: Parties, tmp_path: Path) -> None:
         assert value(parties.admin, "SELECT count(*) FROM pg_class") == before
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(3)
 def test_hostile_database_and_schema(cluster_dsn: str) -> None:
     """Installing in a database, and into a schema, of hostile names."""

@@ -155,6 +155,7 @@ TOLD: dict[str, Callable[[Connection], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(22)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_told_depends_on_who_is_left_out(parties: Parties, kind: str) -> None:

@@ -64,6 +64,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[str]:
     return str(request.param)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(5)
 def test_policies_run_as_the_caller(parties: Parties, way: str) -> None:
     """A policy of the table's owner sees the caller, as in the caller's own SELECT."""

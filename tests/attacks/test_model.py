@@ -242,6 +242,7 @@ def test_logits_are_told_where_they_may_be_and_noisy(published: Parties) -> None
         assert sqlstate_of(call) == INVALID
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(9)
 def test_votes_under_a_budget_are_noisy(published: Parties) -> None:
     """Also for the publisher, whose questions nobody counts; the share, too."""
@@ -275,6 +276,7 @@ def test_promises(published: Parties) -> None:
     assert "read from the source" not in declared
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(10, 24)
 def test_features_that_do_not_fit(published: Parties) -> None:
     """Each mistake of a publisher is refused without a value, and without a trace."""

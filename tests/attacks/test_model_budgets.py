@@ -178,6 +178,7 @@ def oid_of(admin: Connection) -> Callable[[str], int]:
     return lambda role: int(oids[role])
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(33)
 def test_sessions_at_the_same_time_share_a_budget(
     whole: Readers, connect_as: Callable[[str, str], Connection]
@@ -238,6 +239,7 @@ def test_nobody_turns_the_counter_back(whole: Readers) -> None:
             assert sqlstate_of(lambda: fetch(who, statement)) == FORBIDDEN, statement
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(33)
 def test_a_counter_that_was_changed_counts_for_nobody(whole: Readers) -> None:
     """A superuser's slip gives no answers away: a counter that cycles would never end."""
@@ -307,6 +309,7 @@ def test_a_replacement_adds_to_the_ledger(whole: Readers) -> None:
     assert told == [("5",)]
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(38)
 def test_38_a_view_of_a_counter_holds_up_no_replacement(whole: Readers) -> None:
     """Neither what counts answers, nor a model, is kept in use by what others made of it."""
@@ -329,6 +332,7 @@ def test_38_a_view_of_a_counter_holds_up_no_replacement(whole: Readers) -> None:
     assert fetch(parties.admin, "SELECT name FROM kanon.withdrawn()") == []
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(33)
 def test_a_dump_has_what_was_spent(whole: Readers, new_database: Callable[..., str]) -> None:
     """A restored model tells a role no more than was left of its budget."""

@@ -71,6 +71,7 @@ def counts(kanon: Package, query: str) -> list[tuple[Any, ...]]:
     return list(kanon.kanon.count(query).itertuples(index=False, name=None))
 
 
+@pytest.mark.long
 def test_numbers_beyond_decimals_and_doubles(published: Package) -> None:
     for name in ("b", "g"):
         ask = f"SELECT city, COUNT(*) FROM {name} GROUP BY city HAVING COUNT(*) "
@@ -141,6 +142,7 @@ def test_materialized_views_do_not_publish(parties: Parties, published: Package)
         fetch(parties.publisher, "DROP MATERIALIZED VIEW data.refreshed")
 
 
+@pytest.mark.long
 def test_weights_that_are_no_weights(parties: Parties) -> None:
     kanon = Package(parties.publisher)
     publish = lambda call, weights: getattr(kanon, call)(

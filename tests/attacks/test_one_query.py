@@ -74,6 +74,7 @@ def answers(connection: Connection, query: str) -> dict[tuple[str, ...], Any]:
 # -- lists ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_list_of_constants_compares_as_in(parties: Parties) -> None:
     """One array for all constants of a type means what PostgreSQL means by IN."""
     for condition in (

@@ -701,6 +701,7 @@ def planted(
     Functions(parties.publisher).drop("planted")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(6, 26)
 def test_planted_entry(published: Parties) -> None:
     """SQL in an entry is never run, not even for an administrator who verifies it."""
@@ -724,6 +725,7 @@ def test_planted_entry(published: Parties) -> None:
                 assert sqlstate_of(call) != SPIED, place
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(26)
 def test_a_planted_entry_stops_no_installation(published: Parties) -> None:
     """Not even one that repairs what a restored dump lacks, which follows what entries say."""

@@ -41,6 +41,7 @@ def backend(parties: Parties) -> Iterator[Connection]:
 HOW = ["SET SESSION AUTHORIZATION", "SET ROLE"]
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(17)
 def test_each_user_sees_what_is_theirs(published: dict[str, str], backend: Connection) -> None:
     """Two readers in turn in one backend see their own publications, also when plans are warm."""

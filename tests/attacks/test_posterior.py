@@ -341,6 +341,7 @@ SMALL_CELLS = JointCase(
 )
 
 
+@pytest.mark.long
 def test_cells_of_several_attributes_keep_the_bound_of_each_exactly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -141,6 +141,7 @@ def test_who_waits_for_a_replacement_does_not_count_empty_tables(
     assert again in ((AFTER, AFTER), True)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(23)
 @pytest.mark.parametrize("replacing", [*KINDS, *WITH_VIEWS], indirect=True)
 def test_a_snapshot_from_before_a_replacement_is_refused(

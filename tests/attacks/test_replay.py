@@ -113,6 +113,7 @@ HOW = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(7)
 @pytest.mark.parametrize(
     ("call", "given"), HOW, ids=["cells", "m_invariant", "suppressed", "freeform"]

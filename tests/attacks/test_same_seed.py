@@ -69,6 +69,7 @@ def test_rows_do_not_lie_side_by_side(parties: Parties, kind: str) -> None:
     assert same <= 1 + SIGMAS * math.sqrt(2)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(41)
 @pytest.mark.parametrize("assignment", ["random", "cells", "m_invariant"])
 def test_buckets_do_not_have_the_same_numbers(parties: Parties, assignment: str) -> None:

@@ -254,6 +254,7 @@ def test_another_sensitive_attribute(parties: Parties, source: str) -> None:
     assert "another sensitive attribute" in refusal(parties, "buckets", view, "second")
 
 
+@pytest.mark.long
 def test_two_at_a_time(
     parties: Parties, source: str, connect_as: Callable[[str, str], psycopg.Connection[Any]]
 ) -> None:

@@ -55,6 +55,7 @@ def test_who_had_to_wait_whatever_their_values_tells_nothing(assignment: str) ->
     assert worst_after(assignment, 1) <= 0
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(44)
 def test_the_guarantee_and_verify_name_people_who_wait(parties: Parties) -> None:
     people = [(1, 30, "flu"), (2, 40, "gout"), (3, 50, "asthma"), (4, 60, "flu")]

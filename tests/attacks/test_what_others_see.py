@@ -173,6 +173,7 @@ def without_marks(connection: Connection, name: str) -> list[str]:
     return sorted(mark.sub("", text) for text in comments(connection, name))
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(42)
 @pytest.mark.parametrize("kind", KINDS)
 def test_comments_of_drafts_say_nothing(parties: Parties, source: str, kind: str) -> None:
@@ -191,6 +192,7 @@ def test_comments_of_drafts_say_nothing(parties: Parties, source: str, kind: str
     )
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(42)
 @pytest.mark.parametrize("kind", KINDS)
 def test_comments_have_no_figure(parties: Parties, source: str, kind: str) -> None:

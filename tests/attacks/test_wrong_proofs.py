@@ -118,6 +118,7 @@ def check_proof(proof: Proof | None, loss: float, best: float) -> None:
         assert shown["gap"] > 0 or loss == pytest.approx(best)
 
 
+@pytest.mark.long
 @with_l
 @pytest.mark.pitfall(46)
 def test_a_bound_is_one_of_what_is_published(sort: str, l: int | None, suppressed: str) -> None:
@@ -144,6 +145,7 @@ def test_bounds_of_tables_that_are_not_tried_out(
         assert (proof is None) == (sort == "labels" or suppressed != "0")
 
 
+@pytest.mark.long
 @with_l
 @pytest.mark.pitfall(46)
 def test_no_heuristic_publishes_less_loss(sort: str, l: int | None, suppressed: str) -> None:

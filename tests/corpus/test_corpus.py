@@ -267,6 +267,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(8)
 def test_hostile_names_and_constants_stay_what_they_are(parties: Parties) -> None:
     """In the statement, a name is a name and a constant a constant, whatever they hold."""
@@ -349,6 +350,7 @@ def test_bounds_hold_the_truth_of_rows(parties: Parties, name: str) -> None:
     assert outcomes["answered"] > 0.8 * len(queries), outcomes
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(11)
 @pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("name", long_but([*KINDS][:1], KINDS))

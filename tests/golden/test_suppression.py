@@ -184,6 +184,7 @@ def test_all_patterns_of_real_tables(
         assert rows.average_size == pytest.approx(row["h_avg"], rel=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", long_but([10], TABLE_1))
 def test_all_patterns_of_adult(shared: Path, k: int) -> None:
     table = Table.read(shared, "adult_full.csv.gz")
@@ -222,6 +223,7 @@ def test_adult2_with_rules(adult2: Table) -> None:
         assert u == pytest.approx(expected[1], abs=0.0051), k
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", long_but([100], TABLE_8_ILP))
 def test_adult2_optimal(adult2: Table, k: int) -> None:
     patterns = expand_rules(ADULT2_RULES, list(adult2.frame.columns))

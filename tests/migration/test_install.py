@@ -178,6 +178,7 @@ def live(parties: Parties) -> Connection:
     return parties.publisher
 
 
+@pytest.mark.long
 def test_install_again(live: Connection, parties: Parties) -> None:
     """A second installation changes nothing, and publications live on."""
     dsn, kanon = parties.dsn, Functions(live)
@@ -191,6 +192,7 @@ def test_install_again(live: Connection, parties: Parties) -> None:
     assert kanon.verify("people") == verified
 
 
+@pytest.mark.long
 def test_a_renamed_schema_is_renamed_back(live: Connection, parties: Parties) -> None:
     """Rather than all publications dropped, or an empty schema made beside it."""
     fetch(parties.admin, "ALTER SCHEMA published RENAME TO shared")
@@ -201,6 +203,7 @@ def test_a_renamed_schema_is_renamed_back(live: Connection, parties: Parties) ->
     assert {finding.state for finding in examine(parties.dsn)} == {"ok"}
 
 
+@pytest.mark.long
 def test_kanon_is_renamed_back(live: Connection, parties: Parties) -> None:
     """Rather than made again beside the publications of the one that was renamed."""
     before = dump(parties.dsn)
@@ -400,6 +403,7 @@ class TestDoctor:
             fetch(admin, made.replace("import kanon_db\n", "import kanon_db_that_was_moved\n"))
         assert self.states(database)["kanon_db"] == "broken"
 
+    @pytest.mark.long
     @pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])
     def test_powerful_role(self, installed_dsn: str, power: str) -> None:
         with psycopg.connect(installed_dsn, autocommit=True) as admin:

@@ -323,6 +323,7 @@ def remedied(
     return alternatives
 
 
+@pytest.mark.long
 @given(specifications(), st.lists(st.integers(1, 50), min_size=4, max_size=7), st.booleans())
 @settings(max_examples=examples(800), deadline=None)
 def test_specifications(document: dict[str, Any], table: list[int], null: bool) -> None:

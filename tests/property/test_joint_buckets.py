@@ -414,6 +414,7 @@ def test_buckets_of_several_attributes_keep_the_thresholds_of_their_cell(seed: i
                 assert count <= privacy.thresholds[value] * size
 
 
+@pytest.mark.long
 def test_buckets_that_cannot_be_mended_are_given_up_and_can_be_canceled() -> None:
     """The third value follows from two, and no two records differ in all three."""
     data = SensitiveCombinations(

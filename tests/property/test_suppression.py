@@ -185,6 +185,7 @@ def test_metrics_of_suppression(table: tuple[Rows, PatternSet, int]) -> None:
     )
 
 
+@pytest.mark.long
 def test_more_columns_than_one_integer_holds() -> None:
     # 12 columns of 100 values each: packed rows exceed 64 bits.
     random = np.random.default_rng(3)

@@ -132,6 +132,7 @@ def test_groups_of_members_are_trained_as_one(monkeypatch: pytest.MonkeyPatch) -
     assert len(done) == 60  # three groups, and a beat after each step
 
 
+@pytest.mark.long
 def test_a_cancel_ends_it() -> None:
     def heartbeat() -> None:
         raise KeyboardInterrupt
@@ -141,6 +142,7 @@ def test_a_cancel_ends_it() -> None:
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 
 
+@pytest.mark.long
 def test_half_a_model_is_none() -> None:
     with pytest.raises(InfeasibleError, match="time limit"):
         next(train(*rows(), 2, members=2, settings=FEW, pulse=Pulse(0.0)))

@@ -93,6 +93,7 @@ def ends(numbers: list[float]) -> Estimated:
     return Estimated(numbers[0], 1.0, min(numbers), max(numbers))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", ["stddev", "stddev_samp", "stddev_pop", "variance", "var_pop"])
 def test_bounds_of_spreads_hold(function: str) -> None:
     of = {"stddev_pop": pstdev, "variance": variance, "var_pop": pvariance}.get(function, stdev)
