@@ -262,6 +262,7 @@ def test_uninstall_keeps_what_is_not_ours(live: Connection, parties: Parties) ->
         uninstall(dsn)
     assert fetch(admin, "SELECT count(*) FROM published.kept") == [(0,)]
     fetch(admin, "DROP TABLE published.kept")
+    Functions(live).register("data.people", ["age"], "sick")
     Functions(live).publish("data.people", "again", privacy='{"l": 2}')
     fetch(admin, "CREATE SCHEMA own AUTHORIZATION kanon_publisher")
     fetch(admin, "CREATE TABLE own.people (a int)")
