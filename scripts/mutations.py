@@ -32,7 +32,7 @@ class Mutation(NamedTuple):
 
     name: str
     right: str
-    """Text that the package has once."""
+    """Text that the package, with its SQL, has once."""
     wrong: str
     tests: tuple[str, ...]
     """The modules or tests of `make test` that must notice, below the folder of tests."""
@@ -193,19 +193,140 @@ MUTATIONS: Final = (
         "if largest * (l - 1) > n_records:",
         ("unit/bucketization/test_methods.py::test_anatomy_refuses",),
     ),
+    Mutation(
+        "rights: anybody replaces and drops what others published",
+        "WHERE a.grantee = role AND a.grantor = c.relowner AND a.is_grantable)\n"
+        "    -- Where nothing",
+        "WHERE a.grantor = c.relowner AND a.is_grantable)\n    -- Where nothing",
+        ("privileges/test_matrix.py", "attacks/test_errands.py"),
+    ),
+    Mutation(
+        "rights: a source that the publisher cannot read",
+        "WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN",
+        "WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NULL) THEN",
+        ("attacks/test_reading_the_source.py", "attacks/test_errands.py"),
+    ),
+    Mutation(
+        "rights: the description of somebody else's source",
+        "AND s.registered_by <> role AND NOT pg_has_role(role, c.relowner, 'USAGE');",
+        "AND s.registered_by = role AND NOT pg_has_role(role, c.relowner, 'USAGE');",
+        ("attacks/test_errands.py", "attacks/test_hostile_source.py"),
+    ),
+    Mutation(
+        "rights: a worker's login is nobody",
+        "CROSS JOIN unnest(ARRAY[l.oid, (SELECT a.oid FROM pg_roles AS a",
+        "CROSS JOIN unnest(ARRAY[NULL, (SELECT a.oid FROM pg_roles AS a",
+        ("attacks/test_combined_readers.py", "attacks/test_several_releases.py"),
+    ),
+    Mutation(
+        "rights: a worker acts for a superuser",
+        'if found["is_powerful"] or role in (OWNER, WORKER) or role.startswith(ACTING):',
+        "if role in (OWNER, WORKER) or role.startswith(ACTING):",
+        ("attacks/test_hostile_submitter.py",),
+    ),
+    Mutation(
+        "rights: a budget is everybody's",
+        "AND pg_has_role(caller, b.role, 'USAGE')))",
+        "AND pg_has_role(b.role, b.role, 'USAGE')))",
+        ("attacks/test_model_budgets.py", "attacks/test_model.py"),
+    ),
+    Mutation(
+        "a budget has one answer more",
+        "_left := _budget.answers - kanon.counted(_budget) - n;",
+        "_left := _budget.answers - kanon.counted(_budget) - n + 1;",
+        ("attacks/test_model_budgets.py",),
+    ),
+    Mutation(
+        "a risk that nobody has accepted: what is gone",
+        "IF FOUND AND NOT _warns AND coalesce(btrim(_reason), '') = '' THEN",
+        "IF FOUND AND NOT _warns AND _reason IS NOT NULL THEN",
+        ("attacks/test_several_releases.py", "attacks/test_release_history.py"),
+    ),
+    Mutation(
+        "a job of a role that was made again is done",
+        'if found["role"] != role:',
+        'if found["role"] is None:',
+        ("integration/test_service.py", "attacks/test_hostile_submitter.py"),
+    ),
+    Mutation(
+        "a job that somebody has ended is done all the same",
+        'if _job_task(session, "finish", given) is not True:',
+        'if _job_task(session, "finish", given) is None:',
+        ("integration/test_service.py", "attacks/test_hostile_submitter.py"),
+    ),
+    Mutation(
+        "doctor sees nothing amiss in functions for everybody",
+        'yield _judge("EXECUTE for PUBLIC", found, is_ok=not exposed)',
+        'yield _judge("EXECUTE for PUBLIC", found, is_ok=True)',
+        ("migration/test_install.py",),
+    ),
+    Mutation(
+        "doctor sees no catalog of another state",
+        'yield _judge("catalog", state, is_ok=not behind)',
+        'yield _judge("catalog", state, is_ok=True)',
+        ("migration/test_install.py", "migration/test_restore.py"),
+    ),
+    Mutation(
+        "bounds of all but those that match neither are swapped",
+        "n_records - upper, n_records - lower)",
+        "n_records - lower, n_records - upper)",
+        ("corpus/test_corpus.py", "unit/query/test_answers.py"),
+    ),
+    Mutation(
+        "a guarantee that leaves out whom it does not cover",
+        'return "; ".join([self.promise, *self.conditions, *kept])',
+        'return "; ".join([self.promise, *kept])',
+        ("docs/test_guarantees.py", "attacks/test_promises.py"),
+    ),
+    Mutation(
+        "a guarantee that forgets the threshold of 1",
+        'return f"the threshold is 1 for {share:.1%} of the records" if share else ""',
+        'return ""',
+        ("attacks/test_thresholds.py", "docs/test_guarantees.py"),
+    ),
+    Mutation(
+        "a likely range beyond what is certain",
+        "least if low is None else min(max(least, low), estimate),",
+        "least if low is None else min(least, estimate),",
+        ("unit/query/test_answers.py", "corpus/test_corpus.py"),
+    ),
+    Mutation(
+        "a decimal sign is guessed where both are possible",
+        """shapes.fit(f"^-?(?:0|[1-9][0-9]*|[1-9][0-9]{{0,2}}[{sign}][0-9]{{3}})$"):""",
+        """shapes.fit(f"^-?(?:0|[1-9][0-9]*|[1-9][0-9]{{0,2}}[{sign}][0-9]{{9}})$"):""",
+        ("acceptance/test_messy_files.py", "integration/test_load.py"),
+    ),
+    Mutation(
+        "the seed of a draw is anybody's",
+        'seed = bytes.fromhex(run_errand(session, "seed", **given))',
+        "seed = bytes(32)",
+        ("attacks/test_drafts.py", "attacks/test_replay.py"),
+    ),
+    Mutation(
+        "a check that always holds: suppressed cells are NULL",
+        'f"{shown} are shown", holds=shown == 0\n',
+        'f"{shown} are shown", holds=True\n',
+        ("attacks/test_tampering.py",),
+    ),
+    Mutation(
+        "a measure of somebody else's table holds",
+        "return RelationMeasure(measure, value, bound, classes, records, holds=classes == 0)",
+        "return RelationMeasure(measure, value, bound, classes, records, holds=True)",
+        ("integration/test_relation_check.py",),
+    ),
 )
 """Faults, each with the text that is changed and the tests that must notice."""
 
 
-def place_of(mutation: Mutation, package: Path) -> Path:
-    """Find the one file that has the text of a fault.
+def place_of(mutation: Mutation, checkout: Path) -> Path:
+    """Find the one file, of the package or of its SQL, that has the text of a fault.
 
     Raises
     ------
     ValueError
         When it is in none, or more than once.
     """
-    texts = texts_of(package)
+    texts = texts_of(checkout)
     found = [path for path, text in texts.items() if mutation.right in text]
     if len(found) != 1 or texts[found[0]].count(mutation.right) != 1:
         raise ValueError(f"{mutation.name}: the text must be there once: {mutation.right!r}")
@@ -213,14 +334,15 @@ def place_of(mutation: Mutation, package: Path) -> Path:
 
 
 @functools.cache
-def texts_of(package: Path) -> dict[Path, str]:
-    """Read the modules of a package, as they were before any fault."""
-    return {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+def texts_of(checkout: Path) -> dict[Path, str]:
+    """Read what is installed of a checkout, as it was before any fault."""
+    paths = [*(checkout / "kanon_db").rglob("*.py"), *(checkout / "sql").rglob("*.sql")]
+    return {path: path.read_text(encoding="utf-8") for path in paths}
 
 
 def is_noticed(mutation: Mutation, copy: Path) -> str:
     """Make one fault in a copy of the checkout; return the test that noticed, or nothing."""
-    path = place_of(mutation, copy / "kanon_db")
+    path = place_of(mutation, copy)
     before, stat = path.read_text(encoding="utf-8"), path.stat()
     path.write_text(before.replace(mutation.right, mutation.wrong), encoding="utf-8")
     try:
@@ -260,7 +382,7 @@ def main() -> int:
     """Try all faults; return how many were not noticed."""
     wanted = [m for m in MUTATIONS if not sys.argv[1:] or any(w in m.name for w in sys.argv[1:])]
     for mutation in wanted:
-        place_of(mutation, ROOT / "kanon_db")
+        place_of(mutation, ROOT)
         long = [test for test in mutation.tests if not is_short(test.partition("[")[0])]
         if long:
             raise ValueError(f"{mutation.name}: `make test` does not run {', '.join(long)}")

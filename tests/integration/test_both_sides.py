@@ -98,6 +98,7 @@ QUERIES = (
 )
 
 
+@pytest.mark.long
 def test_as_without_bitmaps_in_these_cases(parties: Parties) -> None:
     for name in PUBLICATIONS:
         for query in QUERIES:

@@ -134,6 +134,7 @@ def test_whoever_may_not_read_them_is_answered_from_the_view(parties: Parties, n
         assert numbers[0] == pytest.approx(numbers[1], rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.long
 def test_columns_without_numbers(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """Types without an equality have none, nor have columns with too many cells.
 

@@ -58,6 +58,7 @@ def condition(query: CountQuery) -> str:
     return " AND ".join(parts)
 
 
+@pytest.mark.long
 def test_errors_are_those_that_analysts_see(kanon: Package, parties: Parties) -> None:
     found = kanon.evaluate("people", queries=60, selectivity=[0.05, 0.3], seed=7)
     queries = random_queries(

@@ -69,6 +69,7 @@ def read_csv(path: Path) -> list[list[str]]:
     return list(csv.reader(io.StringIO(path.read_bytes().decode(), newline="")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_both_formats_have_the_rows_of_the_relation(
     ill: Parties, tmp_path: Path, relation: str

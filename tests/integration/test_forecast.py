@@ -115,6 +115,7 @@ def make_view(parties: Parties, name: str, *, expected: int, rows: int) -> str:
     return f"data.{name}"
 
 
+@pytest.mark.long
 def test_a_planner_that_expects_too_few_rows_does_not_matter(parties: Parties) -> None:
     source = make_view(parties, "underestimated", expected=1, rows=30_000)
     with setting(parties, publish_disk="1 MB"):

@@ -43,6 +43,7 @@ def people(parties: Parties) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", long_but({"buckets", "generalized"}, KINDS))
 def test_every_formulation_finds_the_optimum(
     kanon: Functions | Package, parties: Parties, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -133,6 +133,7 @@ MANY = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "limit", "most"),
     [

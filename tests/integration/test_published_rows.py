@@ -71,6 +71,7 @@ def publish(
     return Functions(parties.publisher).call(f"publish_{kind}", source, name or kind, **given)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_view(parties: Parties, kind: str) -> None:
     """Cells in place of quasi-identifiers; all other columns that are shown are as they were."""
@@ -94,6 +95,7 @@ def test_view(parties: Parties, kind: str) -> None:
     assert value(parties.publisher, relkind) == "m"
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_row_order(parties: Parties, kind: str) -> None:
@@ -188,6 +190,7 @@ def test_what_weighs_more_is_generalized_less(parties: Parties, kind: str) -> No
     assert of_age[0] < of_age[1] / 2
 
 
+@pytest.mark.long
 def test_types(parties: Parties) -> None:
     """Each type has its kind of cell, at its largest values, too."""
     create_table(
@@ -264,6 +267,7 @@ def test_refused(parties: Parties, kind: str) -> None:
     assert "refused" not in Functions(parties.publisher).publications()
 
 
+@pytest.mark.long
 def test_options_that_another_method_knows_are_no_error(parties: Parties) -> None:
     for kind, options in {
         "generalized": {"method": "greedy_search", "options": '{"s": 3, "time_limit": 1}'},
@@ -272,6 +276,7 @@ def test_options_that_another_method_knows_are_no_error(parties: Parties) -> Non
         publish(parties, kind, "contract", k=5, **options, dry_run=True)
 
 
+@pytest.mark.long
 @given(
     cells=st.lists(
         st.tuples(st.sampled_from([None, 1, 2, 9]), st.sampled_from([None, "", "x", "{y}"])),

@@ -176,6 +176,7 @@ def test_replaced_at_once(
         assert fetch(parties.admin, "SELECT publication_id FROM kanon.publication") != listed
 
 
+@pytest.mark.long
 def test_drop_what_is_left(kanon: Package, parties: Parties) -> None:
     """What somebody dropped in part is dropped; a view that somebody made is not, but is empty."""
     kanon.publish("data.people", "people", privacy='{"l": 2}')
@@ -308,6 +309,7 @@ def bound(share: Fraction) -> Fraction:
     return min(Fraction(1), 3 * share + Fraction(1, 50))
 
 
+@pytest.mark.long
 def test_methods(kanon: Package, parties: Parties) -> None:
     """Each is valid, the optimum is proven, and more freedom never loses more."""
     create_source(parties.publisher, "data.skewed", "age int, sex text, sick text", SKEWED)

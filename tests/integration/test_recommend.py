@@ -210,6 +210,7 @@ def test_each_of_several_columns_gets_its_cap(parties: Parties) -> None:
     fetch(parties.publisher, found[0]["sql"])
 
 
+@pytest.mark.long
 def test_without_time_something_is_recommended(parties: Parties) -> None:
     """The cheapest candidate is published, verified and attacked; the others are named."""
     warned: list[str] = []
@@ -286,6 +287,7 @@ def test_a_large_table_is_tried_as_a_sample(
     assert [text.startswith("the source has 400 records") for text in large] == [True, True]
 
 
+@pytest.mark.long
 def test_people_with_one_record_each_get_buckets(parties: Parties) -> None:
     """Naming the column that says who somebody is takes no kind away, unless it is needed."""
     fetch(parties.publisher, "CREATE TABLE data.once AS SELECT * FROM data.people")
@@ -295,6 +297,7 @@ def test_people_with_one_record_each_get_buckets(parties: Parties) -> None:
         assert any("publish_buckets" in row["sql"] for row in found) == expected
 
 
+@pytest.mark.long
 def test_earlier_releases_are_warned_of(parties: Parties) -> None:
     fetch(parties.admin, "DELETE FROM kanon.setting WHERE name = 'combined_releases'")
     Functions(parties.publisher).publish("data.alike", "first", privacy='{"l": 2}')

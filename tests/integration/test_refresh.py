@@ -98,6 +98,7 @@ def test_late_records_wait_where_nobody_says_whose_they_are(parties: Parties) ->
     assert row["missing"] == "at least 13 deleted after being published"
 
 
+@pytest.mark.long
 def test_late_people_are_new_where_an_entity_says_so(parties: Parties) -> None:
     """They are in no batch yet, whenever they came; further records of somebody wait."""
     source = Source(parties, arrival=True)
@@ -209,6 +210,7 @@ def test_two_refreshes_wait_for_each_other(
     assert value(parties.analyst, "SELECT sum(weight) FROM published.grows") == pytest.approx(160)
 
 
+@pytest.mark.long
 def test_the_command(parties: Parties) -> None:
     source = Source(parties, 80, entity=None, arrival=True)
     source.publish("buckets")

@@ -350,6 +350,7 @@ def test_what_is_replaced_is_forgotten(parties: Parties) -> None:
         source.refresh()
 
 
+@pytest.mark.long
 def test_any_history(parties: Parties) -> None:
     """People come, go, come back and change: a batch has those who were never published."""
     draw = random.Random(0)  # noqa: S311  # made-up data

@@ -134,6 +134,7 @@ def test_it_is_whole_and_says_what_functions_say(
         assert "uncapped_estimates" in page.text
 
 
+@pytest.mark.long
 def test_before_and_after(parties: Parties, publisher: kanon_db.Kanon) -> None:
     """What is said of the source, counted in another way."""
     with publisher._operation() as session:
@@ -216,6 +217,7 @@ def test_the_promise_is_what_recommend_said(
     publisher.drop_publication("tried")
 
 
+@pytest.mark.long
 def test_thresholds_of_single_values(parties: Parties, publisher: kanon_db.Kanon) -> None:
     """The sentence does not promise for them what it promises for the others."""
     rows = [(i, "common" if i % 4 else f"rare {i % 16}") for i in range(160)]
@@ -269,6 +271,7 @@ def test_who_can_read_it_now(
     publisher.drop_publication("seen")
 
 
+@pytest.mark.long
 def test_other_releases_are_read_by_whoever_reads_this_one(
     parties: Parties, publisher: kanon_db.Kanon, new_role: Callable[..., str]
 ) -> None:
@@ -293,6 +296,7 @@ def test_other_releases_are_read_by_whoever_reads_this_one(
         publisher.drop_publication(name)
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(64)
 def test_the_verdict_on_inference_is_that_of_the_worst_attack(
     parties: Parties, publisher: kanon_db.Kanon
@@ -326,6 +330,7 @@ def test_the_verdict_on_inference_is_that_of_the_worst_attack(
     publisher.drop_publication("judged")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(64)
 def test_a_bound_on_lists_is_not_said_to_bound_their_codes(
     parties: Parties, publisher: kanon_db.Kanon
@@ -619,6 +624,7 @@ def test_in_a_browser(
     assert (found["paper"] == "rgb(255, 255, 255)") is not is_dark
 
 
+@pytest.mark.long
 def test_what_waits_is_in_it(parties: Parties, publisher: kanon_db.Kanon) -> None:
     """As of the last refresh, for the publisher: how many of each kind, and since when."""
     stays = [(i, i % 5, f"ill {i % 4}") for i in range(60)]

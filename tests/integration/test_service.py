@@ -631,6 +631,7 @@ class TestFaults:
         assert self.published(alice, name) == [(1,)]
         Jobs(alice).drop(name)
 
+    @pytest.mark.long
     def test_an_end_of_which_the_queue_has_not_heard(
         self, service: Service, alice: Connection
     ) -> None:

@@ -257,6 +257,7 @@ def test_one_attribute_may_be_named(parties: Parties) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 def test_people_with_several_rows(parties: Parties) -> None:
     rows = [(f"p{i % 40}", *row[1:]) for i, row in enumerate(PEOPLE)]
     columns = COLUMNS.replace("number int", "person text")
@@ -292,6 +293,7 @@ def test_people_are_counted_for_each(parties: Parties, monkeypatch: pytest.Monke
     assert "by entities, <= threshold of cost" in str(caught.value.detail)
 
 
+@pytest.mark.long
 def test_new_people_join(parties: Parties) -> None:
     """Each batch keeps what is promised of each, and refuses what it cannot keep."""
     kanon = create_source(
@@ -318,6 +320,7 @@ def test_what_is_recommended(parties: Parties) -> None:
     assert best["certain_people"] == 0
 
 
+@pytest.mark.long
 def test_report(parties: Parties) -> None:
     publish(Functions(parties.publisher), "generalized")
     dsn = make_conninfo(parties.dsn, user=parties.publisher.info.user)

@@ -87,6 +87,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "way"),
     long_but([("stays", WAYS[0]), ("stays_3", WAYS[4])], product(["stays", "stays_3"], WAYS)),
@@ -153,6 +154,7 @@ def published(parties: Parties, request: pytest.FixtureRequest, registered: Func
     return name
 
 
+@pytest.mark.long
 def test_what_is_on_sensitive_attributes_is_exact(parties: Parties, published: str) -> None:
     kanon = Functions(parties.analyst)
     for condition, holds in (
@@ -197,6 +199,7 @@ def estimate(parties: Parties, query: str) -> tuple[float, ...]:
     return tuple(map(float, numbers))
 
 
+@pytest.mark.long
 def test_answers_are_the_same_in_all_ways(parties: Parties, published: str) -> None:
     """By bitmaps, by counts of buckets, and by pairs."""
     session = PsycopgSession(parties.analyst)
@@ -266,6 +269,7 @@ def test_attacks_on_each_and_from_one_to_the_other(parties: Parties, published: 
         assert people == N_RECORDS
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("refused_by_default")
 @pytest.mark.parametrize(
     ("first", "second"),
@@ -301,6 +305,7 @@ def test_evaluated_and_tried(parties: Parties, published: str) -> None:
     }
 
 
+@pytest.mark.long
 def test_the_seed_is_a_function_of_the_roles(parties: Parties, registered: Functions) -> None:
     """The same request draws the same again, also with combinations."""
     contents = []

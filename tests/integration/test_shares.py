@@ -206,6 +206,7 @@ def test_the_shares_follow_from_the_rows(parties: Parties, name: str) -> None:
     assert "the shares of the values of each cell add up to one" in failed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "where", "estimator", "column"),
     [

@@ -85,5 +85,5 @@ def test_every_promise_has_a_test_that_is_not_long() -> None:
 
 def test_faults_are_found_in_the_package_and_noticed_by_short_tests() -> None:
     for mutation in MUTATIONS:
-        place_of(mutation, Path(__file__).parents[2] / "kanon_db")
+        place_of(mutation, Path(__file__).parents[2])
         assert all(is_short(test.partition("[")[0]) for test in mutation.tests), mutation.name
