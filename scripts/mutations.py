@@ -204,7 +204,7 @@ MUTATIONS: Final = (
         "rights: a source that the publisher cannot read",
         "WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NOT TRUE) THEN",
         "WHERE has_column_privilege(role, _relation, name, 'SELECT') IS NULL) THEN",
-        ("attacks/test_reading_the_source.py", "attacks/test_errands.py"),
+        ("integration/test_registration.py", "attacks/test_errands.py"),
     ),
     Mutation(
         "rights: the description of somebody else's source",
@@ -217,12 +217,6 @@ MUTATIONS: Final = (
         "CROSS JOIN unnest(ARRAY[l.oid, (SELECT a.oid FROM pg_roles AS a",
         "CROSS JOIN unnest(ARRAY[NULL, (SELECT a.oid FROM pg_roles AS a",
         ("attacks/test_combined_readers.py", "attacks/test_several_releases.py"),
-    ),
-    Mutation(
-        "rights: a worker acts for a superuser",
-        'if found["is_powerful"] or role in (OWNER, WORKER) or role.startswith(ACTING):',
-        "if role in (OWNER, WORKER) or role.startswith(ACTING):",
-        ("attacks/test_hostile_submitter.py",),
     ),
     Mutation(
         "rights: a budget is everybody's",

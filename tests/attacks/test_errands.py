@@ -390,6 +390,21 @@ def test_35_a_view_does_not_lend_its_table(victim: Parties, stranger: Connection
     assert kept(victim, stranger) == before
 
 
+@pytest.mark.pitfall(35)
+def test_35_columns_that_one_may_not_read_are_no_source(
+    victim: Parties, stranger: Connection, own: str
+) -> None:
+    """Whoever may read some of a table's columns describes no others."""
+    fetch(victim.publisher, f"CREATE TABLE data.{own} (q int, s text)")
+    fetch(victim.publisher, f"GRANT USAGE ON SCHEMA data TO {stranger.info.user}")
+    fetch(victim.publisher, f"GRANT SELECT (q) ON data.{own} TO {stranger.info.user}")
+    given = described(stranger, f"data.{own}")
+    assert sqlstate_of(lambda: errand(stranger, "register", **given)) == DENIED
+    fetch(victim.publisher, f"GRANT SELECT (s) ON data.{own} TO {stranger.info.user}")
+    errand(stranger, "register", **given)
+    fetch(victim.publisher, f"DROP TABLE data.{own}")
+
+
 @pytest.fixture
 def guest(victim: Parties, new_role: Callable[..., str]) -> Iterator[str]:
     """A role that reads a release of data.other, of which there is a second one."""
