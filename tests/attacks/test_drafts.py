@@ -35,6 +35,7 @@ from tests.integration.parties import (
     sqlstate_of,
 )
 from tests.integration.parties import value as value_of
+from tests.profiles import long_but
 
 Table = tuple[int, ...]
 """The value of each person."""
@@ -202,7 +203,7 @@ def source(parties: Parties) -> Iterator[str]:
 
 
 @pytest.mark.pitfall(41)
-@pytest.mark.parametrize("kind", CALLS)
+@pytest.mark.parametrize("kind", long_but({"cells", "freeform"}, CALLS))
 def test_trying_again_changes_nothing(parties: Parties, source: str, kind: str) -> None:
     """Rolled back, looked at, dropped, renamed, replaced, registered again, in another order.
 
@@ -466,7 +467,9 @@ def differing(
 
 @pytest.mark.pitfall(62)
 @pytest.mark.usefixtures("anyone")
-@pytest.mark.parametrize("kind", [kind for kind in WORDS if kind != "model"])
+@pytest.mark.parametrize(
+    "kind", long_but({"cells", "generalized"}, [kind for kind in WORDS if kind != "model"])
+)
 def test_other_words_are_no_other_draw(parties: Parties, kind: str) -> None:
     """Other orders, descriptions, rules of keep, thresholds and options: all of them at once."""
     first, _ = in_other_words(kind)[0]

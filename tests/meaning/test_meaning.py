@@ -66,7 +66,7 @@ def drawn(parties: Parties, way: str, table: str, seed: int) -> list[str]:
 FUNCTIONS = [(way, table) for way in OF_KINDS for table in ("mixed", "exact")]
 
 
-@pytest.mark.parametrize(("way", "table"), FUNCTIONS)
+@pytest.mark.parametrize(("way", "table"), long_but(FUNCTIONS[::3], FUNCTIONS))
 def test_functions_of_values(parties: Parties, way: str, table: str) -> None:
     """They are calculated for each value that a cell may stand for, as on the source."""
     publish(parties.publisher, way, table)
