@@ -128,6 +128,7 @@ def test_publication_is_listed_measured_and_verified(published: str) -> None:
     assert "400" in kanon("metrics", "people_b", dsn=published).stdout
 
 
+@pytest.mark.long
 def test_attacks_are_printed(published: str) -> None:
     shown = kanon("attack", "people_b", dsn=published)
     assert shown.returncode == 0

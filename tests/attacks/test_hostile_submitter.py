@@ -412,6 +412,7 @@ def test_connections_of_one_login_are_limited(
         connection.close()
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(51)
 def test_a_lock_that_is_held_holds_up_nobody_else(
     service: Service, mallory: Connection, vera: Connection

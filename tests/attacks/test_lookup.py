@@ -75,6 +75,7 @@ def test_policies_run_as_the_caller(parties: Parties, way: str) -> None:
     assert path == "pg_catalog, pg_temp"
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(10)
 def test_errors_of_policies_are_withheld(parties: Parties, way: str) -> None:
     with pytest.raises((KanonError, psycopg.Error)) as refused:

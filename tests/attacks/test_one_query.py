@@ -177,6 +177,7 @@ GROWING = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(25)
 def test_a_text_that_would_grow_is_refused_before_work() -> None:
     """What is written twice doubles at each level: thirty of them would be a billion."""

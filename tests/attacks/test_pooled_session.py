@@ -64,6 +64,7 @@ def test_each_user_sees_what_is_theirs(published: dict[str, str], backend: Conne
         fetch(backend, "DISCARD ALL")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(17)
 def test_rights_of_the_user_before_are_gone(
     parties: Parties, published: dict[str, str], backend: Connection

@@ -166,6 +166,7 @@ def assert_by_chance(guess: Guess, qit: Qit, sat: Sat, what: str) -> None:
     assert hits(guess) <= most_by_chance(guess, qit, sat) < 0.3 * N_RECORDS, what
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(1)
 def test_first_row_of_the_view(published: Parties) -> None:
     """The view has a row for each value of a person's bucket: the first is no likelier."""

@@ -51,6 +51,7 @@ def admin(parties: Parties) -> Iterator[Connection]:
     fetch(parties.admin, "DEALLOCATE ALL")
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(15)
 @pytest.mark.parametrize("kind", ["buckets", "generalized"])
 def test_a_prepared_plan_sees_what_was_changed_meanwhile(

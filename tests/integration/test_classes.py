@@ -98,6 +98,7 @@ UNREADABLE = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.pitfall(4)
 @pytest.mark.parametrize("name", KINDS)
 def test_changes_are_found(parties: Parties, name: str) -> None:

@@ -97,6 +97,7 @@ def test_each_row_fits_its_original(folder: Path, kind: Any, given: dict[str, An
     assert found.attrs["metrics"]["records"] == N
 
 
+@pytest.mark.long
 def test_nothing_stays(folder: Path) -> None:
     anonymize(folder, kind="suppressed", k=3)
     with pytest.raises((IneligibleError, InfeasibleError, InvalidParameterError)):

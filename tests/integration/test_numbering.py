@@ -114,6 +114,7 @@ def spelled(parties: Parties) -> None:
     kanon.suppress("data.spelled", "few", k=4)
 
 
+@pytest.mark.long
 def test_an_average_of_records_that_are_not_expected(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:

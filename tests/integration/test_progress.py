@@ -158,6 +158,7 @@ def test_others_see_the_phases_in_order(
         assert not {"secrets", "kept", "shoes", "hats", "sick", "data"} & set(name.split())
 
 
+@pytest.mark.long
 def test_after_an_error_the_name_is_the_clients_own(way: Functions | Package) -> None:
     """Also inside of a transaction that goes on."""
     connection = way.connection

@@ -363,6 +363,7 @@ def test_null_and_suppressed_differ(parties: Parties) -> None:
     assert value(parties.analyst, kept) == sum(row[2] is None for row in PEOPLE)
 
 
+@pytest.mark.long
 def test_patterns_that_are_listed_or_follow_from_rules(parties: Parties) -> None:
     for listed in (["...*", "*.**", "****"], [".***", "****", ".***"], ["****"]):
         _, found = suppressed(parties, patterns=listed, replace=True)

@@ -52,6 +52,7 @@ def test_what_is_not_new(parties: Parties) -> None:
     assert (row["added"], row["records"], row["waiting"]) == (30, 150, 56)
 
 
+@pytest.mark.long
 def test_who_comes_back_later_is_not_new(parties: Parties) -> None:
     """With an arrival, too: the source has nothing left to tell that they were published."""
     source = Source(parties, arrival=True)

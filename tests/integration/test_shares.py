@@ -133,6 +133,7 @@ def test_conditions(parties: Parties, name: str) -> None:
     )
 
 
+@pytest.mark.long
 @each_kind
 def test_groups_and_sums_agree_with_counts(parties: Parties, name: str) -> None:
     """Where a column is listed value by value, its values have the same shares."""

@@ -141,6 +141,7 @@ def test_bounds_contain_the_truth(parties: Parties, way: str) -> None:
     assert faults == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["buckets", "generalized", "suppressed"])
 def test_what_is_published_as_it_is_has_exact_answers(parties: Parties, way: str) -> None:
     for column in COLUMNS:

@@ -154,6 +154,7 @@ def test_users_read_nothing_that_does_not_name_them(
         assert refused(publish).sqlstate == "42501"
 
 
+@pytest.mark.long
 def test_a_role_without_members_is_no_way_round(parties: Parties, patients: str) -> None:
     """Nobody reads either yet, so nothing is refused: whoever joins would read both."""
     fetch(parties.admin, "CREATE ROLE kanon_test_later IN ROLE kanon_user")

@@ -124,6 +124,7 @@ def test_two_size_is_the_first_valid_setting_of_a_sequential_scan(
 
 
 # Two settings of loss 16, of which the second is found first.
+@pytest.mark.long
 @example(([3, 6, 1, 7], (Fraction(1, 3), Fraction(1), Fraction(1), Fraction(2, 3))), 8)
 @given(strategies.tables(6, 1000, eligible=True), st.integers(1, 40))
 @settings(max_examples=examples(150), deadline=None)

@@ -208,6 +208,7 @@ def test_the_heartbeat_ends_the_solver() -> None:
         solve(model.load_solver(gap=0.0), Pulse(heartbeat=stop))
 
 
+@pytest.mark.long
 def test_solvers_run_side_by_side() -> None:
     """Partitions are searched by several threads, each with a solver of its own."""
 

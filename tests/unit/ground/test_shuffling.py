@@ -123,6 +123,7 @@ class StoppedError(Exception):
     pass
 
 
+@pytest.mark.long
 def test_a_heartbeat_that_raises_ends_it() -> None:
     """Wherever it is by then, and without leaving a thread."""
     numbers = np.random.default_rng(2).integers(0, 2**62, 10_000)
@@ -162,6 +163,7 @@ def test_what_was_freed_is_given_back() -> None:
     assert _kept(8_000, then=give_back) < 40 * 2**20
 
 
+@pytest.mark.long
 def test_arrays_are_given_back_at_once() -> None:
     """In a process that has had larger ones, as each has; what is chosen would outlive the test."""
     with get_context("spawn").Pool(1) as process:
