@@ -60,6 +60,7 @@ def published(module_database: str, people: Path) -> str:
     return dsn
 
 
+@pytest.mark.slow("installs several times, each a process")
 def test_installation_is_repeatable_and_sound(new_database: Callable[..., str]) -> None:
     dsn = new_database(installed=False)
     refused = kanon("publications", dsn=dsn)
@@ -391,6 +392,7 @@ def test_password_is_not_shown() -> None:
     assert refused.json()["error"]["message"]
 
 
+@pytest.mark.slow("the demo's 6,366 people")
 def test_demo(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     try:

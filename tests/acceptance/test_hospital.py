@@ -152,6 +152,7 @@ def filled_in(line: str, printed: str) -> str:
     return before + found[1].removesuffix(after[:1]) + after
 
 
+@pytest.mark.slow("a hospital's whole story, each command a process")
 def test_ten_commands_from_a_file_to_reports_for_two_audiences(nothing: Path) -> None:
     """Each command is README's, and the rest of it was printed by one before."""
     readme = PAGES.parent / "README.md"

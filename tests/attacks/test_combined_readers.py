@@ -49,6 +49,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow("every way to become a reader, and doctor after each")
 @pytest.mark.pitfall(54)
 def test_54_doctor_names_who_reads_two(
     parties: Parties, released: list[str], new_role: Callable[..., str]

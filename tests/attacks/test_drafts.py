@@ -500,6 +500,7 @@ def test_forty_ways_to_write_a_request_are_one_draw(parties: Parties, kind: str)
     assert differing(parties, kind, in_other_words(kind)) == []
 
 
+@pytest.mark.slow("publishes dozens of drafts")
 @pytest.mark.pitfall(62)
 @pytest.mark.usefixtures("anyone")
 def test_other_thresholds_are_drafts_to_choose_from(parties: Parties) -> None:

@@ -51,6 +51,7 @@ def bench(server: Server) -> Callable[[str], Bench]:
     return of
 
 
+@pytest.mark.slow("a server of its own is made to fail and recovers")
 @pytest.mark.pitfall(18)
 @pytest.mark.parametrize(("way", "fault", "replaces", "seed"), CASES)
 def test_nothing_is_left(

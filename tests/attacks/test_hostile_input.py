@@ -32,6 +32,7 @@ def tables(parties: Parties) -> None:
     make_tables(parties)
 
 
+@pytest.mark.slow("hundreds of random texts")
 def test_queries_are_answered_or_refused(parties: Parties) -> None:
     verdict = ask(parties, examples(300), SEED, PATIENCE)
     assert verdict.defects == []

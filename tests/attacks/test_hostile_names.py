@@ -118,6 +118,7 @@ def reader(parties: Parties, hostile: str) -> Iterator[str]:
     fetch(parties.admin, f"DROP ROLE {role}")
 
 
+@pytest.mark.slow("every kind is published under each name")
 @pytest.mark.pitfall(3)
 @pytest.mark.parametrize(("hostile", "way"), long_but(
     [*zip(NAMES, cycle(WAYS))], product(NAMES, WAYS)

@@ -472,6 +472,7 @@ def bob(service: Service, vera: Connection) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.mark.slow("waits until the watch has looked, several times")
 @pytest.mark.pitfall(56)
 def test_a_right_is_taken_as_often_as_it_is_granted(
     service: Service, bob: Connection, vera: Connection, mallory: Connection, watched: str
@@ -506,6 +507,7 @@ def test_a_right_is_taken_as_often_as_it_is_granted(
     assert "publication second: taken back" in service.workers[-1].said()
 
 
+@pytest.mark.slow("waits until the watch has looked")
 @pytest.mark.pitfall(56)
 def test_nobody_stops_the_watch_over_others(
     service: Service, mallory: Connection, bob: Connection, vera: Connection, watched: str
@@ -835,6 +837,7 @@ def test_a_login_is_closed_whatever_it_does(
     assert Jobs(mallory).rows("unicity", "evil.people")
 
 
+@pytest.mark.slow("six ways to power, before and after workers are allowed")
 @pytest.mark.pitfall(59)
 def test_who_can_become_a_superuser_submits_nothing(service: Service, scratch: Connection) -> None:
     """Whether by an attribute or through other roles, and whether before or after `allow`."""
@@ -1003,6 +1006,7 @@ HANGING = SLOW.replace("veras", "evil")
 CHECK = "check_relation('evil.slow', quasi_identifiers => '{age}', k => 2)"
 
 
+@pytest.mark.slow("jobs hang, and are ended")
 @pytest.mark.pitfall(57)
 def test_what_hangs_takes_the_last_place_of_nobody(
     service: Service, mallory: Connection, vera: Connection

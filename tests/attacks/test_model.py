@@ -47,6 +47,7 @@ def published(parties: Parties) -> Iterator[Parties]:
     assert remains(parties.admin) == []
 
 
+@pytest.mark.slow("the first of its module trains a model")
 @pytest.mark.pitfall(12)
 def test_nobody_reads_the_members(
     published: Parties, new_role: Callable[..., str], connect_as: Callable[[str, str], Connection]

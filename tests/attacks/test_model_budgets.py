@@ -143,6 +143,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow("many questions, each in a transaction")
 @pytest.mark.pitfall(33)
 @settings(
     max_examples=examples(40),

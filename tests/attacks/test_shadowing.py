@@ -112,6 +112,7 @@ def test_look_alikes_do_not_reach_the_installer(parties: Parties) -> None:
         fetch(parties.admin, f"ALTER DATABASE {database} RESET search_path")
 
 
+@pytest.mark.slow("publishes every kind twice")
 @pytest.mark.pitfall(2)
 @pytest.mark.usefixtures("trap")
 def test_look_alikes_change_nothing(parties: Parties, expected: dict[str, Answers]) -> None:

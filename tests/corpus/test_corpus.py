@@ -87,6 +87,7 @@ def assert_alike(query: str, found: list[list[Any]], wanted: list[list[Any]]) ->
             assert number == close, query
 
 
+@pytest.mark.slow("the first of its module publishes; every question of the corpus")
 def test_answered(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """From bitmaps, and without them, from what statements count and join."""
     keep_bitmaps(monkeypatch, of_sensitive=False)
@@ -246,6 +247,7 @@ def test_mutated_queries_reach_nothing_else(
     assert refused or planned(parties, query) <= PUBLISHED | LOOKUPS, query
 
 
+@pytest.mark.slow("every question of the corpus, twice")
 def test_a_rewritten_statement_gives_the_estimate(parties: Parties) -> None:
     """One statement over the view, without Python, gives what the paper's estimator gives."""
     outcomes = Counter(compared(parties.analyst, query) for query in QUERIES)
@@ -330,6 +332,7 @@ def asked_of(name: str, queries: list[str]) -> Iterator[str]:
         yield re.sub(r"\b(published\.)?(ill|paid)\.", f"{name}.", moved)
 
 
+@pytest.mark.slow("the first of its module publishes; every question of the corpus")
 @pytest.mark.pitfall(48)
 @pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("name", long_but([*KINDS][:1], KINDS))

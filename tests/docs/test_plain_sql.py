@@ -53,6 +53,7 @@ def fair(database: str, fair_csv: Path) -> str:
     return database
 
 
+@pytest.mark.slow("publishes what the page shows")
 def test_recipes_give_what_is_shown(fair: str) -> None:
     compared = 0
     # Only what makes something, and publishes, has no output.

@@ -115,6 +115,7 @@ def others(name: str, constants: list[str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow("the first of its module publishes; many questions of each type")
 @pytest.mark.parametrize("name", long_but({"exact", "day", "words"}, COLUMNS))
 def test_as_postgresql_answers(parties: Parties, name: str) -> None:
     """Where PostgreSQL fails, it is refused; where it answers, the answer is the same, or none.

@@ -48,6 +48,7 @@ def nothing_left(parties: Parties) -> Iterator[None]:
     assert remains(parties.admin) == []
 
 
+@pytest.mark.slow("a model is trained several times")
 @pytest.mark.parametrize(
     ("case", "check"), [pytest.param(*one, id=f"{one[0]}-{one[1].__name__}") for one in checks()]
 )

@@ -124,6 +124,7 @@ def copied(primary: Server, copy: LocalCluster, *options: str) -> Server:
     return Server(copy, copy.dsn())
 
 
+@pytest.mark.slow("a second server starts from a copy of the first")
 def test_a_base_backup(primary: Server, places: Callable[[], LocalCluster]) -> None:
     """A copy of a private cluster that is running answers, verifies, and publishes."""
     copy = copied(primary, places())

@@ -166,6 +166,7 @@ class TestInstallation:
         with pytest.raises(ServerError, match="others can read"):
             read_key(tmp_path / "key")
 
+    @pytest.mark.slow("another server with its own pg_hba.conf, and a worker")
     def test_a_server_that_asks_for_passwords(
         self, service: Service, bob: Connection, worker: Worker, tmp_path: Path
     ) -> None:
@@ -320,6 +321,7 @@ class TestJobs:
             fetch(alice, "SELECT kanon.cancel($1)", job)
             assert sqlstate_of(lambda: fetch(alice, "SELECT kanon.wait($1)", job)) == "57014"
 
+    @pytest.mark.slow("two workers and four roles")
     def test_work_is_done_in_turn(self, alice: Connection) -> None:
         """What is submitted later finds what was submitted earlier, whoever has several workers."""
         with slowly(alice, "hers", 0.005):
@@ -730,6 +732,7 @@ class TestFaults:
             assert self.published(again, "restarted") == [(1,)]
             Jobs(again).drop("restarted")
 
+    @pytest.mark.slow("a worker meets a disk that is full, and goes on")
     def test_a_full_disk(self, service: Service, service_server: Server, alice: Connection) -> None:
         """A job fails with that reason, or is done once there is room; nothing is left of it."""
         if not service_server.is_small:

@@ -364,6 +364,7 @@ def singled_out(parties: Parties, name: str, values: Sequence[Any]) -> dict[Any,
     return found
 
 
+@pytest.mark.slow("the first of its module publishes; asks about everybody")
 @pytest.mark.pitfall(12)
 @pytest.mark.parametrize("name", long_but({"one strict", "l"}, SPECIFICATIONS))
 def test_nobody_weighs_more_than_the_threshold(parties: Parties, few: None, name: str) -> None:

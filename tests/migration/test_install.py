@@ -364,6 +364,7 @@ class TestDoctor:
         states = self.states(psycopg.conninfo.make_conninfo(installed_dsn, user=user))
         assert set(states.values()) == {"ok", "warning"}
 
+    @pytest.mark.slow("installs into a database, and breaks it in many ways")
     def test_broken(self, database: str) -> None:
         for break_it, subject in (
             ("DROP FUNCTION kanon.verify(text)", "functions"),

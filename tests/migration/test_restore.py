@@ -158,6 +158,7 @@ def test_uninstall_drops_unused_roles(other: str) -> None:
         fetch(admin, "DROP ROLE somebody, kanon_analyst")
 
 
+@pytest.mark.slow("pg_dump and another database")
 def test_a_server_without_plpython(
     other: str,
     dumped: tuple[str, str],
@@ -253,6 +254,7 @@ def test_31_without_the_roles(
         assert sqlstate_of(lambda: Functions(connection).drop("census")) == "42501"
 
 
+@pytest.mark.slow("pg_dump and another database")
 def test_a_dump_without_privileges(
     other: str,
     dumped: tuple[str, str],
@@ -428,6 +430,7 @@ def state_of(dsn: str) -> dict[str, object]:
         }
 
 
+@pytest.mark.slow("every operation, then pg_dump and another database")
 def test_every_state_is_restored(
     other: str, states: tuple[str, str, str], connect_as: Callable[[str, str], Connection]
 ) -> None:

@@ -101,6 +101,7 @@ def one_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CellCutter, "_declines", lambda *given: given[-1] % 2 == 0)
 
 
+@pytest.mark.slow("a session of Spark starts")
 @pytest.mark.parametrize(
     ("seed", "method", "assignment"),
     [(1, "two_size", "cells"), (2, "multi_size", "cells"), (3, "optimal", "random"),

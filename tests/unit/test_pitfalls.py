@@ -12,6 +12,7 @@ from tests.pitfalls import PITFALLS, Pitfall
 from tests.promises import exists, is_short, promises
 
 TESTS = marked_tests(Path(__file__).parents[1])
+DURATIONS = Path(__file__).parents[1] / "durations.tsv"
 
 
 @pytest.mark.parametrize("number", PITFALLS)
@@ -87,3 +88,12 @@ def test_faults_are_found_in_the_package_and_noticed_by_short_tests() -> None:
     for mutation in MUTATIONS:
         place_of(mutation, Path(__file__).parents[2])
         assert all(is_short(test.partition("[")[0]) for test in mutation.tests), mutation.name
+
+
+def test_whoever_takes_more_than_three_seconds_says_why(request: pytest.FixtureRequest) -> None:
+    """Of the tests that are collected with this one, by what `make durations` has written."""
+    lines = DURATIONS.read_text(encoding="utf-8").splitlines()
+    seconds = {test: float(text) for text, test in (line.split("\t") for line in lines)}
+    assert sum("::" in test for test in seconds) > 100
+    slow = [item for item in request.session.items if seconds.get(item.nodeid, 0) > 3]
+    assert [item.nodeid for item in slow if not item.get_closest_marker("slow")] == []

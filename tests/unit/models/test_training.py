@@ -98,6 +98,7 @@ def test_what_others_hold_changes_no_other_member() -> None:
     assert [i for i in range(5) if before[i] != after[i]] == [parts[17]]
 
 
+@pytest.mark.slow("trains members, twice")
 @pytest.mark.pitfall(45)
 def test_how_many_records_somebody_has_changes_no_other_member() -> None:
     """A budget is for a person, who may have any number of records: other members take as many
