@@ -25,7 +25,6 @@ from kanon_db.answers._bitmap_sums import (
     WeightedValue,
     Weights,
     add_up,
-    by_sides,
     can_meet,
     count_exactly,
     count_joined,
@@ -35,7 +34,7 @@ from kanon_db.answers._bitmap_sums import (
     in_buckets,
     is_one_by_one,
     is_readable,
-    leaves_of,
+    join_pairs,
     match,
     number_bits,
     sum_joined,
@@ -44,20 +43,17 @@ from kanon_db.answers._bitmap_sums import (
     unpack_bits,
     weigh,
 )
+from kanon_db.answers.plan import Plan, PlannedKey
 from kanon_db.answers.scope import GroupValues, OpenQuery
-from kanon_db.answers.statements import join_pairs
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.expressions import (
-    DERIVED,
     TEXT,
     Aggregate,
     And,
     Column,
     Constant,
     Expression,
-    Key,
     Measure,
-    TruthTest,
     attributes,
     joined,
 )
@@ -81,14 +77,9 @@ from kanon_db.query.layout import (
     BucketLayout,
     BucketTables,
     Side,
-    Sides,
-    by_side,
     condition_of,
     condition_on,
-    disjoint_sides,
-    factors,
     parts_of,
-    side_of,
     weight_field,
 )
 from kanon_db.query.sql import (
@@ -201,28 +192,23 @@ _WEIGHED: Final = ("n_x", *weights("", ""))
 
 
 def _choose_values(
-    reader: BitmapReader,
-    keys: Sequence[int],
-    condition: Expression | None,
-    weighed: Expression | None,
-    n_values: int,
+    reader: BitmapReader, weighed: Expression | None, n_values: int
 ) -> dict[GroupValues, ChosenValues]:
     """Find the sensitive values of each group, and what is summed of each."""
     import numpy as np
 
     tables, spell, constants = reader.tables, speller("s"), Constants()
-    columns = {f"k{n}": write(reader.keys[n].expression, spell, constants) for n in keys}
+    keys = reader.plan.keys_of(1)
+    columns = {f"k{key.number}": write(key.expression, spell, constants) for key in keys}
     columns["place"] = f"s.{tables.weights}"
     if weighed is not None:
         x = f"({write(weighed, spell, constants)})::float8"
         columns |= {"has": f"(({x}) IS NOT NULL)::int4", "x": x}
     numbers = {"place": "int4"} | ({} if weighed is None else {"has": "int4", "x": "float8"})
-    where = [write(part, spell, constants) for part in parts_of(condition)]
+    where = [write(part, spell, constants) for part in parts_of(reader.plan.values)]
     select = Select(columns, [f"{tables.learned} AS s"], where)
-    chosen_of = {}
-    for values, rows in reader.opened.packed(
-        Statement(select.write(), constants.bound), keys, numbers
-    ):
+    statement, chosen_of = Statement(select.write(), constants.bound), {}
+    for values, rows in reader.opened.packed(statement, [key.number for key in keys], numbers):
         are_chosen, x_of = np.zeros(n_values, dtype=np.bool_), np.full(n_values, np.nan)
         are_chosen[rows["place"]] = True
         if weighed is not None:
@@ -232,12 +218,7 @@ def _choose_values(
 
 
 def _record_weights(
-    reader: BitmapReader,
-    keys: Sequence[int],
-    condition: Expression | None,
-    weighed: Expression | None,
-    parts: Sequence[int],
-    needed: BoolArray,
+    reader: BitmapReader, weighed: Expression | None, parts: Sequence[int], needed: BoolArray
 ) -> dict[GroupValues, RecordWeights]:
     """Add up the weights of the records of each group, and those times what is summed.
 
@@ -246,7 +227,8 @@ def _record_weights(
     import numpy as np
 
     tables, spell, constants = reader.tables, speller("q"), Constants()
-    names = {f"k{n}": write(reader.keys[n].expression, spell, constants) for n in keys}
+    keys = reader.plan.keys_of(0)
+    names = {f"k{key.number}": write(key.expression, spell, constants) for key in keys}
     inner = {**names, "w": f"q.{tables.weights}"}
     levels = {i: f'r.w."{weight_field(i)}"' for i in np.flatnonzero(needed).tolist()}
     summed = {"n": "count(*)", **{f"w{i}": f"sum({one})" for i, one in levels.items()}}
@@ -256,13 +238,14 @@ def _record_weights(
         summed = {"n": "count(r.x)", "sx": "sum(r.x)"}
         summed |= {f"w{i}": f"sum({has.format(one)})" for i, one in levels.items()}
         summed |= {f"x{i}": f"sum(r.x * {one})" for i, one in levels.items()}
-    where = [write(part, spell, constants) for part in parts_of(condition)]
+    where = [write(part, spell, constants) for part in parts_of(reader.plan.records)]
     records = Nested([Select(inner, [f"{tables.qit} AS q"], where)], "r")
     columns = {**{name: f"r.{name}" for name in names}, **summed}
     select = Select(columns, [records], group=grouped_columns(len(names)))
     statement = Statement(select.write(), constants.bound)
     each, weights = np.array(parts, dtype=np.float64), {}
-    for values, rows in reader.opened.packed(statement, keys, dict.fromkeys(summed, "float8")):
+    numbers = dict.fromkeys(summed, "float8")
+    for values, rows in reader.opened.packed(statement, [key.number for key in keys], numbers):
         row = {name: float(rows[name].sum()) for name in summed}
         own, times = (
             np.array([row.get(f"{of}{i}", 0.0) for i in range(len(parts))]) / each for of in "wx"
@@ -298,11 +281,12 @@ class NoRoomError(Exception):
 class BitmapReader:
     """Reads the bitmaps of one publication, and what is known of the groups that they make."""
 
-    def __init__(self, opened: OpenQuery, layout: BucketLayout) -> None:
+    def __init__(self, opened: OpenQuery, layout: BucketLayout, plan: Plan) -> None:
         self.opened = opened
         self.layout = layout
+        self.plan = plan
         self.tables = layout.tables
-        self.keys = opened.query.keys
+        self.keys = plan.keys
         self.limits = opened.limits
         self.heartbeat = opened.session.heartbeat
         self.shape = self.tables.sizes, self.tables.buckets_of_sizes
@@ -361,20 +345,17 @@ class BitmapReader:
 
     def slices(self, bits: int, side: Side) -> GroupSlices:
         """Divide records, or values, by the keys of their side."""
-        by_attribute: dict[str, list[tuple[int, Key]]] = {}
-        for number, key in enumerate(self.keys):
-            if side_of(key.expression, self.layout) == side:
-                (attribute,) = attributes(key.expression)
-                by_attribute.setdefault(attribute, []).append((number, key))
+        by_attribute: dict[str, list[PlannedKey]] = {}
+        for key in self.plan.keys_of(side):
+            (attribute,) = attributes(key.expression)
+            by_attribute.setdefault(attribute, []).append(key)
         divisions = [self._divide(attribute, own) for attribute, own in by_attribute.items()]
         return GroupSlices(bits, divisions, self.heartbeat)
 
-    def counted(
-        self, side: Side, condition: Expression | None, weighed: Expression | None
-    ) -> list[CountedSlice]:
+    def counted(self, side: Side) -> list[CountedSlice]:
         """Count the records, or values, of each bucket that meet a condition, by their keys."""
         parts: list[CountedSlice] = []
-        for values, numbers in self._count_parts(side, condition, weighed, is_by_bucket=True):
+        for values, numbers in self._count_parts(side, is_by_bucket=True):
             self.heartbeat()
             self._room -= 2 * numbers.nbytes + _ARRAY_BYTES * len(self.tables.sizes)
             if self._room < 0 or len(parts) >= self.limits.n_answers:
@@ -386,36 +367,27 @@ class BitmapReader:
         self,
         records: list[CountedSlice],
         values: list[CountedSlice],
-        split: Sides,
-        weighed: Expression | None,
-        *,
-        by_others: bool = False,
     ) -> tuple[list[CountedSlice], list[CountedSlice]]:
         """Add what the weights in QIT tell of each part of records, for the parts of values."""
         import numpy as np
 
-        tables, layout = self.tables, self.layout
+        tables, by_others = self.tables, self.plan.shape == "either"
         rows = self.opened.fetch(
             f"SELECT w.{tables.weights} AS place, w.{tables.parts} AS parts FROM {tables.learned}"
             " AS w"
         )
         parts = [row["parts"] for row in sorted(rows, key=lambda row: row["place"])]
-        side = None if weighed is None else side_of(weighed, layout)
-        keys: tuple[list[int], list[int]] = ([], [])
-        for number, key in enumerate(self.keys):
-            keys[side_of(key.expression, layout) or 0].append(number)
-        chosen = _choose_values(self, keys[1], split[1], weighed if side == 1 else None, len(parts))
+        chosen = _choose_values(self, self.plan.summed_on(1), len(parts))
         needed = np.ones(len(parts), dtype=np.bool_)
-        if len(chosen) == 1 and side != 1:  # no more than what the values add up, see `added_up`
+        # No more than what the values add up, see `add_up`.
+        if len(chosen) == 1 and self.plan.summed_on(1) is None:
             ((are_weighed, _),) = chosen.values()
             needed = (
                 ~are_weighed
                 if by_others or 2 * are_weighed.sum() > are_weighed.size
                 else are_weighed
             )
-        own = _record_weights(
-            self, keys[0], split[0], weighed if side == 0 else None, parts, needed
-        )
+        own = _record_weights(self, self.plan.summed_on(0), parts, needed)
         room = 16 * len(parts) * (len(own) + len(chosen))
         if room > self._room:
             return records, values  # by the paper's estimator, as where bitmaps have no room
@@ -425,36 +397,28 @@ class BitmapReader:
             [replace(part, known=chosen.get(part.values)) for part in values],
         )
 
-    def exact(
-        self, side: Side, condition: Expression | None, weighed: Expression | None
-    ) -> list[Group]:
+    def exact(self) -> list[Group]:
         """Answer what is on one side: it is published as it is."""
         groups: list[Group] = []
-        is_average = self.opened.query.measures[0].aggregate.function == "avg"
-        for values, numbers in self._count_parts(side, condition, weighed, is_by_bucket=False):
+        is_average = self.plan.measure.function == "avg"
+        for values, numbers in self._count_parts(self.plan.only_side, is_by_bucket=False):
             if len(groups) == self.limits.n_answers:
                 raise self.limits.too_many()
             totals = {name: numbers[name].sum().item() for name in numbers.dtype.names or ()}
             answer = Estimated(float(totals["n"]), 0.0, totals["n"], totals["n"])
-            if weighed is not None:
+            if self.plan.summed is not None:
                 x = totals["sx"] / (totals["n_x"] or 1) if is_average else totals["sx"]
                 answer = Estimated(x, 0.0, x, x) if totals["n_x"] else NOTHING
             groups.append(self.group(values, answer))
         return groups
 
     def _count_parts(
-        self,
-        side: Side,
-        condition: Expression | None,
-        weighed: Expression | None,
-        *,
-        is_by_bucket: bool,
+        self, side: Side, *, is_by_bucket: bool
     ) -> Iterator[tuple[GroupValues, AnyArray]]:
         """Run the statement that counts one side by its keys."""
-        keys = [
-            n for n, key in enumerate(self.keys) if side_of(key.expression, self.layout) == side
-        ]
-        parts, constants = {f"k{n}": self.keys[n].expression for n in keys}, Constants()
+        keys, weighed = self.plan.keys_of(side), self.plan.summed_on(side)
+        condition = self.plan.values if side else self.plan.records
+        parts, constants = {f"k{key.number}": key.expression for key in keys}, Constants()
         counted = count_in_buckets(
             self.tables, side, parts, condition, weighed, self.opened.lookups, constants,
             is_by_bucket=is_by_bucket,
@@ -463,7 +427,7 @@ class BitmapReader:
         sums = _WEIGHED if is_by_bucket else ("n_x", "sx")
         numbers = types_of_parts | dict.fromkeys([] if weighed is None else sums, "float8")
         written = Statement(counted.write(), constants.bound)
-        return self.opened.packed(written, keys, numbers)
+        return self.opened.packed(written, [key.number for key in keys], numbers)
 
     def group(self, values: GroupValues, counted: Estimated) -> Group:
         """Name a group by the values of its keys."""
@@ -521,9 +485,9 @@ class BitmapReader:
         )
         return ((row, int.from_bytes(row["bits"], "little")) for row in rows)
 
-    def _divide(self, attribute: str, keys: Sequence[tuple[int, Key]]) -> list[Slice]:
+    def _divide(self, attribute: str, keys: Sequence[PlannedKey]) -> list[Slice]:
         """Read the bitmaps of an attribute's values, those of one group together."""
-        constants, expressions = Constants(first=2), [key.expression for _, key in keys]
+        constants, expressions = Constants(first=2), [key.expression for key in keys]
         written = [write(expression, speller("b"), constants) for expression in expressions]
         columns = ", ".join(
             f"to_jsonb({sql})::text AS j{i}, dense_rank() OVER (ORDER BY {sql}) AS r{i}"
@@ -533,8 +497,8 @@ class BitmapReader:
         for row, bits in self.rows(columns, attribute, expressions, constants):
             ranks = tuple(row[f"r{i}"] for i in range(len(keys)))
             values = tuple(
-                (number, "null" if row[f"j{i}"] is None else row[f"j{i}"], ranks[i])
-                for i, (number, _) in enumerate(keys)
+                (key.number, "null" if row[f"j{i}"] is None else row[f"j{i}"], ranks[i])
+                for i, key in enumerate(keys)
             )
             if ranks not in slices:
                 self.keep()
@@ -563,31 +527,21 @@ _TRUTHS: Final = (True, None, False)
 """What the number of a condition's part says of it."""
 
 
-def count_with_pairs(
-    reader: BitmapReader,
-    condition: Expression | None,
-    weighed: Expression | None,
-    *,
-    is_average: bool,
-) -> list[Group] | None:
+def count_with_pairs(reader: BitmapReader) -> list[Group] | None:
     """Answer a count, sum or average of what meets a condition on both sides; None if too much."""
-    matching = _matching(reader, condition)
-    if matching is None:
-        return None
-    side = 0 if weighed is None else side_of(weighed, reader.layout) or 0
-    return _PairCounter(reader, matching, side).answered(weighed, is_average=is_average)
+    matching = _matching(reader)
+    return None if matching is None else _PairCounter(reader, matching).answered()
 
 
-def _matching(reader: BitmapReader, condition: Expression | None) -> Matching | None:
+def _matching(reader: BitmapReader) -> Matching | None:
     """Divide records and values by what the condition asks of them; None if into too many."""
-    on_records, on_values, both = by_side(parts_of(condition), reader.layout)
-    both_sides = joined(And, [by_sides(part, reader.layout) for part in both])
+    both_sides = joined(And, reader.plan.pairs)
     if both_sides is None:
         raise TypeError("the condition does not need both sides")
-    leaves = leaves_of(both_sides, reader.layout)
+    leaves = reader.plan.leaves
     compared = [_compare_sides(reader, leaf) for leaf in leaves.pairs]
-    records = _classes(reader, on_records, leaves.records, [c.records for c in compared])
-    values = _classes(reader, on_values, leaves.values, [c.values for c in compared])
+    records = _classes(reader, reader.plan.records, leaves.records, [c.records for c in compared])
+    values = _classes(reader, reader.plan.values, leaves.values, [c.values for c in compared])
     if records is None or values is None or len(records) * len(values) > _MOST_PAIRS:
         return None
     truths = {leaf: _truth_by_labels(0, place) for place, leaf in enumerate(leaves.records)}
@@ -601,13 +555,13 @@ def _matching(reader: BitmapReader, condition: Expression | None) -> Matching | 
 
 def _classes(
     reader: BitmapReader,
-    chosen: Sequence[Expression],
+    chosen: Expression | None,
     leaves: Sequence[Expression],
     divisions: Sequence[Sequence[int]],
 ) -> Classes | None:
     """Divide what meets some conditions by the truth of others, and into parts; None if many."""
     most = min(_MOST_CLASSES, reader.room // 2)  # the old ones and the new ones are kept
-    whole_classes: Classes = [(reader.truth(joined(And, chosen)).true, ())]
+    whole_classes: Classes = [(reader.truth(chosen).true, ())]
     for parts in chain(_parts(reader, leaves), divisions):
         classes = divide_classes(whole_classes, parts, most)
         if classes is None:
@@ -679,16 +633,17 @@ def _compare_sides(reader: BitmapReader, condition: Expression) -> _Compared:
 class _PairCounter:
     """Counts, or sums, the pairs of classes that match."""
 
-    def __init__(self, reader: BitmapReader, matching: Matching, side: Side) -> None:
+    def __init__(self, reader: BitmapReader, matching: Matching) -> None:
         self._reader = reader
-        self._side: Side = side
+        side: Side = 0 if reader.plan.summed_on(1) is None else 1
+        self._side = side
         self._other: Side = 0 if side else 1
         self._own, self._others = matching.sides[side], matching.sides[self._other]
         self._matches = matching.along(side)
 
-    def answered(self, weighed: Expression | None, *, is_average: bool) -> list[Group] | None:
+    def answered(self) -> list[Group] | None:
         """Answer for each group that can have records; None if there are too many."""
-        reader, keys = self._reader, self._reader.keys
+        reader, keys, weighed = self._reader, self._reader.keys, self._reader.plan.summed
         if not self._matches:
             nothing = Estimated(0.0, 0.0, 0, 0) if weighed is None else NOTHING
             return [] if keys else [reader.group((), nothing)]
@@ -698,7 +653,7 @@ class _PairCounter:
             own, other_slices, times=self._times(weighed), kept=self._bytes_kept()
         ):
             return None
-        summed = None if weighed is None else self._make_sum(weighed, is_average=is_average)
+        summed = None if weighed is None else self._make_sum(weighed)
         divided_others = [
             (part.values, self._divide_part(part, self._others)) for part in other_slices
         ]
@@ -735,9 +690,10 @@ class _PairCounter:
         return Divided(part.bits, classes, self._reader.shape, self._reader.heartbeat)
 
     def _make_sum(
-        self, weighed: Expression, *, is_average: bool
+        self, weighed: Expression
     ) -> Callable[[Slice, Divided, Divided], MatchedPairs | None]:
         """Return what sums a group of this side, over what matches in one of the other side."""
+        is_average = self._reader.plan.measure.function == "avg"
         numbers, x_of = self._reader.number_values(self._reader.values(weighed))
 
         def summed(part: Slice, own: Divided, other: Divided) -> MatchedPairs | None:
@@ -759,46 +715,39 @@ if TYPE_CHECKING:
     _Find = Callable[[Counts, "_Other"], Estimated]
 
 
-def count_with_bitmaps(opened: OpenQuery) -> list[Group] | None:
-    """Answer a count, sum or average over buckets, also with groups; None for anything else."""
+def count_with_bitmaps(opened: OpenQuery) -> list[Group]:
+    """Answer a count, sum or average over buckets, also with groups."""
     # If each condition, each key of the groups and what is summed depends on one attribute with
     # bitmaps, bitmaps count, if those of the groups fit into the query's memory. Otherwise a
-    # statement counts the records, and the values, of each bucket, if the condition is a
-    # conjunction (or, for a count without groups, a disjunction) of its two sides. For all else,
-    # the server joins the records of each bucket with its values, a run of buckets at a time.
-    layout, query = opened.layout, opened.query
-    if not isinstance(layout, BucketLayout) or len(query.measures) > 1:
-        return None
-    aggregate = query.measures[0].aggregate
-    if aggregate.function in DERIVED:
-        return None
-    is_count = aggregate.function == "count"
-    if query.keys and (aggregate.condition or (is_count and aggregate.operand)):
+    # statement counts the records, and the values, of each bucket, unless a part needs both sides.
+    # For all else, the server joins the records of each bucket with its values, a run of buckets at
+    # a time.
+    layout, (plan,) = opened.layout, opened.plans
+    if not isinstance(layout, BucketLayout):
+        raise TypeError("these are no buckets")
+    aggregate, is_count = plan.measure, plan.summed is None
+    if plan.keys and (aggregate.condition or (is_count and aggregate.operand)):
         return _in_all_groups(opened)
-    weighed = None if is_count else aggregate.operand
-    # A sum ignores NULLs by itself, and a group with nothing but NULLs is still a group.
-    choose = condition_of if weighed is None else condition_on
-    condition = choose(query, aggregate)
     with suppress(NoRoomError):
-        groups = _from_bitmaps(BitmapReader(opened, layout), condition, weighed)
+        groups = _from_bitmaps(BitmapReader(opened, layout, plan))
         if groups is not None:
             return groups
     with opened.frugal():
         with suppress(NoRoomError):
-            groups = _from_counts(BitmapReader(opened, layout), condition, weighed)
+            groups = _from_counts(BitmapReader(opened, layout, plan))
             if groups is not None:
                 return groups
-        return _from_pairs(BitmapReader(opened, layout), condition, weighed)
+        return _from_pairs(BitmapReader(opened, layout, plan))
 
 
-def _in_all_groups(opened: OpenQuery) -> list[Group] | None:
+def _in_all_groups(opened: OpenQuery) -> list[Group]:
     """Answer where some records are not chosen: their groups are listed all the same."""
     query = opened.query
     aggregate, everybody = query.measures[0].aggregate, Aggregate("count", None)
 
     def counted(where: Expression | None, one: Aggregate) -> list[Group]:
         part = query._replace(where=where, measures=(Measure("", one),))
-        return count_with_bitmaps(replace(opened, query=part)) or []
+        return count_with_bitmaps(replace(opened, query=part))
 
     listed = counted(query.where, everybody)
     if aggregate.function == "count":
@@ -824,118 +773,66 @@ def _spell_key(group_key: str) -> str:
     return json.dumps(json.loads(group_key, parse_float=number, parse_int=number))
 
 
-def _from_bitmaps(
-    reader: BitmapReader, condition: Expression | None, weighed: Expression | None
-) -> list[Group] | None:
-    """Answer from bitmaps in the way that fits the condition."""
-    layout, query = reader.layout, reader.opened.query
-    with_bitmaps = frozenset(layout.tables.with_bitmaps)
-    apart = [*(key.expression for key in query.keys), *([] if weighed is None else [weighed])]
-    mentioned = [attributes(expression) for expression in apart]
-    is_read = condition is None or is_readable(condition, with_bitmaps, layout.sensitive)
-    if not is_read or not all(len(one) == 1 and one <= with_bitmaps for one in mentioned):
+def _from_bitmaps(reader: BitmapReader) -> list[Group] | None:
+    """Answer from bitmaps in the way that fits the plan; None where some are missing."""
+    plan = reader.plan
+    keys = [key.expression for key in plan.keys]
+    if not _are_in_bitmaps(
+        reader, plan.records, plan.values, *plan.pairs, apart=[*keys, plan.summed]
+    ):
         return None
-    aggregate = query.measures[0].aggregate
-    split = factors(condition, layout)
-    if split is None:
-        sides = disjoint_sides(query, aggregate, layout)
-        if sides is not None:
-            neither = [reader.truth(side).true for side in _neither(sides)]
-            return _Counter(reader).all_but(
-                reader.slices(neither[0], 0), reader.slices(neither[1], 1)
-            )
+    if plan.shape == "pairs":
         try:
             with reader.opened.session.savepoint():
-                return count_with_pairs(
-                    reader, condition, weighed, is_average=aggregate.function == "avg"
-                )
+                return count_with_pairs(reader)
         except UnsupportedQueryError:  # arithmetic, on values that the rest of it excludes
             return None
-    true = [reader.truth(part).true for part in split]
-    slices = [reader.slices(bits, side) for bits, side in zip(true, _SIDES, strict=True)]
-    if weighed is None and len(_sides_in(reader, split, None)) < 2:
-        side = int(any(side_of(key.expression, layout) for key in query.keys))
-        if not query.keys:
-            side = int(true[0] == reader.everything)
-        if not reader.are_few(slices[0], slices[1]):
-            return None
-        return [reader.group(part.values, count_exactly(part.bits)) for part in slices[side]]
-    return _Counter(reader).met(slices[0], slices[1], weighed)
-
-
-_SIDES: Final[tuple[Side, Side]] = (0, 1)
-
-
-def _neither(sides: tuple[Expression, Expression]) -> list[Expression]:
-    return [TruthTest(side, "true", negated=True) for side in sides]
-
-
-def _sides_in(reader: BitmapReader, split: Sides, weighed: Expression | None) -> set[Side]:
-    """Return the sides on which there is a condition, a key or a sum."""
-    apart = [key.expression for key in reader.keys] + ([] if weighed is None else [weighed])
-    sides = {side_of(one, reader.layout) or 0 for one in apart}
-    return sides | {side for side in _SIDES if split[side] is not None}
-
-
-def _from_counts(
-    reader: BitmapReader, condition: Expression | None, weighed: Expression | None
-) -> list[Group] | None:
-    """Answer from counts of each bucket, where both sides are apart."""
-    layout, query = reader.layout, reader.opened.query
-    apart = [*(key.expression for key in query.keys), *([] if weighed is None else [weighed])]
-    if any(side_of(one, layout) is None for one in apart):
+    records = reader.slices(reader.truth(plan.records).true, 0)
+    values = reader.slices(reader.truth(plan.values).true, 1)
+    if plan.shape != "exact" or plan.summed is not None:
+        return _Counter(reader).answer(records, values)
+    if not reader.are_few(records, values):
         return None
-    split = factors(condition, layout)
-    if split is None:
-        sides = disjoint_sides(query, query.measures[0].aggregate, layout)
-        if sides is None:
-            return None
-        of_neither = _neither(sides)
-        records = reader.counted(0, of_neither[0], None)
-        values = _values(reader, of_neither[1], None)
-        if layout.in_fields and isinstance(values, list):
-            records, values = reader.with_weights(
-                records, values, (of_neither[0], of_neither[1]), None, by_others=True
-            )
-        return _Counter(reader).all_but(records, values)
-    mentioned = _sides_in(reader, split, weighed)
-    if len(mentioned) < 2:
-        return reader.exact(1 if 1 in mentioned else 0, condition, weighed)
-    side = None if weighed is None else side_of(weighed, layout)
-    records = reader.counted(0, split[0], weighed if side == 0 else None)
-    values = _values(reader, split[1], weighed if side == 1 else None)
-    if layout.in_fields and isinstance(values, list):
-        records, values = reader.with_weights(records, values, split, weighed)
-    return _Counter(reader).met(records, values, weighed)
+    parts = values if plan.only_side else records
+    return [reader.group(part.values, count_exactly(part.bits)) for part in parts]
 
 
-def _values(
-    reader: BitmapReader, condition: Expression | None, weighed: Expression | None
-) -> Slices:
-    """Divide sensitive values by their keys; by bitmaps, if these tell all of it."""
-    layout, with_bitmaps = reader.layout, frozenset(reader.tables.with_bitmaps)
-    apart = [key.expression for key in reader.keys if side_of(key.expression, layout) == 1]
-    mentioned = [attributes(one) for one in (*apart, *([] if weighed is None else [weighed]))]
-    if (
-        not with_bitmaps.isdisjoint(layout.sensitive)
-        and (condition is None or is_readable(condition, with_bitmaps))
-        and all(len(one) == 1 and one <= with_bitmaps for one in mentioned)
-    ):
-        return reader.slices(reader.truth(condition).true, 1)
-    return reader.counted(1, condition, weighed)
+def _from_counts(reader: BitmapReader) -> list[Group] | None:
+    """Answer from counts of each bucket; None if a part needs both sides."""
+    plan = reader.plan
+    if plan.shape == "pairs":
+        return None
+    if plan.shape == "exact":
+        return reader.exact()
+    records = reader.counted(0)
+    keys = [key.expression for key in plan.keys_of(1)]
+    if _are_in_bitmaps(reader, plan.values, apart=[*keys, plan.summed_on(1)]):
+        return _Counter(reader).answer(records, reader.slices(reader.truth(plan.values).true, 1))
+    values = reader.counted(1)
+    if reader.layout.in_fields:
+        records, values = reader.with_weights(records, values)
+    return _Counter(reader).answer(records, values)
 
 
-def _from_pairs(
-    reader: BitmapReader, condition: Expression | None, weighed: Expression | None
-) -> list[Group]:
+def _are_in_bitmaps(
+    reader: BitmapReader, *conditions: Expression | None, apart: Sequence[Expression | None]
+) -> bool:
+    """Whether bitmaps tell of these conditions, and of each of the expressions by one attribute."""
+    with_bitmaps = frozenset(reader.tables.with_bitmaps)
+    return all(
+        is_readable(one, with_bitmaps, reader.plan.uncertain) for one in conditions if one
+    ) and all(len(names := attributes(one)) == 1 and names <= with_bitmaps for one in apart if one)
+
+
+def _from_pairs(reader: BitmapReader) -> list[Group]:
     """Answer from the pairs of a record and a value that the server finds in each bucket."""
     import numpy as np
 
-    tables, limits, opened = reader.tables, reader.limits, reader.opened
-    keys = {f"k{i}": key.expression for i, key in enumerate(reader.keys)}
-    written = join_pairs(condition, keys, weighed, reader.layout, opened.lookups)
+    plan, tables, limits, opened = reader.plan, reader.tables, reader.limits, reader.opened
+    written = join_pairs(plan, tables, opened.lookups)
+    is_count = plan.summed is None
     numbers = dict.fromkeys(("bucket", "record", "n_records", "value", "n_values"), "int4")
-    if weighed is not None:
+    if not is_count:
         numbers |= {"has": "int4", "x": "float8"}
     run = max(1, limits.batch // (_PAIR_BYTES * tables.sizes[-1] ** 2))
     firsts, all_sizes = np.array(tables.first_bucket_ids) - 1, np.array(tables.sizes, dtype=float)
@@ -944,16 +841,16 @@ def _from_pairs(
         sums_of: FloatArray = all_sizes[np.searchsorted(firsts, buckets, side="right") - 1]
         return sums_of
 
-    totals = np.zeros(4 if weighed is None else 9)
+    totals = np.zeros(4 if is_count else 9)
     sums_of: dict[tuple[int, ...], tuple[GroupValues, FloatArray, tuple[float, float]]] = {}
-    if not keys:
+    if not plan.keys:
         sums_of[()] = (), totals, _NO_VALUE
-    for values, pairs in opened.packed(written, range(len(keys)), numbers, run):
+    for values, pairs in opened.packed(written, range(len(plan.keys)), numbers, run):
         reader.heartbeat()
         ranks = tuple(rank for *_, rank in values)
         _, sums, (least, most) = sums_of.get(ranks, (values, totals, _NO_VALUE))
-        chosen = pairs if weighed is None else pairs[pairs["has"] > 0]
-        if chosen.size and weighed is None:
+        chosen = pairs if is_count else pairs[pairs["has"] > 0]
+        if chosen.size and is_count:
             sums = sums + count_joined(chosen, sizes)
         elif chosen.size:
             more, ends = sum_joined(chosen, sizes)
@@ -962,16 +859,18 @@ def _from_pairs(
         if len(sums_of) > limits.n_answers:
             raise limits.too_many()
     known = trust(reader.layout.assignment)
-    is_average = opened.query.measures[0].aggregate.function == "avg"
+    is_average = plan.measure.function == "avg"
     groups = []
     for values, sums, extremes in sums_of.values():
         sum_of_pairs: MatchedPairs | None
-        if weighed is None:
+        if is_count:
             estimate, variance, low, high = sums.tolist()
             sum_of_pairs = MatchedPairs(estimate, variance, int(low), int(high))
         else:
             sum_of_pairs = summed(sums.tolist(), extremes, is_average=is_average)
         answer = NOTHING if sum_of_pairs is None else judged(sum_of_pairs, known)
+        if plan.shape == "either":
+            answer = all_but(tables.n_records, answer)
         groups.append(reader.group(values, answer))
     return groups
 
@@ -986,8 +885,8 @@ _PAIR_BYTES: Final = 32
 class _Other:
     """A part of the other side, which the parts of one side meet."""
 
-    def __init__(self, counter: _Counter, part: Slice | CountedSlice, *, by_others: bool) -> None:
-        self._counter, self._part, self.by_others = counter, part, by_others
+    def __init__(self, counter: _Counter, part: Slice | CountedSlice) -> None:
+        self._counter, self._part = counter, part
         self.values, self.counts = part.values, counter.everywhere(part)
         self.known = part.known if isinstance(part, CountedSlice) else None
 
@@ -1001,7 +900,7 @@ class _Other:
         """The weights of the sensitive values of the part, if they have any."""
         if self.bits is None:
             return None
-        return self._counter.weights(self.bits, by_others=self.by_others)
+        return self._counter.weights(self.bits)
 
     @cached_property
     def totals(self) -> ValueTotals:
@@ -1014,29 +913,18 @@ class _Counter:
 
     def __init__(self, reader: BitmapReader) -> None:
         self._reader = reader
+        self._plan = reader.plan
         self._layout = reader.layout
         self._tables = reader.tables
         self.sizes = reader.tables.sizes
+        # By the weights of the values that are asked for: of those who meet neither condition, no
+        # person adds less than 1 minus those.
+        self._by_others = reader.plan.shape == "either"
 
-    def all_but(self, records: Slices, values: Slices) -> list[Group] | None:
-        """Count what meets the condition of either side: all records except those of neither."""
-        # By the weights of the values that are asked for: no person adds less than 1 minus those.
-        neither = self.met(records, values, None, by_others=True)
-        if neither is None:
-            return None
-        return [Group("{}", (), (all_but(self._tables.n_records, neither[0].estimates[0]),))]
-
-    def met(
-        self,
-        records: Slices,
-        values: Slices,
-        weighed: Expression | None,
-        *,
-        by_others: bool = False,
-    ) -> list[Group] | None:
+    def answer(self, records: Slices, values: Slices) -> list[Group] | None:
         """Count, or sum, for each pair of parts, one from each side, with a bucket in common."""
-        reader, layout = self._reader, self._layout
-        side = 0 if weighed is None else side_of(weighed, layout) or 0
+        reader, weighed = self._reader, self._plan.summed
+        side: Side = 0 if self._plan.summed_on(1) is None else 1
         own, other_side = (values, records) if side else (records, values)
         if weighed is not None and isinstance(own, GroupSlices):
             most = MOST_WORK // (SUM_WORK * self._tables.n_records)
@@ -1044,7 +932,7 @@ class _Counter:
                 return None
         if not reader.are_few(own, other_side):
             return None
-        kept = [_Other(self, part, by_others=by_others) for part in other_side]
+        kept = [_Other(self, part) for part in other_side]
         find_in = self._count_parts if weighed is None else self._make_sum(weighed, side, own)
         groups: list[Group] = []
         for part in own:
@@ -1059,7 +947,10 @@ class _Counter:
                 if not reader.keys or can_meet(in_own, here):
                     if len(groups) == reader.limits.n_answers:
                         raise reader.limits.too_many()
-                    groups.append(reader.group(part.values + other.values, find(here, other)))
+                    answer = find(here, other)
+                    if self._plan.shape == "either":
+                        answer = all_but(self._tables.n_records, answer)
+                    groups.append(reader.group(part.values + other.values, answer))
         return groups
 
     def _count_parts(
@@ -1074,7 +965,7 @@ class _Counter:
                     case RecordWeights() as records, ChosenValues() as values:
                         by_weights = add_up(
                             records.n, records.of_values, values.are_chosen,
-                            by_others=other.by_others,
+                            by_others=self._by_others,
                         )  # fmt: skip
             elif other.weights is not None:
                 by_weights = other.weights.sum(part.bits)
@@ -1091,7 +982,7 @@ class _Counter:
     ) -> Callable[[Slice | CountedSlice, Counts, list[IntArray] | None], _Find]:
         """Sum, or average, an operand on one side, as bitmaps or a statement tell it."""
         reader = self._reader
-        is_average = reader.opened.query.measures[0].aggregate.function == "avg"
+        is_average = self._plan.measure.function == "avg"
         parts = reader.values(operand) if isinstance(own, GroupSlices) else []
         numbers, x_of = reader.number_values(parts)
 
@@ -1159,15 +1050,7 @@ class _Counter:
     @cached_property
     def _attribute(self) -> str | None:
         """The sensitive attribute that alone the query asks for, if its values have weights."""
-        opened = self._reader.opened
-        aggregates = [measure.aggregate for measure in opened.query.measures]
-        parts = [
-            *(condition_of(opened.query, aggregate) for aggregate in aggregates),
-            *(aggregate.operand for aggregate in aggregates),
-            *(key.expression for key in self._reader.keys),
-        ]
-        mentioned = set[str]().union(*(attributes(part) for part in parts if part is not None))
-        sensitive = mentioned & self._layout.sensitive.keys()
+        sensitive = self._layout.sensitive.keys() & set(self._plan.columns)
         known = sensitive & set(self._tables.weighted) & set(self._tables.with_bitmaps)
         return next(iter(known)) if len(sensitive) == len(known) == 1 else None
 
@@ -1185,12 +1068,12 @@ class _Counter:
             self._reader.keep(len(bitmaps))
         return bitmaps
 
-    def weights(self, bits: int, *, by_others: bool = False) -> Weights | None:
+    def weights(self, bits: int) -> Weights | None:
         """Read the weights of the sensitive values in a bitmap, or those of all others."""
         chosen = [place for place, own in enumerate(self._bits_of_values) if own & bits]
         if not chosen:
             return None
-        are_others = by_others or 2 * len(chosen) > len(self._bits_of_values)
+        are_others = self._by_others or 2 * len(chosen) > len(self._bits_of_values)
         if are_others:
             unlisted = set(range(len(self._bits_of_values))) - set(chosen)
             chosen = sorted(unlisted)

@@ -9,10 +9,12 @@ from functools import cached_property
 from operator import and_, or_
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
+from kanon_db.answers.plan import Plan, is_combination
 from kanon_db.query import expressions as ex
-from kanon_db.query.expressions import by_attribute
+from kanon_db.query.expressions import TEXT, Expression, by_attribute
 from kanon_db.query.formulas import Estimated, MatchedPairs, Weighed, summed
-from kanon_db.query.layout import BucketLayout, Side, by_side, side_of
+from kanon_db.query.layout import BucketTables, Lookup, Side
+from kanon_db.query.sql import Constants, Select, Statement, Steps, count_in_buckets, write
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray
@@ -65,11 +67,6 @@ def is_readable(
     if isinstance(condition, ex.Case) and any(map(_divides, ex.walk(condition))):
         return False  # what a branch keeps from a division by zero would be evaluated without it
     return all(is_readable(part, with_bitmaps, sensitive) for part in ex.children(condition))
-
-
-def is_combination(condition: ex.Expression) -> bool:
-    """Whether the truth of a condition follows from that of its parts."""
-    return isinstance(condition, ex.And | ex.Or | ex.Not | ex.TruthTest | ex.Case)
 
 
 def _divides(expression: ex.Expression) -> bool:
@@ -345,44 +342,6 @@ Classes: TypeAlias = list[tuple[int, Labels]]
 
 Pairs: TypeAlias = Callable[[Labels, Labels], bool | None]
 """Whether a condition is true for a class of records and one of values; None is unknown."""
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """The parts of a condition by which it is evaluated: on records, on values, and on a pair."""
-
-    records: tuple[ex.Expression, ...]
-    values: tuple[ex.Expression, ...]
-    pairs: tuple[ex.Expression, ...]
-
-
-def by_sides(condition: ex.Expression, layout: BucketLayout) -> ex.Expression:
-    """Bring the parts of each AND and OR that are on one side together."""
-    if side_of(condition, layout) is not None:
-        return condition
-    inner = ex.rebuilt(condition, lambda part: by_sides(part, layout))
-    if not isinstance(inner, ex.And | ex.Or):
-        return inner
-    kind = type(inner)
-    records, values, both = by_side(inner.parts, layout)
-    sides = [one for side in (records, values) if (one := ex.joined(kind, side)) is not None]
-    return kind((*sides, *both))
-
-
-def leaves_of(condition: ex.Expression, layout: BucketLayout) -> Leaves:
-    """Find the largest parts that are on one side, and what compares both sides."""
-    leaves: tuple[dict[ex.Expression, None], ...] = ({}, {}, {})
-
-    def collect(part: ex.Expression) -> None:
-        side = side_of(part, layout)
-        if side is None and is_combination(part):
-            for inner in ex.children(part):
-                collect(inner)
-        else:
-            leaves[2 if side is None else side][part] = None
-
-    collect(condition)
-    return Leaves(*map(tuple, leaves))
 
 
 def divide_classes(classes: Classes, parts: Sequence[int], most: int) -> Classes | None:
@@ -846,3 +805,73 @@ def _spread(
     variance: FloatArray = pairs - lines / size + product / (size * size)
     variance /= np.maximum(size - 1, 1)
     return variance
+
+
+_ALIASES: Final = ("r", "v")
+
+Features = dict[ex.Expression, str]
+"""Expressions on one side, with the names of their columns."""
+
+
+def join_pairs(plan: Plan, tables: BucketTables, lookups: Sequence[Lookup]) -> Statement:
+    """Write the statement that joins the records of each bucket with its values."""
+    # It returns the keys ``k0 …``, ``bucket`` from 0, ``record`` and ``value`` (the numbers of what
+    # is alike in all that both sides need), how many of each there are, and what is summed: ``x``,
+    # where it ``has`` one.
+    keys = {f"k{key.number}": key.expression for key in plan.keys}
+    constants, steps = Constants(), Steps()
+    features: tuple[Features, Features] = ({}, {})
+    summed = [] if plan.summed is None else [plan.summed]
+    for expression in (*plan.pairs, *keys.values(), *summed):
+        _collect(expression, plan, features)
+    names: Features = {}
+    side: Side
+    for side, where in ((0, plan.records), (1, plan.values)):
+        what, alias = ("record", "value")[side], _ALIASES[side]
+        parts = {column: feature for feature, column in features[side].items()}
+        lines = count_in_buckets(tables, side, parts, where, None, lookups, constants)
+        comment = f"The {what}s of each bucket; those lines in all that both sides need, together."
+        steps.add(f"alike_{what}s", comment, lines)
+        numbered_ = Select({"*": "*", "id": "row_number() OVER ()"}, [f"alike_{what}s"])
+        steps.add(f"{what}_classes", "Each with a number.", numbered_)
+        names |= {feature: f"{alias}.{column}" for feature, column in features[side].items()}
+
+    def over(expression: Expression) -> str:
+        return _over(expression, names, constants)
+
+    columns = {name: over(key) for name, key in keys.items()}
+    columns |= {"bucket": "r.bucket", "record": "r.id", "n_records": "r.n"}
+    columns |= {"value": "v.id", "n_values": "v.n"}
+    if plan.summed is not None:
+        x = over(plan.summed)
+        columns |= {"has": f"(({x}) IS NOT NULL)::int4", "x": f"({x})::float8"}
+    source = ["record_classes AS r", "JOIN value_classes AS v ON v.bucket = r.bucket"]
+    where_both = [f"({over(part)})" for part in plan.pairs]
+    comment = "Each pair that counts, if it is a real one."
+    steps.add("pairs", comment, Select(columns, source, where_both))
+    return Statement(steps.write(), constants.bound)
+
+
+def _collect(expression: Expression, plan: Plan, features: tuple[Features, Features]) -> None:
+    """Name the largest parts of an expression that are on one side."""
+    if not ex.attributes(expression):
+        return
+    side = plan.side(expression)
+    if side is None:
+        for inner in ex.children(expression):
+            _collect(inner, plan, features)
+    else:
+        features[side].setdefault(expression, f"f{len(features[side])}")
+
+
+def _over(expression: Expression, names: Features, constants: Constants) -> str:
+    """Write an expression of which some parts are columns already."""
+
+    def change(part: Expression) -> Expression | None:
+        if part not in names:
+            return None
+        # A column's type decides on the operators; conditions and results need none.
+        type_ = part.type if isinstance(part, ex.Column) else TEXT
+        return ex.Column(names[part], names[part], type_)
+
+    return write(ex.replace_parts(expression, change), lambda column: column.sql, constants)

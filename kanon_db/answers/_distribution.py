@@ -13,9 +13,7 @@ from typing import Final
 from kanon_db.answers.coded_rows import count_cells
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_counts import MOST_SUMS, CellCounts, ValueCounts
-from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import is_vague
 from kanon_db.query.expressions import (
     DERIVED,
     Aggregate,
@@ -27,11 +25,9 @@ from kanon_db.query.expressions import (
     Query,
     attributes,
     columns,
-    refusal,
 )
 from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling
-from kanon_db.query.layout import BucketLayout, CellLayout, condition_on
-from kanon_db.query.likelihoods import is_plain
+from kanon_db.query.layout import BucketLayout, CellLayout, condition_on, is_vague
 from kanon_db.query.sql import Request
 
 # Percentiles, MIN and MAX: between what they certainly lie, from counts below and above a value.
@@ -609,7 +605,7 @@ _NONE: Final = Estimated(0.0, 0.0, 0, 0)
 
 def is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
     """Whether an aggregate is no statement of its own."""
-    return aggregate.function in DERIVED and not is_plain(opened.query, aggregate, opened.layout)
+    return aggregate.function in DERIVED and opened.plan(aggregate).shape != "exact"
 
 
 def derive_answers(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:
@@ -678,7 +674,11 @@ def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Es
     if _is_listed(opened, operand):
         n_unlisted = _count_unlisted(opened, operand)
         key = _value_key(opened.query, operand)
-        for group in _list_values(opened, _counting(opened.query, aggregate, key), ask):
+        of_values = replace(
+            opened, query=_counting(opened.query, aggregate, key),
+            limits=opened.limits._replace(lists_values=True),
+        )  # fmt: skip
+        for group in ask(of_values):
             if json.loads(group.key)[key.name] is not None:
                 values[common_spelling(group.key, key.name)].append(group.estimates[0])
     n_apart = _apart(opened, aggregate, operand)
@@ -688,19 +688,6 @@ def _distinct(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Es
         total = totals.get(group_key, _NONE)
         estimates[group_key] = count_distinct(values[group_key], total, n_unlisted, n_apart)
     return estimates
-
-
-def _list_values(opened: OpenQuery, query: Query, ask: Ask) -> list[Group]:
-    try:
-        return ask(replace(opened, query=query))
-    except UnsupportedQueryError as error:
-        if error.message != opened.limits.too_many().message:
-            raise
-        raise refusal(
-            "COUNT(DISTINCT ...) would count too many values",
-            hint="ask for parts of them with WHERE, or for fewer, as in COUNT(DISTINCT x::integer)",
-            detail=error.detail,
-        ) from None
 
 
 def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:

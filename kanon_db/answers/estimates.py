@@ -8,14 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
-from kanon_db.answers.scope import (
-    BY_BITMAPS,
-    OpenQuery,
-    describe_estimator,
-    open_query,
-)
+from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query.expressions import (
+    DERIVED,
     Column,
     Comparison,
     Constant,
@@ -31,18 +27,8 @@ from kanon_db.query.expressions import (
     walk,
 )
 from kanon_db.query.formulas import Estimated, Group, in_doubles, in_order, within_limit
-from kanon_db.query.layout import BucketLayout, CellLayout, parts_of, side_of
+from kanon_db.query.layout import BucketLayout, CellLayout, parts_of
 from kanon_db.session.protocol import Session
-
-
-def by_bitmaps(opened: OpenQuery) -> list[Group] | None:
-    """Answer from the counts of buckets; None if that is not possible."""
-    if not isinstance(opened.layout, BucketLayout):
-        return None
-    from kanon_db.answers._bitmap_counts import count_with_bitmaps
-
-    return count_with_bitmaps(opened)
-
 
 _MOST_NAMED: Final = 5
 
@@ -156,7 +142,7 @@ class QueryAnswer(NamedTuple):
     @classmethod
     def of(cls, opened: OpenQuery) -> Self:
         """Answer an opened query."""
-        groups, _ = answered(opened)
+        groups = answered(opened)
         return cls(opened.query, groups, notes_of(opened))
 
     @classmethod
@@ -248,9 +234,9 @@ def _require_one_count(query: Query, other: str) -> None:
         )
 
 
-def answered(opened: OpenQuery) -> tuple[list[Group], str]:
-    """Return the groups after HAVING, ORDER BY and LIMIT, and the way they were counted."""
-    groups, method = before_having(opened)
+def answered(opened: OpenQuery) -> list[Group]:
+    """Return the groups after HAVING, ORDER BY and LIMIT."""
+    groups = before_having(opened)
     groups = in_doubles(groups, [measure.aggregate for measure in opened.query.measures])
     if opened.query.formulas:
         from kanon_db.answers.measures import with_calculated
@@ -260,7 +246,7 @@ def answered(opened: OpenQuery) -> tuple[list[Group], str]:
     groups = in_order(groups, opened.query, opened.session.heartbeat)
     if warning := order_warning(groups, opened.query, opened.session.heartbeat):
         opened.session.tell(warning)
-    return within_limit(groups, opened.query), method
+    return within_limit(groups, opened.query)
 
 
 def notes_of(opened: OpenQuery) -> list[str]:
@@ -322,17 +308,20 @@ def _totals(opened: OpenQuery) -> dict[WindowTotal, dict[str, Estimated]]:
         where = opened.query.where if total.is_filtered else None
         keys = tuple(key for key in opened.query.keys if key.expression in total.by)
         query = Query(where, keys, (Measure("", total.aggregate),), listed=(0,))
-        groups, _ = answered(replace(opened, query=query))
+        groups = answered(replace(opened, query=query))
         names = [key.name for key in keys]
         estimates[total] = {common_key(group.key, names): group.estimates[0] for group in groups}
     return estimates
 
 
-def before_having(opened: OpenQuery) -> tuple[list[Group], str]:
-    """Return all groups, and the way they were counted."""
-    groups = by_bitmaps(opened)
-    if groups is not None:
-        return groups, BY_BITMAPS
+def before_having(opened: OpenQuery) -> list[Group]:
+    """Return all groups."""
+    measures = opened.query.measures
+    is_one = len(measures) == 1 and measures[0].aggregate.function not in DERIVED
+    if is_one and isinstance(opened.layout, BucketLayout):
+        from kanon_db.answers._bitmap_counts import count_with_bitmaps
+
+        return count_with_bitmaps(opened)
     from kanon_db.answers.measures import each_measure
 
     with opened.frugal():
@@ -357,7 +346,8 @@ def rewrite_count(session: Session, query: str) -> str:
 class Explained:
     """A line of the result of `explain_count`."""
 
-    # ``publication``, ``note``, ``condition``, ``group``, ``aggregate``, ``method``, ``statement``
+    # ``publication``, ``note``, ``condition``, ``group``, ``aggregate``, ``plan``, ``estimator``,
+    # ``statement``
     part: str
     description: str  # The part in words, or as SQL
     accuracy: str | None = None  # ``exact: …`` or ``estimated: …`` with the reason
@@ -387,7 +377,7 @@ def explain_count(session: Session, query: str) -> list[Explained]:
     lines += [Explained("note", note) for note in notes_of(opened)]
     lines += [line("condition", part) for part in parts_of(checked.where)]
     lines += [line("group", key.expression) for key in checked.keys]
-    groups, method = answered(opened)
+    groups = answered(opened)
     for place, measure in checked.shown:
         estimates = [group.estimates[place] for group in groups]
         expected = max((e.std_error for e in estimates if e.std_error is not None), default=0.0)
@@ -399,8 +389,19 @@ def explain_count(session: Session, query: str) -> list[Explained]:
         if publication.left_out and not is_exact:
             accuracy += f"; {publication.left_out} records are left out"
         lines.append(Explained("aggregate", measure.label, accuracy, expected))
-    lines.append(Explained("method", f"{method}; {describe_estimator(opened.layout)}"))
+    lines += [Explained("plan", plan) for plan in _describe_plans(opened)]
+    lines.append(Explained("estimator", describe_estimator(opened.layout)))
     return [*lines, Explained("statement", _statement(opened))]
+
+
+def _describe_plans(opened: OpenQuery) -> list[str]:
+    """Describe each plan once, with the aggregates that it is of if there are several plans."""
+    labels: defaultdict[str, list[str]] = defaultdict(list)
+    for measure, plan in zip(opened.query.measures, opened.plans, strict=True):
+        labels[plan.describe()].append(measure.label)
+    if len(labels) == 1:
+        return list(labels)
+    return [f"{', '.join(own)}: {described}" for described, own in labels.items()]
 
 
 def _statement(opened: OpenQuery) -> str:
@@ -424,7 +425,7 @@ def _accuracy(expression: Expression, opened: OpenQuery) -> str:
     """Say whether an expression is known exactly for each record."""
     layout = opened.layout
     if isinstance(layout, BucketLayout):
-        side = side_of(expression, layout)
+        side = opened.plans[0].side(expression)
         if side is None:
             return "estimated: it combines quasi-identifiers with a sensitive attribute"
         if side == 1:

@@ -15,13 +15,12 @@ from kanon_db.query.cell_conditions import (
     can_cover,
     holds_anything,
     is_endless,
-    is_vague,
     may_fail,
     of_cell,
     on_axis,
     values_of,
 )
-from kanon_db.query.layout import CellLayout, ClassTable, condition_of
+from kanon_db.query.layout import CellLayout, ClassTable, condition_of, is_vague
 from kanon_db.query.likelihoods import (
     MOST_GROUPED,
     JointCondition,

@@ -21,8 +21,7 @@ from kanon_db.answers.coded_rows import (
     key_of_values,
 )
 from kanon_db.answers.evidence import KnownTypes, is_unknown
-from kanon_db.answers.scope import BY_BITMAPS, BY_CLASSES, BY_STATEMENT, OpenQuery
-from kanon_db.answers.statements import statement
+from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     DERIVED,
@@ -33,9 +32,18 @@ from kanon_db.query.expressions import (
     refusal,
 )
 from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling, rounding
-from kanon_db.query.layout import CellLayout, parts_of
+from kanon_db.query.layout import BucketLayout, CellLayout, Side, condition_on, parts_of
 from kanon_db.query.likelihoods import MOST_GROUPED, find_grouped_ranges
-from kanon_db.query.sql import Request
+from kanon_db.query.sql import (
+    ANSWER,
+    Request,
+    Select,
+    Writer,
+    join_relations,
+    number_columns,
+    speller,
+    write,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -643,14 +651,11 @@ def refuse_wide_groups(opened: OpenQuery, layout: CellLayout) -> None:
             )
 
 
-def each_measure(
-    opened: OpenQuery, answered: Callable[[OpenQuery], tuple[list[Group], str]]
-) -> tuple[list[Group], str]:
-    """Answer each measure, collect the answers for each group, and say how they were found.
+def each_measure(opened: OpenQuery, answered: Callable[[OpenQuery], list[Group]]) -> list[Group]:
+    """Answer each measure, and collect the answers for each group.
 
     `answered`: answers the counts that an aggregate follows from, likewise.
     """
-    methods = set()
     query = opened.query
     if isinstance(opened.layout, CellLayout):
         refuse_wide_groups(opened, opened.layout)
@@ -663,14 +668,7 @@ def each_measure(
     n_asked = len(aggregates_counted) + len(query.formulas)
 
     def plain(aggregate: Aggregate) -> Answers:
-        found, method = _rows(opened, aggregate, n_asked)
-        methods.add(method)
-        return found
-
-    def ask(one: OpenQuery) -> list[Group]:
-        found, method = answered(one)
-        methods.add(method)
-        return found
+        return _rows(opened, aggregate, n_asked)
 
     listed: Answers = plain(everybody) if query.keys else {"{}": ((), NOTHING)}
 
@@ -679,7 +677,7 @@ def each_measure(
             return listed
         if not is_derived(opened, aggregate):
             return _as_listed(plain(aggregate), listed) if query.keys else plain(aggregate)
-        of = derive_answers(opened, aggregate, ask)
+        of = derive_answers(opened, aggregate, answered)
         return {key: ((), of[common_spelling(key)]) for key in listed if common_spelling(key) in of}
 
     found = [rows(aggregate) for aggregate in aggregates]
@@ -692,8 +690,7 @@ def each_measure(
         pairs = zip(found, empty, strict=True)
         return tuple(rows[key][1] if key in rows else nothing for rows, nothing in pairs)
 
-    groups = [Group(key, ranks, estimates(key)) for key, (ranks, _) in listed.items()]
-    return groups, methods.pop() if len(methods) == 1 else BY_STATEMENT
+    return [Group(key, ranks, estimates(key)) for key, (ranks, _) in listed.items()]
 
 
 def _as_listed(answers: Answers, listed: Answers) -> Answers:
@@ -704,21 +701,21 @@ def _as_listed(answers: Answers, listed: Answers) -> Answers:
     return {names.get(common_spelling(key), key): answer for key, answer in answers.items()}
 
 
-def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answers, str]:
-    """Return the ranks and the answer of each group to one aggregate, and how they were found."""
+def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> Answers:
+    """Return the ranks and the answer of each group to one aggregate."""
     # Raises UnsupportedQueryError when the answers to all `n_asked` aggregates would be too many,
     # or their keys too long.
     most = opened.limits.n_answers // n_asked
     request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
     if isinstance(opened.layout, CellLayout) and aggregate.function not in DERIVED:
-        return count_types(opened, request, opened.layout), BY_CLASSES
-    alone = replace(opened, query=opened.query._replace(measures=(Measure("", aggregate),)))
-    groups = count_with_bitmaps(alone)
-    if groups is not None:
+        return count_types(opened, request, opened.layout)
+    if aggregate.function not in DERIVED:
+        alone = replace(opened, query=opened.query._replace(measures=(Measure("", aggregate),)))
+        groups = count_with_bitmaps(alone)
         if len(groups) > most:
             raise opened.limits.too_many()
-        return {group.key: (group.ranks, group.estimates[0]) for group in groups}, BY_BITMAPS
-    written = statement(request, opened.layout)
+        return {group.key: (group.ranks, group.estimates[0]) for group in groups}
+    written = ExactWriter(request, opened.layout, opened.plan(aggregate).only_side).statement()
     names = [f"rank_{i}" for i in range(len(opened.query.keys))]
     text, limits = written.text, opened.limits
     if names:
@@ -731,4 +728,57 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> tuple[Answer
         answer = (row["estimate"], row["std_error"], row["lower_bound"], row["upper_bound"])
         ranks = tuple(row[name] for name in names)
         answers[row["group_key"] if names else "{}"] = (ranks, Estimated(*answer))
-    return answers, BY_STATEMENT
+    return answers
+
+
+class ExactWriter(Writer):
+    """Writes an aggregate over one relation, where all of it is published as it is."""
+
+    # The statement returns ``estimate, std_error, lower_bound, upper_bound``; for a query with
+    # GROUP BY a row for each group, with ``group_key`` (JSON) and ``rank_0 …``, the places of the
+    # group's values in their order, before them.
+
+    def __init__(self, request: Request, layout: BucketLayout | CellLayout, side: Side) -> None:
+        super().__init__(request)
+        self._aggregate = request.aggregate
+        self._chosen = condition_on(request.query, request.aggregate)
+        self._alias, self._more = "c", list[str]()
+        if isinstance(layout, CellLayout):
+            self._relation = layout.view.view
+        elif side == 1:
+            self._relation, self._alias = layout.tables.sat, "s"
+            if request.aggregate.function in ("disc", "cont"):
+                self._more = [f"CROSS JOIN generate_series(1, s.{layout.tables.count})"]
+        else:
+            self._relation, self._alias = layout.tables.qit, "q"
+        self._aggregate_all()
+
+    def _aggregate_all(self) -> None:
+        parts = [self._chosen, self._aggregate.operand, *self.keys.values()]
+        source = [*join_relations(self._relation, self._alias, parts, self.lookups), *self._more]
+        keys = {name: self._write(key) for name, key in self.keys.items()}
+        where = [self._write(part) for part in parts_of(self._chosen)]
+        self.steps.add(
+            "counted",
+            "All of it is published as it is: the answer is exact.",
+            Select({**keys, "n": self._value()}, source, where, number_columns(len(keys))),
+        )
+        error = "CASE WHEN n IS NOT NULL THEN 0::float8 END"
+        answer = dict(zip(ANSWER, ("n::float8", error, "n", "n"), strict=True))
+        self.step("answers", "An exact number is its own bounds.", answer)
+
+    def _write(self, expression: ex.Expression) -> str:
+        return write(expression, speller(self._alias), self.constants)
+
+    def _value(self) -> str:
+        operand = self._aggregate.operand
+        if operand is None:
+            raise TypeError("these aggregates have an operand")
+        x, share = self._write(operand), self._aggregate.share
+        match self._aggregate.function:
+            case "distinct":
+                return f"count(DISTINCT {x})"
+            case "min" | "max" as function:
+                return f"{function}({x})::float8"
+            case function:
+                return f"(percentile_{function}({share!r}) WITHIN GROUP (ORDER BY {x}))::float8"

@@ -26,10 +26,16 @@ from sqlglot import exp
 
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import can_cover, holds_anything, is_endless, is_vague
+from kanon_db.query.cell_conditions import can_cover, holds_anything, is_endless
 from kanon_db.query.expressions import DERIVED, Aggregate, Column, Expression, refusal
-from kanon_db.query.layout import ANYTHING, BucketLayout, CellDescription, CellLayout, RowView
-from kanon_db.query.likelihoods import is_plain
+from kanon_db.query.layout import (
+    ANYTHING,
+    BucketLayout,
+    CellDescription,
+    CellLayout,
+    RowView,
+    is_vague,
+)
 from kanon_db.query.sql import leaves
 
 Node: TypeAlias = Any
@@ -786,7 +792,7 @@ def _require_weighted(opened: OpenQuery, source: _FromClause) -> None:
             continue
         is_percentile = aggregate.function in ("disc", "cont")
         if (
-            not is_plain(opened.query, aggregate, layout)
+            opened.plan(aggregate).shape != "exact"
             or (isinstance(layout, BucketLayout) and is_percentile)
             or (isinstance(layout, CellLayout) and source.weight is not None and is_percentile)
         ):

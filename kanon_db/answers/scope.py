@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
 from typing import Literal as OneOf
 
+from kanon_db.answers.plan import Plan
 from kanon_db.catalog.entries import (
     Publication,
     find_publication,
@@ -85,6 +87,7 @@ class Limits(NamedTuple):
 
     # Memory of the backend, beside what it takes when idle; the parts below fit into it together
     memory: int
+    lists_values: bool = False  # Whether its groups are the values of COUNT(DISTINCT ...)
 
     @classmethod
     def of(cls, session: Session) -> Self:
@@ -118,11 +121,19 @@ class Limits(NamedTuple):
 
     def too_many(self) -> UnsupportedQueryError:
         """Make the error for a query with more answers, or longer ones."""
+        detail = f"{self.n_answers} estimates are allowed, with keys of {self.text} bytes"
+        if self.lists_values:
+            return refusal(
+                "COUNT(DISTINCT ...) would count too many values",
+                hint="ask for parts of them with WHERE, or for fewer, as in"
+                " COUNT(DISTINCT x::integer)",
+                detail=detail,
+            )
         return refusal(
             "the query has more groups than one answer may have",
             hint="group by fewer columns, or ask for parts of them with WHERE, in several queries;"
             " HAVING and LIMIT are applied only after all groups are counted",
-            detail=f"{self.n_answers} estimates are allowed, with keys of {self.text} bytes",
+            detail=detail,
         )
 
 
@@ -131,12 +142,6 @@ Estimator = OneOf["published", "paper"]
 matching in a bucket, and every value in a cell, is equally likely."""
 
 NAMES: Final = get_args(Estimator)
-
-
-BY_BITMAPS: Final = "the records and values of each bucket"
-BY_CLASSES: Final = "the distinct published cells"
-BY_STATEMENT: Final = "the statement"
-"""Ways to count an aggregate, in the words of `explain_count`."""
 
 
 def describe_estimator(layout: BucketLayout | CellLayout) -> str:
@@ -338,6 +343,15 @@ class OpenQuery:
     lookups: tuple[Lookup, ...]
     limits: Limits
 
+    @cached_property
+    def plans(self) -> tuple[Plan, ...]:
+        """How each measure is answered."""
+        return tuple(self.plan(measure.aggregate) for measure in self.query.measures)
+
+    def plan(self, measure: Aggregate) -> Plan:
+        """Plan how an aggregate is answered, by the conditions and groups of this query."""
+        return Plan.of(self.query, measure, self.layout)
+
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement of this query; errors that depend on the data do not quote it."""
         # Raises UnsupportedQueryError when its arithmetic fails on a value, or an operator does not
@@ -494,11 +508,12 @@ class OpenQuery:
         self, aggregate: Aggregate, above: str | None = None, below: str | None = None
     ) -> Sequence[Row]:
         """List the values that an aggregate's operand may have, in their order."""
-        from kanon_db.answers.statements import rungs
+        from kanon_db.query.likelihoods import rungs
         from kanon_db.query.sql import Request
 
-        request = Request(self.query, aggregate, self.lookups)
-        written = rungs(request, self.layout, above, below)
+        request, operand = Request(self.query, aggregate, self.lookups), aggregate.operand
+        side = None if operand is None else self.plan(aggregate).side(operand)
+        written = rungs(request, self.layout, side, above, below)
         return self.fetch(written.text, *written.bound)
 
     @contextmanager

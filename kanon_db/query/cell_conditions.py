@@ -384,11 +384,6 @@ _POINTS: Final = 100
 """How many points of a continuous range are tried where its condition is no comparison."""
 
 
-def is_vague(cell: CellDescription) -> bool:
-    """Whether a cell may stand for several values."""
-    return cell.kind != "value" or cell.mark is not None
-
-
 def holds_anything(sql: str) -> str:
     """Write whether a range says nothing: NULL and values lie in it together."""
     return f"coalesce(lower_inf({sql}) AND upper_inf({sql}), false)"

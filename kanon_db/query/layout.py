@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
@@ -216,6 +216,11 @@ class CellDescription(NamedTuple):
     labels: str | None = None
 
 
+def is_vague(cell: CellDescription) -> bool:
+    """Whether a cell may stand for several values."""
+    return cell.kind != "value" or cell.mark is not None
+
+
 class RowView(NamedTuple):
     """The published relations of generalized, freeform or suppressed rows; names are quoted.
 
@@ -330,14 +335,8 @@ class Lookup(NamedTuple):
     on: Column  # Join column of the publication
 
 
-# The two sides of a bucketization, and the side of each part of a query.
-#
-# Side 0 is that of the records with their quasi-identifiers, side 1 that of the sensitive values.
-
-
 Side = OneOf[0, 1]
-Sides = tuple[ex.Expression | None, ex.Expression | None]
-"""The condition on records and the one on sensitive values; None for no condition."""
+"""The side of the records with their quasi-identifiers, and that of the sensitive values."""
 
 
 def condition_on(query: Query, aggregate: ex.Aggregate) -> ex.Expression | None:
@@ -360,54 +359,3 @@ def parts_of(condition: ex.Expression | None) -> tuple[ex.Expression, ...]:
     if condition is None:
         return ()
     return condition.parts if isinstance(condition, ex.And) else (condition,)
-
-
-def side_of(expression: ex.Expression, layout: BucketLayout) -> Side | None:
-    """Return the side that an expression depends on; None for both."""
-    mentioned = ex.attributes(expression)
-    on_values = mentioned & layout.sensitive.keys()
-    if not on_values:
-        return 0
-    return 1 if on_values == mentioned else None
-
-
-def sides_of(query: Query, aggregate: ex.Aggregate, layout: BucketLayout) -> set[Side | None]:
-    """Return the sides that an aggregate depends on."""
-    parts = [
-        *parts_of(condition_of(query, aggregate)),
-        *(key.expression for key in query.keys),
-        *(() if aggregate.operand is None else (aggregate.operand,)),
-    ]
-    return {side_of(part, layout) for part in parts}
-
-
-def by_side(
-    parts: Sequence[ex.Expression], layout: BucketLayout
-) -> tuple[list[ex.Expression], list[ex.Expression], list[ex.Expression]]:
-    """Separate expressions into those on records, those on sensitive values, and the rest."""
-    found: tuple[list[ex.Expression], list[ex.Expression], list[ex.Expression]] = ([], [], [])
-    for part in parts:
-        side = side_of(part, layout)
-        found[2 if side is None else side].append(part)
-    return found
-
-
-def factors(condition: ex.Expression | None, layout: BucketLayout) -> Sides | None:
-    """Split a conjunction by side; None if one of its parts mentions both."""
-    records, values, both = by_side(parts_of(condition), layout)
-    return None if both else (ex.joined(ex.And, records), ex.joined(ex.And, values))
-
-
-def disjoint_sides(
-    query: Query, aggregate: ex.Aggregate, layout: BucketLayout
-) -> tuple[ex.Expression, ex.Expression] | None:
-    """Split a disjunction of conditions on one side each; None for anything else.
-
-    A count without groups follows from the count of the records that meet neither condition.
-    """
-    condition = condition_of(query, aggregate)
-    if query.keys or aggregate.function != "count" or not isinstance(condition, ex.Or):
-        return None
-    on_records, on_values, both = by_side(condition.parts, layout)
-    records, values = ex.joined(ex.Or, on_records), ex.joined(ex.Or, on_values)
-    return None if both or records is None or values is None else (records, values)

@@ -15,7 +15,6 @@ from kanon_db.query.cell_conditions import (
     add_matched,
     cumulate,
     is_endless,
-    is_vague,
     labels,
     members_of,
     of_cell,
@@ -27,22 +26,25 @@ from kanon_db.query.layout import (
     BucketLayout,
     CellDescription,
     CellLayout,
+    Side,
     condition_of,
-    condition_on,
+    is_vague,
     parts_of,
-    sides_of,
 )
 from kanon_db.query.sql import (
-    ANSWER,
     COLUMNS,
+    Constants,
     Nested,
     Request,
     Select,
+    Statement,
+    Steps,
     Writer,
     is_leaf,
     join_relations,
     leaves,
     number_columns,
+    number_text,
     require_few,
     same,
     speller,
@@ -618,66 +620,6 @@ def key_of(sql: str) -> str:
     return f"quote_nullable({sql}::text)"
 
 
-def is_plain(query: Query, aggregate: ex.Aggregate, layout: BucketLayout | CellLayout) -> bool:
-    """Whether all that an aggregate depends on stands in one relation as it is."""
-    if isinstance(layout, BucketLayout):
-        sides = sides_of(query, aggregate, layout)
-        return len(sides) < 2 and None not in sides
-    parts = [query.where, aggregate.condition, aggregate.operand]
-    parts += [key.expression for key in query.keys]
-    names = {name for part in parts for name in ex.attributes(part)}
-    return not layout.left_out and not any(is_vague(layout.cells[name]) for name in names)
-
-
-class ExactWriter(Writer):
-    """Writes an aggregate over one relation."""
-
-    def __init__(self, request: Request, layout: BucketLayout | CellLayout) -> None:
-        super().__init__(request)
-        self._aggregate = request.aggregate
-        self._chosen = condition_on(request.query, request.aggregate)
-        self._alias, self._more = "c", list[str]()
-        if isinstance(layout, CellLayout):
-            self._relation = layout.view.view
-        elif 1 in sides_of(request.query, request.aggregate, layout):
-            self._relation, self._alias = layout.tables.sat, "s"
-            if request.aggregate.function in ("disc", "cont"):
-                self._more = [f"CROSS JOIN generate_series(1, s.{layout.tables.count})"]
-        else:
-            self._relation, self._alias = layout.tables.qit, "q"
-
-    def exact(self) -> None:
-        """Aggregate the relation as it is."""
-        parts = [self._chosen, self._aggregate.operand, *self.keys.values()]
-        source = [*join_relations(self._relation, self._alias, parts, self.lookups), *self._more]
-        keys = {name: self._write(key) for name, key in self.keys.items()}
-        where = [self._write(part) for part in parts_of(self._chosen)]
-        self.steps.add(
-            "counted",
-            "All of it is published as it is: the answer is exact.",
-            Select({**keys, "n": self._value()}, source, where, number_columns(len(keys))),
-        )
-        error = "CASE WHEN n IS NOT NULL THEN 0::float8 END"
-        answer = dict(zip(ANSWER, ("n::float8", error, "n", "n"), strict=True))
-        self.step("answers", "An exact number is its own bounds.", answer)
-
-    def _write(self, expression: ex.Expression) -> str:
-        return write(expression, speller(self._alias), self.constants)
-
-    def _value(self) -> str:
-        operand = self._aggregate.operand
-        if operand is None:
-            raise TypeError("these aggregates have an operand")
-        x, share = self._write(operand), self._aggregate.share
-        match self._aggregate.function:
-            case "distinct":
-                return f"count(DISTINCT {x})"
-            case "min" | "max" as function:
-                return f"{function}({x})::float8"
-            case function:
-                return f"(percentile_{function}({share!r}) WITHIN GROUP (ORDER BY {x}))::float8"
-
-
 # Which part of the records' errors adds up, where likelihoods of types of records make an answer.
 #
 # A record of a type is counted with a probability m. Were the errors of records independent, the
@@ -696,3 +638,153 @@ TOGETHER_EVENLY: Final = 0.5
 
 SUPPRESSED: Final = 0.2
 """The same, where cells are suppressed."""
+
+
+MOST_RUNGS: Final = 4096
+"""The most values that one statement returns: of more, some at equal distances."""
+
+
+def rungs(
+    request: Request,
+    layout: BucketLayout | CellLayout,
+    side: Side | None,
+    above: str | None = None,
+    below: str | None = None,
+) -> Statement:
+    """Write the values that an aggregate's operand may have.
+
+    Of a column of ranges, these are their ends; of an expression on ranges, some of its values.
+
+    Parameters
+    ----------
+    request : Request
+    layout : BucketLayout or CellLayout
+    side : int or None
+        The operand's side of buckets; None for both.
+    above, below : str, optional
+        Only values between these, both included.
+
+    Returns
+    -------
+    Statement
+        Rows of ``rung`` (text) and ``place`` (double precision), ascending, and ``n``, how many
+        there are in all.
+    """
+    operand, type_ = request.aggregate.operand, request.aggregate.type
+    if operand is None or type_ is None:
+        raise TypeError("the values of an operand are asked for")
+    steps, constants = Steps(), Constants(request.literal)
+    if isinstance(layout, BucketLayout):
+        selects = [_values_in_buckets(operand, request, layout, side, constants)]
+    else:
+        selects = _values_in_cells(operand, request, layout, constants)
+    steps.add("possible", "The values that there may be.", *selects)
+    limits = ["p.v IS NOT NULL"]
+    for sign, end in ((">=", above), ("<=", below)):
+        if end is not None:
+            limits.append(f"p.v {sign} {constants.write(ex.Constant(end, type_))}")
+    steps.add(
+        "numbered",
+        "Each of them once, in their order.",
+        Select(
+            {
+                "v": "d.v",
+                "i": "row_number() OVER (ORDER BY d.v)",
+                "n": "count(*) OVER ()",
+            },
+            [Nested([Select({"v": "p.v"}, ["possible AS p"], limits, ["1"])], "d")],
+        ),
+    )
+    step = f"((n - 2) / {MOST_RUNGS} + 1)"
+    steps.add(
+        "rungs",
+        f"No more than about {MOST_RUNGS}, with the first and the last.",
+        Select(
+            {"rung": number_text("v", type_.name), "place": "v::float8", "n": "n", "i": "i"},
+            ["numbered"],
+            [f"((i - 1) % {step} = 0 OR i = n)"],
+        ),
+    )
+    return Statement(f"{steps.write()}\nORDER BY i", constants.bound)
+
+
+def _values_in_buckets(
+    operand: ex.Expression,
+    request: Request,
+    layout: BucketLayout,
+    side: Side | None,
+    constants: Constants,
+) -> Select:
+    tables = layout.tables
+    if side is not None:
+        alias, relation = "qs"[side], tables.sat if side else tables.qit
+        source = join_relations(relation, alias, [operand], request.lookups)
+        return Select({"v": write(operand, speller(alias), constants)}, source)
+
+    def spell(column: ex.Column) -> str:
+        return speller("s" if column.name in layout.sensitive else "q")(column)
+
+    own = {name: f"s.{column.sql}" for name, column in layout.sensitive.items()}
+    relation, *lookups = join_relations(tables.qit, "q", [operand], request.lookups, own)
+    bucket = tables.bucket_id
+    pairs = f"JOIN {tables.sat} AS s ON s.{bucket} = q.{bucket}"
+    return Select({"v": write(operand, spell, constants)}, [relation, pairs, *lookups])
+
+
+def _values_in_cells(
+    operand: ex.Expression, request: Request, layout: CellLayout, constants: Constants
+) -> list[Select]:
+    names = sorted(ex.attributes(operand))
+    view, only = _distinct(layout, names[0], constants) if len(names) == 1 else (None, [])
+    view = view or f"{layout.view.view} AS c"
+    match operand:
+        case ex.Column(lookup=None, name=name) if layout.cells[name].kind == "range":
+            return _ends(layout.cells[name], view, only or _list_kept(layout, layout.cells[name]))
+    vague = [name for name in names if is_vague(layout.cells[name])]
+    listed = most_listed(layout.cells[name] for name in vague)
+    values = {name: f"c.{layout.cells[name].column.sql}" for name in names}
+    source: list[str | Nested] = [view]
+    where = [*only]
+    for place, name in enumerate(vague):
+        cell = layout.cells[name]
+        shown = f"c.{cell.column.sql}"
+        if cell.labels is not None:
+            json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
+            its = labels(json).write()
+            source.append(f"LEFT JOIN ({its}) AS l{place} ON l{place}.label = {shown}")
+            shown = members_of(shown, f"l{place}", texts(json).write())
+        inner = values_of(cell, shown, listed)
+        source.append(Nested(inner, f"x{place}", "CROSS JOIN LATERAL"))
+        values[name] = f"x{place}.v"
+        where += [] if only else _list_kept(layout, cell)
+
+    def spell(column: ex.Column) -> str:
+        return values[column.name] if column.lookup is None else speller("c")(column)
+
+    _, *lookups = join_relations(view, "c", [operand], request.lookups, values)
+    return [Select({"v": write(operand, spell, constants)}, [*source, *lookups], where)]
+
+
+def _distinct(layout: CellLayout, name: str, constants: Constants) -> tuple[str | None, list[str]]:
+    """Read each cell of a column once, if its cells have numbers."""
+    own, cell = layout.classes, layout.cells[name]
+    if own is None or name not in own.columns:
+        return None, []
+    of_column = f"c.{own.attribute} = {constants.write(ex.Constant(name, TEXT))}"
+    kept = [] if cell.mark is None else [f"NOT c.{own.hidden}"]
+    return f"{own.table} AS c", [of_column, f"c.{own.codes} IS NULL", *kept]
+
+
+def _list_kept(layout: CellLayout, cell: CellDescription) -> list[str]:
+    if cell.mark is None:
+        return []
+    return [f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"]
+
+
+def _ends(cell: CellDescription, view: str, where: list[str]) -> list[Select]:
+    sql, type_ = f"c.{cell.column.sql}", cell.column.type.name
+    upper = f"upper({sql}) - 1" if cell.is_discrete else f"upper({sql})"
+    return [
+        Select({"v": f"({end})::{type_}"}, [view], [*where, f"NOT {side}_inf({sql})"])
+        for side, end in (("lower", f"lower({sql})"), ("upper", upper))
+    ]

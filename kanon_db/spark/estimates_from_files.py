@@ -30,14 +30,12 @@ from kanon_db.answers.scope import (
     check_query,
     read_query,
 )
-from kanon_db.answers.statements import MOST_RUNGS
 from kanon_db.catalog.entries import Publication, changed
 from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError, UnsupportedQueryError
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import is_vague
 from kanon_db.query.expressions import refusal, type_in_range
 from kanon_db.query.formulas import Estimated
 from kanon_db.query.layout import (
@@ -48,8 +46,9 @@ from kanon_db.query.layout import (
     BucketTables,
     CellDescription,
     CellLayout,
+    is_vague,
 )
-from kanon_db.query.likelihoods import MOST_GROUPED, most_listed
+from kanon_db.query.likelihoods import MOST_GROUPED, MOST_RUNGS, most_listed
 from kanon_db.session.protocol import Row
 from kanon_db.spark._cell_values import (
     AxisValue,

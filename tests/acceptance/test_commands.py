@@ -167,7 +167,7 @@ def test_query(published: str) -> None:
     assert "FROM published.people_b" in shown
     explained = kanon("query", COUNT, "--explain", "--json", dsn=published).json()
     parts = [line["part"] for line in explained["explain"]]
-    assert parts == ["publication", "condition", "condition", "aggregate", "method"]
+    assert parts == ["publication", "condition", "condition", "aggregate", "plan", "estimator"]
     assert "FROM published.people_b" in explained["sql"]
     aggregate = explained["explain"][3]
     assert aggregate["accuracy"].startswith("estimated")

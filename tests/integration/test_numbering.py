@@ -268,11 +268,6 @@ def ended(parties: Parties, name: str) -> object:
     return value(parties.admin, query, name)
 
 
-def method(parties: Parties, query: str) -> str:
-    lines = fetch(parties.analyst, "SELECT * FROM kanon.explain_count($1)", query)
-    return str({line[0]: line[1] for line in lines}["method"])
-
-
 def test_no_column_has_both_ends_and_shares() -> None:
     assert class_table.MOST_CELLS <= class_table.MOST_NUMBERED
 
@@ -294,7 +289,6 @@ def test_both_ways_give_the_same_answers(
     """The view answers what the ends of ranges do not: what its values are, one by one."""
     for question in (*QUESTIONS, *OTHERWISE):
         query = question.format(name)
-        assert method(parties, query).startswith(scope.BY_CLASSES), query
         found = asked(parties, query)
         with monkeypatch.context() as patch:  # types are read from the table of classes alone
             patch.setattr(evidence.ListedTypes, "all", lambda _: iter(()))

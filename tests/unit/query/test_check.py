@@ -12,7 +12,6 @@ from kanon_db.query.expressions import (
     INTEGER,
     TEXT,
     TIMESTAMP,
-    And,
     Column,
     Constant,
     Expression,
@@ -20,10 +19,9 @@ from kanon_db.query.expressions import (
     Rank,
     RelationText,
     Type,
-    attributes,
     walk,
 )
-from kanon_db.query.layout import BucketLayout, factors, side_of
+from kanon_db.query.layout import BucketLayout
 from kanon_db.query.parse import parse_query
 from tests.unit.query.layouts import bucket_tables
 
@@ -69,34 +67,6 @@ def constants(condition: str) -> dict[str | None, str]:
     return {
         part.text: part.type.name for part in walk(where(condition)) if isinstance(part, Constant)
     }
-
-
-def test_the_parts_go_to_their_sides() -> None:
-    split = factors(where("illness <> 'Flu' AND (age = 1 OR sex = 'f') AND illness <> 'x'"), LAYOUT)
-    assert split is not None
-    records, values = split
-    assert attributes(records) == {"age", "sex"}
-    assert isinstance(values, And)
-    assert len(values.parts) == 2
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "age = 1 OR illness = 'Flu'",
-        "NOT (age = 1 AND illness = 'Flu')",
-        "age = 1 AND (age = 2 OR illness = 'Flu')",
-        "sex = illness",
-    ],
-)
-def test_mixed_parts_are_on_no_side(condition: str) -> None:
-    assert factors(where(condition), LAYOUT) is None
-
-
-def test_a_lookup_is_on_the_side_of_its_column() -> None:
-    region = where("r.region = 'North' AND sex = 'f'")
-    assert attributes(region) == {"zip", "sex"}
-    assert side_of(region, LAYOUT) == 0
 
 
 def test_an_unknown_column_is_answered_with_the_known_ones() -> None:

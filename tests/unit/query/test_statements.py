@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from kanon_db.answers._bitmap_sums import join_pairs
 from kanon_db.answers.evidence_sql import PieceWriter
-from kanon_db.answers.statements import join_pairs
+from kanon_db.answers.plan import Plan
 from kanon_db.query import expressions as ex
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
@@ -26,7 +27,6 @@ from kanon_db.query.layout import (
     CellDescription,
     CellLayout,
     RowView,
-    condition_on,
 )
 from kanon_db.query.likelihoods import JointCondition, arrange
 from kanon_db.query.parse import parse_query
@@ -60,8 +60,7 @@ def written(
             Request(query, aggregate, (), literal), layout, is_stored=False
         ).pieces()
         return Statement(pieces.text, pieces.bound)
-    keys = {f"k{i}": key.expression for i, key in enumerate(query.keys)}
-    return join_pairs(condition_on(query, aggregate), keys, aggregate.operand, layout, ())
+    return join_pairs(Plan.of(query, aggregate, layout), layout.tables, ())
 
 
 @pytest.mark.parametrize("layout", [BUCKETS, CELLS])
