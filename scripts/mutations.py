@@ -237,18 +237,6 @@ MUTATIONS: Final = (
         ("attacks/test_several_releases.py", "attacks/test_release_history.py"),
     ),
     Mutation(
-        "a job of a role that was made again is done",
-        'if found["role"] != role:',
-        'if found["role"] is None:',
-        ("integration/test_service.py", "attacks/test_hostile_submitter.py"),
-    ),
-    Mutation(
-        "a job that somebody has ended is done all the same",
-        'if _job_task(session, "finish", given) is not True:',
-        'if _job_task(session, "finish", given) is None:',
-        ("integration/test_service.py", "attacks/test_hostile_submitter.py"),
-    ),
-    Mutation(
         "doctor sees nothing amiss in functions for everybody",
         'yield _judge("EXECUTE for PUBLIC", found, is_ok=not exposed)',
         'yield _judge("EXECUTE for PUBLIC", found, is_ok=True)',
