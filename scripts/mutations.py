@@ -346,7 +346,7 @@ def first_failure(tests: list[str], copy: Path) -> str:
         When they cannot be run.
     """
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p",
+        [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not long", "-p", "no:randomly", "-p",
          "no:cacheprovider", *tests],
         cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True,
         check=False,

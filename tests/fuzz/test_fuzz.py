@@ -13,6 +13,7 @@ from tests.profiles import examples
 __all__ = ["parties"]
 
 SCENARIOS = examples(12) // 4
+"""Two in the short run, thirty in the long one."""
 FIRST_SEED = 7
 
 
