@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -52,6 +52,13 @@ def flush(session: Session) -> None:
     write(int(row["n"]))
 
 
+_PLANS: Final[dict[tuple[str, ...], Any]] = {}
+"""Statements that were prepared lately, with the types of their values; the oldest first."""
+
+_MOST_KEPT: Final = 128
+_LONGEST_KEPT: Final = 10_000
+"""Characters of a statement."""
+
 _CANCELED: Final = "57014"
 _SECONDS_BETWEEN_BEATS: Final = 0.01
 """Seconds between two looks for a cancel, at least."""
@@ -60,7 +67,7 @@ _SECONDS_BETWEEN_BEATS: Final = 0.01
 class PlpySession(ReportingSession):
     """:class:`~kanon_db.session.protocol.Session` over the `plpy` module of a PL/Python call.
 
-    The caller fixes ``search_path``; nothing outlives a call: a backend may serve several users.
+    The caller fixes ``search_path``; of a call, which may be another user's, only plans stay.
     """
 
     def __init__(self, plpy: Any) -> None:
@@ -72,8 +79,7 @@ class PlpySession(ReportingSession):
         """Run one statement; see the protocol."""
         try:
             if values:
-                plan = self._plpy.prepare(statement, [_type_name(value) for value in values])
-                result = self._plpy.execute(plan, list(values))
+                result = self._plpy.execute(self._plan(statement, values), list(values))
             else:
                 result = self._plpy.execute(statement)
         except self._plpy.SPIError as error:
@@ -83,13 +89,24 @@ class PlpySession(ReportingSession):
     def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
         """Run one statement through a cursor; see the protocol."""
         try:
-            plan = self._plpy.prepare(statement, [_type_name(value) for value in values])
-            cursor = self._plpy.cursor(plan, list(values))
+            cursor = self._plpy.cursor(self._plan(statement, values), list(values))
             while rows := list(cursor.fetch(n)):  # collected with its rows, it is closed
                 yield from rows
                 del rows
         except self._plpy.SPIError as error:
             raise database_error(error.sqlstate, str(error)) from None
+
+    def _plan(self, statement: str, values: Sequence[Value]) -> Any:
+        """Prepare a statement, or find it prepared by an earlier call."""
+        # A plan has neither values nor rights: the server looks at these when it runs, and plans
+        # anew where a relation, the role or the search path is another one.
+        key = (statement, *map(_type_name, values))
+        plan = _PLANS.pop(key, None) or self._plpy.prepare(statement, list(key[1:]))
+        if len(statement) <= _LONGEST_KEPT:
+            _PLANS[key] = plan  # the last one
+            if len(_PLANS) > _MOST_KEPT:
+                del _PLANS[next(iter(_PLANS))]
+        return plan
 
     def identifier(self, *parts: str) -> str:
         """Quote a name, or several joined by dots."""

@@ -41,7 +41,6 @@ def backend(parties: Parties) -> Iterator[Connection]:
 HOW = ["SET SESSION AUTHORIZATION", "SET ROLE"]
 
 
-@pytest.mark.long
 @pytest.mark.pitfall(17)
 def test_each_user_sees_what_is_theirs(published: dict[str, str], backend: Connection) -> None:
     """Two readers in turn in one backend see their own publications, also when plans are warm."""
@@ -64,7 +63,6 @@ def test_each_user_sees_what_is_theirs(published: dict[str, str], backend: Conne
         fetch(backend, "DISCARD ALL")
 
 
-@pytest.mark.long
 @pytest.mark.pitfall(17)
 def test_rights_of_the_user_before_are_gone(
     parties: Parties, published: dict[str, str], backend: Connection
