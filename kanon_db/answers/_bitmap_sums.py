@@ -412,7 +412,7 @@ def _alike(classes: Classes, rows: Sequence[Sequence[bool]]) -> dict[tuple[bool,
 # classes, from its records and values one by one.
 #
 # Where classes are not known from bitmaps, the server joins the records of each bucket with its
-# values (`kanon_db.answers.statements`); alike ones are then a line, as a class is.
+# values (`join_pairs`); alike ones are then a line, as a class is.
 
 
 _FEW_CODES: Final = 1 << 18

@@ -428,7 +428,7 @@ class Tries(Protocol):
     ) -> Sequence[Row]:
         """List the values that an aggregate's operand may have, in their order.
 
-        The rows are those of :func:`kanon_db.answers.statements.rungs`.
+        The rows are those of :func:`kanon_db.query.likelihoods.rungs`.
         """
 
     def too_much(self) -> UnsupportedQueryError:

@@ -87,7 +87,7 @@ if TYPE_CHECKING:
 
 # What MIN, MAX, percentiles and COUNT(DISTINCT ...) need of a column, found on the driver.
 #
-# It is what `kanon_db.answers.evidence_sql` and `statements` write as SQL.
+# It is what `kanon_db.answers.evidence_sql` and `measures` write as SQL.
 
 
 _MOST_ROWS: Final = 5_000_000
