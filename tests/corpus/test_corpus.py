@@ -356,7 +356,7 @@ def test_bounds_hold_the_truth_of_rows(parties: Parties, name: str) -> None:
 @pytest.mark.long
 @pytest.mark.pitfall(11)
 @pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("name", long_but([*KINDS][:1], KINDS))
+@pytest.mark.parametrize("name", KINDS)
 def test_refused_of_rows(parties: Parties, name: str) -> None:
     """What cannot be asked of buckets for its form cannot be asked of rows."""
     kanon = Functions(parties.analyst)

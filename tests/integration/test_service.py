@@ -702,7 +702,6 @@ class TestFaults:
         assert caught.value.sqlstate == "KN004"
         assert self.published(alice, "deadly") == []
 
-    @pytest.mark.long
     def test_the_server_is_killed(
         self, service: Service, alice: Connection, service_cluster_dsn: str
     ) -> None:
