@@ -29,7 +29,7 @@ def read(report: Path) -> Iterator[tuple[str, float]]:
             continue
         *parts, last = case.attrib["classname"].split(".")
         # A class of tests comes after its module.
-        module, names = ([*parts, last], []) if last[0].islower() else (parts, [last])
+        module, names = (parts, [last]) if last[0].isupper() else ([*parts, last], [])
         path = "/".join(module) + ".py"
         yield "::".join([path, *names, case.attrib["name"]]), float(case.attrib["time"])
 
@@ -39,7 +39,7 @@ def main() -> None:
     tests = sorted(read(Path(sys.argv[1])), key=lambda test: (-test[1], test[0]))
     folders: Counter[str] = Counter()
     for name, seconds in tests:
-        folders["/".join(name.split("/")[:2]) if "/" in name else "kanon_db"] += seconds
+        folders["/".join(name.partition("::")[0].split("/")[:2])] += seconds
     lines = [f"{sum(seconds for _, seconds in tests):.1f}\tall {len(tests)} tests of make test"]
     lines += [f"{seconds:.1f}\t{folder}" for folder, seconds in folders.most_common()]
     lines += [f"{seconds:.1f}\t{name}" for name, seconds in tests if seconds >= LEAST]
