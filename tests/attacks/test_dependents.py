@@ -343,6 +343,7 @@ def prepared(who: Connection) -> str | None:
     return sqlstate_of(run)
 
 
+@pytest.mark.slow("holds locks, and waits that nobody waits")
 @pytest.mark.pitfall(38, 29)
 @pytest.mark.parametrize(
     ("published", "depends"), [("buckets", True), ("generalized", False)], indirect=["published"]

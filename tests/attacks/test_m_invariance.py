@@ -135,6 +135,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow("every history of small tables")
 @pytest.mark.pitfall(14, 30)
 @pytest.mark.parametrize(("present", "n_values", "m"), long_but(CASES[::3], CASES))
 def test_no_reader_exceeds_the_bound(present: list[list[int]], n_values: int, m: int) -> None:

@@ -112,6 +112,7 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
     return bring
 
 
+@pytest.mark.slow("two installations, one after the other")
 def test_a_second_migration(
     database: str, dsn: str, second: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
