@@ -296,6 +296,30 @@ MUTATIONS: Final = (
         "return RelationMeasure(measure, value, bound, classes, records, holds=True)",
         ("integration/test_relation_check.py",),
     ),
+    Mutation(
+        "a check that always holds: only patterns that were asked for",
+        "            holds=not strange,\n",
+        "            holds=True,\n",
+        ("attacks/test_tampering.py", "integration/test_freeform.py"),
+    ),
+    Mutation(
+        "a check that always holds: suppressed rows and those left out are all records",
+        "holds=published + publication.left_out == records,",
+        "holds=True,",
+        ("attacks/test_tampering.py",),
+    ),
+    Mutation(
+        "a check that always holds: every record of freeform rows once",
+        "holds=n_rows == publication.records,",
+        "holds=True,",
+        ("attacks/test_tampering.py", "integration/test_freeform.py"),
+    ),
+    Mutation(
+        "a check that always holds: the columns of rows",
+        "holds=list(columns) == list(view.columns),",
+        "holds=True,",
+        ("attacks/test_tampering.py", "attacks/test_hostile_entries.py"),
+    ),
 )
 """Faults, each with the text that is changed and the tests that must notice."""
 

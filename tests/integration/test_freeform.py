@@ -93,6 +93,14 @@ def test_tampering_is_found(kanon: Functions | Package, parties: Parties) -> Non
     assert holds(parties.analyst, "people")
 
 
+def test_a_row_too_few_is_found(kanon: Functions | Package, parties: Parties) -> None:
+    kanon.freeform("data.people", "people", replace=True, **QUICK)
+    with parties.admin.transaction(force_rollback=True):
+        fetch(parties.admin, "DELETE FROM published.people_row WHERE number = 5")
+        fetch(parties.admin, "REFRESH MATERIALIZED VIEW published.people")
+        assert "every record is published once" in failed_checks(parties.admin, "people")
+
+
 def test_other_cells_than_those_that_were_checked_are_not_published(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
