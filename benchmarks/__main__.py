@@ -1,11 +1,10 @@
 """Run benchmarks: ``python -m benchmarks [--write] [NAME …]``.
 
 Without a name, all that are about speed and loss run; with ``--write`` their results replace the
-sections of these names in docs/reference/benchmarks.md, where those of models and of Spark go, too,
-which take long and need their names. Faults, also those on Spark, load, hostile input and
-meaning, which take long or disturb the machine that they run on, need their names; their results go
-to docs/reference/reliability.md, those of calibration, which needs half an hour, to
-docs/understand/estimation.md, and those of the questions of analysts to
+sections of these names in docs/reference/benchmarks.md, where those of models, of Spark and of
+calibration go, too, which take long and need their names. Faults, also those on Spark, load,
+hostile input and meaning, which take long or disturb the machine that they run on, need their
+names; their results go to docs/reference/reliability.md, and those of the questions of analysts to
 docs/reference/questions.md.
 """
 
@@ -67,9 +66,9 @@ RELIABILITY = {
     "meaning": "Certain bounds",
     "csv_readers": "Readers of CSV files",
 }
-ESTIMATION = {"calibration": "How honest the errors are"}
+CALIBRATION = {"calibration": "How honest the errors are"}
 QUESTIONS = {"questions": "Forty questions, and their answers"}
-SECTIONS = SPEED | MODELS | SPARK | RELIABILITY | ESTIMATION | QUESTIONS
+SECTIONS = SPEED | MODELS | SPARK | RELIABILITY | CALIBRATION | QUESTIONS
 
 
 def main() -> None:
@@ -97,7 +96,6 @@ def _page(name: str) -> str:
     """Return the page that keeps the results."""
     pages = {
         "reference/questions.md": QUESTIONS,
-        "understand/estimation.md": ESTIMATION,
         "reference/reliability.md": RELIABILITY,
     }
     found = [page for page, sections in pages.items() if name in sections]

@@ -1,324 +1,328 @@
-"""Whether standard errors are honest: how far estimates are off, against what they say.
+"""Whether likely ranges and standard errors are honest, table by table.
 
-``python -m benchmarks --write calibration``. The constants of the error models were chosen on the
-tables marked as such; the figures that count are those of the others.
-
-Tables are looked for in ``data/`` of the folder named by KANON_SHARED, or of ``../shared``.
+``python -m benchmarks --write calibration`` asks all tables; ``python -m benchmarks.calibration
+choose`` asks those that settings are chosen on, or ``choose adult cmc`` some of them, and prints
+each. Only a release looks at the others.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 import psycopg
 
 import kanon_db
+from benchmarks.calibration_tables import TABLES, SourceTable
 from benchmarks.harness import REST, private_server, table
-from kanon_db.errors import KanonError
+from kanon_db.algorithms.ground.arrays import FloatArray
 
-DATA: Final = (
-    Path(os.environ.get("KANON_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
-)
-N_RECORDS: Final = 8_000
-N_QUESTIONS: Final = 60
-SEED: Final = 7
-
-
-@dataclass(frozen=True)
-class Data:
-    """A real table: of more records, a random sample of 8,000."""
-
-    file: str
-    quasi_identifiers: tuple[str, ...]
-    sensitive: str
-    summed: tuple[str, ...]
-    privacy: str
-    was_tuned_on: bool = False
-
-    @property
-    def name(self) -> str:
-        """The file's name up to its number of rows."""
-        return self.file.split("_")[0].split(".")[0]
-
-
-THETA: Final = '{"theta": 8, "base": 0.02}'
-TABLES: Final = (
-    Data(
-        "adult_30162.csv.gz",
-        ("age", "workclass", "education", "marital-status", "race", "sex", "hours-per-week"),
-        "occupation",
-        ("age", "hours-per-week"),
-        THETA,
-        was_tuned_on=True,
-    ),
-    Data(
-        "fars_occupants.csv.gz",
-        ("age", "sex", "year", "airbag", "inimpact", "Restraint"),
-        "state",
-        ("age",),
-        THETA,
-        was_tuned_on=True,
-    ),
-    Data(
-        "ipums1980.csv.gz",
-        ("age", "sex", "race", "marstat", "educrec", "inctot"),
-        "classwk",
-        ("age", "inctot"),
-        '{"default": 0.75}',
-        was_tuned_on=True,
-    ),
-    Data(
-        "nmes1988.csv.gz",
-        ("age", "gender", "region", "married", "school", "income"),
-        "chronic",
-        ("age", "school", "income"),
-        '{"default": 0.5}',
-    ),
-    Data(
-        "brfss_cdc20k.csv.gz",
-        ("age", "gender", "height", "weight", "exerany"),
-        "genhlth",
-        ("age", "weight"),
-        '{"default": 0.6}',
-    ),
-    Data(
-        "cps_sw8.csv.gz",
-        ("age", "gender", "region", "earnings"),
-        "education",
-        ("age", "earnings"),
-        '{"default": 0.5}',
-    ),
-    Data(
-        "nursery.csv.gz",
-        ("parents", "has_nurs", "form", "children", "housing", "finance", "social"),
-        "class",
-        (),
-        '{"default": 0.5}',
-    ),
-)
+SEED: Final = 11
+ASKED: Final = {"COUNT": 40, "SUM, AVG": 30, "groups": 12}
+MOST_GROUPS: Final = 5
+"""Groups of one answer that are looked at, drawn from those whose bounds differ."""
 
 PUBLISHED: Final = {
-    "buckets, two_size, random": "publish_buckets|privacy => '{privacy}', assignment => 'random'",
-    "buckets, cells": "publish_buckets|privacy => '{privacy}'",
-    "generalized, k = 5": "publish_generalized|k => 5, method => 'mondrian', refine => false",
-    "generalized, k = 20": "publish_generalized|k => 20, method => 'mondrian', refine => false",
-    "generalized, refined": "publish_generalized|k => 5, options => '{{\"time_limit\": 10}}'",
-    "freeform, k = 5": "publish_freeform|k => 5, options => '{{\"refine\": false}}'",
-    "suppressed, k = 5": "publish_suppressed|k => 5",
+    "buckets, random": ("buckets", "privacy => '{privacy}', assignment => 'random'"),
+    "buckets, cells": ("buckets", "privacy => '{privacy}'"),
+    "buckets, two sensitive": ("buckets", "privacy => '{privacy}'"),
+    "generalized": ("generalized", "k => 5, method => 'mondrian', refine => false"),
+    "freeform": ("freeform", "k => 5, options => '{{\"refine\": false}}'"),
+    "suppressed": ("suppressed", "k => 5"),
 }
-AGGREGATES: Final = ("COUNT", "GROUP BY", "SUM", "AVG")
+FEW: Final = 10
+"""Of fewer answers, no share is shown."""
+
+HEADING: Final = [
+    "table", "answers", "in the likely range", "within 1", "within 2", "within 3",
+    "median error / observed", "error / the paper's", "bounds missed",
+]  # fmt: skip
+
+
+class Estimate(NamedTuple):
+    """What was answered for one number."""
+
+    estimate: float
+    error: float
+    low: float | None
+    high: float | None
+    likely_low: float
+    likely_high: float
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was true, what was estimated, and its error."""
+    """A number that was asked for, and what the default and the paper's estimator said."""
 
+    of: str  # what was added up: numbers of different columns are compared as parts of their mean
     truth: float
-    estimate: float
-    error: float
+    default: Estimate
     by_paper: float
-    likely: tuple[float, float]
 
 
-def main(tables: Sequence[Data] = TABLES, only: str = "") -> str:
-    """Return the results as Markdown."""
-    found: dict[tuple[str, str, bool], list[list[Answer]]] = defaultdict(list)
-    with private_server() as dsn:
-        for data in tables:
-            source = _load(dsn, data)
-            for name, call in PUBLISHED.items():
-                if only not in name:
-                    continue
-                with psycopg.connect(dsn, autocommit=True) as connection:
-                    connection.execute("SET client_min_messages = error")
-                    function, given = call.split("|")
-                    connection.execute(
-                        f"SELECT * FROM kanon.{function}('public.{data.name}', 'asked',"
-                        f" replace => true, {given.format(privacy=data.privacy)})"
-                    )
-                for aggregate in AGGREGATES:
-                    if aggregate in ("SUM", "AVG") and not data.summed:
-                        continue
-                    answers = list(_answers(dsn, data, source, aggregate, name))
-                    found[name, aggregate, data.was_tuned_on].append(answers)
-                    row = [data.name, name, aggregate, *_judged([answers])]
-                    print(row, file=sys.stderr, flush=True)
-    heading = [
-        "published as", "aggregate", "answers", "in the likely range", "within 1", "within 2",
-        "within 3", "median error", "median standard error / median error",
-        "mean error / the paper's",
-    ]  # fmt: skip
-    parts, rest = [], []
-    for was_tuned_on, title in ((False, "Other tables"), (True, "Tables they were chosen on")):
-        names = ", ".join(data.name for data in tables if data.was_tuned_on == was_tuned_on)
-        rows = [
-            [name, aggregate, *_judged(found[name, aggregate, was_tuned_on])]
-            for name in PUBLISHED
-            for aggregate in AGGREGATES
-            if found[name, aggregate, was_tuned_on]
-        ]
-        titled = f"**{title}** ({names}):\n\n"
-        parts.append(titled + table(heading, [row for row in rows if row[1] in ("COUNT", "AVG")]))
-        rest.append(titled + table(heading, rows))
-    return (
-        f"Questions with conditions on one to three columns, {N_QUESTIONS} for each table,"
-        " publication and aggregate; answers that are exact, or have no error, are left out. The"
-        " error is relative to the true answer.\n\n"
-        + parts[0]
-        + REST
-        + "\n".join([parts[1], *rest])
-    )
+@dataclass(frozen=True)
+class Judgement:
+    """How honest the answers of one table, published in one way, are."""
 
+    answers: int
+    likely: float
+    within: tuple[float, float, float]
+    error_over_observed: float
+    over_paper: float
+    bounds_missed: int
 
-def _load(dsn: str, data: Data) -> pd.DataFrame:
-    source = pd.read_csv(DATA / data.file)
-    source = source[[*data.quasi_identifiers, data.sensitive]]
-    source = source.sample(min(N_RECORDS, len(source)), random_state=SEED)
-    with kanon_db.connect(dsn) as kanon:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "source.csv")
-            source.to_csv(path, index=False)
-            kanon.load(path, f"public.{data.name}")
-        kanon.register_source(
-            f"public.{data.name}",
-            quasi_identifiers=data.quasi_identifiers,
-            sensitive=data.sensitive,
+    @classmethod
+    def of(cls, answers: Sequence[Answer]) -> Judgement:
+        """Judge answers; of sums, errors count as parts of the mean of their column."""
+        truth = np.array([answer.truth for answer in answers])
+        estimate, error, low, high, likely_low, likely_high = np.array(
+            [answer.default for answer in answers], dtype=np.float64
+        ).T
+        lost = 1e-9 * (1 + np.abs(truth))
+        off, by_paper = (
+            np.abs(truth - numbers)
+            for numbers in (estimate, np.array([answer.by_paper for answer in answers]))
         )
-    return source
+        scale = _scale([answer.of for answer in answers], truth)
+        return cls(
+            len(answers),
+            float(np.mean((likely_low - lost <= truth) & (truth <= likely_high + lost))),
+            tuple(float(np.mean(off <= times * error + lost)) for times in (1, 2, 3)),
+            float(np.median(error / scale) / max(np.median(off / scale), 1e-12)),
+            float(np.nansum(off / scale) / max(np.nansum(by_paper / scale), 1e-12)),
+            int(np.sum((truth < low - lost) | (truth > high + lost))),
+        )
+
+    def brief(self) -> str:
+        """Write what counts most."""
+        return f"{100 * self.likely:.0f} · {self.over_paper:.2f}" if self.answers >= FEW else ""
+
+    def row(self) -> list[str]:
+        """Write this as cells of a table."""
+        return [
+            f"{self.answers}", f"{self.likely:.1%}", *(f"{share:.0%}" for share in self.within),
+            f"{self.error_over_observed:.1f}", f"{self.over_paper:.2f}", f"{self.bounds_missed}",
+        ]  # fmt: skip
 
 
-def _answers(
-    dsn: str, data: Data, source: pd.DataFrame, aggregate: str, published: str
-) -> Iterator[Answer]:
-    random = np.random.default_rng(SEED)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SET client_min_messages = error")
-        for _ in range(N_QUESTIONS):
-            where = _condition(random, data, source, with_sensitive="buckets" in published)
-            selected = "COUNT(*)"
-            if aggregate in ("SUM", "AVG"):
-                selected = f'{aggregate}("{random.choice(data.summed)}")'
-            if aggregate == "GROUP BY":
-                yield from _groups(connection, random, data, source, where)
-                continue
-            query = f"SELECT {selected} FROM {{}} WHERE {where}"
-            truth = _fetch(connection, query.format(f"public.{data.name}"))[0][0]
-            asked = ("SELECT * FROM kanon.estimate(%s)", query.format("asked"))
-            rows = _fetch(connection, *asked)
-            if rows and truth is not None:
-                _, _, estimate, error, lower, upper, *likely = rows[0]
-                if None not in (estimate, error) and (lower is None or lower < upper):
-                    with _paper(connection):
-                        by_paper = _fetch(connection, *asked)[0][2]
-                    paper = float("nan") if by_paper is None else float(by_paper)
-                    yield Answer(
-                        float(truth), float(estimate), float(error), paper, (likely[0], likely[1])
-                    )
+def _scale(kinds: Sequence[str], truth: FloatArray) -> FloatArray:
+    names = np.array(kinds)
+    scale = np.ones(truth.size)
+    for name in set(kinds):
+        scale[names == name] = max(float(np.abs(truth[names == name]).mean()), 1e-9)
+    return scale
 
 
-def _groups(
-    connection: psycopg.Connection,
-    random: np.random.Generator,
-    data: Data,
-    source: pd.DataFrame,
-    where: str,
-) -> Iterator[Answer]:
-    few = [name for name in data.quasi_identifiers if source[name].nunique() <= 20]
-    key = str(random.choice(few))
-    query = f'SELECT "{key}" AS key, COUNT(*) FROM {{}} WHERE {where} GROUP BY 1'
-    truth = {str(value): n for value, n in _fetch(connection, query.format(f"public.{data.name}"))}
-    answered = (
-        "SELECT group_key ->> 'key', estimate, std_error, lower_bound, upper_bound, likely_low,"
-        " likely_high FROM kanon.estimate_counts(%s)"
-    )
-    asked = (answered, query.format("asked"))
-    rows = _fetch(connection, *asked)
-    with _paper(connection):
-        by_paper = {row[0]: row[1] for row in _fetch(connection, *asked)}
-    open_ = [row for row in rows if row[3] < row[4]]
-    for at in random.permutation(len(open_))[:3]:
-        value, estimate, error, _, _, *likely = open_[at]
-        yield Answer(
-            float(truth.get(str(value), 0)), float(estimate), float(error), float(by_paper[value]),
-            (likely[0], likely[1]),
-        )  # fmt: skip
+Judgements = dict[tuple[str, str, str], Judgement]
+"""By the way of publishing, what was asked for, and the table."""
 
 
-@contextmanager
-def _paper(connection: psycopg.Connection) -> Iterator[None]:
-    connection.execute("SET kanon.estimator = 'paper'")
-    yield
-    connection.execute("RESET kanon.estimator")
+def main() -> str:
+    """Return the results as Markdown."""
+    judgements = judged(TABLES)
+    parts, rest = [], []
+    for half, title in (("choose", "Tables to choose by"), ("look once", "Other tables")):
+        names = [source.name for source in TABLES if source.half == half]
+        parts.append(f"**{title}**\n\n" + "\n".join(_matrix(judgements, names)))
+        rest.append(f"**{title}**\n\n" + _details(judgements, names))
+    missed = sum(judgement.bounds_missed for judgement in judgements.values())
+    n_answers = sum(judgement.answers for judgement in judgements.values())
+    return (
+        f"{n_answers:,} numbers that are not exact. In each cell: the share within the likely"
+        " range, in percent, and the mean error over that of the paper's estimator on the same"
+        f" publication. Certain bounds missed: {missed}.\n\n"
+        + "\n".join(parts) + REST + "\n".join(rest)
+    )  # fmt: skip
 
 
-def _fetch(connection: psycopg.Connection, statement: str, *values: str) -> list[Any]:
-    try:
-        return connection.execute(statement, values or None).fetchall()
-    except (psycopg.Error, KanonError) as error:
-        print(f"{values or statement}: {error}", file=sys.stderr)
-        return []
+def _matrix(judgements: Judgements, names: Sequence[str]) -> Iterator[str]:
+    for asked in ASKED:
+        rows = []
+        for published in PUBLISHED:
+            cells = [judgements.get((published, asked, name)) for name in names]
+            rows.append([published, *("" if cell is None else cell.brief() for cell in cells)])
+        yield table([asked, *names], rows)
 
 
-def _condition(
-    random: np.random.Generator, data: Data, source: pd.DataFrame, *, with_sensitive: bool
-) -> str:
-    """Draw a conjunction on one to three columns whose values are drawn from the records."""
-    size = random.integers(1, 4)
-    columns = [str(name) for name in random.choice(data.quasi_identifiers, size, replace=False)]
-    if with_sensitive:
-        columns.append(data.sensitive)
-    parts = []
-    for column in columns:
-        values = source[column].dropna()
+def _details(judgements: Judgements, names: Sequence[str]) -> str:
+    rows = [
+        [published, asked, name, *judgement.row()]
+        for (published, asked, name), judgement in judgements.items()
+        if name in names
+    ]
+    return table(["published as", "asked", *HEADING], rows)
+
+
+def judged(tables: Sequence[SourceTable]) -> Judgements:
+    """Publish each table in every way, ask, and judge what is answered."""
+    judgements: Judgements = {}
+    with private_server() as dsn:
+        for source in tables:
+            frame = source.read()
+            for published, (kind, given) in PUBLISHED.items():
+                asker = _Asker(dsn, source, frame, "two" in published, kind == "buckets")
+                asker.publish(kind, given.format(privacy=source.privacy))
+                for asked, answers in asker.ask():
+                    if answers:
+                        judgement = Judgement.of(answers)
+                        judgements[published, asked, source.name] = judgement
+                        row = [published, asked, source.name, *judgement.row()]
+                        print(" | ".join(row), file=sys.stderr, flush=True)
+    return judgements
+
+
+class _Asker:
+    """Asks questions about one publication, whose source stands beside it."""
+
+    def __init__(
+        self, dsn: str, source: SourceTable, frame: pd.DataFrame, is_joint: bool, is_buckets: bool
+    ) -> None:
+        self._dsn = dsn
+        self._frame = frame
+        self._source = f"public.{source.name}{'_two' if is_joint else ''}"
+        self._sensitive = [source.sensitive, *([source.also_sensitive] if is_joint else [])]
+        self._known = [name for name in source.quasi_identifiers if name not in self._sensitive]
+        self._summed = [name for name in source.summed if name in (*self._known, *self._sensitive)]
+        self._is_buckets = is_buckets
+        self._random = np.random.default_rng(SEED)
+
+    def publish(self, kind: str, given: str) -> None:
+        """Load and register the source, unless that is done, and publish it."""
+        columns = list(dict.fromkeys([*self._known, *self._sensitive]))
+        with (
+            psycopg.connect(self._dsn, autocommit=True) as connection,
+            kanon_db.connect(self._dsn) as kanon,
+        ):
+            connection.execute("SET client_min_messages = error")
+            exists = connection.execute("SELECT to_regclass(%s)", (self._source,)).fetchone()
+            if exists == (None,):
+                with tempfile.TemporaryDirectory() as folder:
+                    path = Path(folder, "source.csv")
+                    self._frame[columns].to_csv(path, index=False)
+                    kanon.load(path, self._source)
+                kanon.register_source(
+                    self._source,
+                    quasi_identifiers=self._known,
+                    sensitive=self._sensitive[0],
+                    also_sensitive=self._sensitive[1:],
+                )
+            connection.execute(
+                f"SELECT FROM kanon.publish_{kind}('{self._source}', 'asked',"
+                f" replace => true, {given})"
+            )
+
+    def ask(self) -> Iterator[tuple[str, list[Answer]]]:
+        """Ask for counts, for sums and averages, and for groups."""
+        with (
+            psycopg.connect(self._dsn, autocommit=True) as default,
+            psycopg.connect(self._dsn, autocommit=True) as paper,
+        ):
+            for connection in (default, paper):
+                connection.execute("SET client_min_messages = error")
+            paper.execute("SET kanon.estimator = 'paper'")
+            for asked, times in ASKED.items():
+                answers = []
+                for _ in range(times if self._summed or asked != "SUM, AVG" else 0):
+                    of, select, where, group = self._question(asked)
+                    answers += self._answers(default, paper, of, (select, where, group))
+                yield asked, answers
+
+    def _question(self, asked: str) -> tuple[str, str, str, str]:
+        if asked == "SUM, AVG":
+            column = str(self._random.choice(self._summed))
+            function = "SUM" if self._random.random() < 0.5 else "AVG"
+            condition = self._condition(column in self._sensitive)
+            return f"{function} {column}", f'{function}("{column}")', condition, ""
+        if asked == "groups":
+            numbers = self._frame[self._known].nunique()
+            few = [name for name in self._known if numbers[name] <= max(20, numbers.min())]
+            key = str(self._random.choice(few))
+            return "COUNT", "COUNT(*)", self._condition(False), key
+        return "COUNT", "COUNT(*)", self._condition(False), ""
+
+    def _condition(self, is_sensitive_summed: bool) -> str:
+        """Draw a conjunction; on buckets, one that combines both sides."""
+        size = min(self._random.integers(1, 4), len(self._known))
+        columns = [str(name) for name in self._random.choice(self._known, size, replace=False)]
+        if not is_sensitive_summed and (self._is_buckets or self._random.random() < 0.3):
+            columns += [str(self._random.choice(self._sensitive))]
+        return " AND ".join(self._part(column) for column in columns)
+
+    def _part(self, column: str) -> str:
+        values = self._frame[column].dropna()
         number = values.nunique()
         if number > 8 and pd.api.types.is_numeric_dtype(values):
-            low, high = np.sort(random.choice(values.to_numpy(), 2))
-            parts.append(f'"{column}" BETWEEN {low} AND {high}')
-        else:
-            taken = random.choice(values.to_numpy(), random.integers(1, max(2, number // 2 + 1)))
-            listed = ", ".join(sorted({_sql(value) for value in taken}))
-            parts.append(f'"{column}" IN ({listed})')
-    return " AND ".join(parts)
+            low, high = np.sort(self._random.choice(values.to_numpy(), 2))
+            return f'"{column}" BETWEEN {low} AND {high}'
+        size = self._random.integers(1, max(2, number // 2 + 1))
+        taken = self._random.choice(values.to_numpy(), size)
+        listed = ", ".join(sorted({_constant(value) for value in taken}))
+        return f'"{column}" IN ({listed})'
+
+    def _answers(
+        self,
+        default: psycopg.Connection,
+        paper: psycopg.Connection,
+        of: str,
+        question: tuple[str, str, str],
+    ) -> Iterator[Answer]:
+        select, where, key = question
+        columns, group = (f'"{key}", ', " GROUP BY 1") if key else ("", "")
+        text = f"SELECT {columns}{select} FROM {{}} WHERE {where}{group}"
+        # Keys are written as those of answers are.
+        actually = f"to_jsonb(\"{key}\") #>> '{{}}'" if key else "''"
+        truth = {
+            str(name): number
+            for name, number in default.execute(
+                f"SELECT {actually}, {select} FROM {self._source} WHERE {where}{group}"
+            ).fetchall()
+        }
+        open_ones, by_paper = (
+            _estimates(connection, text.format("asked"), key) for connection in (default, paper)
+        )
+        names = sorted(name for name, answer in open_ones.items() if answer.low != answer.high)
+        for name in self._random.permutation(names)[:MOST_GROUPS]:
+            actual = truth.get(name, None if select != "COUNT(*)" else 0)
+            if actual is not None:
+                other = by_paper.get(name)
+                yield Answer(
+                    of, float(actual), open_ones[name], np.nan if other is None else other.estimate
+                )
 
 
-def _judged(several: Sequence[Sequence[Answer]]) -> list[str]:
-    answers = [answer for one in several for answer in one if answer.truth]
-    if not answers:
-        return ["0", *[""] * 7]
-    truth, estimate, error, by_paper = (
-        np.array([getattr(answer, name) for answer in answers])
-        for name in ("truth", "estimate", "error", "by_paper")
-    )
-    low, high = np.array([answer.likely for answer in answers]).T
-    lost = np.abs(truth) * 1e-9 + 1e-9
-    is_likely = (low - lost <= truth) & (truth <= high + lost)
-    off = np.abs(truth - estimate)
-    relative = off / np.abs(truth)
-    ratio = np.median(error / np.abs(truth)) / max(np.median(relative), 1e-12)
-    return [
-        f"{len(answers):,}",
-        f"{np.mean(is_likely):.1%}",
-        *(f"{np.mean(off <= times * error * (1 + 1e-9) + 1e-9):.0%}" for times in (1, 2, 3)),
-        f"{np.median(relative):.2%}",
-        f"{ratio:.1f}",
-        f"{off.mean() / max(np.nanmean(np.abs(truth - by_paper)), 1e-12):.2f}",
-    ]
+def _estimates(connection: psycopg.Connection, text: str, key: str) -> dict[str, Estimate]:
+    """Ask; what is refused, or has no error, is left out."""
+    try:
+        rows: list[Any] = connection.execute(
+            "SELECT group_key ->> %s, estimate, std_error, lower_bound, upper_bound, likely_low,"
+            " likely_high FROM kanon.estimate(%s)",
+            (key, text),
+        ).fetchall()
+    except psycopg.Error as error:
+        print(f"{text}: {error.diag.message_primary}", file=sys.stderr)
+        return {}
+    return {
+        str(name) if key else "": Estimate(*(None if x is None else float(x) for x in numbers))
+        for name, *numbers in rows
+        if numbers[0] is not None and numbers[1] is not None
+    }
 
 
-def _sql(value: object) -> str:
+def _constant(value: object) -> str:
     return str(value) if isinstance(value, int | float | np.number) else f"'{value}'"
 
 
 if __name__ == "__main__":
-    chosen = [data for data in TABLES if not sys.argv[2:] or data.name in sys.argv[2:]]
-    print(main(chosen, *sys.argv[1:2]))
+    half, *wanted = sys.argv[1:]
+    asked_tables = [
+        source
+        for source in TABLES
+        if source.half == half.replace("-", " ") and (not wanted or source.name in wanted)
+    ]
+    print(_details(judged(asked_tables), [source.name for source in asked_tables]))

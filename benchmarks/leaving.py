@@ -18,8 +18,8 @@ import pandas as pd
 import psycopg
 
 import kanon_db
-from benchmarks.calibration import DATA
 from benchmarks.harness import private_server, table
+from benchmarks.real_tables import DATA
 from kanon_db.algorithms.releases.m_invariance import NEW, refresh
 
 N_MONTHS: Final = 12

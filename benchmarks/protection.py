@@ -18,8 +18,8 @@ import psycopg
 from psycopg.types.range import Range
 
 import kanon_db
-from benchmarks.calibration import DATA
 from benchmarks.harness import private_server, table
+from benchmarks.real_tables import DATA
 
 FIGURES: Final = Path(__file__).parents[1] / "docs" / "figures"
 QUASI_IDENTIFIERS: Final = ("age", "education", "marital-status", "race", "sex", "hours-per-week")

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 import kanon_db
-from benchmarks.calibration import DATA
 from benchmarks.harness import private_server, table
+from benchmarks.real_tables import DATA
 from kanon_db.advice.identifying_columns import copy_source
 from kanon_db.advice.publication_candidates import PROTECTIONS, Candidate, candidates_for
 from kanon_db.advice.recommendation import (

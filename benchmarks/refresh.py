@@ -16,8 +16,8 @@ import pandas as pd
 import psycopg
 
 import kanon_db
-from benchmarks.calibration import DATA
 from benchmarks.harness import private_server, table
+from benchmarks.real_tables import DATA
 
 N_BATCHES: Final = 12
 N_QUERIES: Final = 1_000

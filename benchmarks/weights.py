@@ -1,7 +1,7 @@
 """Counts by weights that are learned from QIT and SAT, beside the paper's estimator.
 
 Run from the root of the repository: ``python -m benchmarks weights``. The tables are looked for as
-in :mod:`benchmarks.real_tables` and :mod:`benchmarks.calibration`.
+in :mod:`benchmarks.real_tables` and :mod:`benchmarks.calibration_tables`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from benchmarks.calibration import DATA, N_RECORDS, Data
-from benchmarks.calibration import SEED as SAMPLE
-from benchmarks.calibration import TABLES as OTHERS
+from benchmarks.calibration_tables import N_RECORDS, SAMPLE
+from benchmarks.calibration_tables import TABLES as OTHERS
 from benchmarks.cells import SEARCHES, in_cells
 from benchmarks.harness import table
-from benchmarks.real_tables import MAX_BUCKET_SIZE, TABLES, Microdata, read
+from benchmarks.real_tables import DATA, MAX_BUCKET_SIZE, TABLES, Microdata, read
 from kanon_db.algorithms.bucketization.bucket_assignment import assign_randomly
 from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy, PrivacySpecification
@@ -33,10 +32,8 @@ SPECIFICATIONS: Final = (
     '{"theta": 8, "base": 0.02}', '{"theta": 8, "base": 0.02, "cap": 0.5}', '{"l": 3}',
 )  # fmt: skip
 N_SEEDS: Final = 5
-THORNTON: Final = Data(
-    "thornton_hiv.csv.gz", ("villnum", "age", "distvct"), "hiv2004", (), '{"default": 0.7}'
-)
-"""With missing values, which count as a value."""
+OTHER_NAMES: Final = ("ipums", "nmes", "brfss", "cps", "nursery", "thornton")
+"""In the last, missing values count as a value."""
 
 
 def main() -> str:
@@ -47,7 +44,7 @@ def main() -> str:
         for text in SPECIFICATIONS:
             rows.append([name, f"`{text}`", *_row(data, text)])
             print(rows[-1], file=sys.stderr, flush=True)
-    for other in (*OTHERS[2:], THORNTON):
+    for other in (source for source in OTHERS if source.name in OTHER_NAMES):
         data = _read(other.file, other.quasi_identifiers, other.sensitive)
         rows.append([other.name, f"`{other.privacy}`", *_row(data, other.privacy)])
         print(rows[-1], file=sys.stderr, flush=True)
@@ -155,7 +152,7 @@ def error(
 
 
 def _read(file: str, quasi_identifiers: Sequence[str], sensitive: str) -> Microdata:
-    frame = pd.read_csv(DATA / file, keep_default_na=False)
+    frame = pd.read_csv(DATA / f"{file}.csv.gz", keep_default_na=False)
     frame = frame.sample(min(N_RECORDS, len(frame)), random_state=SAMPLE)
 
     def coded(name: str) -> CodeArray:
