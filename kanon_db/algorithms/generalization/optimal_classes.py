@@ -15,7 +15,7 @@ from kanon_db.algorithms.generalization._class_search import DistinctRecords
 from kanon_db.algorithms.generalization.greedy_classes import classes_of_k, greedy_search, split
 from kanon_db.algorithms.generalization.postprocessing import refine
 from kanon_db.algorithms.generalization.set_partition import check_size, set_partition
-from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, Integer
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray, Integer, components, numbered
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse, kernel
 from kanon_db.algorithms.ground.solver import solve_problem
 from kanon_db.algorithms.programs import class_program
@@ -100,15 +100,7 @@ def solve_pairwise(
     if answer.values is None:
         return None, answer.lower_bound
     equivalent = np.argwhere(program.whole_values("v"))
-    return _components(microdata.n_records, equivalent.tolist()), answer.lower_bound
-
-
-def _components(n: int, pairs: list[list[int]]) -> IntArray:
-    """Put the records that are equivalent, directly or indirectly, into one class."""
-    label = np.arange(n)
-    for i, l in pairs:
-        label[label == label[l]] = label[i]
-    return np.unique(label, return_inverse=True)[1].reshape(-1)
+    return numbered(components(microdata.n_records, *equivalent.T)), answer.lower_bound
 
 
 _GROUPS = (4, 6, 8)  # of k records in a neighborhood: the small ones first

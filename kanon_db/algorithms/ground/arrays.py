@@ -426,3 +426,26 @@ def _put(groups: AnyIntArray, start: int, nexts: IntArray, dealt: AnyIntArray) -
         group = groups[i]
         dealt[nexts[group]] = start + i
         nexts[group] += 1
+
+
+def components(n: int, one: AnyIntArray, other: AnyIntArray) -> IntArray:
+    """Return the lowest number in the connected component of each number, given linked pairs."""
+    return _roots(n, one.astype(np.int64), other.astype(np.int64))
+
+
+@kernel
+def _roots(n: int, one: IntArray, other: IntArray) -> IntArray:
+    root = np.arange(n)
+    for i in range(one.size):
+        a, b = one[i], other[i]
+        while root[a] != a:
+            root[a] = root[root[a]]
+            a = root[a]
+        while root[b] != b:
+            root[b] = root[root[b]]
+            b = root[b]
+        if a != b:
+            root[max(a, b)] = min(a, b)
+    for i in range(n):
+        root[i] = root[root[i]]
+    return root

@@ -1,4 +1,4 @@
-"""Runs the solver HiGHS, interruptibly.
+"""Runs the solver HiGHS, interruptibly, and large programs in a process of its own.
 
 Small models are stated with PuLP and solved by :func:`solve_problem`. Large models, and those that
 gain rows or columns as a search goes on, are arrays that HiGHS takes directly: PuLP needs a second
@@ -8,6 +8,7 @@ or more to state and hand over a hundred thousand constraints, one by one and wi
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from threading import Lock, RLock
@@ -17,10 +18,13 @@ import highspy
 import numpy as np
 import pulp  # type: ignore[import-untyped]
 
+from kanon_db.algorithms.ground._solver_process import SolverProcess
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.algorithms.ground.computation import Pulse
 
 _POLL_SECONDS = 0.005
+_MOST_TERMS_HERE = 20_000
+"""Most terms of a program that is solved in this process: phases of larger ones take seconds."""
 
 
 class Solution(NamedTuple):
@@ -98,19 +102,35 @@ def run(highs: highspy.Highs, pulse: Pulse) -> None:
 
 
 def solve(highs: highspy.Highs, pulse: Pulse, start: list[float] | None = None) -> Solution:
-    """Run the solver until it has the optimum, or time is over."""
+    """Run the solver until it has the optimum, or time is over.
+
+    Large programs are solved in a process of its own, which is killed when time is over.
+    """
+    if pulse.is_over:
+        return Solution(None, -inf, is_infeasible=False)
+    if pulse.seconds_left < inf:
+        highs.setOptionValue("time_limit", max(pulse.seconds_left, 0.0))
+    if highs.getNumNz() > _MOST_TERMS_HERE:
+        # Without another process, the solver ends when it looks at the clock.
+        with suppress(OSError):
+            return _solve_elsewhere(highs, pulse, start)
     if start is not None:
         solution = highspy.HighsSolution()
         solution.col_value = start
         highs.setSolution(solution)
-    if pulse.seconds_left < inf:
-        highs.setOptionValue("time_limit", max(pulse.seconds_left, 0.0))
     run(highs, pulse)
     return Solution(
         values_of(highs),
         highs.getInfo().mip_dual_bound,
         highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible,
     )
+
+
+def _solve_elsewhere(highs: highspy.Highs, pulse: Pulse, start: list[float] | None) -> Solution:
+    with SolverProcess(highs, start) as process:
+        while not pulse.is_over and process.goes_on(_POLL_SECONDS):
+            pulse.beat()
+        return Solution(process.values, process.lower_bound, process.is_infeasible)
 
 
 def values_of(highs: highspy.Highs) -> FloatArray | None:

@@ -19,6 +19,7 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     IntArray,
     Integer,
+    components,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
@@ -471,26 +472,3 @@ def _pairs(fits: ClassFits) -> tuple[IntArray, IntArray]:
     first = np.zeros(some.size, dtype=np.int64)
     first[some] = fits.classes[fits.first[:-1][some]]
     return first[fits.tuples], fits.classes
-
-
-def components(n: int, one: AnyIntArray, other: AnyIntArray) -> IntArray:
-    """Return the lowest number in the connected component of each number, given linked pairs."""
-    return _roots(n, one.astype(np.int64), other.astype(np.int64))
-
-
-@kernel
-def _roots(n: int, one: IntArray, other: IntArray) -> IntArray:
-    root = np.arange(n)
-    for i in range(one.size):
-        a, b = one[i], other[i]
-        while root[a] != a:
-            root[a] = root[root[a]]
-            a = root[a]
-        while root[b] != b:
-            root[b] = root[root[b]]
-            b = root[b]
-        if a != b:
-            root[max(a, b)] = min(a, b)
-    for i in range(n):
-        root[i] = root[root[i]]
-    return root

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isfinite
 from typing import Literal, get_args
 
-import highspy
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, IntArray
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    components,
+    numbered,
+)
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
 from kanon_db.algorithms.ground.solver import (
     LinearModel,
@@ -42,82 +49,127 @@ class SuppressionProgram:
     **Source:** [PG] Section 2.2, Eq. (5) to (8); deviations: see :func:`.optimal`.
     """
 
-    group: IntArray  # (o,): the group and the instance of each option; at least one option
+    # (o,): the group and the instance of each option; at least one option, ordered by group, then
+    # cost
+    group: IntArray
     instance: IntArray
     costs: IntArray  # (o,): cost of sending one record
     counts: IntArray  # (g,): records of each group
-    received: IntArray  # (i,): records that each instance has already
     k: int  # Fewest records of an instance in use
+    is_free: BoolArray  # (i,): which instances may get any number, as others send them k records
 
+    @property
+    def is_cheapest(self) -> BoolArray:
+        """Which options are the first of their group."""
+        return np.append(True, self.group[1:] != self.group[:-1])
 
-def solve_suppression(
-    program: SuppressionProgram, start: IntArray | None, pulse: Pulse
-) -> Solution:
-    """Solve a program by HiGHS."""
-    instances, place = np.unique(program.instance, return_inverse=True)
-    # An instance that already has records is in use: its u_jl is 1.
-    is_open = program.received[instances] == 0
-    n_open = int(is_open.sum())
-    # Costs are whole numbers, so that a gap of less than 1 is none.
-    highs = _model(program, instances, place, is_open).load_solver(gap=0.99)
-    values = None
-    if start is not None:
-        in_use = np.zeros(instances.size, dtype=np.int64)
-        in_use[place[start > 0]] = 1
-        values = np.append(in_use[is_open], start).tolist()
-    answer = solve(highs, pulse, values)
-    if answer.values is None:
-        return answer
-    # With all u_jl fixed the rest is a transportation problem, solved in moments: the simplex
-    # method ends in a vertex, where all x_ij are whole numbers.
-    fixed = np.rint(answer.values[:n_open])
-    highs.changeColsBounds(n_open, np.arange(n_open, dtype=np.int32), fixed, fixed)
-    for column in range(n_open):
-        highs.changeColIntegrality(column, highspy.HighsVarType.kContinuous)
-    highs.setOptionValue("solver", "simplex")
-    highs.setOptionValue("time_limit", highspy.kHighsInf)
-    run(highs, pulse)
-    vertex = values_of(highs)
-    return answer._replace(values=None if vertex is None else np.rint(vertex[n_open:]))
+    @property
+    def least_cost(self) -> int:
+        """Cost of sending each record where it is cheapest."""
+        cheapest = self.is_cheapest
+        return int(self.costs[cheapest] @ self.counts[self.group[cheapest]])
 
+    def cost(self, flows: IntArray) -> int:
+        """Cost of sending ``flows`` records by each option."""
+        return int(self.costs @ flows)
 
-def _model(
-    program: SuppressionProgram, instances: IntArray, place: IntArray, is_open: BoolArray
-) -> LinearModel:
-    """State the program: the variables are the u_jl of open instances, then the x_ij."""
-    limits = program.counts[program.group]
-    n_open = int(is_open.sum())
-    u = np.cumsum(is_open) - 1
-    x = n_open + np.arange(limits.size)
-    groups, group_row = np.unique(program.group, return_inverse=True)
-    lacking = np.where(is_open, 0, program.k - program.received[instances])
-    is_row = is_open | (lacking > 0)
-    instance_row = groups.size + np.cumsum(is_row) - 1
-    counted = np.flatnonzero(is_row[place])
-    tied = np.flatnonzero(is_open[place])
-    tied_row = groups.size + int(is_row.sum()) + np.arange(tied.size)
-    # Row, variable and coefficient of each term.
-    terms = [
-        (group_row, x, np.ones_like(x)),  # Eq. (8)
-        (instance_row[place[counted]], x[counted], np.ones_like(counted)),  # Eq. (7)
-        (instance_row[is_open], u[is_open], np.full(n_open, -program.k)),
-        (tied_row, x[tied], np.ones_like(tied)),  # Eq. (6)
-        (tied_row, u[place[tied]], -limits[tied]),
-    ]
-    rows, columns, coefficients = (np.concatenate(parts) for parts in zip(*terms, strict=True))
-    order = np.argsort(rows, kind="stable")
-    counts, least = program.counts[groups], lacking[is_row]
-    return LinearModel(
-        costs=np.append(np.zeros(n_open, dtype=np.int64), program.costs),  # Eq. (5)
-        lower=np.zeros(n_open + x.size, dtype=np.int64),
-        upper=np.append(np.ones(n_open, dtype=np.int64), limits),
-        is_whole=np.arange(n_open + x.size) < n_open,
-        row_lower=np.concatenate([counts, least, np.full(tied.size, -np.inf)]),
-        row_upper=np.concatenate([counts, np.full(least.size, np.inf), np.zeros(tied.size)]),
-        rows=rows[order],
-        columns=columns[order],
-        coefficients=coefficients[order],
-    )
+    def better(self, known: IntArray | None, values: FloatArray | None) -> IntArray | None:
+        """Return the solver's values if they are valid and cost less, else what is known."""
+        if values is None:
+            return known
+        # The solver computes in floating point; its result is checked in integers.
+        found = values.astype(np.int64)
+        costs_less = known is None or self.cost(found) < self.cost(known)
+        return found if costs_less and self.are_valid(found) else known
+
+    def are_valid(self, flows: IntArray) -> bool:
+        """Tell whether every record has its place, and every instance none or k records."""
+        groups, of_group = np.unique(self.group, return_inverse=True)
+        sent, received = np.zeros_like(groups), np.zeros(self.is_free.size, dtype=np.int64)
+        np.add.at(sent, of_group, flows)
+        np.add.at(received, self.instance, flows)
+        few = (received > 0) & (received < self.k)
+        return bool(
+            (flows >= 0).all()
+            and (sent == self.counts[groups]).all()
+            and not (few & ~self.is_free).any()
+        )
+
+    def of_part(self, part: IntArray, is_free: BoolArray) -> SuppressionProgram:
+        """State the program of some options, in which all options of their groups are."""
+        group, instance, costs = self.group[part], self.instance[part], self.costs[part]
+        return replace(self, group=group, instance=instance, costs=costs, is_free=is_free)
+
+    def solve(self, start: IntArray | None, pulse: Pulse) -> Solution:
+        """Solve it by HiGHS, from the records of each option if some are given."""
+        instances, place = np.unique(self.instance, return_inverse=True)
+        is_bound = ~self.is_free[instances]
+        n_bound = int(is_bound.sum())
+        model = self._model(is_bound, place)
+        values = None
+        if start is not None:
+            in_use = np.zeros(instances.size, dtype=np.int64)
+            in_use[place[start > 0]] = 1
+            values = np.append(in_use[is_bound], start).astype(np.float64).tolist()
+        # Costs are whole numbers, so that a gap of less than 1 is none.
+        answer = solve(model.load_solver(gap=0.99), pulse, values)
+        if answer.values is None:
+            return answer
+        found = np.rint(answer.values)
+        if not self.are_valid(found[n_bound:].astype(np.int64)):
+            # With all u_jl fixed the rest is a transportation problem, solved in moments: the
+            # simplex method ends in a vertex, where all x_ij are whole numbers.
+            is_u = np.arange(found.size) < n_bound
+            highs = replace(
+                model,
+                lower=np.where(is_u, found, model.lower),
+                upper=np.where(is_u, found, model.upper),
+                is_whole=np.zeros_like(is_u),
+            ).load_solver(gap=0)
+            highs.setOptionValue("solver", "simplex")
+            run(highs, pulse)
+            vertex = values_of(highs)
+            if vertex is None:
+                return answer._replace(values=None)
+            found = np.rint(vertex)
+        return answer._replace(values=found[n_bound:])
+
+    def _model(self, is_bound: BoolArray, place: IntArray) -> LinearModel:
+        """State the program: the variables are the u_jl of bound instances, then the x_ij."""
+        n_bound = int(is_bound.sum())
+        # Of 2k - 1 records, k are better off where it is cheapest.
+        most = max(2 * self.k - 2, 0)
+        limits = self.counts[self.group]
+        limits = np.where(self.is_cheapest, limits, np.minimum(limits, most))
+        x = n_bound + np.arange(limits.size)
+        groups, group_row = np.unique(self.group, return_inverse=True)
+        number = np.cumsum(is_bound) - 1
+        tied = np.flatnonzero(is_bound[place])
+        u = number[place[tied]]
+        instance_row = groups.size + np.arange(n_bound)
+        tied_row = groups.size + n_bound + np.arange(tied.size)
+        # Row, variable and coefficient of each term.
+        terms = [
+            (group_row, x, np.ones_like(x)),  # Eq. (8)
+            (instance_row[u], x[tied], np.ones_like(tied)),  # Eq. (7)
+            (instance_row, np.arange(n_bound), np.full(n_bound, -self.k)),
+            (tied_row, x[tied], np.ones_like(tied)),  # Eq. (6)
+            (tied_row, u, -limits[tied]),
+        ]
+        rows, columns, coefficients = (np.concatenate(parts) for parts in zip(*terms, strict=True))
+        order = np.argsort(rows, kind="stable")
+        counts, none = self.counts[groups], np.zeros(n_bound, dtype=np.int64)
+        return LinearModel(
+            costs=np.append(none, self.costs),  # Eq. (5)
+            lower=np.append(none, np.zeros_like(x)),
+            upper=np.append(none + 1, limits),
+            is_whole=np.arange(n_bound + x.size) < n_bound,
+            row_lower=np.concatenate([counts, none, np.full(tied.size, -np.inf)]),
+            row_upper=np.concatenate([counts, np.full(n_bound, np.inf), np.zeros(tied.size)]),
+            rows=rows[order],
+            columns=columns[order],
+            coefficients=coefficients[order],
+        )
 
 
 def solve_paper_program(types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> Solution:
@@ -146,6 +198,11 @@ MAX_CELLS = 2**24
 _UNUSABLE = -1
 _CELLS_PER_HEARTBEAT = 2**16
 _COLUMNS_PER_HEARTBEAT = 4
+_REGION = 4000
+"""Options of a region that is solved while all other records stay, as few as take a second."""
+
+_SHARE_OF_REGIONS = 0.5  # of the time
+_IDLE_TURNS = 3  # without a gain, after which regions are given up
 _TOLERANCE = 1e-4  # of the solver's bound, in units of cost, which are whole
 
 
@@ -226,7 +283,10 @@ def optimal(
       the records of a cheaper instance. Two instances have the same records if and only if these
       agree on the same columns, and one record is in both.
     - Row types with the same instances are merged.
-    - An instance that is some record's only one is in use: it needs no binary variable.
+    - Where nothing but one instance that all records can go to links parts of the table, each is
+      solved on its own; then all together, if fewer than k records went there.
+    - A group sends at most 2k - 2 records to an instance that is not its cheapest: of more, k would
+      be better off there.
     - Eq. (6), one constraint per instance with the coefficient n, is replaced by one per row type
       and instance with the type's number of records, which makes the linear relaxation far
       tighter.
@@ -263,14 +323,16 @@ def optimal(
         return OptimalSuppression(suppression, Proof.of(cost, bound, unit))
     options = _PatternOptions.of(types, patterns, k, pulse)
     start = _greedy_start(types, patterns, k, options, pulse)
-    bound = int(options.counts @ options.cheapest)
-    flows = start
-    if start is None or options.cost(start) > bound:
-        flows, bound = _solve(options, k, start, pulse, on_program)
+    program = options.program(k)
+    flows, bound = start, program.least_cost
+    if start is None or program.cost(start) > bound:
+        codes = np.empty((options.counts.size, types.codes.shape[1]), dtype=np.int32)
+        codes[options.group_of_type] = types.codes
+        flows, bound = _solve(program, codes, start, pulse, on_program)
     if flows is None:
         raise _none_in_time(types, k, pulse)
     suppression = Suppression(patterns, options.pattern_of_record(types, flows))
-    return OptimalSuppression(suppression, Proof.of(options.cost(flows), bound, unit))
+    return OptimalSuppression(suppression, Proof.of(program.cost(flows), bound, unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,27 +374,10 @@ class _PatternOptions:
         costs = patterns.costs[pattern]
         return cls(group_of_type, counts, group, pattern, number[instance], costs)
 
-    @property
-    def cheapest(self) -> IntArray:
-        """Cost of the cheapest option of each group, which is its first."""
-        first = np.searchsorted(self.group, np.arange(self.counts.size))
-        return self.costs[first]
-
-    def cost(self, flows: IntArray) -> int:
-        """Cost of sending ``flows`` records by each option."""
-        return int(self.costs @ flows)
-
-    def are_valid(self, flows: IntArray, k: int) -> bool:
-        """Tell whether every record has its place, and every instance none or k records."""
-        sent = np.zeros_like(self.counts)
-        np.add.at(sent, self.group, flows)
-        received = np.zeros(self.instance.max() + 1, dtype=np.int64)
-        np.add.at(received, self.instance, flows)
-        return bool(
-            (flows >= 0).all()
-            and (sent == self.counts).all()
-            and ((received == 0) | (received >= k)).all()
-        )
+    def program(self, k: int) -> SuppressionProgram:
+        """State the program of all options."""
+        is_free = np.zeros(self.instance.max() + 1, dtype=np.bool_)
+        return SuppressionProgram(self.group, self.instance, self.costs, self.counts, k, is_free)
 
     def pattern_of_record(self, types: RowTypes, flows: IntArray) -> IntArray:
         """Share out the records of each group among its options."""
@@ -425,49 +470,171 @@ def _greedy_start(
     pattern_of_group[options.group_of_type] = pattern_of_type
     chosen = options.pattern == pattern_of_group[options.group]
     flows = np.where(chosen, options.counts[options.group], 0)
-    return flows if options.are_valid(flows, k) else None
+    return flows if options.program(k).are_valid(flows) else None
 
 
 def _solve(
-    options: _PatternOptions,
-    k: int,
+    program: SuppressionProgram,
+    codes: CodeArray,
     start: IntArray | None,
     pulse: Pulse,
     on_program: Callable[[int], None] | None,
 ) -> tuple[IntArray | None, int]:
     """Find the best known records per option, and a lower bound on the cost."""
-    only = np.bincount(options.group)[options.group] == 1
-    n_instances = int(options.instance.max()) + 1
-    received = np.zeros(n_instances, dtype=np.int64)
-    np.add.at(received, options.instance[only], options.counts[options.group[only]])
-    open_options = np.flatnonzero(~only)
+    # An instance that is open to every record links what nothing else does.
+    is_shared = np.bincount(program.instance) == program.counts.size
+    linked = components(program.counts.size, *_links(program, ~is_shared[program.instance]))
+    parts = _Parts(program, codes, is_shared, _options_of(program, numbered(linked)))
     if on_program is not None:
-        on_program(open_options.size)
-    program = SuppressionProgram(
-        group=options.group[open_options],
-        instance=options.instance[open_options],
-        costs=options.costs[open_options],
-        counts=options.counts,
-        received=received,
-        k=k,
-    )
-    answer = solve_suppression(program, None if start is None else start[open_options], pulse)
+        on_program(max(part.size for part in parts.options))
+    flows, bound = parts.solve(start, pulse)
+    if flows is not None and not program.are_valid(flows):
+        flows = _with_more_shared(program, flows, is_shared)
+    if (flows is not None and program.cost(flows) <= bound) or pulse.is_over:
+        return start if flows is None else flows, bound
+    if on_program is not None:
+        on_program(program.group.size)
+    whole = _Parts(program, codes, program.is_free, [np.arange(program.group.size)])
+    flows, least = whole.solve(start if flows is None else flows, pulse)
+    return flows, max(bound, least)
+
+
+def _links(program: SuppressionProgram, linking: BoolArray) -> tuple[IntArray, IntArray]:
+    """Return pairs of groups that have the instance of a linking option in common."""
+    group, instance = program.group[linking], program.instance[linking]
+    some = np.zeros(program.is_free.size, dtype=np.int64)
+    some[instance] = group
+    return group, some[instance]
+
+
+def _options_of(program: SuppressionProgram, part_of_group: IntArray) -> list[IntArray]:
+    """List the options of each part, of which none is empty."""
+    part = part_of_group[program.group]
+    parts = np.split(np.argsort(part, kind="stable"), np.cumsum(np.bincount(part))[:-1])
+    return [options for options in parts if options.size]
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Parts of a program that can be solved one by one."""
+
+    program: SuppressionProgram
+    codes: CodeArray  # (g, m): values of a row type of each group
+    is_free: BoolArray
+    options: list[IntArray]
+
+    def solve(self, start: IntArray | None, pulse: Pulse) -> tuple[IntArray | None, int]:
+        """Find the best known records per option, and a lower bound on the cost."""
+        flows = np.zeros_like(self.program.costs) if start is None else start.copy()
+        programs = [self.program.of_part(part, self.is_free) for part in self.options]
+        bounds = [program.least_cost for program in programs]
+        is_found = [start is not None] * len(programs)
+        left = sorted(range(len(programs)), key=lambda number: self.options[number].size)
+        while left:
+            # Each has its share of the time; what the others leave is for those that need more.
+            again, n_options = [], sum(self.options[number].size for number in left)
+            for number in left:
+                program, part = programs[number], self.options[number]
+                own = pulse.within(pulse.seconds_left * part.size / n_options)
+                n_options -= part.size
+                best = flows[part] if is_found[number] else None
+                found, least = _solve_part(program, self.codes, best, bounds[number], own)
+                bounds[number] = max(bounds[number], least)
+                if found is not None:
+                    flows[part], is_found[number] = found, True
+                if own.is_over:
+                    again.append(number)
+            left = [] if pulse.is_over else again
+        return flows if all(is_found) else None, sum(bounds)
+
+
+def _with_more_shared(
+    program: SuppressionProgram, flows: IntArray, is_shared: BoolArray
+) -> IntArray | None:
+    """Send k records to the shared instance, to which fewer were sent, from larger instances."""
+    flows = flows.copy()
+    to_shared = is_shared[program.instance]
+    own = np.zeros_like(program.counts)
+    own[program.group[to_shared]] = np.flatnonzero(to_shared)
+    received = np.bincount(program.instance, flows, is_shared.size).astype(np.int64)
+    missing = program.k - int(flows[to_shared].sum())
+    for option in np.argsort(-program.costs, kind="stable"):
+        if not to_shared[option]:
+            instance = program.instance[option]
+            moved = max(0, min(int(flows[option]), int(received[instance]) - program.k, missing))
+            flows[option] -= moved
+            flows[own[program.group[option]]] += moved
+            received[instance] -= moved
+            missing -= moved
+    return flows if program.are_valid(flows) else None
+
+
+def _solve_part(
+    program: SuppressionProgram,
+    codes: CodeArray,
+    best: IntArray | None,
+    bound: int,
+    pulse: Pulse,
+) -> tuple[IntArray | None, int]:
+    """Find the best known records of each option, and a lower bound on their cost."""
+    if best is not None and program.group.size > _REGION and program.cost(best) > bound:
+        best = _improve(program, codes, best, pulse.until(_SHARE_OF_REGIONS))
+    if best is not None and program.cost(best) <= bound:
+        return best, bound
+    answer = program.solve(best, pulse)
     if answer.is_infeasible:
-        raise _none_exists(int(options.counts.sum()), k)
-    fixed = np.where(only, options.counts[options.group], 0)
-    best = start
-    if answer.values is not None:
-        flows = fixed.copy()
-        flows[open_options] = answer.values
-        # The solver computes in floating point; its result is checked in integers.
-        if options.are_valid(flows, k) and (
-            best is None or options.cost(flows) < options.cost(best)
-        ):
-            best = flows
-    bound = int(options.counts @ options.cheapest)
+        raise _none_exists(int(program.counts.sum()), program.k)
     if isfinite(answer.lower_bound):
-        bound = max(bound, options.cost(fixed) + ceil(answer.lower_bound - _TOLERANCE))
-    return best, bound
+        bound = max(bound, ceil(answer.lower_bound - _TOLERANCE))
+    return program.better(best, answer.values), bound
+
+
+def _improve(
+    program: SuppressionProgram, codes: CodeArray, flows: IntArray, pulse: Pulse
+) -> IntArray:
+    """Solve regions of the table, one after the other, while all other records stay.
+
+    A region is a run of groups in the order of their values, the columns in another order each
+    time; groups that are in the same instance stay together.
+    """
+    flows, idle, turn = flows.copy(), 0, 0
+    while idle < _IDLE_TURNS and not pulse.is_over:
+        before, n_left = program.cost(flows), flows.size
+        for part in _regions(program, codes, flows, turn):
+            own = pulse.within(pulse.seconds_left * part.size / n_left)
+            n_left -= part.size
+            others = flows.copy()
+            others[part] = 0
+            received = np.bincount(program.instance, others, program.is_free.size)
+            region = program.of_part(part, program.is_free | (received >= program.k))
+            if region.cost(flows[part]) > region.least_cost and not own.is_over:
+                found = region.better(flows[part], region.solve(flows[part], own).values)
+                flows[part] = flows[part] if found is None else found
+        idle = idle + 1 if program.cost(flows) == before else 0
+        turn += 1
+    return flows
+
+
+def _regions(
+    program: SuppressionProgram, codes: CodeArray, flows: IntArray, turn: int
+) -> list[IntArray]:
+    """Divide the options into regions."""
+    in_use = (flows > 0) & ~program.is_free[program.instance]
+    cluster = components(program.counts.size, *_links(program, in_use))
+    place = np.empty_like(program.counts)
+    own = np.unique(program.group)
+    columns = np.flatnonzero((codes[own] != codes[own[0]]).any(axis=0))
+    place[np.lexsort(codes.T[np.roll(columns, turn)])] = np.arange(place.size)
+    first = np.full_like(place, place.size)
+    np.minimum.at(first, cluster, place)
+    first = first[cluster]
+    by_place = np.argsort(first, kind="stable")
+    n_options = np.bincount(program.group, minlength=place.size)[by_place]
+    begins = np.append(True, np.diff(first[by_place]) > 0)
+    n_before = np.maximum.accumulate(np.where(begins, np.cumsum(n_options) - n_options, 0))
+    region = np.empty_like(place)
+    region[by_place] = n_before // _REGION
+    return _options_of(program, region)
 
 
 def _solve_as_stated(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pulp  # type: ignore[import-untyped]
 import pytest
 
+from kanon_db.algorithms.ground import _solver_process, solver
 from kanon_db.algorithms.ground import computation as module
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
 from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, round_up
@@ -132,6 +135,13 @@ def test_every_part_has_the_same_heart() -> None:
     assert len(beats) == 6
 
 
+@pytest.fixture(params=["here", "elsewhere"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where programs are solved: in this process, or in one of their own."""
+    monkeypatch.setattr(solver, "_MOST_TERMS_HERE", 0 if request.param == "elsewhere" else 10**9)
+    return str(request.param)
+
+
 COSTS, WEIGHTS, LEAST = [5, 4, 3, 7], [2, 3, 1, 4], 6
 
 
@@ -161,6 +171,7 @@ def by_pulp(least: int, constant: int = 0) -> tuple[Solution, list[float]]:
     return solve_problem(problem, UNLIMITED), [thing.varValue for thing in things]
 
 
+@pytest.mark.usefixtures("place")
 def test_arrays_and_pulp_state_the_same() -> None:
     by_array, (stated, values) = by_arrays(LEAST), by_pulp(LEAST)
     assert by_array.values is not None
@@ -178,12 +189,14 @@ def test_the_bound_contains_the_constant_of_the_objective() -> None:
     assert answer.lower_bound == pytest.approx(8)
 
 
+@pytest.mark.usefixtures("place")
 def test_fractions_where_they_are_allowed() -> None:
     values = by_arrays(LEAST, whole=False).values
     assert values is not None
     assert values @ COSTS < 11
 
 
+@pytest.mark.usefixtures("place")
 def test_nothing_is_heavy_enough() -> None:
     assert by_arrays(11) == (None, by_arrays(11).lower_bound, True)
     answer, _ = by_pulp(11)
@@ -191,21 +204,64 @@ def test_nothing_is_heavy_enough() -> None:
     assert answer.is_infeasible
 
 
-def test_the_heartbeat_ends_the_solver() -> None:
-    def stop() -> None:
-        raise InterruptedError
-
+def hard_model() -> LinearModel:
+    """State a program that no solver ends within minutes."""
     random = np.random.default_rng(1)
     n = 400
-    model = LinearModel(
+    return LinearModel(
         costs=random.integers(50, 150, size=n), lower=np.zeros(n, dtype=np.int64),
         upper=np.ones(n, dtype=np.int64), is_whole=np.ones(n, dtype=np.bool_),
         row_lower=np.full(40, 9000), row_upper=np.full(40, np.inf),
         rows=np.repeat(np.arange(40), n), columns=np.tile(np.arange(n), 40),
         coefficients=random.integers(50, 150, size=40 * n),
     )  # fmt: skip
+
+
+@pytest.mark.usefixtures("place")
+def test_the_heartbeat_ends_the_solver() -> None:
+    def stop() -> None:
+        raise InterruptedError
+
     with pytest.raises(InterruptedError):
-        solve(model.load_solver(gap=0.0), Pulse(heartbeat=stop))
+        solve(hard_model().load_solver(gap=0.0), Pulse(heartbeat=stop))
+
+
+@pytest.mark.usefixtures("place")
+def test_what_was_found_by_the_deadline_comes_back() -> None:
+    """The first solution is there from the beginning, and bounds come before the end."""
+    answer = solve(hard_model().load_solver(gap=0.0), Pulse(2), [1.0] * 400)
+    assert answer.values is not None
+    assert 0 < answer.lower_bound <= hard_model().costs @ answer.values
+    assert not answer.is_infeasible
+
+
+def test_a_solver_that_does_not_look_at_the_clock_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = tmp_path / "python"
+    deaf.write_text("#!/bin/sh\nexec sleep 600\n")
+    deaf.chmod(0o755)
+    monkeypatch.setattr(solver, "_MOST_TERMS_HERE", 0)
+    monkeypatch.setattr(_solver_process.sys, "executable", str(deaf))
+    started: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def watched(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*arguments, **named))
+        return started[-1]
+
+    monkeypatch.setattr(_solver_process.subprocess, "Popen", watched)
+    answer = solve(hard_model().load_solver(gap=0.0), Pulse(0.2))
+    assert (answer.values, answer.lower_bound, answer.is_infeasible) == (None, -np.inf, False)
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+
+
+def test_without_another_process_programs_are_solved_in_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(solver, "_MOST_TERMS_HERE", 0)
+    monkeypatch.setattr(_solver_process, "_interpreter", lambda: "/nowhere/python")
+    assert by_arrays(LEAST).lower_bound == pytest.approx(11)
 
 
 @pytest.mark.long
