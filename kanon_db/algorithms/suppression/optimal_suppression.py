@@ -78,9 +78,9 @@ class SuppressionProgram:
         if values is None:
             return known
         # The solver computes in floating point; its result is checked in integers.
-        found = values.astype(np.int64)
-        costs_less = known is None or self.cost(found) < self.cost(known)
-        return found if costs_less and self.are_valid(found) else known
+        flows = values.astype(np.int64)
+        costs_less = known is None or self.cost(flows) < self.cost(known)
+        return flows if costs_less and self.are_valid(flows) else known
 
     def are_valid(self, flows: IntArray) -> bool:
         """Tell whether every record has its place, and every instance none or k records."""
@@ -115,15 +115,15 @@ class SuppressionProgram:
         answer = solve(model.load_solver(gap=0.99), pulse, values)
         if answer.values is None:
             return answer
-        found = np.rint(answer.values)
-        if not self.are_valid(found[n_bound:].astype(np.int64)):
+        rounded = np.rint(answer.values)
+        if not self.are_valid(rounded[n_bound:].astype(np.int64)):
             # With all u_jl fixed the rest is a transportation problem, solved in moments: the
             # simplex method ends in a vertex, where all x_ij are whole numbers.
-            is_u = np.arange(found.size) < n_bound
+            is_u = np.arange(rounded.size) < n_bound
             highs = replace(
                 model,
-                lower=np.where(is_u, found, model.lower),
-                upper=np.where(is_u, found, model.upper),
+                lower=np.where(is_u, rounded, model.lower),
+                upper=np.where(is_u, rounded, model.upper),
                 is_whole=np.zeros_like(is_u),
             ).load_solver(gap=0)
             highs.setOptionValue("solver", "simplex")
@@ -131,8 +131,8 @@ class SuppressionProgram:
             vertex = values_of(highs)
             if vertex is None:
                 return answer._replace(values=None)
-            found = np.rint(vertex)
-        return answer._replace(values=found[n_bound:])
+            rounded = np.rint(vertex)
+        return answer._replace(values=rounded[n_bound:])
 
     def _model(self, is_bound: BoolArray, place: IntArray) -> LinearModel:
         """State the program: the variables are the u_jl of bound instances, then the x_ij."""
@@ -252,11 +252,9 @@ def optimal(
         Called with the number of variables before an integer program is stated, which takes most of
         the memory; what it raises ends the work. Not called where nothing is left to solve.
     pulse : Pulse
-        Its time limit is for the solver; preparation, some seconds for 10^6 combinations of row
-        type and pattern, is finished. Beaten every few milliseconds, in the thread of the caller;
-        what that raises ends the work as soon as the solver, which runs in a thread of its own,
-        takes notice: within milliseconds as a rule, but it may take some seconds of a large
-        program's presolve.
+        Its time limit counts everything from when it was made. Beaten every few milliseconds; what
+        that raises ends the work. Large programs are solved in a process of their own, which is
+        killed when time is over, or what the pulse raises.
 
     Returns
     -------
@@ -484,7 +482,7 @@ def _solve(
     # An instance that is open to every record links what nothing else does.
     is_shared = np.bincount(program.instance) == program.counts.size
     linked = components(program.counts.size, *_links(program, ~is_shared[program.instance]))
-    parts = _Parts(program, codes, is_shared, _options_of(program, numbered(linked)))
+    parts = _SeparateParts(program, codes, is_shared, _options_of(program, numbered(linked)))
     if on_program is not None:
         on_program(max(part.size for part in parts.options))
     flows, bound = parts.solve(start, pulse)
@@ -494,8 +492,8 @@ def _solve(
         return start if flows is None else flows, bound
     if on_program is not None:
         on_program(program.group.size)
-    whole = _Parts(program, codes, program.is_free, [np.arange(program.group.size)])
-    flows, least = whole.solve(start if flows is None else flows, pulse)
+    everything = _SeparateParts(program, codes, program.is_free, [np.arange(program.group.size)])
+    flows, least = everything.solve(start if flows is None else flows, pulse)
     return flows, max(bound, least)
 
 
@@ -515,7 +513,7 @@ def _options_of(program: SuppressionProgram, part_of_group: IntArray) -> list[In
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class _SeparateParts:
     """Parts of a program that can be solved one by one."""
 
     program: SuppressionProgram
@@ -592,24 +590,20 @@ def _solve_part(
 def _improve(
     program: SuppressionProgram, codes: CodeArray, flows: IntArray, pulse: Pulse
 ) -> IntArray:
-    """Solve regions of the table, one after the other, while all other records stay.
-
-    A region is a run of groups in the order of their values, the columns in another order each
-    time; groups that are in the same instance stay together.
-    """
+    """Solve one region after the other, while all other records stay where they are."""
     flows, idle, turn = flows.copy(), 0, 0
     while idle < _IDLE_TURNS and not pulse.is_over:
         before, n_left = program.cost(flows), flows.size
         for part in _regions(program, codes, flows, turn):
             own = pulse.within(pulse.seconds_left * part.size / n_left)
             n_left -= part.size
-            others = flows.copy()
-            others[part] = 0
-            received = np.bincount(program.instance, others, program.is_free.size)
+            rest = flows.copy()
+            rest[part] = 0
+            received = np.bincount(program.instance, rest, program.is_free.size)
             region = program.of_part(part, program.is_free | (received >= program.k))
             if region.cost(flows[part]) > region.least_cost and not own.is_over:
-                found = region.better(flows[part], region.solve(flows[part], own).values)
-                flows[part] = flows[part] if found is None else found
+                better = region.better(flows[part], region.solve(flows[part], own).values)
+                flows[part] = flows[part] if better is None else better
         idle = idle + 1 if program.cost(flows) == before else 0
         turn += 1
     return flows
@@ -618,7 +612,10 @@ def _improve(
 def _regions(
     program: SuppressionProgram, codes: CodeArray, flows: IntArray, turn: int
 ) -> list[IntArray]:
-    """Divide the options into regions."""
+    """Divide the options into runs of groups in the order of their values, from a column on.
+
+    Groups that are in the same instance stay together.
+    """
     in_use = (flows > 0) & ~program.is_free[program.instance]
     cluster = components(program.counts.size, *_links(program, in_use))
     place = np.empty_like(program.counts)

@@ -15,8 +15,8 @@ import numpy as np
 import pulp  # type: ignore[import-untyped]
 import pytest
 
-from kanon_db.algorithms.ground import _solver_process, solver
 from kanon_db.algorithms.ground import computation as module
+from kanon_db.algorithms.ground import solver
 from kanon_db.algorithms.ground.computation import UNLIMITED, Proof, Pulse
 from kanon_db.algorithms.ground.exact_numbers import exact_number, exact_text, round_up
 from kanon_db.algorithms.ground.solver import LinearModel, Solution, solve, solve_problem
@@ -242,7 +242,7 @@ def test_a_solver_that_does_not_look_at_the_clock_is_killed(
     deaf.write_text("#!/bin/sh\nexec sleep 600\n")
     deaf.chmod(0o755)
     monkeypatch.setattr(solver, "_MOST_TERMS_HERE", 0)
-    monkeypatch.setattr(_solver_process.sys, "executable", str(deaf))
+    monkeypatch.setattr(solver.sys, "executable", str(deaf))
     started: list[subprocess.Popen[bytes]] = []
     start = subprocess.Popen
 
@@ -250,7 +250,7 @@ def test_a_solver_that_does_not_look_at_the_clock_is_killed(
         started.append(start(*arguments, **named))
         return started[-1]
 
-    monkeypatch.setattr(_solver_process.subprocess, "Popen", watched)
+    monkeypatch.setattr(solver.subprocess, "Popen", watched)
     answer = solve(hard_model().load_solver(gap=0.0), Pulse(0.2))
     assert (answer.values, answer.lower_bound, answer.is_infeasible) == (None, -np.inf, False)
     assert [process.returncode for process in started] == [-signal.SIGKILL]
@@ -260,7 +260,7 @@ def test_without_another_process_programs_are_solved_in_this_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(solver, "_MOST_TERMS_HERE", 0)
-    monkeypatch.setattr(_solver_process, "_interpreter", lambda: "/nowhere/python")
+    monkeypatch.setattr(solver, "_interpreter", lambda: "/nowhere/python")
     assert by_arrays(LEAST).lower_bound == pytest.approx(11)
 
 
