@@ -143,6 +143,9 @@ def _solve_elsewhere(highs: highspy.Highs, pulse: Pulse, start: list[float] | No
     with SolverProcess(highs, start) as process:
         while not pulse.is_over and process.goes_on(_POLL_SECONDS):
             pulse.beat()
+        has_told = process.values is not None or process.lower_bound > -inf
+        if not (has_told or process.is_infeasible or pulse.is_over):
+            raise ChildProcessError  # It ended without a word, as where it cannot import HiGHS.
         return Solution(process.values, process.lower_bound, process.is_infeasible)
 
 
