@@ -39,13 +39,17 @@ RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES, CLASSES)
 CLASSED_SUFFIXES: Final = (*ROW_SUFFIXES, CLASSES)
 """Suffixes of the relations of rows, and of their numbers."""
 
+VALUES: Final = "_values"
+CODES: Final = "_codes"
+"""Suffixes of the tables of distinct values, and of their codes (`kanon_db.publications.codes`)."""
+
 QIT: Final = "_qit"
 SAT: Final = "_sat"
 BIT: Final = "_bit"
 LIKELY: Final = "_wgt"
-SUFFIXES: Final = ("", LIKELY, QIT, SAT, BIT, SHARES)
+SUFFIXES: Final = ("", LIKELY, QIT, SAT, BIT, SHARES, VALUES, CODES)
 """Suffixes of the view weighted by shares of buckets, that by learned weights, the quasi-identifier
-table, the sensitive table, the bitmaps, and the weights of sensitive values."""
+table, the sensitive table, the bitmaps, the weights of sensitive values, and the store of codes."""
 
 Assignment = OneOf["random", "cells"]
 """Assignments of records to buckets."""
@@ -77,6 +81,8 @@ class BucketTables:
     sat: str
     bit: str
     learned: str
+    values_table: str
+    codes: str
     quasi_identifiers: tuple[str, ...]
     sensitive: Mapping[str, str]  # By the attributes' own names
     bucket_id: str
@@ -97,7 +103,7 @@ class BucketTables:
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, likely, qit, sat, bit, learned = (
+        view, likely, qit, sat, bit, learned, values, codes = (
             quotes.identifier(schema, name + suffix) for suffix in SUFFIXES
         )
         columns = ("bucket_id", "count", "attribute", "bits", "weight", "weights", "parts")
@@ -109,6 +115,8 @@ class BucketTables:
             sat=sat,
             bit=bit,
             learned=learned,
+            values_table=values,
+            codes=codes,
             quasi_identifiers=tuple(map(quotes.identifier, layout["quasi_identifiers"])),
             **{column: quotes.identifier(layout[column]) for column in columns},
             sensitive={name: quotes.identifier(name) for name in sensitive},
@@ -129,7 +137,7 @@ class BucketTables:
     @property
     def relations(self) -> list[str]:
         """The relations that readers see, quoted: the view first."""
-        names = [self.view, self.qit, self.sat, self.bit]
+        names = [self.view, self.qit, self.sat, self.bit, self.values_table, self.codes]
         return [*names, self.learned] if self.weighted else names
 
     def values(self, alias: str) -> str:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -54,6 +54,26 @@ class CodedColumn:
     values: DistinctValues
     # (n_records,): the code of each record's value, in as few bytes as these take
     codes: AnyIntArray
+
+
+class NumberedColumn(NamedTuple):
+    """A column with any number of values, which stay on the server."""
+
+    name: str
+    table: str  # temporary table ``(code, value)``, quoted; in order, NULL last
+    n_values: int
+    codes: AnyIntArray  # (n_records,)
+
+    @classmethod
+    def of(cls, column: CodedColumn, codes: AnyIntArray | None = None) -> Self:
+        """Take the values of a column with few."""
+        values = column.values
+        return cls(
+            values.column.name,
+            values.table,
+            len(values.labels),
+            column.codes if codes is None else codes,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,13 +199,17 @@ def read_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArr
     """Return the code of each record's value in each column, shape (n_records, n_columns)."""
     codes = read_known_codes(snapshot, columns)
     for values, column_codes in zip(columns, codes.T, strict=True):
-        if column_codes.min() < 0:
-            raise SchemaMismatchError(
-                "a column's equality is not consistent",
-                detail=f'column "{values.column.name}": GROUP BY and = disagree on its values',
-                hint="publish a view that casts the column to text",
-            )
+        _require_known(values.column, column_codes)
     return codes
+
+
+def _require_known(column: ColumnType, codes: AnyIntArray) -> None:
+    if codes.min() < 0:
+        raise SchemaMismatchError(
+            "a column's equality is not consistent",
+            detail=f'column "{column.name}": GROUP BY and = disagree on its values',
+            hint="publish a view that casts the column to text",
+        )
 
 
 def read_known_codes(snapshot: Snapshot, columns: Sequence[DistinctValues]) -> CodeArray:
@@ -232,6 +256,31 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
     for values, column in zip(reversed(columns), reversed(codes.T), strict=True):
         numbers, digits = np.divmod(numbers, len(values.labels) + 1)
         column[:] = digits - 1
+
+
+def number_column(snapshot: Snapshot, column: ColumnType) -> NumberedColumn:
+    """Give numbers to the values of a snapshot's column, without reading them."""
+    session = snapshot.session
+    session.step("reading values")
+    table = session.identifier("pg_temp", f"kanon_values_{secrets.token_hex(8)}")
+    own = f"s.{session.identifier(column.name)}"
+    session.fetch(
+        f"CREATE TEMPORARY TABLE {table} ON COMMIT DROP AS"
+        " SELECT (row_number() OVER (ORDER BY value))::int4 - 1 AS code, value"
+        f" FROM (SELECT {own} AS value FROM {snapshot.table} AS s GROUP BY {own}) AS v"
+    )
+    session.fetch(f"ANALYZE {table} (value)")
+    (row,) = session.fetch(
+        "SELECT count(*) AS n, coalesce(max(code) FILTER (WHERE num_nulls(value) = 1), -1) AS null"
+        f" FROM {table}"
+    )
+    codes = read_integers(
+        snapshot,
+        f"coalesce(v.code, CASE WHEN num_nulls({own}) = 1 THEN {row['null']} ELSE -1 END)",
+        f"LEFT JOIN {table} AS v ON {own} {column.operator(session, '=')} v.value",
+    )
+    _require_known(column, codes)
+    return NumberedColumn(column.name, table, int(row["n"]), codes)
 
 
 def code_expression(value: str, values: DistinctValues, alias: str) -> str:

@@ -20,6 +20,7 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketSetting,
     bit_positions,
+    in_slots,
 )
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, order_of, sort_keys, taken
 from kanon_db.catalog.entries import Publication
@@ -31,6 +32,7 @@ from kanon_db.publications.buckets.bucket_relations import (
     most_values,
     write_weights,
 )
+from kanon_db.publications.codes import write_bucket_codes
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.query.layout import BIT, LIKELY, QIT, SAT, SHARES, BucketTables
@@ -44,7 +46,9 @@ from kanon_db.transfer.values import (
     CodedColumn,
     DistinctCombinations,
     DistinctValues,
+    NumberedColumn,
     distinct_values,
+    number_column,
     read_codes,
     read_integers,
 )
@@ -67,6 +71,7 @@ def write_bitmaps(
     tables: BucketTables,
     layout: Mapping[str, Any],
     columns: Mapping[str, CodedColumn],
+    wide: dict[str, NumberedColumn],
     found: DistinctCombinations,
     contents: BucketContents,
     bucket_ids: CodeArray,
@@ -74,7 +79,7 @@ def write_bitmaps(
     thresholds: Thresholds | None,
     random: SecureRandom,
 ) -> dict[str, Any]:
-    """Create the tables of bitmaps, the weights of sensitive values, and the view of these.
+    """Write the codes, the bitmaps, the weights of sensitive values, and the view of these.
 
     Parameters
     ----------
@@ -82,6 +87,8 @@ def write_bitmaps(
         The names of the columns.
     columns : mapping of str to CodedColumn
         The quasi-identifiers that may have bitmaps.
+    wide : mapping of str to NumberedColumn
+        The other ones.
     found : DistinctCombinations
         The values of the sensitive attributes.
     contents : BucketContents
@@ -119,25 +126,40 @@ def write_bitmaps(
         for name, values in zip(tables.sensitive, found.columns, strict=True)
     }
     written = attributes_with_bitmaps(of_sensitive, n_values, tables.sizes, order.size)
-    in_slots = contents.in_slots
+    of_contents = contents.in_slots
     for name, values, codes in zip(tables.sensitive, found.columns, found.values.T, strict=True):
         if name in written:
-            narrow = taken(codes.astype(np.min_scalar_type(of_sensitive[name])), in_slots)
+            narrow = taken(codes.astype(np.min_scalar_type(of_sensitive[name])), of_contents)
             _insert(session, tables, name, values, narrow)
-    placed = {name: columns[name] for name in written if name in columns}
-    bytewise = [name for name, column in placed.items() if _is_bytewise(session, column.values)]
+    own = {name: NumberedColumn.of(column) for name, column in columns.items()} | wide
+    placed = [own[name] for name in layout["quasi_identifiers"]]
+    bytewise = [one.name for one in placed if _is_bytewise(session, one.table)]
     ranks = [
-        taken(_byte_ranks(session, column.values), column.codes)
-        if name in bytewise
-        else column.codes
-        for name, column in placed.items()
+        taken(_byte_ranks(session, one.table), one.codes) if one.name in bytewise else one.codes
+        for one in placed
     ]
-    by_rank = order_of(sort_keys(ranks), stable=True) if ranks else np.arange(bucket_ids.size)
-    positions, _ = bit_positions(bucket_ids, by_rank, contents.setting)
-    for name, column in placed.items():
-        code_at = np.empty_like(column.codes)
-        code_at[positions] = column.codes
-        _insert(session, tables, name, column.values, code_at)
+    positions, by_bucket = bit_positions(
+        bucket_ids, order_of(sort_keys(ranks), stable=True), contents.setting
+    )
+    at_slots = in_slots(by_bucket, contents.setting)
+    for name in written:
+        if name in columns:
+            _insert(
+                session, tables, name, columns[name].values, taken(columns[name].codes, at_slots)
+            )
+    stored = write_bucket_codes(
+        staging,
+        tables,
+        layout["quasi_identifiers"],
+        contents.setting,
+        (one._replace(codes=taken(one.codes, at_slots)) for one in placed),
+        (
+            NumberedColumn(name, values.table, len(values.labels), taken(codes, of_contents))
+            for name, values, codes in zip(
+                tables.sensitive, found.columns, found.values.T, strict=True
+            )
+        ),
+    )
     learned_from = [column for name, column in columns.items() if name in written]
     tables = replace(tables, with_bitmaps=tuple(written))
     weighted, planes = write_weights(
@@ -152,12 +174,12 @@ def write_bitmaps(
         thresholds,
         random,
     )
-    others = [name for name in layout["quasi_identifiers"] if name not in placed]
     added = {
         "with_bitmaps": written,
         "weighted": weighted,
-        "placed_by": [*placed, *others],
+        "placed_by": list(layout["quasi_identifiers"]),
         "bytewise": bytewise,
+        "store": stored,
         "planes": planes,
     }
     # A combination of several attributes has no weight of its own.
@@ -168,29 +190,29 @@ def write_bitmaps(
     return added
 
 
-def _is_bytewise(session: Session, values: DistinctValues) -> bool:
+def _is_bytewise(session: Session, table: str) -> bool:
     """Tell whether a column has texts of which no two that differ are equal.
 
     Their order byte by byte is the same on every server, unlike that of other collations.
     """
-    return values.column.type_name in _TEXTS and not session.fetch(
-        "SELECT 1 FROM pg_attribute AS a JOIN pg_collation AS c ON c.oid = a.attcollation"
-        " WHERE a.attrelid = to_regclass($1::text) AND a.attname = 'value'"
-        " AND NOT c.collisdeterministic",
-        values.table,
+    return bool(
+        session.fetch(
+            "SELECT 1 FROM pg_attribute AS a LEFT JOIN pg_collation AS c ON c.oid = a.attcollation"
+            " WHERE a.attrelid = to_regclass($1::text) AND a.attname = 'value' AND a.atttypid"
+            " = ANY ('{text,varchar,bpchar}'::regtype[]) AND c.collisdeterministic",
+            table,
+        )
     )
 
 
-_TEXTS: Final = ("text", "character varying", "character", "bpchar")
-
-
-def _byte_ranks(session: Session, values: DistinctValues) -> CodeArray:
+def _byte_ranks(session: Session, table: str) -> CodeArray:
     """Return the place of each value in the order of bytes, by its code; NULL comes last."""
-    rows = session.fetch(
-        'SELECT code FROM (SELECT code, value COLLATE pg_catalog."C" AS value'
-        f" FROM {values.table}) AS v ORDER BY v.value, v.code"
+    row = fetch_one(
+        session,
+        "SELECT string_agg(int4send(v.code), ''::bytea"
+        f' ORDER BY v.value COLLATE pg_catalog."C", v.code) AS codes FROM {table} AS v',
     )
-    return inverse_permutation(np.array([row["code"] for row in rows], dtype=np.int32))
+    return inverse_permutation(np.frombuffer(row["codes"], dtype=">i4").astype(np.int32))
 
 
 def _insert(
@@ -460,9 +482,13 @@ def write_derived_tables(
     columns = read_few_values(
         qit, [types[name] for name in quasi_identifiers], most_values(qit.n_records)
     )
+    wide = {
+        name: number_column(qit, types[name]) for name in quasi_identifiers if name not in columns
+    }
     written = write_bitmaps(
-        staging, tables, layout, columns, found, contents, bucket_ids, order, thresholds, random
-    )
+        staging, tables, layout, columns, wide, found, contents, bucket_ids, order, thresholds,
+        random,
+    )  # fmt: skip
     found.drop()
     for column in columns.values():
         column.values.drop()

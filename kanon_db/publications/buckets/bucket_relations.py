@@ -34,7 +34,17 @@ from kanon_db.publications.relations import (
     number_of_row,
 )
 from kanon_db.publications.results import Check
-from kanon_db.query.layout import BIT, LIKELY, QIT, SAT, SHARES, BucketTables, Quotes
+from kanon_db.query.layout import (
+    BIT,
+    CODES,
+    LIKELY,
+    QIT,
+    SAT,
+    SHARES,
+    VALUES,
+    BucketTables,
+    Quotes,
+)
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session
 from kanon_db.session.protocol import Value
@@ -576,5 +586,7 @@ def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]
             },
         ),
         BIT: Note(FOR_THE_ESTIMATOR),
+        VALUES: Note(FOR_THE_ESTIMATOR),
+        CODES: Note(FOR_THE_ESTIMATOR),
         SHARES: Note(FOR_THE_ESTIMATOR),
     }

@@ -107,6 +107,7 @@ from kanon_db.transfer.values import (
     DistinctCombinations,
     DistinctValues,
     distinct_values,
+    number_column,
     read_codes,
 )
 
@@ -659,9 +660,14 @@ class Buckets(Kind):
         layout["assignment"] = "random" if is_random else job.request.assignment
         l = assignment.protection.l
         parameters: dict[str, Any] = {} if l is None else {"l": l}
+        wide = {
+            name: number_column(job.snapshot, job.types[name])
+            for name in source.quasi_identifiers
+            if name not in assignment.columns
+        }
         layout |= write_bitmaps(
-            staging, tables, layout, assignment.columns, sensitive, contents, bucket_ids, order,
-            largest_weights(asked_for(job.request, parameters), tables), random,
+            staging, tables, layout, assignment.columns, wide, sensitive, contents, bucket_ids,
+            order, largest_weights(asked_for(job.request, parameters), tables), random,
         )  # fmt: skip
         sensitive.drop()
         for column in assignment.columns.values():
