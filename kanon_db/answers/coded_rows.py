@@ -20,12 +20,11 @@ from kanon_db.answers.evidence import (
     NotFiniteError,
     NotReadError,
     PieceReader,
-    TriedValues,
     Truths,
     distinct,
     is_unknown,
 )
-from kanon_db.answers.evidence_sql import Summed, Unit
+from kanon_db.answers.pieces import Summed, Unit
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import by_attribute
@@ -115,21 +114,14 @@ class Evaluator:
 
     def __init__(self, read: PieceReader, heartbeat: Callable[[], None] = lambda: None) -> None:
         self._read, self._heartbeat = read, heartbeat
-        self._outcomes: dict[str, Truths] = {}
-        self._of_values: dict[str, TriedValues] = {}
+        self._outcomes: dict[ex.Expression, Truths] = {}
 
     def chunks(self, unit: Unit, codes: Codes, n_types: int) -> Iterator[slice]:
         """Divide types into parts that do not have too many combinations of values.
 
         Raises NotReadError if those of one type are too many.
         """
-        n_parts = (
-            len(unit.by_cell)
-            + len(unit.by_ends)
-            + len(unit.by_value)
-            + len(unit.parts)
-            + len(codes)
-        )
+        n_parts = len(unit.by_cell) + len(unit.by_value) + len(unit.parts) + len(codes)
         most = _MOST_BYTES // (_ROW_BYTES + _PART_BYTES * n_parts)
         lengths = np.ones(n_types)
         for place in unit.spread:
@@ -154,12 +146,10 @@ class Evaluator:
         `also_open`: listed columns of which all values are needed, too, for anything to be certain.
         """
         leaves: dict[ex.Expression, Truths] = {}
-        for leaf, (name, place) in unit.by_cell.items():
-            leaves[leaf] = self._of_cells(name).at(codes[place][rows.type_])
-        for leaf, (name, place) in unit.by_ends.items():
-            leaves[leaf] = self._of_ends(name, place).at(codes[place].take(rows.type_))
-        for leaf, (name, places) in unit.by_value.items():
-            known = self._read_tried(name, places).at(self.combination(places, codes, rows))
+        for leaf, place in unit.by_cell.items():
+            leaves[leaf] = self._of_cells(leaf, place).at(codes[place][rows.type_])
+        for leaf, places in unit.by_value.items():
+            known = self._read_tried(leaf, places).at(self.combination(places, codes, rows))
             if leaf in unit.compared:
                 known = self._compare_ends(leaf, unit.compared[leaf], known, codes, rows)
             leaves[leaf] = known
@@ -196,25 +186,20 @@ class Evaluator:
                 are_open |= self._read.lists[place].is_open[rows.at[place]]
         return are_open
 
-    def _of_cells(self, name: str) -> Truths:
-        if name not in self._outcomes:
-            self._outcomes[name] = self._read.outcomes(name)
-        return self._outcomes[name]
+    def _of_cells(self, leaf: ex.Expression, place: int) -> Truths:
+        if leaf not in self._outcomes:
+            self._outcomes[leaf] = self._read.outcomes(leaf, place)
+        return self._outcomes[leaf]
 
-    def _of_ends(self, name: str, place: int) -> TriedValues:
-        if name not in self._of_values:
-            self._of_values[name] = self._read.tried_values(name, place)
-        return self._of_values[name]
-
-    def _read_tried(self, name: str, places: Sequence[int]) -> Truths:
-        if name not in self._outcomes:
-            self._outcomes[name] = self._read.tried(name, places)
-        return self._outcomes[name]
+    def _read_tried(self, leaf: ex.Expression, places: Sequence[int]) -> Truths:
+        if leaf not in self._outcomes:
+            self._outcomes[leaf] = self._read.tried(leaf, places)
+        return self._outcomes[leaf]
 
     def _compare_ends(
         self,
         leaf: ex.Expression,
-        compared: tuple[str, int, int],
+        compared: tuple[int, ...],
         known: Truths,
         codes: Codes,
         rows: Rows,
@@ -222,8 +207,8 @@ class Evaluator:
         """Find what is certain of a comparison of two ranges from their ends."""
         if not isinstance(leaf, ex.Comparison):
             raise TypeError("two columns are compared")
-        name, left, right = compared
-        ends = self._read.ends(name)
+        left, right = compared
+        ends = self._read.ends(leaf, left, right)
         a, b = codes[left], codes[right]
         a_low, a_high, b_low, b_high = ends[0][a], ends[1][a], ends[2][b], ends[3][b]
         is_known = ends[4][a] & ends[5][b]
@@ -433,17 +418,20 @@ class TypeCounter:
     ) -> None:
         self._pieces, self._read, self._lists_all = types.pieces, types.read, lists_all
         self._evaluator = Evaluator(self._read, heartbeat)
-        keys = [self._read.key(f"g{i}", places) for i, places in enumerate(self._pieces.keys)]
+        keys = [
+            self._read.key(number, places) for number, (_, places) in enumerate(types.pieces.keys)
+        ]
         self._ranks = [ranks for ranks, _ in keys]
         self.texts = [texts for _, texts in keys]
         self._groups = _GroupNumbers([len(texts) for texts in self.texts])
         self._values = self._moments = None
         if self._pieces.summed is not None:
             if self._pieces.summed.moments is None:
-                self._values = self._read.numbers("values", self._pieces.summed.values)
+                self._values = self._read.numbers(self._pieces.summed.values)
             else:
                 self._moments = self._read.moments()
-        self._open_keys = [place for places in self._pieces.keys for place in places]
+        self._places_of_keys = [places for _, places in self._pieces.keys]
+        self._open_keys = [place for places in self._places_of_keys for place in places]
 
     @property
     def n_groups(self) -> int:
@@ -506,7 +494,7 @@ class TypeCounter:
         truths = self._evaluator.truths(unit, codes, rows, self._open_keys)
         ranks = [
             own[self._evaluator.combination(places, codes, rows)]
-            for own, places in zip(self._ranks, self._pieces.keys, strict=True)
+            for own, places in zip(self._ranks, self._places_of_keys, strict=True)
         ]
         possible = np.broadcast_to(truths.possibly, rows.w.shape)
         group, n_groups, first = self._groups.of_rows(ranks, rows.type_.size)
@@ -535,8 +523,7 @@ class TypeCounter:
                 pairs.any(is_wild),
             )
         type_ = pairs.first(rows.type_)
-        # Of ranges that are too many to have numbers, no shares are known.
-        u = np.full(n.size, 1.0 if self._pieces.ended else 0.0)
+        u = np.zeros(n.size)
         for place in self._pieces.vague:
             u = np.maximum(u, self._read.cells[place].u[codes[place]])
         of_pair = pairs.first(group)

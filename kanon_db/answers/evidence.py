@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.evidence_sql import CellValueWriter, Pieces, PieceWriter
-from kanon_db.catalog.entries import Publication, changed
+from kanon_db.answers.evidence_sql import CellValueWriter, PieceWriter, WrittenPieces
+from kanon_db.answers.pieces import Pieces
+from kanon_db.catalog.entries import Publication
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
-from kanon_db.query.cell_conditions import ANY_END, BEGINS
-from kanon_db.query.layout import CellDescription, CellLayout, ClassTable
+from kanon_db.query.layout import CellDescription, CellLayout
 from kanon_db.query.sql import Request
 from kanon_db.session.protocol import Row, Session, Value
 
@@ -98,43 +97,6 @@ class Truths:
         return cls(true.astype(np.float64), false.astype(np.float64), true, true, false, false)
 
 
-"""The lower bits of a range's code say where it ends, those from here on where it begins."""
-"""The code of a range without ends, which may stand for NULL, too; that of NULL is 0."""
-
-
-def are_ends(codes: IntArray, size: int) -> bool:
-    """Whether codes, all below `size`, are of ranges that begin before they end, or of NULL."""
-    low, high = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
-    is_range = (low < high) & (high < size >> BEGINS)
-    return bool((is_range | (codes == 0) | (codes == ANY_END)).all())
-
-
-@dataclass(frozen=True, eq=False)
-class TriedValues:
-    """For how many of the values up to each a condition is true, and false."""
-
-    true: IntArray  # (n_values + 1,)
-    false: IntArray
-    of_null: tuple[bool, bool]  # The same of NULL
-
-    def at(self, codes: IntArray) -> Truths:
-        """Return what ranges tell, by their ends."""
-        low, high = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
-        n = np.maximum(high - low, 1)
-        true, false = (upto.take(high) - upto.take(low) for upto in (self.true, self.false))
-        truths = Truths(true / n, false / n, true == n, true > 0, false == n, false > 0)
-        odd = np.flatnonzero(high == 0)
-        is_anything = codes[odd] == ANY_END
-        for likely, surely, possibly, of_null in (
-            (truths.true, truths.surely, truths.possibly, self.of_null[0]),
-            (truths.false, truths.surely_false, truths.possibly_false, self.of_null[1]),
-        ):
-            likely[odd] = of_null
-            surely[odd] = ~is_anything & of_null
-            possibly[odd] = is_anything | of_null
-        return truths
-
-
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The distinct cells of a column."""
@@ -183,22 +145,21 @@ class PieceReader(Protocol):
     # them, all are
     met: dict[tuple[int, ...], IntArray]
 
-    def outcomes(self, name: str) -> Truths:
+    def outcomes(self, leaf: ex.Expression, place: int) -> Truths:
         """Return what each cell of a column tells of a condition."""
 
-    def tried_values(self, name: str, place: int) -> TriedValues:
-        """Return what the values of a column of which the ends are known tell of a condition."""
-
-    def tried(self, name: str, places: Sequence[int]) -> Truths:
+    def tried(self, leaf: ex.Expression, places: Sequence[int]) -> Truths:
         """Return what each combination of values tells of a condition."""
 
-    def ends(self, name: str) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
+    def ends(
+        self, leaf: ex.Expression, one: int, other: int
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
         """Return the places of the lower and upper ends of two columns' cells on their axis."""
 
-    def key(self, name: str, places: Sequence[int]) -> tuple[IntArray, list[str]]:
+    def key(self, number: int, places: Sequence[int]) -> tuple[IntArray, list[str]]:
         """Return the number of each combination's group value, and the values as JSON."""
 
-    def numbers(self, name: str, places: Sequence[int]) -> FloatArray:
+    def numbers(self, places: Sequence[int]) -> FloatArray:
         """Return the number of each combination of values; NaN where there is none."""
 
     def moments(self) -> Moments:
@@ -226,11 +187,12 @@ class ReadPieces:
 
     def __init__(
         self,
-        pieces: Pieces,
+        written: WrittenPieces,
         parts: Mapping[str, bytes | None],
         texts: Mapping[str, Sequence[str] | None],
     ) -> None:
-        self._pieces, self._parts, self._texts = pieces, parts, texts
+        self._written, self._parts, self._texts = written, parts, texts
+        pieces = self._pieces = written.pieces
         self.cells: dict[int, Cells] = {}
         self.sizes: dict[int, int] = {}
         for place in pieces.places.values():
@@ -239,7 +201,7 @@ class ReadPieces:
                 self.sizes[place] = self.cells[place].n.size
                 continue
             (n_values,) = self._read(f"c{place}", [("n", ">i8")])["n"].tolist()
-            self.sizes[place] = (n_values + 1) << BEGINS if place in pieces.ended else n_values
+            self.sizes[place] = n_values
         listed = [place for place in pieces.vague if f"x{place}" in parts]
         summed = None if pieces.summed is None else pieces.summed.own
         self.lists: dict[int, Listing] = _Listings(
@@ -248,58 +210,51 @@ class ReadPieces:
         self.n_values = dict(self.sizes)
         for place, listing in self.lists.items():
             self.n_values[place] = int(listing.value.max(initial=-1)) + 1
-        self.met = {places: self._combinations(places) for places in pieces.met}
+        self.met = {places: self._combinations(places) for places in written.met}
 
-    def outcomes(self, name: str) -> Truths:
+    def outcomes(self, leaf: ex.Expression, place: int) -> Truths:  # noqa: ARG002
         """Return what each cell of a column tells of a condition."""
-        read = self._read(name, _OUTCOME)
+        read = self._read(self._written.names[leaf], _OUTCOME)
         return Truths(
             read["t"].astype(np.float64), read["f"].astype(np.float64),
             read["st"], read["pt"], read["sf"], read["pf"],
         )  # fmt: skip
 
-    def tried_values(self, name: str, place: int) -> TriedValues:
-        """Return what the values of a column of which the ends are known tell of a condition."""
-        read = self._read(name, _TRIED)
-        if read.size != self.sizes[place] >> BEGINS:
-            raise NotReadError
-        true, false = (
-            np.concatenate([[0], np.cumsum(read[truth][1:], dtype=np.int64)])
-            for truth in ("true", "false")
-        )
-        return TriedValues(true, false, (bool(read["true"][0]), bool(read["false"][0])))
-
-    def tried(self, name: str, places: Sequence[int]) -> Truths:
+    def tried(self, leaf: ex.Expression, places: Sequence[int]) -> Truths:
         """Return what each combination of values tells of a condition."""
-        piece, at, n_conditions = self._pieces.tried[name]
+        piece, at, n_conditions = self._written.tried[self._written.names[leaf]]
         truths = self._read(piece, [("x", ">i2", (n_conditions,))])["x"][:, at]
         self._require(truths.size, places)
         return Truths.known(truths == _TRUE, truths == _FALSE)
 
-    def ends(self, name: str) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
+    def ends(
+        self,
+        leaf: ex.Expression,
+        one: int,  # noqa: ARG002
+        other: int,  # noqa: ARG002
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
         """Return the places of the lower and upper ends of two columns' cells on their axis.
 
         0 is no place. The last two say which cells are there.
         """
-        read = self._read(name, _END)
+        read = self._read(f"{self._written.names[leaf]}_ends", _END)
         sides = [read[read["side"] == side].reshape(-1, 2) for side in (0, 1)]
         ranks = [side["rank"].astype(np.int64) for side in sides]
         known = [side["is_known"][:, 0] for side in sides]
-        one, other = ranks
-        return one[:, 0], one[:, 1], other[:, 0], other[:, 1], known[0], known[1]
+        return ranks[0][:, 0], ranks[0][:, 1], ranks[1][:, 0], ranks[1][:, 1], known[0], known[1]
 
-    def key(self, name: str, places: Sequence[int]) -> tuple[IntArray, list[str]]:
+    def key(self, number: int, places: Sequence[int]) -> tuple[IntArray, list[str]]:
         """Return the number of each combination's group value, and the values as JSON."""
-        ranks = self._read(name, [("r", ">i4")])["r"].astype(np.int64)
+        ranks = self._read(f"g{number}", [("r", ">i4")])["r"].astype(np.int64)
         self._require(ranks.size, places)
-        texts = self._texts[f"{name}_texts"]
+        texts = self._texts[f"g{number}_texts"]
         if texts is None and ranks.size:
             raise NotReadError
         return ranks, list(texts or [])
 
-    def numbers(self, name: str, places: Sequence[int]) -> FloatArray:
+    def numbers(self, places: Sequence[int]) -> FloatArray:
         """Return the number of each combination of values; NaN where there is none."""
-        read = self._read(name, _NUMBER)
+        read = self._read("values", _NUMBER)
         self._require(read.size, places)
         return self._numbers(read)
 
@@ -501,11 +456,14 @@ class ListedTypes:
 
     def __init__(self, runner: StatementRunner, writer: PieceWriter) -> None:
         self._asked, self._writer = runner, writer
-        self.pieces = writer.pieces()
-        rows = self._fetch_rows(runner)
+        written = writer.pieces()
+        rows = runner.fetch(written.text, *written.bound)
+        if not any(row["piece"] == "types" for row in rows):
+            raise NotReadError
         self._parts = {row["piece"]: row["part"] for row in rows}
         texts = {row["piece"]: row["texts"] for row in rows}
-        self.read: PieceReader = ReadPieces(self.pieces, self._parts, texts)
+        self.pieces: Pieces = written.pieces
+        self.read: PieceReader = ReadPieces(written, self._parts, texts)
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of each type, by the column, and its records."""
@@ -522,139 +480,8 @@ class ListedTypes:
         """Return what is known of the cells of one column."""
         return WrittenColumn(self._asked, self._writer, name)
 
-    def _fetch_rows(self, runner: StatementRunner) -> list[Row]:
-        rows = runner.fetch(self.pieces.text, *self.pieces.bound)
-        if not any(row["piece"] == "types" for row in rows):
-            raise NotReadError
-        return rows
-
 
 _TYPES_AT_ONCE: Final = 1 << 16
-
-_COLUMN_BYTES: Final = 5_000_000
-"""What a column of a block takes, as it is read and as numbers, rounded up."""
-
-Block = dict[str, bytes]
-"""The numbers of each column, by its name; the sizes of classes have the name ``""``."""
-
-
-class StoredTypes(ListedTypes):
-    """:class:`KnownTypes` of a table of classes, whose rows are read block by block."""
-
-    def __init__(self, runner: StatementRunner, writer: PieceWriter, room: int) -> None:
-        if writer.layout.classes is None:
-            raise TypeError("there is no table of classes")
-        super().__init__(runner, writer)
-        layout, places = writer.layout, self.pieces.places
-        if len(places) * _COLUMN_BYTES > room:
-            raise NotReadError
-        self._classes: ClassTable = writer.layout.classes
-        self._of_classes = {
-            name: place
-            for name, place in places.items()
-            if layout.cells[name].column.sql in layout.view.quasi_identifiers
-        }
-        self._of_rows = {n: place for n, place in places.items() if n not in self._of_classes}
-        self._needs_all = bool(layout.left_out or self.pieces.marked)
-        self._n_rows = layout.n_rows
-
-    def _fetch_rows(self, runner: StatementRunner) -> list[Row]:
-        """Run the statement; its arithmetic may fail on values that no record has together."""
-        try:
-            with runner.session.savepoint():
-                return runner.fetch(self.pieces.text, *self.pieces.bound)
-        except UnsupportedQueryError:
-            raise NotReadError from None
-
-    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
-        """Return the numbers of the cells of each type, by the column, and its records."""
-        n_rows = 0
-        for block in self._blocks():
-            written = block.get("", b"")
-            if not written or len(written) % 4:
-                raise changed(self._asked.publication)
-            sizes = np.frombuffer(written, dtype="<u4").astype(np.int64)
-            codes = {
-                place: self._numbers(block, name, place, sizes.size)
-                for name, place in self._of_classes.items()
-            }
-            n = sizes.astype(np.float64)
-            n_own = int(sizes.sum())
-            n_rows += n_own
-            if self._of_rows:
-                codes_of_rows = {
-                    place: self._numbers(block, name, place, n_own)
-                    for name, place in self._of_rows.items()
-                }
-                class_of_row = np.repeat(np.arange(sizes.size), sizes)
-                met = self._require_rows(codes_of_rows)
-                if met is not None:
-                    class_of_row = class_of_row[met]
-                    codes_of_rows = {p: numbers[met] for p, numbers in codes_of_rows.items()}
-                codes = {place: numbers[class_of_row] for place, numbers in codes.items()}
-                codes |= codes_of_rows
-                n = np.ones(class_of_row.size)
-            if n.size:
-                yield self._together(codes, n)
-        if n_rows != self._n_rows:
-            raise changed(self._asked.publication)
-
-    def _together(
-        self, codes: dict[int, IntArray], n: FloatArray
-    ) -> tuple[dict[int, IntArray], FloatArray]:
-        """Count records with the same cells once, where there is more to do with each."""
-        unit = self.pieces.unit
-        if not codes:
-            return codes, np.array([n.sum()])
-        is_single = len(codes) == 1 and not self.pieces.ended
-        if not (unit.spread or unit.parts or is_single or self._of_rows):
-            return codes, n
-        first, number = distinct(list(codes.values()), [self.read.sizes[p] for p in codes])
-        numbers_of_records = np.bincount(number, n, first.size).astype(np.float64, copy=False)
-        return {place: numbers[first] for place, numbers in codes.items()}, numbers_of_records
-
-    def _require_rows(self, codes: dict[int, IntArray]) -> Any:
-        """Find the rows that meet what only columns with known values decide; None for all."""
-        condition = self.pieces.unit.condition
-        if self._needs_all or condition is None:
-            return None
-        parts = condition.parts if isinstance(condition, ex.And) else (condition,)
-        met = None
-        for part in parts:
-            name, places = self.pieces.unit.by_value.get(part, ("", []))
-            if places and all(place in codes for place in places):
-                number: Any = 0
-                for place in places:
-                    number = number * self.read.n_values[place] + codes[place]
-                one = self.read.tried(name, places).surely[number]
-                met = one if met is None else met & one
-        return met
-
-    def _numbers(self, block: Block, name: str, place: int, n: int) -> IntArray:
-        written = block.get(name, b"")
-        type_ = np.dtype("<i8" if place in self.pieces.ended else "<u2")
-        if len(written) != type_.itemsize * n:
-            raise changed(self._asked.publication)
-        numbers = np.frombuffer(written, dtype=type_).astype(np.int64)
-        if n and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.read.sizes[place]:
-            raise changed(self._asked.publication)
-        if n and place in self.pieces.ended and not are_ends(numbers, self.read.sizes[place]):
-            raise changed(self._asked.publication)
-        return numbers
-
-    def _blocks(self) -> Iterator[Block]:
-        """Read the numbers of all columns that are needed, block by block."""
-        own, names = self._classes, list(self.pieces.places)
-        rows = self._asked.stream(
-            1 + len(names),
-            f"SELECT coalesce(t.{own.attribute}, '') AS attribute, t.{own.number} AS block,"
-            f" t.{own.codes} AS codes FROM {own.table} AS t WHERE t.{own.codes} IS NOT NULL"
-            f" AND (t.{own.attribute} IS NULL OR t.{own.attribute} = ANY ($1::text[]))"
-            f" ORDER BY t.{own.number}",
-            names,
-        )
-        for _, of_block in groupby(rows, key=lambda row: row["block"]):
-            yield {str(row["attribute"]): row["codes"] for row in of_block}
 
 
 @dataclass(frozen=True)

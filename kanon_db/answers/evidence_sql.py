@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
+from kanon_db.answers.pieces import Pieces, Unit
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
     Likely,
     add_matched,
-    all_values,
-    can_cover,
     holds_anything,
     is_endless,
-    may_fail,
     of_cell,
     on_axis,
     values_of,
 )
 from kanon_db.query.layout import CellLayout, ClassTable, condition_of, is_vague
 from kanon_db.query.likelihoods import (
-    MOST_GROUPED,
-    JointCondition,
     TypeWriter,
-    arrange,
-    columns_to_list,
-    compares_ranges,
-    most_listed,
 )
 from kanon_db.query.sql import (
     COLUMNS,
@@ -40,63 +32,23 @@ from kanon_db.query.sql import (
     leaves,
     number_columns,
     number_text,
-    require_few,
     speller,
     write,
 )
 
 
 @dataclass(frozen=True)
-class Unit:
-    """A condition, or a part of it whose columns nothing else mentions."""
-
-    condition: ex.Expression | None
-    spread: list[int]  # The columns whose values are listed
-    places: list[int]  # All of its columns
-    # The leaves that follow from one cell, with the names of their pieces, and the column
-    by_cell: Mapping[ex.Expression, tuple[str, int]]
-    # The same of columns of which the ends of cells are known
-    by_ends: Mapping[ex.Expression, tuple[str, int]]
-    # Those that follow from values, with the columns of these
-    by_value: Mapping[ex.Expression, tuple[str, list[int]]]
-    # Of the latter, comparisons of ranges: what is certain follows from the ends of these two
-    compared: Mapping[ex.Expression, tuple[str, int, int]]
-    parts: Mapping[ex.Expression, Unit]
-    open_: list[int]  # Listed columns of which a leaf needs all values, for anything to be certain
-    tested: list[int]  # Listed ranges of which it is asked whether they hold a NULL
-
-
-@dataclass(frozen=True)
-class Summed:
-    """What is summed."""
-
-    moments: int | None  # The column whose cells alone decide on it
-    values: list[int]  # Otherwise, the columns whose values do
-    own: int | None  # If it is one of these that is listed, itself
-    # Listed columns of which all values are needed, for bounds; not of the column itself
-    open_: list[int]
-
-
-@dataclass(frozen=True)
-class Pieces:
+class WrittenPieces:
     """A statement, and what its rows mean."""
 
+    pieces: Pieces
     text: str  # Its rows have a ``piece``, a ``part`` (bytes) and ``texts``
     bound: tuple[str | list[str], ...]  # Its values
-    places: Mapping[str, int]  # The number of each column that the request mentions
-    vague: list[int]  # Those whose cells stand for several values, and have numbers
-    ended: list[int]  # Those whose cells have their ends instead
-    marked: list[int]  # Those that have suppressed cells
-    unit: Unit
-    keys: list[list[int]]  # The columns of each group key
-    summed: Summed | None
-    together: float  # See `kanon_db.query.likelihoods`
+    names: Mapping[ex.Expression, str]  # The piece of each leaf
     # The piece of each condition that follows from values, its place there, and of how many
     tried: Mapping[str, tuple[str, int, int]]
     # The columns of which only those combinations of values are tried that types have
     met: list[tuple[int, ...]]
-    # Whether the values of what is summed are listed, which need not be finite then
-    lists_values: bool
 
 
 def flag(sql: str) -> str:
@@ -116,27 +68,12 @@ def is_numbered(request: Request, layout: CellLayout, also: Iterable[str] = ()) 
 
     `also`: columns that are needed beside those that the request mentions.
     """
-    query, aggregate = request.query, request.aggregate
+    query, aggregate, more = request.query, request.aggregate, {*also}
     if layout.classes is None:
         return False
     needed = [*query.evaluated, aggregate.operand, aggregate.condition]
-    names = {*also, *(name for part in needed for name in ex.attributes(part))}
-    ended = names & layout.classes.ends
-    if names - layout.classes.columns - ended or any(layout.cells[name].shares for name in ended):
-        return False
-    return not ended or not ended & {*also, *_needing_cells(request, layout)}
-
-
-def _needing_cells(request: Request, layout: CellLayout) -> Iterator[str]:
-    """Yield the columns of which more is asked than how likely a condition on one of them is."""
-    query, aggregate = request.query, request.aggregate
-    put = arrange(query, aggregate, layout)
-    yield from (*put.spread, *put.apart)
-    if aggregate.operand is not None and aggregate.function != "count":
-        yield from ex.attributes(aggregate.operand)
-    for leaf in leaves(condition_of(query, aggregate)):
-        if len(ex.attributes(leaf)) > 1 or may_fail(leaf):
-            yield from ex.attributes(leaf)
+    names = {name for part in needed for name in ex.attributes(part)}
+    return more <= layout.classes.columns and names <= layout.classes.columns | layout.classes.ends
 
 
 # What an answer depends on beside the records themselves, found once for each cell or value.
@@ -163,12 +100,6 @@ _TRIED_TOGETHER: Final = 32
 
 _FULL: Final = 8
 """So many conditions may have as many each."""
-
-MOST_BETWEEN: Final = 400_000
-"""Values from the least to the greatest of a column for which a comparison is tried."""
-
-MOST_TRIED: Final = 1 << 16
-"""The same for other conditions: no more than the ranges have, so that each is tried as a whole."""
 
 MOST_TEXT: Final = 8_000_000
 """Bytes of the values of a group key."""
@@ -206,11 +137,11 @@ class PieceWriter(TypeWriter):
         super().__init__(request, layout, also, required)
         self.is_stored = is_stored
         self._classes = layout.classes if is_stored else None
-        self._ended = frozenset[str]() if self._classes is None else self._classes.ends
         self._room = room
         self._pieces: list[Select] = []
         self._conditions: dict[tuple[int, ...], dict[str, ex.Expression]] = {}
         self._met: dict[tuple[int, ...], str] = {}
+        self._names: dict[ex.Expression, str] = {}
         n_listed = len(self._spread) + len(self._arranged.apart)
         more = 1 if is_stored else _OF_VIEW
         self._most_listed = more * MOST_LISTED // max(n_listed, 1)
@@ -225,29 +156,23 @@ class PieceWriter(TypeWriter):
 
     _lists_values = False
 
-    def pieces(self) -> Pieces:
+    def pieces(self) -> WrittenPieces:
         """Write them all."""
-        grouped = {name for key in self.keys.values() for name in ex.attributes(key)}
-        if self._classes is None:
-            self._types()
+        pieces = Pieces.of(self.request, self.layout, self._also, lists_values=self._lists_values)
+        self._types()
         for name in self._places:
             self.cells(name)
-        unit = self._unit("", self._arranged.condition, self._spread, grouped)
-        keys = [self._key(number, key) for number, key in enumerate(self.keys.values())]
-        summed = None if self.weighed is None else self._weigh(self.weighed)
-        combinations = self._try()
+        for unit in pieces.unit.all():
+            self._write_unit(unit, pieces)
+        for number, key in enumerate(self.keys.values()):
+            self._key(number, key)
+        if self.weighed is not None:
+            self._weigh(self.weighed)
+        tried = self._try()
         self.steps.add("pieces", "What each cell, and each value, tells.", *self._pieces)
-        return Pieces(
-            self.steps.write(), self.constants.bound,
-            self._places,
-            [
-                place for name, place in self._places.items()
-                if is_vague(self._cell(name)) and name not in self._ended
-            ],
-            [place for name, place in self._places.items() if name in self._ended],
-            [self._places[name] for name in self._places if self._cell(name).mark is not None],
-            unit, keys, summed, self.together(), combinations, [*self._met], self._lists_values,
-        )  # fmt: skip
+        return WrittenPieces(
+            pieces, self.steps.write(), self.constants.bound, self._names, tried, [*self._met]
+        )
 
     def _types(self) -> None:
         """List the types of records with the numbers of their cells."""
@@ -262,9 +187,6 @@ class PieceWriter(TypeWriter):
     def cells(self, name: str) -> None:
         """List the distinct cells of a column."""
         place, cell = self._places[name], self._cell(name)
-        if name in self._ended:
-            self._all_cells(name)
-            return
         if self._classes is not None:
             self._read_stored_cells(name, self._classes)
         elif not self.steps.has("types"):
@@ -301,33 +223,6 @@ class PieceWriter(TypeWriter):
         self.steps.add(first, f"The distinct cells c{place}.", Select(columns, source, where))
         if is_vague(cell):
             self._share_cells(name, {})
-
-    def _all_cells(self, name: str) -> None:
-        """Read what holds all cells of a column of which the ends are known."""
-        place, own = self._places[name], self._classes
-        if own is None:
-            raise TypeError("there is no table of classes")
-        sql = f"t.{self._cell(name).column.sql}"
-        self.steps.add(
-            f"all{place}",
-            "The least value of all cells, and how many there are from it to the greatest.",
-            Select(
-                {"low": f"lower({sql})", "n": f"upper({sql}) - lower({sql})"},
-                [f"{own.table} AS t"],
-                [f"t.{own.attribute} = {self._text(name)}", f"t.{own.codes} IS NULL"],
-            ),
-        )
-        self._piece(f"c{place}", ["int8send(d.n::int8)"], [], [f"all{place} AS d"])
-
-    def _try_all(self, alias: str, leaf: ex.Expression, name: str) -> None:
-        """Try a condition for each value that a column of which the ends are known may have."""
-        place, cell = self._places[name], self._cell(name)
-        most = MOST_BETWEEN if can_cover(cell, leaf) else MOST_TRIED
-        values = all_values(f"all{place}", cell.column.type.name, most)
-        truth = write(leaf, lambda _column: "z.v", self.constants)
-        truths = Select({"i": "z.i", "x": truth}, [Nested(values, "z")])
-        fields = [flag("d.x IS TRUE"), flag("d.x IS FALSE")]
-        self._piece(alias, fields, ["d.i"], [Nested([truths], "d")])
 
     def _list(self, name: str, most: int) -> None:
         """List the values of a column's cells."""
@@ -376,65 +271,26 @@ class PieceWriter(TypeWriter):
 
     # -- conditions ---------------------------------------------------------------------------
 
-    def _unit(
-        self,
-        prefix: str,
-        condition: ex.Expression | None,
-        spread: Sequence[str],
-        grouped: frozenset[str] | set[str] = frozenset(),
-    ) -> Unit:
-        own = copy(self)
-        own._spread = list(spread)
-        for name in spread:
-            most = MOST_GROUPED
-            if name not in grouped:
-                most = most_listed(map(self._cell, spread), self.layout.n_rows)
-            self._list(name, most)
-        by_cell: dict[ex.Expression, tuple[str, int]] = {}
-        by_ends: dict[ex.Expression, tuple[str, int]] = {}
-        parts: dict[ex.Expression, Unit] = {}
-        by_value: dict[ex.Expression, tuple[str, list[int]]] = {}
-        compared: dict[ex.Expression, tuple[str, int, int]] = {}
-        own_leaves = dict.fromkeys(leaves(condition))
-        for i, leaf in enumerate(own_leaves):
-            alias = f"{prefix}u{i}"
-            if isinstance(leaf, JointCondition):
-                inner = columns_to_list(leaf.condition, self.layout)
-                parts[leaf] = self._unit(f"{alias}_", leaf.condition, inner)
-            elif (vague := own._vague(leaf)) and vague[0] in self._ended:
-                self._try_all(alias, leaf, vague[0])
-                by_ends[leaf] = alias, self._places[vague[0]]
-            elif vague:
-                own._leaf(leaf, alias)
-                fields = [f"float8send(d.{name})" for name in COLUMNS[:2]]
-                fields += [flag(f"d.{name}") for name in COLUMNS[2:]]
-                place = self._places[vague[0]]
-                is_few = f"(SELECT count(*) FROM cells{place}) <= {self._most_combined}"
-                self._piece(alias, fields, ["d.i"], [f"leaf_{alias} AS d"], [is_few])
-                by_cell[leaf] = alias, place
-            else:
-                places = self._places_mentioned(leaf)
-                self._conditions.setdefault(tuple(places), {})[alias] = leaf
-                by_value[leaf] = alias, places
-                if compares_ranges(leaf, self.layout.cells):
-                    compared[leaf] = (f"{alias}_ends", *self._ends(f"{alias}_ends", leaf))
-        require_few(len(own_leaves), len(by_cell) + len(by_ends))
-        opened = [leaf for leaf in own_leaves if not own._is_closed(leaf)]
-        tests = [
-            leaf for leaf in own_leaves if isinstance(leaf, ex.NullTest) and leaf not in opened
-        ]
-        return Unit(
-            condition, [self._places[name] for name in spread],
-            [] if condition is None else self._places_mentioned(condition),
-            by_cell, by_ends, by_value, compared, parts,
-            [self._places[n] for n in spread if any(n in ex.attributes(leaf) for leaf in opened)],
-            [
-                self._places[n]
-                for n in spread
-                if self._cell(n).kind == "range"
-                and any(n in ex.attributes(leaf) for leaf in tests)
-            ],
-        )  # fmt: skip
+    def _write_unit(self, unit: Unit, pieces: Pieces) -> None:
+        own, names = copy(self), [*self._places]
+        own._spread = [names[place] for place in unit.spread]
+        for place in unit.spread:
+            self._list(names[place], pieces.most_listed[place])
+        for leaf, place in unit.by_cell.items():
+            alias = self._name(leaf)
+            own._leaf(leaf, alias)
+            fields = [f"float8send(d.{name})" for name in COLUMNS[:2]]
+            fields += [flag(f"d.{name}") for name in COLUMNS[2:]]
+            is_few = f"(SELECT count(*) FROM cells{place}) <= {self._most_combined}"
+            self._piece(alias, fields, ["d.i"], [f"leaf_{alias} AS d"], [is_few])
+        for leaf, places in unit.by_value.items():
+            alias = self._name(leaf)
+            self._conditions.setdefault(places, {})[alias] = leaf
+            if leaf in unit.compared:
+                self._ends(f"{alias}_ends", leaf)
+
+    def _name(self, leaf: ex.Expression) -> str:
+        return self._names.setdefault(leaf, f"u{len(self._names)}")
 
     def _try(self) -> dict[str, tuple[str, int, int]]:
         """Try all conditions for each combination of their columns' values."""
@@ -519,7 +375,7 @@ class PieceWriter(TypeWriter):
         )
         return names
 
-    def _weigh(self, weighed: ex.Expression) -> Summed:
+    def _weigh(self, weighed: ex.Expression) -> None:
         """Write what is summed."""
         if self._summed is not None:
             if self._cell(self._summed).mark is not None:
@@ -528,14 +384,9 @@ class PieceWriter(TypeWriter):
             columns = ("x", "xx", "least_x", "most_x")
             fields = [*(number(f"d.{column}") for column in columns), flag("d.is_wild")]
             self._piece("moments", fields, ["d.i"], ["moments AS d"])
-            return Summed(self._places[self._summed], [], None, [])
-        names = self._places_mentioned(weighed)
+            return
         value = {"x": f"({self._of_values(weighed)})::float8"}
-        self._combine("values", names, [number("z.x")], value, weighed)
-        own = None if self._own_sum is None else self._places[self._own_sum]
-        spread = [self._places[name] for name in self._spread]
-        open_ = [place for place in names if place in spread and own is None]
-        return Summed(None, names, own, open_)
+        self._combine("values", self._places_mentioned(weighed), [number("z.x")], value, weighed)
 
     # -- pieces -------------------------------------------------------------------------------
 
@@ -659,7 +510,7 @@ class CellValueWriter(PieceWriter):
             types.request, types.layout, (name,),
             is_stored=types.is_stored, required=types.required,
         )  # fmt: skip
-        self._name, self._place = name, self._places[name]
+        self._own_name, self._place = name, self._places[name]
         self.cells(name)
 
     def values(
@@ -676,8 +527,8 @@ class CellValueWriter(PieceWriter):
         # either some of these values, ``xs``, with their shares, ``ws``, or what the table of
         # shares has of a range: ``first``, ``last`` and ``own``.
         # `most`: how many values of a wide range are listed; None for the ends of ranges only.
-        place, cell = self._place, self._cell(self._name)
-        sql, likely = f"d.c{place}", self.shares(self._name, "d")
+        place, cell = self._place, self._cell(self._own_name)
+        sql, likely = f"d.c{place}", self.shares(self._own_name, "d")
         numbers_met = ("", "")
         if cell.shares is not None and cell.kind == "range":
             truth = write(condition, lambda _column: "p.v", self.constants)
@@ -711,7 +562,7 @@ class CellValueWriter(PieceWriter):
 
     def cells_of(self, numbers: Sequence[int]) -> Statement:
         """Write some cells, by their numbers: ``low`` and ``high``, or ``elements``, as texts."""
-        cell, sql = self._cell(self._name), f"d.c{self._place}"
+        cell, sql = self._cell(self._own_name), f"d.c{self._place}"
         columns = {"elements": f"to_jsonb({sql})::text"}
         if cell.kind == "range":
             axis = on_axis(cell, sql)
@@ -728,10 +579,10 @@ class CellValueWriter(PieceWriter):
         self, operand: ex.Expression, condition: ex.Expression, type_: str, most: int
     ) -> Nested:
         """List the values of one cell that meet the condition."""
-        cell, sql = self._cell(self._name), f"d.c{self._place}"
+        cell, sql = self._cell(self._own_name), f"d.c{self._place}"
         x = f"({write(operand, lambda _column: 'v.v', self.constants)})::{type_}"
         ok = write(condition, lambda _column: "v.v", self.constants)
-        values = values_of(cell, sql, most, self.shares(self._name, "d"))
+        values = values_of(cell, sql, most, self.shares(self._own_name, "d"))
         each = {"x": x, "ok": f"({ok}) IS TRUE"}
         each |= {name: f"v.{name}" for name in ("w", "is_open", "least", "most")}
         of_open = {"least": "NULL", "most": "NULL"}

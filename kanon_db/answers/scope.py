@@ -408,8 +408,9 @@ class OpenQuery:
         self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
     ) -> Sequence[Callable[[], KnownTypes]]:
         """Read the numbers of cells that are published, or else number the cells of the view."""
-        from kanon_db.answers.evidence import ListedTypes, StoredTypes
+        from kanon_db.answers.evidence import ListedTypes
         from kanon_db.answers.evidence_sql import PieceWriter, ValuePieceWriter, is_numbered
+        from kanon_db.answers.stored_types import StoredTypes
         from kanon_db.query.likelihoods import apart_from_required
 
         kind, room = ValuePieceWriter if lists_values else PieceWriter, self.limits.bitmaps
@@ -420,7 +421,7 @@ class OpenQuery:
             return ListedTypes(self, writer)
 
         def stored() -> KnownTypes:
-            return StoredTypes(self, kind(request, layout, also, is_stored=True), room)
+            return StoredTypes(self, request, layout, also, room, lists_values=lists_values)
 
         return [stored, listed] if is_numbered(request, layout, also) else [listed]
 

@@ -66,7 +66,7 @@ def multirange_of(condition: ex.Expression, column: ex.Type, constants: Constant
         case ex.Comparison(operator, ex.Constant() as constant, ex.Column()):
             return _write_comparison(_FLIPPED[operator], constant, column, constants)
         case ex.Membership(ex.Column(), items, negated, ex.Type() as type_) if (
-            place := _place(column, "m.v", type_)
+            place := place_of(column, "m.v", type_)
         ) and (array := constants.array(items, type_)):
             equal = _RANGES["="].format(place)
             matching = f"(SELECT range_agg({equal}) FROM unnest({array}) AS m (v))"
@@ -88,7 +88,7 @@ def _combine(sign: str, parts: Sequence[str]) -> str:
 def _write_comparison(
     operator: str, constant: ex.Constant, column: ex.Type, constants: Constants
 ) -> str | None:
-    place = _place(column, constants.write(constant), constant.type)
+    place = place_of(column, constants.write(constant), constant.type)
     if place is None:
         return None
     if operator == "<>":
@@ -96,7 +96,7 @@ def _write_comparison(
     return f"nummultirange({_RANGES[operator].format(place)})"
 
 
-def _place(column: ex.Type, value: str, type_: ex.Type | None = None) -> str | None:
+def place_of(column: ex.Type, value: str, type_: ex.Type | None = None) -> str | None:
     """Write the place of a value on the axis of a column; None if it has none there.
 
     `column`: of the column. `type_`: of the value, if it is a constant's.
@@ -140,7 +140,7 @@ def ends_of(cell: CellDescription, sql: str) -> tuple[str, str]:
     A whole number takes the space from half a number below it to half a number above.
     """
     half = " - 0.5" if cell.is_discrete else ""
-    low, high = (_place(cell.column.type, f"{end}({sql})") for end in ("lower", "upper"))
+    low, high = (place_of(cell.column.type, f"{end}({sql})") for end in ("lower", "upper"))
     return f"(({low})::float8{half})", f"(({high})::float8{half})"
 
 
@@ -181,12 +181,12 @@ def can_cover(cell: CellDescription, condition: ex.Expression) -> bool:
     type_ = cell.column.type
 
     def fits(constant: ex.Constant) -> bool:
-        return constant.text is not None and _place(type_, "", constant.type) is not None
+        return constant.text is not None and place_of(type_, "", constant.type) is not None
 
     if sum(bool(ex.children(part)) for part in ex.walk(condition)) > _MOST_OPERATORS:
         return False
     constants = (part for part in ex.walk(condition) if isinstance(part, ex.Constant))
-    if _place(type_, "") is None or not all(map(fits, constants)):
+    if place_of(type_, "") is None or not all(map(fits, constants)):
         return False
     return multirange_of(condition, type_, Constants()) is not None
 
@@ -194,7 +194,7 @@ def can_cover(cell: CellDescription, condition: ex.Expression) -> bool:
 def on_axis(cell: CellDescription, sql: str) -> str:
     """Write the range of a cell on the axis of its column."""
     type_ = cell.column.type
-    low, high = (_place(type_, f"{end}({sql})") for end in ("lower", "upper"))
+    low, high = (place_of(type_, f"{end}({sql})") for end in ("lower", "upper"))
     if cell.is_discrete:
         return f"numrange({low}, {high} - 1, '[]')"
     if type_.category in ("moment", "float"):

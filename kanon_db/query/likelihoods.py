@@ -567,12 +567,13 @@ class TypeWriter(Writer):
             case _:
                 return compares_ranges(leaf, self.layout.cells)
 
-    def together(self) -> float:
-        """Return which part of the records' standard deviations adds up."""
-        vague = [cell for name in self._places if is_vague(cell := self._cell(name))]
-        if any(cell.mark is not None for cell in vague):
-            return SUPPRESSED
-        return TOGETHER if all(cell.shares for cell in vague) else TOGETHER_EVENLY
+
+def together(cells: Iterable[CellDescription]) -> float:
+    """Return which part of the records' standard deviations adds up."""
+    vague = [cell for cell in cells if is_vague(cell)]
+    if any(cell.mark is not None for cell in vague):
+        return SUPPRESSED
+    return TOGETHER if all(cell.shares for cell in vague) else TOGETHER_EVENLY
 
 
 _EACH: Final = "CROSS JOIN LATERAL"

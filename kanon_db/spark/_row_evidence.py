@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
@@ -27,22 +26,22 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     RangeDistributions,
     SetDistributions,
 )
+from kanon_db.answers.cell_evidence import MOST_COMBINED
 from kanon_db.answers.evidence import (
     Cells,
     Flags,
     Listing,
     Moments,
     NotReadError,
-    TriedValues,
     Truths,
 )
-from kanon_db.answers.evidence_sql import MOST_COMBINED, Pieces, Unit
+from kanon_db.answers.pieces import Pieces
 from kanon_db.answers.scope import GroupValues, OpenQuery
 from kanon_db.errors import ServerError, UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import refusal
 from kanon_db.query.layout import CellDescription, CellLayout, condition_of
-from kanon_db.query.likelihoods import MOST_GROUPED, most_listed
+from kanon_db.query.likelihoods import most_listed
 from kanon_db.query.sql import Constants, Request, Statement, leaves, write
 from kanon_db.session.protocol import Row, Value
 from kanon_db.spark._cell_values import (
@@ -603,13 +602,6 @@ class CalculatedEvidence:
         self._pieces, self._request, self._layout = pieces, request, layout
         self._columns, self._tries = columns, tries
         self._names = {place: name for name, place in pieces.places.items()}
-        units = list(_units(pieces.unit))
-        by_cell = chain.from_iterable(unit.by_cell.items() for unit in units)
-        by_value = chain.from_iterable(unit.by_value.items() for unit in units)
-        self._leaves = {name: leaf for leaf, (name, _) in by_cell}
-        self._places = {name: place for unit in units for name, place in unit.by_cell.values()}
-        self._leaves |= {name: leaf for leaf, (name, _) in by_value}
-        self._compared = {name: (a, b) for unit in units for name, a, b in unit.compared.values()}
         self.cells: dict[int, Cells] = {}
         self.sizes = {place: own.n.size for place, own in columns.items()}
         for place in pieces.vague:
@@ -622,22 +614,16 @@ class CalculatedEvidence:
         }
         self.lists: dict[int, Listing] = {}
         self.met: dict[tuple[int, ...], IntArray] = {}
-        grouped = {place for places in pieces.keys for place in places}
-        for unit in units:
-            cells = [columns[place].cell for place in unit.spread]
-            for place in unit.spread:
-                is_grouped = unit is pieces.unit and place in grouped
-                most = MOST_GROUPED if is_grouped else most_listed(cells, layout.n_rows)
-                self.lists[place] = self._listing(place, most)
+        for place, most in pieces.most_listed.items():
+            self.lists[place] = self._listing(place, most)
         self.n_values = self.sizes | {
             place: len(self._domains[place]) for place in self.lists
         }  # fmt: skip
 
     # -- conditions ---------------------------------------------------------------------------
 
-    def outcomes(self, name: str) -> Truths:
+    def outcomes(self, leaf: ex.Expression, place: int) -> Truths:
         """Return what each cell of a column tells of a condition."""
-        leaf, place = self._leaves[name], self._places[name]
         own = self._columns[place]
 
         def tried(values: Any) -> tuple[Flags, Flags]:
@@ -645,17 +631,18 @@ class CalculatedEvidence:
 
         return outcomes_of_cells(leaf, own, tried, self._layout.rarity)
 
-    def tried_values(self, name: str, place: int) -> TriedValues:  # noqa: ARG002
-        """Refuse: all cells have numbers here."""
-        raise NotReadError
-
-    def tried(self, name: str, places: Sequence[int]) -> Truths:
+    def tried(self, leaf: ex.Expression, places: Sequence[int]) -> Truths:
         """Return what each combination of values tells of a condition."""
-        return Truths.known(*self._tries.flags(self._leaves[name], self._combine(places)))
+        return Truths.known(*self._tries.flags(leaf, self._combine(places)))
 
-    def ends(self, name: str) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
+    def ends(
+        self,
+        leaf: ex.Expression,  # noqa: ARG002
+        one: int,
+        other: int,
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
         """Return the places of the lower and upper ends of two columns' cells on their axis."""
-        sides = [self._columns[place].keys for place in self._compared[name]]
+        sides = [self._columns[place].keys for place in (one, other)]
         known = sorted({end for keys in sides for key in keys if key is not None for end in key
                         if end is not None})  # fmt: skip
         rank = {end: place for place, end in enumerate(known, start=1)}
@@ -669,12 +656,12 @@ class CalculatedEvidence:
 
     # -- groups and sums ----------------------------------------------------------------------
 
-    def key(self, name: str, places: Sequence[int]) -> tuple[IntArray, list[str]]:
+    def key(self, number: int, places: Sequence[int]) -> tuple[IntArray, list[str]]:
         """Return the number of each combination's group value, and the values as JSON."""
-        key = self._request.query.keys[int(name.removeprefix("g"))]
+        key = self._request.query.keys[number]
         return self._tries.keys(key.expression, self._combine(places))
 
-    def numbers(self, name: str, places: Sequence[int]) -> FloatArray:  # noqa: ARG002
+    def numbers(self, places: Sequence[int]) -> FloatArray:
         """Return the number of each combination of values; NaN where there is none."""
         return self._tries.numbers(self._weighed, self._combine(places))
 
@@ -776,12 +763,6 @@ def _most_combined(request: Request) -> int:
     """Return how many combinations of values are tried for each condition."""
     n_leaves = len(set(leaves(condition_of(request.query, request.aggregate))))
     return MOST_COMBINED * _FULL // max(n_leaves, _FULL)
-
-
-def _units(unit: Unit) -> Iterator[Unit]:
-    yield unit
-    for part in unit.parts.values():
-        yield from _units(part)
 
 
 def _average(cell: IntArray, w: FloatArray, x: FloatArray, n_cells: int) -> FloatArray:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, get_args
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.answers.cell_evidence import MOST_COMBINED
 from kanon_db.answers.coded_rows import combinations
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
 from kanon_db.answers.evidence import Flags, NotReadError, distinct
-from kanon_db.answers.evidence_sql import MOST_COMBINED, Pieces, PieceWriter, ValuePieceWriter
+from kanon_db.answers.pieces import Pieces
 from kanon_db.answers.rewrite import rewritten
 from kanon_db.answers.scope import (
     ASSIGNMENTS,
@@ -306,8 +307,7 @@ class SparkRowQuery(SparkQuery):
         from kanon_db.spark._row_evidence import CalculatedEvidence
 
         def counted() -> KnownTypes:
-            kind = ValuePieceWriter if lists_values else PieceWriter
-            pieces = kind(request, layout, also, is_stored=False).pieces()
+            pieces = Pieces.of(request, layout, also, lists_values=lists_values)
             types = self._count_record_types(layout, tuple(pieces.places))
             read = CalculatedEvidence(pieces, request, layout, types.columns, self._tries)
             return _KnownCells(pieces, read, types, self._tries, layout.rarity)

@@ -1,0 +1,735 @@
+"""Says what the distinct cells of a column stand for, and what each tells of a condition.
+
+A cell is a value, a set of values, or a range; values have numbers, and the server says for which
+of them a condition is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.answers.evidence import Cells, Flags, NotReadError, Truths
+from kanon_db.answers.tries import FALSE, TRUE, Combinations, Cut, Domain, Tries
+from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import (
+    MOST_TABLED,
+    MOST_VALUES,
+    can_cover,
+    may_fail,
+    value_at,
+)
+from kanon_db.query.layout import CellDescription
+from kanon_db.query.sql import Constants
+
+Outcome = Callable[[], Truths]
+"""What each cell tells of a condition, once the server was asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """The values that cells stand for, cell by cell."""
+
+    domain: Domain
+    cell: IntArray  # (n_listed,): the numbers of cells, ascending, and of values
+    value: IntArray
+    w: FloatArray  # The share of each among its cell's
+    is_open: Flags  # Whether there are others in its place
+    # Of ranges, what it stands for; NaN where that has no end, or it stands for itself alone
+    least: FloatArray
+    most: FloatArray
+    is_range: bool = False
+    numbers: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Of ranges of whole numbers, those of the domain, but for NULL, which is last."""
+
+    def extremes(self, numbers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the greatest number that each stands for.
+
+        `numbers`: those of the values.
+        """
+        own = numbers[self.value]
+        if not self.is_range:
+            return own, own
+        return self.least, self.most
+
+    def truths(self, truth: Any, n_cells: int) -> Truths:
+        """Add up what the values of each cell tell."""
+        n = np.bincount(self.cell, minlength=n_cells)
+
+        def told(wanted: int) -> tuple[FloatArray, Flags, Flags]:
+            own = truth[self.value] == wanted
+            likely = np.bincount(self.cell, self.w * own, n_cells).astype(np.float64, copy=False)
+            n_sure = np.bincount(self.cell, own & ~self.is_open, n_cells)
+            possibly = np.bincount(self.cell, own | self.is_open, n_cells) > 0
+            return likely, n_sure == n, possibly
+
+        (t, st, pt), (f, sf, pf) = told(TRUE), told(FALSE)
+        return Truths(t, f, st, pt, sf, pf)
+
+    def with_hidden(self, hidden: Flags, kept: tuple[IntArray, FloatArray]) -> Listed:
+        """Let suppressed cells stand for all values that are kept."""
+        value, w = kept
+        cells, n = np.flatnonzero(hidden), value.size
+        own = ~hidden[self.cell]
+        none = np.full(cells.size * n, np.nan)
+        order = np.argsort(
+            cell := np.concatenate([self.cell[own], np.repeat(cells, n)]), kind="stable"
+        )
+
+        def joined(kept_: Any, more: Any) -> Any:
+            return np.concatenate([kept_[own], more])[order]
+
+        return replace(
+            self, cell=cell[order],
+            value=joined(self.value, np.tile(value, cells.size)),
+            w=joined(self.w, np.tile(w, cells.size)),
+            is_open=joined(self.is_open, np.ones(none.size, dtype=np.bool_)),
+            least=joined(self.least, none), most=joined(self.most, none),
+        )  # fmt: skip
+
+
+class CellColumn(Protocol):
+    """The distinct cells of a column."""
+
+    @property
+    def cells(self) -> Cells:
+        """How many records have each, and what is not known of them."""
+
+    @property
+    def domain(self) -> Domain:
+        """The values that combinations are made of, where these are not listed."""
+
+    def outcome(self, leaf: ex.Expression, tries: Tries) -> Outcome:
+        """Ask what each cell tells of a condition on the column."""
+
+    def listed(self, most: int) -> Listed:
+        """List the values of each; of ranges with more than `most` values, so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValueCells:
+    """Cells that are values; some may be suppressed."""
+
+    name: str
+    cells: Cells
+    domain: Domain  # A value for each cell
+    rarity: float
+
+    def outcome(self, leaf: ex.Expression, tries: Tries) -> Outcome:
+        """Ask what each cell tells."""
+        truth = tries.want_truth(leaf, Combinations({self.name: self.domain}))
+
+        def outcome() -> Truths:
+            found = Truths.known(truth() == TRUE, truth() == FALSE)
+            return _hide(found, self.cells, self.rarity)
+
+        return outcome
+
+    def listed(self, most: int) -> Listed:  # noqa: ARG002
+        """List the value of each."""
+        n = self.cells.n.size
+        each, none = np.arange(n), np.full(n, np.nan)
+        found = Listed(self.domain, each, each, np.ones(n), np.zeros(n, dtype=np.bool_), none, none)
+        return _list_hidden(found, self.cells, self.rarity)
+
+
+@dataclass(frozen=True, eq=False)
+class SetCells:
+    """Cells that are sets of values."""
+
+    name: str
+    cells: Cells
+    domain: Domain
+    of_cell: IntArray  # (n_members,): the cell of each member, ascending, and its value
+    members: IntArray
+    w: FloatArray
+    rarity: float
+
+    def outcome(self, leaf: ex.Expression, tries: Tries) -> Outcome:
+        """Ask what each cell tells."""
+        truth = tries.want_truth(leaf, Combinations({self.name: self.domain}))
+        listed = self._listed()
+
+        def outcome() -> Truths:
+            found = listed.truths(truth(), self.cells.n.size)
+            return _hide(found, self.cells, self.rarity)
+
+        return outcome
+
+    def listed(self, most: int) -> Listed:  # noqa: ARG002
+        """List the members of each."""
+        return _list_hidden(self._listed(), self.cells, self.rarity)
+
+    def _listed(self) -> Listed:
+        n = self.members.size
+        none = np.full(n, np.nan)
+        is_open = np.zeros(n, dtype=np.bool_)
+        return Listed(self.domain, self.of_cell, self.members, self.w, is_open, none, none)
+
+
+def _hide(found: Truths, cells: Cells, rarity: float) -> Truths:
+    """Let suppressed cells meet the condition as those do that are kept, the rarer the more."""
+    hidden = cells.hidden
+    if not hidden.any():
+        return found
+    kept = cells.n[~hidden] ** rarity
+    true, false = (
+        np.where(hidden, kept @ likely[~hidden] / kept.sum() if kept.size else 0.0, likely)
+        for likely in (found.true, found.false)
+    )
+    return Truths(
+        true, false,
+        found.surely & ~hidden, found.possibly | hidden,
+        found.surely_false & ~hidden, found.possibly_false | hidden,
+    )  # fmt: skip
+
+
+def kept_values(listed: Listed, cells: Cells, rarity: float) -> tuple[IntArray, FloatArray]:
+    """Return the values of the cells that are kept, with their shares in those that are not."""
+    own = ~cells.hidden[listed.cell]
+    value, cell = listed.value[own], listed.cell[own]
+    n = np.bincount(value, cells.n[cell] * listed.w[own], listed.domain.n)
+    there = np.flatnonzero(np.bincount(value, minlength=n.size))
+    weight = n[there] ** rarity
+    return there, weight / weight.sum()
+
+
+def _list_hidden(listed: Listed, cells: Cells, rarity: float) -> Listed:
+    hidden = cells.hidden
+    return (
+        listed.with_hidden(hidden, kept_values(listed, cells, rarity)) if hidden.any() else listed
+    )
+
+
+# -- ranges
+
+_POINTS: Final = 100
+"""How many points of a continuous range are listed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """How often values occur in the ranges of a column; see the table of shares."""
+
+    is_each: bool  # Whether each part is one value
+    upto: FloatArray  # (n_parts + 1,): the share of all records below each part
+    points: Any  # (n_parts,): a value of each part: a whole number, or a coordinate
+    first: IntArray  # (n_cells,): the parts that each range covers, and the share of either end
+    last: IntArray
+    own: FloatArray  # NaN where nothing is known
+
+    def inside(self, first: Any, last: Any) -> FloatArray:
+        """Return the shares of all records from some parts to others."""
+        shares: FloatArray = self.upto[last + 1] - self.upto[first]
+        return shares
+
+
+@dataclass(frozen=True, eq=False)
+class RangeEnds:
+    """Where ranges begin and end; both belong to them."""
+
+    # (n_cells,): whole numbers, or where the ends of continuous ranges are in `at`; arbitrary where
+    # there is none
+    low: IntArray
+    high: IntArray
+    is_null: Flags
+    from_all: Flags  # Whether it has no lower, or no upper end
+    to_all: Flags
+    # Of continuous ranges, the coordinates of all ends in their order, and SQL of a query of their
+    # places ``i`` and values ``v``
+    at: FloatArray | None = None
+    values: Callable[[Constants], str] | None = None
+
+    @cached_property
+    def inside(self) -> IntArray:
+        """The ranges with both ends."""
+        return np.flatnonzero(~(self.is_null | self.from_all | self.to_all))
+
+    @property
+    def anything(self) -> Flags:
+        """The ranges without ends."""
+        return self.from_all & self.to_all
+
+    @property
+    def endless(self) -> Flags:
+        """The ranges without one of the ends."""
+        return self.from_all | self.to_all
+
+    def coordinates(self, codes: IntArray) -> FloatArray:
+        """Return the numbers of ends."""
+        return codes.astype(np.float64) if self.at is None else self.at[codes]
+
+
+@dataclass(frozen=True, eq=False)
+class RangeCells:
+    """Cells that are ranges."""
+
+    name: str
+    cell: CellDescription
+    cells: Cells
+    ends: RangeEnds
+    axis: Axis | None
+    _listings: dict[tuple[int, bool], Listed] = field(default_factory=dict)
+
+    @property
+    def domain(self) -> Domain:
+        """Ranges are listed where their values are combined."""
+        raise NotReadError
+
+    # -- conditions
+
+    def outcome(self, leaf: ex.Expression, tries: Tries) -> Outcome:
+        """Ask what each cell tells."""
+        ends = self.ends
+        cover = Cover.asked(leaf, self, tries) if can_cover(self.cell, leaf) else None
+        tried = None if cover is not None else _Tried.asked(leaf, self, tries)
+
+        def outcome() -> Truths:
+            known: Cover | _Tried | None = cover if cover is not None else tried
+            if known is None:
+                raise TypeError("a condition is either cut or tried")
+            n, inside = self.cells.n.size, ends.inside
+            null = known.null
+            true, false = np.full((2, n), 0.0)
+            true[:], false[:] = null == TRUE, null == FALSE
+            found = Truths(true, false, *(np.full(n, flag) for flag in (
+                null == TRUE, null == TRUE, null == FALSE, null == FALSE)))  # fmt: skip
+            likely = self._shared(known.inside(), known)
+            for name in Truths.__match_args__:
+                getattr(found, name)[inside] = getattr(likely, name)
+            if ends.endless.any():
+                self._add_endless(found, known)
+            return found
+
+        return outcome
+
+    def _add_endless(self, found: Truths, known: Cover | _Tried) -> None:
+        """Say what ranges without an end tell; of those without any, as of NULL, nothing surely."""
+        ends = self.ends
+        half = np.flatnonzero(ends.endless & ~ends.anything)
+        found.surely[ends.anything] = found.surely_false[ends.anything] = False
+        found.possibly[ends.anything] = found.possibly_false[ends.anything] = True
+        if half.size:
+            likely = known.half(half)
+            for name in Truths.__match_args__:
+                getattr(found, name)[half] = getattr(likely, name)
+
+    def _shared(self, even: Truths, known: Cover | _Tried) -> Truths:
+        """Put the shares of the parts of the axis that meet the condition in place of even ones."""
+        # What is certain is so for each value, while the axis has parts that lie in it by half.
+        axis, inside = self.axis, self.ends.inside
+        if axis is None or not inside.size:
+            return even
+        first, last, own = (of[inside] for of in (axis.first, axis.last, axis.own))
+        base = axis.inside(first, last)
+        has_share = ~np.isnan(own) & (base != 0)
+        p, shares = np.diff(axis.upto), []
+        low, high, points = (
+            known.at_ends(self.ends.low[inside]),
+            known.at_ends(self.ends.high[inside]),
+            known.at_points(),
+        )
+        for wanted, even_, surely, possibly in (
+            (TRUE, even.true, even.surely, even.possibly),
+            (FALSE, even.false, even.surely_false, even.possibly_false),
+        ):
+            upto = np.append(0.0, np.cumsum(p * (points == wanted)))
+            at_ends = (low == wanted).astype(int) + (high == wanted)
+            part = np.divide(
+                upto[last + 1] - upto[first], base, out=np.zeros(base.size), where=has_share
+            )
+            share = np.where(has_share, own * at_ends + (1 - 2 * own) * part, even_)
+            shares.append(np.where(surely, 1.0, np.where(possibly, np.clip(share, 0, 1), 0.0)))
+        return replace(even, true=shares[0], false=shares[1])
+
+    # -- values
+
+    def listed(self, most: int, *, with_shares: bool = True) -> Listed:
+        """List the values of each."""
+        if (most, with_shares) not in self._listings:
+            self._listings[most, with_shares] = _RangeLister(self, most, with_shares).listed()
+        return self._listings[most, with_shares]
+
+
+class Cover:
+    """Which part of each range an axis is cut into meets a condition."""
+
+    # The pieces of the axis where it is true, ascending: whole numbers from `_first` to `_last`, or
+    # coordinates; and, for each end of continuous ranges, how many pieces lie below it, and whether
+    # it lies in one.
+
+    def __init__(self, column: RangeCells, answer: Callable[[], Cut]) -> None:
+        self._column, self._answer = column, answer
+
+    @classmethod
+    def asked(cls, leaf: ex.Expression, column: RangeCells, tries: Tries) -> Cover:
+        """Ask where a condition cuts the axis."""
+        of = None if column.ends.at is None else continuous_values(column)
+        return cls(column, tries.want_cut(leaf, column.cell.column, of))
+
+    @cached_property
+    def _pieces(self) -> tuple[Any, Any]:
+        read = self._answer()
+        return read.first, read.last
+
+    @property
+    def null(self) -> int:
+        """The condition's truth for NULL."""
+        return int(self._answer().null)
+
+    def _regions(self, codes: IntArray) -> tuple[IntArray, Flags]:
+        """Return how many pieces lie below some ends, and whether these lie in one."""
+        if self._column.ends.at is not None:
+            return self._answer().n_below[codes], self._answer().is_inside[codes]
+        return self._regions_of_numbers(codes)
+
+    def _regions_of_numbers(self, numbers: Any) -> tuple[IntArray, Flags]:
+        first, last = self._pieces
+        n_below = np.searchsorted(last, numbers, "left")
+        if not first.size:
+            return n_below, np.zeros(n_below.shape, dtype=np.bool_)
+        is_inside = (n_below < first.size) & (first[np.minimum(n_below, first.size - 1)] <= numbers)
+        return n_below, is_inside
+
+    def at_ends(self, codes: IntArray) -> Any:
+        """Return the truth for ends of ranges."""
+        return np.where(self._regions(codes)[1], TRUE, FALSE)
+
+    def at_points(self) -> Any:
+        """Return the truth for the points of the axis."""
+        axis = self._column.axis
+        if axis is None:
+            raise TypeError("the column has no axis")
+        if self._column.ends.at is not None:
+            return np.where(self._answer().is_inside[self._column.ends.at.size :], TRUE, FALSE)
+        return np.where(self._regions_of_numbers(axis.points)[1], TRUE, FALSE)
+
+    def inside(self) -> Truths:
+        """Say what ranges with both ends tell, all of whose values are equally likely."""
+        ends = self._column.ends
+        low, high = ends.low[ends.inside], ends.high[ends.inside]
+        below_low, low_in = self._regions(low)
+        below_high, high_in = self._regions(high)
+        n_met = below_high + high_in - below_low
+        if ends.at is None:
+            covered = self._upto(high, below_high, high_in) - self._upto(low, below_low, low_in)
+            size = high - low + 1
+            covered = covered + low_in  # both ends count
+            part, is_whole, some = covered / size, covered == size, covered > 0
+        else:
+            at_low, at_high = ends.at[low], ends.at[high]
+            is_whole, some = low_in & high_in & (below_low == below_high), n_met > 0
+            with np.errstate(invalid="ignore", divide="ignore"):
+                length = self._upto(at_high, below_high, high_in) - self._upto(
+                    at_low, below_low, low_in
+                )
+                part = np.where(high > low, length / (at_high - at_low), is_whole)
+            part = np.where(np.isfinite(part), np.clip(part, 0, 1), 0.5 * some)
+        return Truths(part, 1 - part, is_whole, some, ~some, ~is_whole)
+
+    def _upto(self, at: Any, n_below: IntArray, is_inside: Flags) -> Any:
+        """Return how much is covered below numbers: of whole ones, these are not counted."""
+        ends = self._column.ends
+        first, last = self._pieces
+        if not first.size:
+            return np.zeros(at.shape)
+        least, most = _extent(ends)
+        first, last = np.clip(first, least, most), np.clip(last, least, most)
+        sizes = last - first + (1 if ends.at is None else 0)
+        sums = np.append(0, np.cumsum(np.maximum(sizes, 0)))
+        start = first[np.minimum(n_below, first.size - 1)]
+        return sums[n_below] + np.where(is_inside, at - start, 0)
+
+    def half(self, cells: IntArray) -> Truths:
+        """Say what ranges with one end tell: half, where a part of it meets the condition."""
+        ends, (first, last) = self._column.ends, self._pieces
+        has_low = ~ends.from_all[cells]
+        n_below, is_in = self._regions(np.where(has_low, ends.low[cells], ends.high[cells]))
+        answer = self._answer()
+        to_all = is_in & answer.to_all & (n_below == first.size - 1)
+        from_all = is_in & answer.from_all & (n_below == 0)
+        inside = np.where(has_low, to_all, from_all)
+        some = np.where(has_low, n_below < last.size, n_below + is_in > 0)
+        part = np.where(inside, 1.0, np.where(some, 0.5, 0.0))
+        return Truths(part, 1 - part, inside, some, ~some, ~inside)
+
+
+def _extent(ends: RangeEnds) -> tuple[Any, Any]:
+    """Return numbers below and above all ends."""
+    low, high = ends.low[ends.inside], ends.high[ends.inside]
+    if ends.at is None:
+        return (int(low.min(initial=0)) - 1, int(high.max(initial=0)) + 1)
+    finite = ends.at[np.isfinite(ends.at)]
+    return (float(finite.min(initial=0)) - 1, float(finite.max(initial=0)) + 1)
+
+
+def continuous_values(column: RangeCells, others: Sequence[float] = ()) -> Domain:
+    """Return the ends of ranges, the points of their axis, and other values, then NULL."""
+    type_, ends, values = column.cell.column.type, column.ends.at, column.ends.values
+    if ends is None or values is None:
+        raise TypeError("these are the values of continuous ranges")
+    points = [] if column.axis is None else column.axis.points.tolist()
+    n_ends, places = ends.size, tuple(map(repr, (*points, *others)))
+    n = n_ends + len(places)
+
+    def written(constants: Constants) -> str:
+        return (
+            f"SELECT e.i::int8 AS i, e.v FROM ({values(constants)}) AS e UNION ALL"
+            f" SELECT {n_ends} + u.o - 1, {value_at(type_, 'u.p')}"
+            f" FROM unnest({constants.texts(places)}::float8[]) WITH ORDINALITY AS u (p, o)"
+            f" UNION ALL SELECT {n}, NULL::{type_.name}"
+        )
+
+    return Domain(written, n + 1)
+
+
+def whole_numbers(type_: ex.Type, numbers: IntArray) -> Domain:
+    """Return the values at whole numbers of an axis, ascending, and NULL with the last number."""
+    value = f"u.p::{type_.name}"
+    if type_.name == "date":
+        value = "('2000-01-01'::date + u.p::int4)"
+    n = numbers.size
+    is_run = n > 0 and int(numbers[-1]) - int(numbers[0]) == n - 1
+
+    def written(constants: Constants) -> str:
+        if is_run:
+            first = int(numbers[0])
+            source = f"generate_series({first}::int8, {int(numbers[-1])}::int8) AS u (p)"
+            place = f"u.p - ({first})"
+        else:
+            texts = constants.texts(tuple(map(str, numbers.tolist())))
+            source, place = f"unnest({texts}::int8[]) WITH ORDINALITY AS u (p, o)", "u.o - 1"
+        return (
+            f"SELECT {place} AS i, {value} AS v FROM {source}"
+            f" UNION ALL SELECT {n}, NULL::{type_.name}"
+        )
+
+    return Domain(written, n + 1)
+
+
+class _Tried:
+    """For which values of ranges a condition is true, where it does not cut their axis."""
+
+    def __init__(
+        self,
+        column: RangeCells,
+        truth: Callable[[], Any],
+        code: Callable[[IntArray], IntArray],
+        points: IntArray,
+        listed: Listed | None,
+    ) -> None:
+        self._column, self._truth, self._code = column, truth, code
+        self._points, self._listed = points, listed
+
+    @classmethod
+    def asked(cls, leaf: ex.Expression, column: RangeCells, tries: Tries) -> _Tried:
+        """Try all values from the least to the greatest, or if they are too many, some."""
+        ends, axis, type_ = column.ends, column.axis, column.cell.column.type
+        listed = None
+        if ends.at is not None:
+            listed = column.listed(MOST_VALUES, with_shares=False)
+            points = ends.at.size + np.arange(0 if axis is None else axis.points.size)
+            truth = tries.want_truth(leaf, Combinations({column.name: listed.domain}))
+            return cls(column, truth, lambda codes: codes, points, listed)
+        there = np.concatenate([ends.low[~ends.is_null & ~ends.from_all],
+                                ends.high[~ends.is_null & ~ends.to_all]])  # fmt: skip
+        own_points = np.empty(0, dtype=np.int64) if axis is None else axis.points
+        everything = np.concatenate([there, own_points])
+        least, most = int(everything.min(initial=0)), int(everything.max(initial=0))
+        if everything.size:
+            least = int(everything.min())
+        if most - least < MOST_TABLED and not may_fail(leaf):
+            numbers = np.arange(least, most + 1)
+        else:
+            listed = column.listed(MOST_VALUES, with_shares=False)
+            numbers = np.unique(np.concatenate([everything, listed.numbers]))
+        domain = whole_numbers(type_, numbers)
+        truth = tries.want_truth(leaf, Combinations({column.name: domain}))
+
+        def code(codes: IntArray) -> IntArray:
+            return np.searchsorted(numbers, codes)
+
+        if listed is not None:
+            values = np.append(code(listed.numbers), numbers.size)  # NULL is last
+            listed = replace(listed, domain=domain, value=values[listed.value])
+        return cls(column, truth, code, code(own_points), listed)
+
+    @property
+    def null(self) -> int:
+        return int(self._truth()[-1])
+
+    def at_ends(self, codes: IntArray) -> Any:
+        return self._truth()[self._code(codes)]
+
+    def at_points(self) -> Any:
+        return self._truth()[self._points]
+
+    def inside(self) -> Truths:
+        ends, truth = self._column.ends, self._truth()
+        if self._listed is not None:
+            of_all = self._listed.truths(truth, self._column.cells.n.size)
+            return of_all.at(ends.inside)
+        low, high = self._code(ends.low[ends.inside]), self._code(ends.high[ends.inside])
+        n = high - low + 1
+        true, false = (
+            upto[high + 1] - upto[low]
+            for upto in (np.append(0, np.cumsum(truth == wanted)) for wanted in (TRUE, FALSE))
+        )
+        return Truths(true / n, false / n, true == n, true > 0, false == n, false > 0)
+
+    def half(self, cells: IntArray) -> Truths:
+        """Say what ranges with one end tell: what this end does, and nothing surely."""
+        ends = self._column.ends
+        at = self.at_ends(np.where(ends.from_all[cells], ends.high[cells], ends.low[cells]))
+        yes, no = np.ones(cells.size, dtype=np.bool_), np.zeros(cells.size, dtype=np.bool_)
+        return Truths(
+            (at == TRUE).astype(np.float64), (at == FALSE).astype(np.float64), no, yes, no, yes
+        )
+
+
+class _RangeLister:
+    """Lists the values of ranges: all, or some of each."""
+
+    def __init__(self, column: RangeCells, most: int, with_shares: bool) -> None:
+        self._column, self._ends, self._most = column, column.ends, most
+        self._axis = column.axis if with_shares else None
+        self._is_discrete = column.ends.at is None
+        # Of each value: its cell, a number or a place among continuous values, its share, and
+        # whether there are others; NULL has no number
+        self._rows: list[tuple[IntArray, Any, FloatArray, Flags]] = []
+        self._null: list[tuple[IntArray, bool]] = []
+        self._others = np.empty(0)  # continuous values that are no ends or points
+
+    def listed(self) -> Listed:
+        """List them."""
+        ends, most = self._ends, self._most
+        self._null.append((np.flatnonzero(ends.is_null), False))
+        self._null.append((np.flatnonzero(ends.anything), True))
+        half = np.flatnonzero(ends.endless & ~ends.anything)
+        self._add(half, np.where(ends.from_all[half], ends.high[half], ends.low[half]),
+                  np.ones(half.size), is_open=True)  # fmt: skip
+        inside, width = ends.inside, ends.high[ends.inside] - ends.low[ends.inside] + 1
+        own = np.full(inside.size, np.nan)
+        if self._axis is not None:
+            own = self._axis.own[inside]
+        if self._is_discrete:
+            by_parts = ~np.isnan(own) & (width > most)
+            self._add_whole(inside[~by_parts], own[~by_parts])
+        else:
+            is_one = width == 1
+            self._add(inside[is_one], ends.low[inside[is_one]], np.ones(int(is_one.sum())))
+            by_parts = ~np.isnan(own) & ~is_one
+            self._add_points(inside[~by_parts & ~is_one])
+        if by_parts.any() and self._axis is not None:
+            self._add_parts(inside[by_parts], self._axis)
+        return self._joined()
+
+    def _add(self, cell: IntArray, value: Any, w: FloatArray, *, is_open: Any = False) -> None:
+        self._rows.append((cell, value, w, np.broadcast_to(np.asarray(is_open), cell.shape)))
+
+    def _each(self, n: IntArray) -> tuple[IntArray, IntArray]:
+        """Repeat cells as often as they have values; return their places, and numbers of these."""
+        if n.sum() > MOST_LISTED:
+            raise NotReadError
+        at = np.repeat(np.arange(n.size), n)
+        return at, np.arange(at.size) - np.repeat(np.cumsum(n) - n, n)
+
+    def _add_whole(self, cells: IntArray, own: FloatArray) -> None:
+        """List whole numbers; of a range that is too wide, the middles of parts of equal width."""
+        ends, most, axis = self._ends, self._most, self._axis
+        width = ends.high[cells] - ends.low[cells] + 1
+        n = np.minimum(width, most)
+        at, i = self._each(n)
+        whole, rest = np.divmod(width[at], 2 * most)
+        step = np.where(
+            width[at] <= most, i, (2 * i + 1) * whole + (2 * i + 1) * rest // (2 * most)
+        )
+        w = 1 / n[at]
+        if axis is not None and axis.is_each:
+            first, last, of_end = axis.first[cells][at], axis.last[cells][at], own[at]
+            base = axis.inside(first, last)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                part = np.minimum(first + i, axis.upto.size - 2)
+                shared = (
+                    of_end * ((i == 0).astype(int) + (i == n[at] - 1))
+                    + (1 - 2 * of_end) * axis.inside(part, part) / base
+                )
+            w = np.where(np.isnan(of_end) | (base == 0), w, shared)
+        self._add(cells[at], ends.low[cells][at] + step, w, is_open=(width > most)[at])
+
+    def _add_points(self, cells: IntArray) -> None:
+        """List points of continuous ranges at equal distances."""
+        n = min(self._most, _POINTS)
+        at, i = self._each(np.full(cells.size, n, dtype=np.int64))
+        low, high = (self._ends.coordinates(end[cells])[at]
+                     for end in (self._ends.low, self._ends.high))  # fmt: skip
+        self._others = low + (high - low) * ((i + 0.5) / n)
+        n_points = 0 if self._column.axis is None else self._column.axis.points.size
+        first = (0 if self._ends.at is None else self._ends.at.size) + n_points
+        self._add(cells[at], first + np.arange(at.size), np.full(at.size, 1 / n), is_open=True)
+
+    def _add_parts(self, cells: IntArray, axis: Axis) -> None:
+        """List both ends of each range, and a value of each of its parts, if they are not many."""
+        ends, most = self._ends, self._most if self._is_discrete else min(self._most, _POINTS)
+        first, last, own = axis.first[cells], axis.last[cells], axis.own[cells]
+        n_parts = last - first + 1
+        n = np.minimum(n_parts, most)
+        at, i = self._each(n)
+        start = first[at] + i * n_parts[at] // n[at]
+        end = first[at] + (i + 1) * n_parts[at] // n[at] - 1
+        base = axis.inside(first, last)[at]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(base != 0, axis.inside(start, end) / base, 1 / n[at])
+        middle = (start + end + 2) // 2 - 1  # counted from 1, as the points are
+        low, high = ends.low[cells], ends.high[cells]
+        if ends.at is None:
+            value = np.clip(axis.points[middle], low[at], high[at])
+        else:
+            point = axis.points[middle]
+            value = np.where(
+                point <= ends.at[low[at]], low[at],
+                np.where(point >= ends.at[high[at]], high[at], ends.at.size + middle),
+            )  # fmt: skip
+        self._add(cells[at], value, (1 - 2 * own[at]) * share, is_open=True)
+        for own_end in (low, high):
+            self._add(cells, own_end, own, is_open=True)
+
+    def _joined(self) -> Listed:
+        ends, column = self._ends, self._column
+        cell, value, w, is_open = (np.concatenate(part) for part in zip(*self._rows, strict=True))
+        numbers = np.empty(0, dtype=np.int64)
+        if self._is_discrete:
+            numbers, value = np.unique(value, return_inverse=True)
+            domain = whole_numbers(column.cell.column.type, numbers)
+        else:
+            domain = continuous_values(column, self._others.tolist())
+        for cells, is_anything in self._null:
+            cell = np.concatenate([cell, cells])
+            value = np.concatenate([value, np.full(cells.size, domain.n - 1)])
+            w = np.concatenate([w, np.ones(cells.size)])
+            is_open = np.concatenate([is_open, np.full(cells.size, is_anything)])
+        if cell.size > MOST_LISTED:
+            raise NotReadError
+        order = np.argsort(cell, kind="stable")
+        cell = cell[order]
+        least, most = (
+            np.where((is_endless | ends.is_null)[cell], np.nan, ends.coordinates(codes[cell]))
+            for is_endless, codes in ((ends.from_all, ends.low), (ends.to_all, ends.high))
+        )
+        if numbers.size:  # what stands for itself alone
+            own = numbers[np.minimum(value[order], numbers.size - 1)].astype(np.float64)
+            alone = ~is_open[order] & ~ends.is_null[cell]
+            least, most = (np.where(alone, own, end) for end in (least, most))
+        return Listed(
+            domain, cell, value[order], w[order], is_open[order], least, most,
+            is_range=True, numbers=numbers,
+        )  # fmt: skip
+
+
+MOST_LISTED: Final = 400_000
+"""Values that are listed of all cells of a column."""

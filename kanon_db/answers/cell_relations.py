@@ -1,0 +1,287 @@
+"""Reads the distinct cells of columns as arrays, from the table of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from kanon_db.answers.cell_columns import (
+    Axis,
+    CellColumn,
+    RangeCells,
+    RangeEnds,
+    SetCells,
+    ValueCells,
+)
+from kanon_db.answers.evidence import Cells, NotReadError
+from kanon_db.answers.tries import Domain, Fetcher
+from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import labels, members_of, on_axis, place_of, texts
+from kanon_db.query.expressions import TEXT
+from kanon_db.query.layout import CellDescription, CellLayout
+from kanon_db.query.sql import Constants
+
+_CELL: Final = [("n", ">i8"), ("hidden", "?"), ("known", ">f8")]
+_RANGE: Final = [
+    *_CELL, ("low", ">i8"), ("high", ">i8"), ("is_null", "?"), ("from_all", "?"), ("to_all", "?"),
+    ("first", ">i4"), ("last", ">i4"), ("own", ">f8"),
+]  # fmt: skip
+_MEMBER: Final = [("cell", ">i4"), ("value", ">i4"), ("w", ">f8")]
+
+
+@dataclass(frozen=True)
+class CellRelations:
+    """The distinct cells of a publication's columns, by their numbers."""
+
+    layout: CellLayout
+
+    def cells(self, name: str, constants: Constants) -> str:
+        """Write the cells of a column: ``number``, ``cell``, ``records`` and ``hidden``."""
+        own, cell = self.layout.classes, self.layout.cells[name]
+        if own is None:
+            raise NotReadError
+        shown, join = f"t.{cell.column.sql}", ""
+        if cell.labels is not None:
+            json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
+            join = f" LEFT JOIN ({labels(json).write()}) AS l ON l.label = {shown}"
+            shown = members_of(shown, "l", texts(json).write())
+        attribute = constants.write(ex.Constant(name, TEXT))
+        return (
+            f"SELECT t.{own.number} AS number, {shown} AS cell, t.{own.records} AS records,"
+            f" t.{own.hidden} AS hidden FROM {own.table} AS t{join}"
+            f" WHERE t.{own.attribute} = {attribute} AND t.{own.codes} IS NULL"
+        )
+
+    def read(self, fetcher: Fetcher, names: Sequence[str]) -> dict[str, CellColumn]:
+        """Read the cells of columns in one statement."""
+        constants, written, readers = Constants(), list[str](), list[_Reader]()
+        for place, name in enumerate(names):
+            kind = self.layout.cells[name].kind
+            write = {"value": self._values, "set": self._sets, "range": self._ranges}[kind]
+            sql, read = write(name, constants, place)
+            written.append(f"(\n{sql}\n) AS q{place}")
+            readers.append(read)
+        if not written:
+            return {}
+        (row,) = fetcher.fetch(f"SELECT * FROM {' CROSS JOIN '.join(written)}", *constants.bound)
+        return {name: read(row) for name, read in zip(names, readers, strict=True)}
+
+    # -- kinds of cells
+
+    def _values(self, name: str, constants: Constants, place: int) -> tuple[str, _Reader]:
+        known = "0::float8"
+        sql = (
+            f"SELECT string_agg({_PACKED.format(known)}, ''::bytea ORDER BY c.number) AS c{place}"
+            f" FROM ({self.cells(name, constants)}) AS c"
+        )
+
+        def write(inner: Constants) -> str:
+            return f"SELECT c.number AS i, c.cell AS v FROM ({self.cells(name, inner)}) AS c"
+
+        def read(row: Mapping[str, Any]) -> CellColumn:
+            cells = _cells(np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
+            domain = Domain(write, cells.n.size)
+            return ValueCells(name, cells, domain, self.layout.rarity)
+
+        return sql, read
+
+    def _sets(self, name: str, constants: Constants, place: int) -> tuple[str, _Reader]:
+        cell = self.layout.cells[name]
+        shares = self._shares(name, constants, "c.cell::text")
+        of_share, known = ("s.shares", "s.known") if shares else ("NULL::float8[]", "NULL")
+        listed = "coalesce(c.cell, ARRAY[NULL::text])"
+        w = f"coalesce(u.s, 1 / cardinality({listed})::float8)"
+        sql = (
+            f"WITH c AS MATERIALIZED ({self.cells(name, constants)}), m AS MATERIALIZED ("
+            f'SELECT c.number, u.o, u.v, {w} AS w, dense_rank() OVER (ORDER BY u.v COLLATE "C") - 1'
+            f" AS j FROM c {shares}, unnest({listed}, {of_share}) WITH ORDINALITY AS u (v, s, o)"
+            f" WHERE u.o <= cardinality({listed}))"
+            f" SELECT (SELECT string_agg({_PACKED.format(f'coalesce({known}, 0)')}, ''::bytea"
+            f" ORDER BY c.number) FROM c {shares}) AS c{place},"
+            " (SELECT string_agg(int4send(m.number) || int4send(m.j::int4) || float8send(m.w),"
+            f" ''::bytea ORDER BY m.number, m.o) FROM m) AS m{place},"
+            " (SELECT array_agg(d.v ORDER BY d.j) FROM (SELECT DISTINCT m.j, m.v FROM m) AS d)"
+            f" AS v{place}"
+        )
+
+        def read(row: Mapping[str, Any]) -> CellColumn:
+            cells = _cells(np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
+            members = np.frombuffer(row[f"m{place}"] or b"", np.dtype(_MEMBER))
+            return SetCells(
+                name, cells, _texts(row[f"v{place}"] or [], cell),
+                members["cell"].astype(np.int64), members["value"].astype(np.int64),
+                members["w"].astype(np.float64), self.layout.rarity,
+            )  # fmt: skip
+
+        return sql, read
+
+    def _ranges(self, name: str, constants: Constants, place: int) -> tuple[str, _Reader]:
+        cell = self.layout.cells[name]
+        type_ = cell.column.type
+        shares = self._shares(name, constants, "c.cell::text")
+        low, high, joined, more = _place(cell, "lower"), _place(cell, "upper"), "", ""
+        if not cell.is_discrete:
+            joined = f" LEFT JOIN e AS a ON a.v = {_end(cell, 'lower')}"
+            joined += f" LEFT JOIN e AS b ON b.v = {_end(cell, 'upper')}"
+            low, high = "a.i", "b.i"
+            more = f", e AS MATERIALIZED ({_ends('c', cell)})"
+        parts = ("s.first", "s.last", "s.own", "s.known") if shares else ("NULL",) * 4
+        first, last, own, known = parts
+        fields = [
+            _PACKED.format(f"coalesce({known}, 0)"),
+            *(f"int8send(coalesce({end}, 0)::int8)" for end in (low, high)),
+            "boolsend(num_nulls(c.cell) = 1)",
+            *(f"boolsend(coalesce({side}_inf(c.cell), false))" for side in ("lower", "upper")),
+            *(f"int4send(coalesce({part}, 1)::int4)" for part in (first, last)),
+            f"float8send(coalesce({own}::float8, 'NaN'))",
+        ]
+        sql = (
+            f"WITH c AS MATERIALIZED ({self.cells(name, constants)}){more}"
+            f" SELECT (SELECT string_agg({' || '.join(fields)}, ''::bytea ORDER BY c.number)"
+            f" FROM c {shares}{joined}) AS c{place}"
+        )
+        if not cell.is_discrete:
+            at = f"({place_of(type_, 'e.v')})::float8"
+            packed = f"string_agg(float8send({at}), ''::bytea ORDER BY e.i)"
+            sql += f", (SELECT {packed} FROM e) AS e{place}"
+        if cell.shares is not None:
+            sql += f", {self._axis(name, constants, place)}"
+
+        def values(inner: Constants) -> str:
+            return _ends(f"({self.cells(name, inner)})", cell)
+
+        def read(row: Mapping[str, Any]) -> CellColumn:
+            packed = np.frombuffer(row[f"c{place}"] or b"", np.dtype(_RANGE))
+            at = None
+            if not cell.is_discrete:
+                at = np.frombuffer(row[f"e{place}"] or b"", ">f8").astype(np.float64)
+            ends = RangeEnds(
+                packed["low"].astype(np.int64), packed["high"].astype(np.int64),
+                packed["is_null"], packed["from_all"], packed["to_all"], at, values,
+            )  # fmt: skip
+            cells = _cells(packed)
+            return RangeCells(
+                name, cell,
+                Cells(cells.n, cells.u, cells.hidden, ends.anything, ends.endless),
+                ends, _read_axis(cell, row, place, packed),
+            )  # fmt: skip
+
+        return sql, read
+
+    def _axis(self, name: str, constants: Constants, place: int) -> str:
+        type_ = self.layout.cells[name].column.type
+        at = place_of(type_, f"u.v::{type_.name}")
+        attribute = constants.write(ex.Constant(name, TEXT))
+        source = (
+            f"{self.layout.view.shares} AS s, unnest(s.points, s.shares) WITH ORDINALITY"
+            f" AS u (v, p, i) WHERE s.attribute = {attribute} AND s.cell IS NULL"
+        )
+        return (
+            f"(SELECT string_agg(float8send(u.p) || float8send(({at})::float8), ''::bytea"
+            f" ORDER BY u.i) FROM {source}) AS p{place}"
+        )
+
+    def _shares(self, name: str, constants: Constants, text: str) -> str:
+        """Write the join of what is known of cells; empty where nothing is."""
+        if self.layout.cells[name].shares is None:
+            return ""
+        attribute = constants.write(ex.Constant(name, TEXT))
+        return (
+            f"LEFT JOIN {self.layout.view.shares} AS s"
+            f" ON s.attribute = {attribute} AND s.cell = {text}"
+        )
+
+    def ends_of_two(self, fetcher: Fetcher, one: str, other: str) -> tuple[Any, ...]:
+        """Return the places of the ends of two columns' ranges on one axis; 0 for none.
+
+        Of the lower and the upper ends of one, then of the other; then whether there are any.
+        """
+        constants, selects = Constants(), list[str]()
+        for side, name in enumerate((one, other)):
+            axis = on_axis(self.layout.cells[name], "c.cell")
+            for is_high, end in enumerate(("lower", "upper")):
+                selects.append(
+                    f"SELECT {side} AS side, c.number, {is_high} AS is_high, {end}({axis}) AS at,"
+                    f" num_nulls(c.cell) = 0 AS is_known FROM ({self.cells(name, constants)}) AS c"
+                )
+        rank = "CASE WHEN num_nulls(d.at) = 0 THEN dense_rank() OVER (ORDER BY d.at) ELSE 0 END"
+        (row,) = fetcher.fetch(
+            "SELECT string_agg(int4send(r.side) || int4send(r.rank::int4) || boolsend(r.is_known),"
+            " ''::bytea ORDER BY r.side, r.number, r.is_high) AS ends FROM (SELECT d.*,"
+            f" {rank} AS rank FROM ({' UNION ALL '.join(selects)}) AS d) AS r",
+            *constants.bound,
+        )
+        read = np.frombuffer(row["ends"] or b"", [("s", ">i4"), ("rank", ">i4"), ("known", "?")])
+        sides = [read[read["s"] == side].reshape(-1, 2) for side in (0, 1)]
+        ranks = [side["rank"].astype(np.int64) for side in sides]
+        known = [side["known"][:, 0] for side in sides]
+        return ranks[0][:, 0], ranks[0][:, 1], ranks[1][:, 0], ranks[1][:, 1], known[0], known[1]
+
+
+_Reader = Callable[[Mapping[str, Any]], CellColumn]
+
+_PACKED: Final = "int8send(c.records::int8) || boolsend(c.hidden) || float8send({}::float8)"
+
+
+def _cells(packed: Any) -> Cells:
+    none = np.zeros(packed.size, dtype=np.bool_)
+    u = 1 - packed["known"].astype(np.float64)
+    return Cells(packed["n"].astype(np.float64), u, packed["hidden"], none, none)
+
+
+def _texts(values: Sequence[str | None], cell: CellDescription) -> Domain:
+    """Return the values that texts of sets stand for; NULL is last."""
+    shown = tuple(text for text in values if text is not None)
+
+    def write(constants: Constants) -> str:
+        sql = (
+            f"SELECT u.o - 1 AS i, u.t{cell.element} AS v"
+            f" FROM unnest({constants.texts(shown)}) WITH ORDINALITY AS u (t, o)"
+        )
+        if len(shown) < len(values):
+            sql += f" UNION ALL SELECT {len(shown)}, NULL::text{cell.element}"
+        return sql
+
+    return Domain(write, len(values))
+
+
+def _place(cell: CellDescription, end: str) -> str:
+    """Write an end of a range of whole numbers as a number; both ends belong to it."""
+    last = " - 1" if end == "upper" else ""
+    return f"{place_of(cell.column.type, f'{end}(c.cell)')}{last}"
+
+
+def _end(cell: CellDescription, end: str) -> str:
+    return f"{end}(c.cell)::{cell.column.type.name}"
+
+
+def _ends(cells: str, cell: CellDescription) -> str:
+    """Write the ends of continuous ranges in their order, with their numbers."""
+    both = " UNION ALL ".join(
+        f"SELECT {_end(cell, end)} AS v FROM {cells} AS c WHERE NOT {end}_inf(c.cell)"
+        for end in ("lower", "upper")
+    )
+    return (
+        "SELECT d.v, row_number() OVER (ORDER BY d.v) - 1 AS i"
+        f" FROM (SELECT DISTINCT b.v FROM ({both}) AS b) AS d"
+    )
+
+
+def _read_axis(
+    cell: CellDescription, row: Mapping[str, Any], place: int, packed: Any
+) -> Axis | None:
+    parts = row.get(f"p{place}")
+    if cell.shares is None or parts is None:
+        return None
+    read = np.frombuffer(parts, [("p", ">f8"), ("at", ">f8")])
+    points = read["at"].astype(np.float64)
+    return Axis(
+        cell.shares == "of_each",
+        np.append(0.0, np.cumsum(read["p"].astype(np.float64))),
+        np.rint(points).astype(np.int64) if cell.is_discrete else points,
+        packed["first"].astype(np.int64) - 1, packed["last"].astype(np.int64) - 1,
+        packed["own"].astype(np.float64),
+    )  # fmt: skip

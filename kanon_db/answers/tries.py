@@ -1,0 +1,292 @@
+"""Asks the server for which values a condition is true, and which number or key each gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Final, NamedTuple, Protocol
+from typing import Literal as OneOf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.query import expressions as ex
+from kanon_db.query.cell_conditions import multirange_of, place_of
+from kanon_db.query.layout import Lookup
+from kanon_db.query.sql import Constants, join_relations, write
+from kanon_db.session.protocol import Row, Value
+
+FALSE: Final = 0
+UNKNOWN: Final = 1
+TRUE: Final = 2
+"""A condition's truth for a value."""
+
+MOST_TEXT: Final = 8_000_000
+"""Bytes of the values of a key."""
+
+_NUMBER: Final = [("is_null", "?"), ("is_odd", "?"), ("x", ">f8")]
+
+
+class Domain(NamedTuple):
+    """Values of a column, with their numbers from 0 on."""
+
+    # Writes a query of the columns ``i`` and ``v``, which binds its constants
+    write: Callable[[Constants], str]
+    n: int
+
+
+@dataclass(frozen=True, eq=False)
+class Combinations:
+    """Values of several columns that are tried together."""
+
+    domains: Mapping[str, Domain]  # By the columns' names; the number of the last changes first
+    # (n, n_columns): of each combination, the numbers of the values; None for all that there are
+    numbers: IntArray | None = None
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        if self.numbers is not None:
+            return len(self.numbers)
+        return prod(domain.n for domain in self.domains.values())
+
+    def source(self, constants: Constants) -> list[str]:
+        """Write them as relations ``d0 …``."""
+        written = [f"({domain.write(constants)})" for domain in self.domains.values()]
+        if self.numbers is None:
+            return [f"{'CROSS JOIN ' if k else ''}{sql} AS d{k}" for k, sql in enumerate(written)]
+        columns = [constants.texts(tuple(map(str, own.tolist()))) for own in self.numbers.T]
+        names = ", ".join(f"j{k}" for k in range(len(written)))
+        arrays = ", ".join(f"{column}::int4[]" for column in columns)
+        met = f"unnest({arrays}) WITH ORDINALITY AS met ({names}, o)"
+        return [met, *(f"JOIN {sql} AS d{k} ON d{k}.i = met.j{k}" for k, sql in enumerate(written))]
+
+    @property
+    def order(self) -> str:
+        """Write what their order follows."""
+        if self.numbers is not None:
+            return "met.o"
+        return " , ".join(f"d{k}.i" for k in range(len(self.domains))) or "1"
+
+
+class Ranked(NamedTuple):
+    """The values of an expression in their order."""
+
+    ranks: IntArray  # (n,): of each combination; NULL is last
+    texts: Sequence[str] | None  # By rank; None if they are too long
+
+
+class Cut(NamedTuple):
+    """The pieces of an axis where a condition on one column is true, ascending."""
+
+    # Whole numbers, both of which belong to a piece; or the coordinates of its ends
+    first: NDArray[Any]
+    last: NDArray[Any]
+    from_all: bool  # Whether the first begins nowhere, and the last ends nowhere
+    to_all: bool
+    null: int  # The truth of NULL
+    # Of continuous values: how many pieces lie below each, and whether it is in one
+    n_below: IntArray
+    is_inside: NDArray[np.bool_]
+
+
+@dataclass(eq=False)
+class Asked:
+    """What is asked, and then the answer."""
+
+    what: OneOf["truth", "number", "key", "cut"]
+    expression: ex.Expression
+    of: Combinations
+    text: str = ""  # Of a key: SQL of the text of a value ``k.v``
+    column: ex.Column | None = None  # Of a cut
+    answer: Any = None
+
+
+class Fetcher(Protocol):
+    """Runs the statements of a query."""
+
+    def fetch(self, statement: str, *values: Value) -> list[Row]:
+        """Run a statement."""
+
+
+@dataclass
+class Tries:
+    """Collects what a question asks of values, and asks it in one statement."""
+
+    _fetcher: Fetcher
+    _lookups: Sequence[Lookup]
+    _wanted: list[Asked] = field(default_factory=list)
+
+    def want_truth(self, condition: ex.Expression, of: Combinations) -> Callable[[], Truth]:
+        """Ask where a condition is true, false, or unknown."""
+        return self._want(Asked("truth", condition, of))
+
+    def want_number(self, expression: ex.Expression, of: Combinations) -> Callable[[], FloatArray]:
+        """Ask for the number of each; NaN for NULL, and infinite for what is not finite."""
+        return self._want(Asked("number", expression, of))
+
+    def want_key(
+        self, expression: ex.Expression, of: Combinations, text: str = "to_jsonb(k.v)::text"
+    ) -> Callable[[], Ranked]:
+        """Ask for the values in their order, and a text of each."""
+        return self._want(Asked("key", expression, of, text))
+
+    def want_cut(
+        self, condition: ex.Expression, column: ex.Column, of: Domain | None
+    ) -> Callable[[], Cut]:
+        """Ask where a condition that :func:`can_cover` accepts cuts the axis of a column.
+
+        `of`: the continuous values whose places are wanted, the last of which is NULL.
+        """
+        domains = {} if of is None else {column.name: of}
+        return self._want(Asked("cut", condition, Combinations(domains), column=column))
+
+    def ask(self) -> None:
+        """Run the statement; errors are those of the question's arithmetic."""
+        if not self._wanted:
+            return
+        constants = Constants()
+        groups: dict[int, list[Asked]] = {}
+        for asked in self._wanted:
+            is_alone = asked.what in ("key", "cut")
+            groups.setdefault(id(asked if is_alone else asked.of), []).append(asked)
+        relations = [
+            f"(\n{self._write(own, constants)}\n) AS a{number}"
+            for number, own in enumerate(groups.values())
+        ]
+        (row,) = self._fetcher.fetch(
+            f"SELECT * FROM {' CROSS JOIN '.join(relations)}", *constants.bound
+        )
+        for own in groups.values():
+            for asked in own:
+                asked.answer = _read(asked, row, self._wanted.index(asked))
+        self._wanted.clear()
+
+    def _want(self, asked: Asked) -> Callable[[], Any]:
+        self._wanted.append(asked)
+        return lambda: asked.answer
+
+    def _write(self, group: Sequence[Asked], constants: Constants) -> str:
+        """Write what is asked of the same combinations: one row."""
+        of = group[0].of
+        if group[0].what == "cut":
+            return _write_cut(self._wanted.index(group[0]), group[0], constants)
+        place = {name: f"d{k}.v" for k, name in enumerate(of.domains)}
+
+        def spell(column: ex.Column) -> str:
+            return place[column.name] if column.lookup is None else f"l{column.lookup}.{column.sql}"
+
+        numbered = [(self._wanted.index(asked), asked) for asked in group]
+        expressions = [asked.expression for asked in group]
+        _, *lookups = join_relations("", "", expressions, self._lookups, place)
+        source = " ".join([*(of.source(constants) or ["(VALUES (1)) AS one"]), *lookups])
+        columns = ", ".join(
+            f"({write(asked.expression, spell, constants)}) AS x{n}" for n, asked in numbered
+        )
+        each = f"SELECT {columns}, row_number() OVER (ORDER BY {of.order}) AS o FROM {source}"
+        if group[0].what == "key":
+            return _write_key(*numbered[0], each)
+        shown = ", ".join(
+            f"{_WRITTEN[asked.what].format(f'd.x{n}')} AS a{n}" for n, asked in numbered
+        )
+        return f"SELECT {shown} FROM ({each} OFFSET 0) AS d"
+
+
+Truth = NDArray[np.uint8]
+
+_WRITTEN: Final = {
+    "truth": "string_agg(CASE {0} WHEN true THEN '2' WHEN false THEN '0' ELSE '1' END, ''"
+    " ORDER BY d.o)",
+    "number": "string_agg(boolsend({0} IS NULL) || boolsend(coalesce({0}::float8 IN"
+    " ('NaN', 'Infinity', '-Infinity'), false)) || float8send(coalesce({0}::float8, 0)), ''::bytea"
+    " ORDER BY d.o)",
+}
+"""How the answers are packed."""
+
+
+def _write_key(n: int, asked: Asked, each: str) -> str:
+    ranked = (
+        f"SELECT e.o, e.x{n} AS v, dense_rank() OVER (ORDER BY e.x{n}) - 1 AS r FROM ({each}) AS e"
+    )
+    text = (
+        f"SELECT k.r, coalesce(min(({asked.text}) COLLATE \"C\"), 'null') AS t FROM k GROUP BY k.r"
+    )
+    return (
+        f"WITH k AS MATERIALIZED ({ranked}) SELECT"
+        f" (SELECT string_agg(int4send(k.r::int4), ''::bytea ORDER BY k.o) FROM k) AS a{n},"
+        f" (SELECT CASE WHEN sum(octet_length(u.t)) <= {MOST_TEXT}"
+        f" THEN array_agg(u.t ORDER BY u.r) END FROM ({text}) AS u) AS t{n}"
+    )
+
+
+def _write_cut(n: int, asked: Asked, constants: Constants) -> str:
+    column = asked.column
+    if column is None:
+        raise TypeError("an axis is that of a column")
+    type_ = column.type
+    pieces = multirange_of(asked.expression, type_, constants)
+    null = write(asked.expression, lambda _: f"NULL::{type_.name}", constants)
+    ends = ("lower(p.p)::float8", "upper(p.p)::float8", "float8send", "'-Infinity'", "'Infinity'")
+    first, last, send, least, most = ends
+    shown = "true"
+    if not asked.of.domains:
+        first = "CASE WHEN lower_inc(p.p) THEN ceil(lower(p.p)) ELSE floor(lower(p.p)) + 1 END"
+        last = "CASE WHEN upper_inc(p.p) THEN floor(upper(p.p)) ELSE ceil(upper(p.p)) - 1 END"
+        first, last = (f"greatest(least({end}, {_FAR}), -{_FAR})::int8" for end in (first, last))
+        send, least, most, shown = "int8send", f"-{_FAR}", str(_FAR), "c.first <= c.last"
+    cut = (
+        f"SELECT coalesce({first}, {least}) AS first, coalesce({last}, {most}) AS last,"
+        " lower_inf(p.p) AS from_all, upper_inf(p.p) AS to_all"
+        " FROM (SELECT unnest(m.m) AS p) AS p"
+    )
+    listed = (
+        f"SELECT string_agg({send}(c.first) || {send}(c.last), ''::bytea ORDER BY c.first, c.last)"
+        f" || boolsend(coalesce(bool_or(c.from_all), false))"
+        f" || boolsend(coalesce(bool_or(c.to_all), false)) FROM ({cut}) AS c WHERE {shown}"
+    )
+    outcome = f"(CASE {null} WHEN true THEN 2 WHEN false THEN 0 ELSE 1 END)"
+    found = f"({listed}) AS a{n}, {outcome} AS t{n}"
+    for domain in asked.of.domains.values():
+        place = place_of(type_, "d.v")
+        found += (
+            ", (SELECT string_agg(int4send((SELECT count(*)::int4 FROM unnest(m.m) AS p (p)"
+            " WHERE p.p << numrange(e.e, e.e, '[]'))) || boolsend(m.m @> e.e), ''::bytea"
+            f" ORDER BY e.i) FROM (SELECT d.i, {place} AS e FROM ({domain.write(constants)}) AS d"
+            f" WHERE num_nulls(d.v) = 0 OFFSET 0) AS e) AS r{n}"
+        )
+    return f"SELECT {found} FROM (SELECT {pieces} AS m OFFSET 0) AS m"
+
+
+_FAR: Final = 1 << 61
+"""Beyond all whole numbers of an axis."""
+
+
+def _read_cut(asked: Asked, row: Row, n: int) -> Cut:
+    packed = row[f"a{n}"]
+    pieces, (from_all, to_all) = (b"", b"\0\0") if packed is None else (packed[:-2], packed[-2:])
+    type_ = ">f8" if asked.of.domains else ">i8"
+    ends = np.frombuffer(pieces, type_).astype(type_[1:]).reshape(-1, 2)
+    regions = np.frombuffer(row.get(f"r{n}") or b"", [("n", ">i4"), ("is_in", "?")])
+    return Cut(
+        ends[:, 0], ends[:, 1], bool(from_all), bool(to_all), row[f"t{n}"],
+        regions["n"].astype(np.int64), regions["is_in"],
+    )  # fmt: skip
+
+
+def _read(asked: Asked, row: Row, n: int) -> Any:
+    if asked.what == "cut":
+        return _read_cut(asked, row, n)
+    packed = row[f"a{n}"]
+    match asked.what:
+        case "truth":
+            return np.frombuffer((packed or "").encode(), np.uint8) - np.uint8(ord("0"))
+        case "number":
+            read = np.frombuffer(packed or b"", np.dtype(_NUMBER))
+            numbers = read["x"].astype(np.float64)
+            numbers[read["is_odd"] & np.isnan(numbers)] = np.inf  # greater than all others
+            numbers[read["is_null"]] = np.nan
+            return numbers
+    ranks = np.frombuffer(packed or b"", ">i4").astype(np.int64)
+    return Ranked(ranks, row[f"t{n}"] if ranks.size else [])
