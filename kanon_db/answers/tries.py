@@ -234,7 +234,10 @@ def _write_cut(n: int, asked: Asked, constants: Constants) -> str:
     if not asked.of.domains:
         first = "CASE WHEN lower_inc(p.p) THEN ceil(lower(p.p)) ELSE floor(lower(p.p)) + 1 END"
         last = "CASE WHEN upper_inc(p.p) THEN floor(upper(p.p)) ELSE ceil(upper(p.p)) - 1 END"
-        first, last = (f"greatest(least({end}, {_FAR}), -{_FAR})::int8" for end in (first, last))
+        first, last = (
+            f"greatest(least(coalesce({end}, {far}), {_FAR}), -{_FAR})::int8"
+            for end, far in ((first, -_FAR), (last, _FAR))
+        )
         send, least, most, shown = "int8send", f"-{_FAR}", str(_FAR), "c.first <= c.last"
     cut = (
         f"SELECT coalesce({first}, {least}) AS first, coalesce({last}, {most}) AS last,"

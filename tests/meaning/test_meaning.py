@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from kanon_db.answers import evidence, scope
+from kanon_db.answers import evidence, scope, stored_types
 from kanon_db.answers.estimates import AnswerRow, answer
 from kanon_db.answers.measures import Totals
 from kanon_db.errors import KanonError
@@ -239,7 +239,7 @@ FIGURES = ("estimate", "lower_bound", "upper_bound")
 
 def compared_ways(parties: Parties, question: str) -> tuple[str | None, int]:
     """Say how answers from the table of classes and from the view differ, and which was used."""
-    stored, listed = evidence.StoredTypes, evidence.ListedTypes
+    stored, listed = stored_types.StoredTypes, evidence.ListedTypes
     with (
         mock.patch.object(stored, "all", autospec=True, side_effect=stored.all) as by_number,
         mock.patch.object(listed, "all", autospec=True, side_effect=listed.all) as from_view,
