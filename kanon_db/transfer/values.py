@@ -56,7 +56,7 @@ class CodedColumn:
     codes: AnyIntArray
 
 
-class NumberedColumn(NamedTuple):
+class RankedColumn(NamedTuple):
     """A column with any number of values, which stay on the server."""
 
     name: str
@@ -258,7 +258,7 @@ def _read_digits(snapshot: Snapshot, columns: Sequence[DistinctValues], codes: C
         column[:] = digits - 1
 
 
-def number_column(snapshot: Snapshot, column: ColumnType) -> NumberedColumn:
+def number_column(snapshot: Snapshot, column: ColumnType) -> RankedColumn:
     """Give numbers to the values of a snapshot's column, without reading them."""
     session = snapshot.session
     session.step("reading values")
@@ -280,7 +280,7 @@ def number_column(snapshot: Snapshot, column: ColumnType) -> NumberedColumn:
         f"LEFT JOIN {table} AS v ON {own} {column.operator(session, '=')} v.value",
     )
     _require_known(column, codes)
-    return NumberedColumn(column.name, table, int(row["n"]), codes)
+    return RankedColumn(column.name, table, int(row["n"]), codes)
 
 
 def code_expression(value: str, values: DistinctValues, alias: str) -> str:

@@ -17,6 +17,7 @@ from tests.integration.parties import (
     fetch,
     keep_cells_with_rows,
     make_whole,
+    value,
 )
 
 
@@ -122,6 +123,23 @@ bitmaps repeat QIT and SAT (all buckets)
     INSERT INTO $bit (attribute, value, bits)
         SELECT attribute, 'new', bits FROM $bit WHERE attribute = 'value' LIMIT 1
     UPDATE $bit SET value = translate(value, 'ad', 'da') WHERE value IN ('a', 'd')
+codes repeat QIT and SAT
+    UPDATE $sat SET value = 'new' WHERE $a_count
+    UPDATE $codes SET codes = set_byte(codes, 0, get_byte(codes, 1)) WHERE column_no = 0
+    UPDATE $codes SET codes = set_byte(codes, 0, 255)
+    UPDATE $codes SET codes = set_byte(set_byte(codes, $step, get_byte(codes, 0)),
+        0, get_byte(codes, $step)) WHERE column_no = 0
+    UPDATE $codes SET codes = codes || codes
+    UPDATE $codes SET codes = NULL WHERE column_no = 1
+    UPDATE $codes SET chunk = 1
+    DELETE FROM $codes WHERE column_no = 1
+    INSERT INTO $codes SELECT * FROM $codes
+    UPDATE $values SET value = translate(value, 'ad', 'da') WHERE value IN ('a', 'd')
+    UPDATE $values SET code = CASE code WHEN 0 THEN 1 ELSE 0 END WHERE column_no = 1 AND code < 2
+    UPDATE $values SET age = 7 WHERE column_no = 1
+    INSERT INTO $values (column_no, code, value) VALUES (1, 4, 'e')
+    INSERT INTO $values (column_no, code, value) VALUES (9, 0, 'e')
+    DELETE FROM $values WHERE column_no = 0 AND code = 3
 QIT and SAT are tables, and the view reads nothing else
     ALTER TABLE $sat ENABLE ROW LEVEL SECURITY
     GRANT USAGE ON SCHEMA data TO kanon_owner; GRANT SELECT ON $source TO kanon_owner;
@@ -136,12 +154,15 @@ the published relations are there, and belong to kanon_owner
     DROP TABLE $qit CASCADE
     DROP TABLE $sat CASCADE
     DROP TABLE $bit CASCADE
+    DROP TABLE $codes CASCADE
+    DROP TABLE $values CASCADE
 """)
 
 SWAP = (
     "UPDATE {} SET bucket_id = CASE bucket_id WHEN $small THEN $large ELSE $small END"
     " WHERE bucket_id IN ($small, $large)"
 )
+STEP = "SELECT layout #>> '{first_bucket_ids,1}' FROM kanon.publications WHERE name = $1"
 METHODS = {
     "anatomy": ([5, 5, 4, 3], '{"l": 3}'),
     "two_size": ([10, 8, 2, 1], '{"theta": 1.5, "base": 0.1}'),
@@ -174,6 +195,9 @@ def publish(parties: Parties, name: str) -> dict[str, str]:
         "$sat": f"published.{name}_sat", "$bit": f"published.{name}_bit",
         "$view": f"published.{name}", "$source": f"data.{name}",
         "$small": str(ids[0][0]), "$large": str(ids[-1][0]),
+        # How far the second record of a bucket is from its first.
+        "$step": value(parties.publisher, STEP, name),
+        "$codes": f"published.{name}_codes", "$values": f"published.{name}_values",
     }  # fmt: skip
 
 

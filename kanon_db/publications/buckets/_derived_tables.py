@@ -32,7 +32,7 @@ from kanon_db.publications.buckets.bucket_relations import (
     most_values,
     write_weights,
 )
-from kanon_db.publications.codes import write_bucket_codes
+from kanon_db.publications.codes import byte_ranks, write_bucket_codes
 from kanon_db.publications.kind import Job, Written
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.query.layout import BIT, LIKELY, QIT, SAT, SHARES, BucketTables
@@ -40,13 +40,13 @@ from kanon_db.randomness import SecureRandom
 from kanon_db.session.protocol import Session, fetch_one
 from kanon_db.transfer.allowance import Allowance
 from kanon_db.transfer.coded_columns import read_few_values
-from kanon_db.transfer.columns import ColumnType, Relation, inverse_permutation
+from kanon_db.transfer.columns import ColumnType, Relation
 from kanon_db.transfer.snapshot import take_snapshot
 from kanon_db.transfer.values import (
     CodedColumn,
     DistinctCombinations,
     DistinctValues,
-    NumberedColumn,
+    RankedColumn,
     distinct_values,
     number_column,
     read_codes,
@@ -71,7 +71,7 @@ def write_bitmaps(
     tables: BucketTables,
     layout: Mapping[str, Any],
     columns: Mapping[str, CodedColumn],
-    wide: dict[str, NumberedColumn],
+    wide: dict[str, RankedColumn],
     found: DistinctCombinations,
     contents: BucketContents,
     bucket_ids: CodeArray,
@@ -87,7 +87,7 @@ def write_bitmaps(
         The names of the columns.
     columns : mapping of str to CodedColumn
         The quasi-identifiers that may have bitmaps.
-    wide : mapping of str to NumberedColumn
+    wide : mapping of str to RankedColumn
         The other ones.
     found : DistinctCombinations
         The values of the sensitive attributes.
@@ -131,11 +131,13 @@ def write_bitmaps(
         if name in written:
             narrow = taken(codes.astype(np.min_scalar_type(of_sensitive[name])), of_contents)
             _insert(session, tables, name, values, narrow)
-    own = {name: NumberedColumn.of(column) for name, column in columns.items()} | wide
+    own = {name: RankedColumn.of(column) for name, column in columns.items()} | wide
     placed = [own[name] for name in layout["quasi_identifiers"]]
     bytewise = [one.name for one in placed if _is_bytewise(session, one.table)]
     ranks = [
-        taken(_byte_ranks(session, one.table), one.codes) if one.name in bytewise else one.codes
+        taken(byte_ranks(session, one.table, "value", "code"), one.codes)
+        if one.name in bytewise
+        else one.codes
         for one in placed
     ]
     positions, by_bucket = bit_positions(
@@ -154,7 +156,7 @@ def write_bitmaps(
         contents.setting,
         (one._replace(codes=taken(one.codes, at_slots)) for one in placed),
         (
-            NumberedColumn(name, values.table, len(values.labels), taken(codes, of_contents))
+            RankedColumn(name, values.table, len(values.labels), taken(codes, of_contents))
             for name, values, codes in zip(
                 tables.sensitive, found.columns, found.values.T, strict=True
             )
@@ -203,16 +205,6 @@ def _is_bytewise(session: Session, table: str) -> bool:
             table,
         )
     )
-
-
-def _byte_ranks(session: Session, table: str) -> CodeArray:
-    """Return the place of each value in the order of bytes, by its code; NULL comes last."""
-    row = fetch_one(
-        session,
-        "SELECT string_agg(int4send(v.code), ''::bytea"
-        f' ORDER BY v.value COLLATE pg_catalog."C", v.code) AS codes FROM {table} AS v',
-    )
-    return inverse_permutation(np.frombuffer(row["codes"], dtype=">i4").astype(np.int32))
 
 
 def _insert(

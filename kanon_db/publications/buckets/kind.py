@@ -23,7 +23,7 @@ from kanon_db.algorithms.bucketization.privacy import (
     PrivacySpecification,
 )
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray
-from kanon_db.catalog.entries import Publication, Source
+from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.sources import require_sensitive
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountQuery
@@ -59,6 +59,7 @@ from kanon_db.publications.buckets.bucket_relations import (
 )
 from kanon_db.publications.buckets.methods import ValueProtection
 from kanon_db.publications.buckets.request import BucketRequest
+from kanon_db.publications.codes import CodeTables, check_bucket_codes
 from kanon_db.publications.guarantees import (
     buckets_in_words,
     check_exposure,
@@ -249,30 +250,13 @@ def examine_buckets(
     parameters: Mapping[str, Any],
     *,
     records: int,
-    all_bitmaps: bool = True,
+    codes: CodeTables,
+    bytewise: Sequence[str],  # columns by whose bytes the records of a bucket are ordered
+    all_bitmaps: bool = True,  # or only a random sample of them
 ) -> Examination:
-    """Check everything that a bucketization promises, and measure it.
+    """Check everything that a bucketization promises, and measure it, in any reader's session.
 
-    Parameters
-    ----------
-    session : Session
-        The session of any role that may read the publication.
-    tables : BucketTables
-    parameters : mapping
-        What the publisher asked for, as in the catalog.
-    records : int
-        Number of records that the source had.
-    all_bitmaps : bool
-        Whether to compare the bitmaps with QIT and SAT in all buckets or in a random sample.
-
-    Returns
-    -------
-    Examination
-        Metrics: ``records``, ``sensitive_values``, ``buckets``, ``buckets_of_size_<S>`` for each
-        size S, ``loss`` ([GB] Eq. 2), ``msbs`` ([GB] Eq. 1), ``largest_frequency`` of a value in
-        a bucket and ``largest_frequency_ratio``, the largest quotient of such a frequency and
-        its value's threshold f' (at most 1). If the relations are not those that were published,
-        there are no metrics and no further checks.
+    If the relations are not those that were published, there are no metrics and no further checks.
     """
     view, *others = tables.relations
     relations = check_relations(
@@ -317,6 +301,7 @@ def examine_buckets(
                 holds=differing == 0,
             )
         )
+    further.append(check_bucket_codes(session, tables, codes, bytewise))
     if tables.weighted:
         session.step("checking the weights of values")
         further.append(check_weights(session, tables, limits_of(parameters, tables)))
@@ -771,6 +756,10 @@ class Buckets(Kind):
             tables_of(session, publication),
             publication.parameters,
             records=publication.records,
+            codes=CodeTables.of(
+                session, published_schema(session), publication.name, publication.layout
+            ),
+            bytewise=publication.layout["bytewise"],
             all_bitmaps=not is_new,
         )
 
