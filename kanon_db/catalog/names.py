@@ -11,7 +11,7 @@ from typing import Any, Final
 from kanon_db.declaration import MAX_NAME_BYTES, TEXT, ParameterType
 from kanon_db.errors import InvalidNameError
 
-_LONGEST_SUFFIX: Final = "_values"
+_LONGEST_SUFFIX: Final = "_qit"
 
 HIDING: Final = (
     r"[\u0001-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"

@@ -1,7 +1,7 @@
 """The store of codes: its format, what writes it, what reads it, and what examines it.
 
-``<name>_values`` has the distinct values of each published column, in the column's own type, in
-PostgreSQL's order, NULL last: a code is a rank. ``<name>_codes`` has the codes, a chunk of whole
+``<name>_val`` has the distinct values of each published column, in the column's own type, in
+PostgreSQL's order, NULL last: a code is a rank. ``<name>_cod`` has the codes, a chunk of whole
 buckets or classes at a time, in as few bytes as the number of values takes, the lowest byte first.
 Within a run of buckets of one size they are stored slot by slot, shape (bucket_size, n_buckets), so
 that a bucket's sum takes a few additions of vectors.

@@ -39,8 +39,8 @@ RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES, CLASSES)
 CLASSED_SUFFIXES: Final = (*ROW_SUFFIXES, CLASSES)
 """Suffixes of the relations of rows, and of their numbers."""
 
-VALUES: Final = "_values"
-CODES: Final = "_codes"
+VALUES: Final = "_val"
+CODES: Final = "_cod"
 """Suffixes of the tables of distinct values, and of their codes (`kanon_db.publications.codes`)."""
 
 QIT: Final = "_qit"

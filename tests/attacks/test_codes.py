@@ -63,7 +63,7 @@ def test_the_store_follows_from_qit_and_sat(
             row[0]
             for row in fetch(
                 parties.analyst,
-                f"SELECT {column} FROM published.{name}_values WHERE column_no = $1 ORDER BY code",
+                f"SELECT {column} FROM published.{name}_val WHERE column_no = $1 ORDER BY code",
                 stored.number,
             )
         ]

@@ -78,7 +78,7 @@ def test_an_analyst_dumps_what_an_analyst_reads(published: Parties) -> None:
     written, said = dump(published, "analyst", "--table=published.buckets*")
     assert said == ""
     assert {name for name, *_ in tables(written)} == {
-        f"published.buckets_{suffix}" for suffix in ("qit", "sat", "bit", "est", "values", "codes")
+        f"published.buckets_{suffix}" for suffix in ("qit", "sat", "bit", "est", "val", "cod")
     }
     assert NAME not in written
 

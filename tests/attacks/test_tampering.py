@@ -197,7 +197,7 @@ def publish(parties: Parties, name: str) -> dict[str, str]:
         "$small": str(ids[0][0]), "$large": str(ids[-1][0]),
         # How far the second record of a bucket is from its first.
         "$step": value(parties.publisher, STEP, name),
-        "$codes": f"published.{name}_codes", "$values": f"published.{name}_values",
+        "$codes": f"published.{name}_cod", "$values": f"published.{name}_val",
     }  # fmt: skip
 
 
