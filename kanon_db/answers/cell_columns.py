@@ -419,7 +419,7 @@ class Cover:
         if ends.at is None:
             covered = self._upto(high, below_high, high_in) - self._upto(low, below_low, low_in)
             size = high - low + 1
-            covered = covered + low_in  # both ends count
+            covered = covered + high_in  # which are counted below the upper end
             part, is_whole, some = covered / size, covered == size, covered > 0
         else:
             at_low, at_high = ends.at[low], ends.at[high]

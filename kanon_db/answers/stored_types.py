@@ -138,7 +138,8 @@ class StoredTypes:
         own, cell = self._classes, self._layout.cells[name]
         place = place_of(cell.column.type, f"lower(t.{cell.column.sql})")
         (row,) = self._runner.fetch(
-            f"SELECT ({place})::int8 AS low FROM {own.table} AS t"
+            f"SELECT ({place})::int8 AS low, (upper(t.{cell.column.sql}) - lower("
+            f"t.{cell.column.sql}))::int8 AS n FROM {own.table} AS t"
             f" WHERE t.{own.attribute} = $1::text AND t.{own.codes} IS NULL",
             name,
         )
@@ -154,12 +155,16 @@ class StoredTypes:
         )
         low, end = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
         is_null, is_anything = codes == 0, codes == ANY_END
-        if not ((low < end) & (low >= 0) | is_null | is_anything).all() or row["low"] is None:
+        least, n_values = row["low"], row["n"]
+        if least is None or n_values is None:
+            raise changed(self._runner.publication)
+        is_range = (low < end) & (low >= 0) & (end <= n_values)
+        if not (is_range | is_null | is_anything).all():
             raise changed(self._runner.publication)
         self._ended[name] = codes
         n = np.bincount(number, np.concatenate([n for _, n in found]), codes.size)
         none = np.zeros(codes.size, dtype=np.bool_)
-        ends = RangeEnds(row["low"] + low, row["low"] + end - 1, is_null, is_anything, is_anything)
+        ends = RangeEnds(least + low, least + end - 1, is_null, is_anything, is_anything)
         cells = Cells(n.astype(np.float64), np.ones(codes.size), none, is_anything, is_anything)
         return RangeCells(name, cell, cells, ends, None)
 

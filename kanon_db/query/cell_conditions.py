@@ -492,9 +492,14 @@ def _whole_values(
         part = f"({likely.first} + i)::int4"
         rest = f"(1 - 2 * {likely.own}) * {likely.inside(part, part)} / {likely.base}"
         w = f"coalesce({likely.own} * ((i = 0)::int + (i = {n} - 1)::int) + {rest}, {w})"
+    v = f"({low} + ({at})::{step})::{type_}"
+    least, most_ = (
+        f"CASE WHEN {width} <= {most} THEN {v} ELSE ({end})::{type_} END"
+        for end in (low, f"{high} - 1")
+    )
     return [
         _value(
-            f"({low} + ({at})::{step})::{type_}", f"{low}::{type_}", f"({high} - 1)::{type_}",
+            v, least, most_,
             w, is_open=f"{width} > {most}",
             source=f"generate_series(0, {n}::int8 - 1) AS i",
             where=f"{sql} IS NOT NULL AND NOT {is_endless(sql)}",

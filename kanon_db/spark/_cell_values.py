@@ -455,7 +455,9 @@ class ColumnCells:
         n = min(width, most)
         for i in range(n):
             at = i if width <= most else (2 * i + 1) * width // (2 * most)
-            yield low + at, 1 / n, width > most, least, greatest
+            own = coordinate(low + at, type_)
+            ends = (least, greatest) if width > most else (own, own)
+            yield low + at, 1 / n, width > most, *ends
 
     def _each(
         self, low: Any, high: Any, most: int, shares: CellShares, known: tuple[int, int, float]
