@@ -15,7 +15,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.evidence import Cells, Flags, NotReadError, Truths
-from kanon_db.answers.tries import FALSE, TRUE, Combinations, Cut, Domain, Tries
+from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
     MOST_TABLED,
@@ -93,7 +93,7 @@ class Listed:
         )  # fmt: skip
 
 
-class CellColumn(Protocol):
+class KnownCells(Protocol):
     """The distinct cells of a column."""
 
     @property
@@ -112,7 +112,7 @@ class CellColumn(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ValueCells:
+class ValueColumn:
     """Cells that are values; some may be suppressed."""
 
     name: str
@@ -125,8 +125,8 @@ class ValueCells:
         truth = tries.want_truth(leaf, Combinations({self.name: self.domain}))
 
         def outcome() -> Truths:
-            found = Truths.known(truth() == TRUE, truth() == FALSE)
-            return _hide(found, self.cells, self.rarity)
+            truths = Truths.known(truth() == TRUE, truth() == FALSE)
+            return _hide(truths, self.cells, self.rarity)
 
         return outcome
 
@@ -134,12 +134,14 @@ class ValueCells:
         """List the value of each."""
         n = self.cells.n.size
         each, none = np.arange(n), np.full(n, np.nan)
-        found = Listed(self.domain, each, each, np.ones(n), np.zeros(n, dtype=np.bool_), none, none)
-        return _list_hidden(found, self.cells, self.rarity)
+        truths = Listed(
+            self.domain, each, each, np.ones(n), np.zeros(n, dtype=np.bool_), none, none
+        )
+        return _list_hidden(truths, self.cells, self.rarity)
 
 
 @dataclass(frozen=True, eq=False)
-class SetCells:
+class SetColumn:
     """Cells that are sets of values."""
 
     name: str
@@ -156,8 +158,8 @@ class SetCells:
         listed = self._listed()
 
         def outcome() -> Truths:
-            found = listed.truths(truth(), self.cells.n.size)
-            return _hide(found, self.cells, self.rarity)
+            truths = listed.truths(truth(), self.cells.n.size)
+            return _hide(truths, self.cells, self.rarity)
 
         return outcome
 
@@ -172,20 +174,20 @@ class SetCells:
         return Listed(self.domain, self.of_cell, self.members, self.w, is_open, none, none)
 
 
-def _hide(found: Truths, cells: Cells, rarity: float) -> Truths:
+def _hide(truths: Truths, cells: Cells, rarity: float) -> Truths:
     """Let suppressed cells meet the condition as those do that are kept, the rarer the more."""
     hidden = cells.hidden
     if not hidden.any():
-        return found
+        return truths
     kept = cells.n[~hidden] ** rarity
     true, false = (
         np.where(hidden, kept @ likely[~hidden] / kept.sum() if kept.size else 0.0, likely)
-        for likely in (found.true, found.false)
+        for likely in (truths.true, truths.false)
     )
     return Truths(
         true, false,
-        found.surely & ~hidden, found.possibly | hidden,
-        found.surely_false & ~hidden, found.possibly_false | hidden,
+        truths.surely & ~hidden, truths.possibly | hidden,
+        truths.surely_false & ~hidden, truths.possibly_false | hidden,
     )  # fmt: skip
 
 
@@ -205,8 +207,6 @@ def _list_hidden(listed: Listed, cells: Cells, rarity: float) -> Listed:
         listed.with_hidden(hidden, kept_values(listed, cells, rarity)) if hidden.any() else listed
     )
 
-
-# -- ranges
 
 _POINTS: Final = 100
 """How many points of a continuous range are listed."""
@@ -266,7 +266,7 @@ class RangeEnds:
 
 
 @dataclass(frozen=True, eq=False)
-class RangeCells:
+class RangeColumn:
     """Cells that are ranges."""
 
     name: str
@@ -280,8 +280,6 @@ class RangeCells:
     def domain(self) -> Domain:
         """Ranges are listed where their values are combined."""
         raise NotReadError
-
-    # -- conditions
 
     def outcome(self, leaf: ex.Expression, tries: Tries) -> Outcome:
         """Ask what each cell tells."""
@@ -297,27 +295,27 @@ class RangeCells:
             null = known.null
             true, false = np.full((2, n), 0.0)
             true[:], false[:] = null == TRUE, null == FALSE
-            found = Truths(true, false, *(np.full(n, flag) for flag in (
+            truths = Truths(true, false, *(np.full(n, flag) for flag in (
                 null == TRUE, null == TRUE, null == FALSE, null == FALSE)))  # fmt: skip
             likely = self._shared(known.inside(), known)
             for name in Truths.__match_args__:
-                getattr(found, name)[inside] = getattr(likely, name)
+                getattr(truths, name)[inside] = getattr(likely, name)
             if ends.endless.any():
-                self._add_endless(found, known)
-            return found
+                self._add_endless(truths, known)
+            return truths
 
         return outcome
 
-    def _add_endless(self, found: Truths, known: Cover | _Tried) -> None:
+    def _add_endless(self, truths: Truths, known: Cover | _Tried) -> None:
         """Say what ranges without an end tell; of those without any, as of NULL, nothing surely."""
         ends = self.ends
         half = np.flatnonzero(ends.endless & ~ends.anything)
-        found.surely[ends.anything] = found.surely_false[ends.anything] = False
-        found.possibly[ends.anything] = found.possibly_false[ends.anything] = True
+        truths.surely[ends.anything] = truths.surely_false[ends.anything] = False
+        truths.possibly[ends.anything] = truths.possibly_false[ends.anything] = True
         if half.size:
             likely = known.half(half)
             for name in Truths.__match_args__:
-                getattr(found, name)[half] = getattr(likely, name)
+                getattr(truths, name)[half] = getattr(likely, name)
 
     def _shared(self, even: Truths, known: Cover | _Tried) -> Truths:
         """Put the shares of the parts of the axis that meet the condition in place of even ones."""
@@ -347,8 +345,6 @@ class RangeCells:
             shares.append(np.where(surely, 1.0, np.where(possibly, np.clip(share, 0, 1), 0.0)))
         return replace(even, true=shares[0], false=shares[1])
 
-    # -- values
-
     def listed(self, most: int, *, with_shares: bool = True) -> Listed:
         """List the values of each."""
         if (most, with_shares) not in self._listings:
@@ -363,11 +359,11 @@ class Cover:
     # coordinates; and, for each end of continuous ranges, how many pieces lie below it, and whether
     # it lies in one.
 
-    def __init__(self, column: RangeCells, answer: Callable[[], Cut]) -> None:
+    def __init__(self, column: RangeColumn, answer: Callable[[], AxisCut]) -> None:
         self._column, self._answer = column, answer
 
     @classmethod
-    def asked(cls, leaf: ex.Expression, column: RangeCells, tries: Tries) -> Cover:
+    def asked(cls, leaf: ex.Expression, column: RangeColumn, tries: Tries) -> Cover:
         """Ask where a condition cuts the axis."""
         of = None if column.ends.at is None else continuous_values(column)
         return cls(column, tries.want_cut(leaf, column.cell.column, of))
@@ -468,7 +464,7 @@ def _extent(ends: RangeEnds) -> tuple[Any, Any]:
     return (float(finite.min(initial=0)) - 1, float(finite.max(initial=0)) + 1)
 
 
-def continuous_values(column: RangeCells, others: Sequence[float] = ()) -> Domain:
+def continuous_values(column: RangeColumn, others: Sequence[float] = ()) -> Domain:
     """Return the ends of ranges, the points of their axis, and other values, then NULL."""
     type_, ends, values = column.cell.column.type, column.ends.at, column.ends.values
     if ends is None or values is None:
@@ -517,7 +513,7 @@ class _Tried:
 
     def __init__(
         self,
-        column: RangeCells,
+        column: RangeColumn,
         truth: Callable[[], Any],
         code: Callable[[IntArray], IntArray],
         points: IntArray,
@@ -527,7 +523,7 @@ class _Tried:
         self._points, self._listed = points, listed
 
     @classmethod
-    def asked(cls, leaf: ex.Expression, column: RangeCells, tries: Tries) -> _Tried:
+    def asked(cls, leaf: ex.Expression, column: RangeColumn, tries: Tries) -> _Tried:
         """Try all values from the least to the greatest, or if they are too many, some."""
         ends, axis, type_ = column.ends, column.axis, column.cell.column.type
         listed = None
@@ -595,7 +591,7 @@ class _Tried:
 class _RangeLister:
     """Lists the values of ranges: all, or some of each."""
 
-    def __init__(self, column: RangeCells, most: int, with_shares: bool) -> None:
+    def __init__(self, column: RangeColumn, most: int, with_shares: bool) -> None:
         self._column, self._ends, self._most = column, column.ends, most
         self._axis = column.axis if with_shares else None
         self._is_discrete = column.ends.at is None
@@ -666,8 +662,12 @@ class _RangeLister:
         """List points of continuous ranges at equal distances."""
         n = min(self._most, _POINTS)
         at, i = self._each(np.full(cells.size, n, dtype=np.int64))
-        low, high = (self._ends.coordinates(end[cells])[at]
-                     for end in (self._ends.low, self._ends.high))  # fmt: skip
+        low, high = (
+            self._ends.coordinates(end[cells]) for end in (self._ends.low, self._ends.high)
+        )
+        if self._column.cell.column.type.name == "real":  # ends are the shortest texts
+            low, high = (_shortest(end) for end in (low, high))
+        low, high = low[at], high[at]
         self._others = low + (high - low) * ((i + 0.5) / n)
         n_points = 0 if self._column.axis is None else self._column.axis.points.size
         first = (0 if self._ends.at is None else self._ends.at.size) + n_points
@@ -733,3 +733,8 @@ class _RangeLister:
 
 MOST_LISTED: Final = 400_000
 """Values that are listed of all cells of a column."""
+
+
+def _shortest(numbers: FloatArray) -> FloatArray:
+    """Return the numbers that the fewest digits of single precision stand for."""
+    return np.array([float(str(one)) for one in numbers.astype(np.float32)], dtype=np.float64)

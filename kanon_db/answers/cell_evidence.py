@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.cell_columns import CellColumn, Listed, Outcome, ValueCells
+from kanon_db.answers.cell_columns import KnownCells, Listed, Outcome, ValueColumn
 from kanon_db.answers.evidence import (
     Cells,
     Listing,
@@ -37,7 +37,7 @@ class CellEvidence:
     def __init__(
         self,
         pieces: Pieces,
-        columns: Mapping[int, CellColumn],
+        columns: Mapping[int, KnownCells],
         tries: Tries,
         ends: Callable[[int, int], tuple[Any, ...]],
     ) -> None:
@@ -54,7 +54,7 @@ class CellEvidence:
         self._domains: dict[int, Domain] = {
             place: own.domain
             for place, own in columns.items()
-            if isinstance(own, ValueCells) and place not in self._listed
+            if isinstance(own, ValueColumn) and place not in self._listed
         } | {place: listed.domain for place, listed in self._listed.items()}
         self.n_values = self.sizes | {place: own.n for place, own in self._domains.items()}
         self.met: dict[tuple[int, ...], IntArray] = {}
@@ -68,8 +68,6 @@ class CellEvidence:
         self._numbers, self._moments = self._want_sums()
         tries.ask()
         self.lists = {place: self._listing(place) for place in self._listed}
-
-    # -- what is asked
 
     def _want_outcomes(self, units: Sequence[Unit]) -> dict[ex.Expression, Outcome]:
         return {
@@ -107,8 +105,6 @@ class CellEvidence:
                 raise NotReadError
             self._combinations[key] = of
         return self._combinations[key]
-
-    # -- what was found
 
     def outcomes(self, leaf: ex.Expression, place: int) -> Truths:  # noqa: ARG002
         """Return what each cell of a column tells of a condition."""

@@ -10,11 +10,11 @@ import numpy as np
 
 from kanon_db.answers.cell_columns import (
     Axis,
-    CellColumn,
-    RangeCells,
+    KnownCells,
+    RangeColumn,
     RangeEnds,
-    SetCells,
-    ValueCells,
+    SetColumn,
+    ValueColumn,
 )
 from kanon_db.answers.evidence import Cells, NotReadError
 from kanon_db.answers.tries import Domain, Fetcher
@@ -55,7 +55,7 @@ class CellRelations:
             f" WHERE t.{own.attribute} = {attribute} AND t.{own.codes} IS NULL"
         )
 
-    def read(self, fetcher: Fetcher, names: Sequence[str]) -> dict[str, CellColumn]:
+    def read(self, fetcher: Fetcher, names: Sequence[str]) -> dict[str, KnownCells]:
         """Read the cells of columns in one statement."""
         constants, written, readers = Constants(), list[str](), list[_Reader]()
         for place, name in enumerate(names):
@@ -69,8 +69,6 @@ class CellRelations:
         (row,) = fetcher.fetch(f"SELECT * FROM {' CROSS JOIN '.join(written)}", *constants.bound)
         return {name: read(row) for name, read in zip(names, readers, strict=True)}
 
-    # -- kinds of cells
-
     def _values(self, name: str, constants: Constants, place: int) -> tuple[str, _Reader]:
         known = "0::float8"
         sql = (
@@ -81,10 +79,10 @@ class CellRelations:
         def write(inner: Constants) -> str:
             return f"SELECT c.number AS i, c.cell AS v FROM ({self.cells(name, inner)}) AS c"
 
-        def read(row: Mapping[str, Any]) -> CellColumn:
+        def read(row: Mapping[str, Any]) -> KnownCells:
             cells = _cells(np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
             domain = Domain(write, cells.n.size)
-            return ValueCells(name, cells, domain, self.layout.rarity)
+            return ValueColumn(name, cells, domain, self.layout.rarity)
 
         return sql, read
 
@@ -107,10 +105,10 @@ class CellRelations:
             f" AS v{place}"
         )
 
-        def read(row: Mapping[str, Any]) -> CellColumn:
+        def read(row: Mapping[str, Any]) -> KnownCells:
             cells = _cells(np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
             members = np.frombuffer(row[f"m{place}"] or b"", np.dtype(_MEMBER))
-            return SetCells(
+            return SetColumn(
                 name, cells, _texts(row[f"v{place}"] or [], cell),
                 members["cell"].astype(np.int64), members["value"].astype(np.int64),
                 members["w"].astype(np.float64), self.layout.rarity,
@@ -153,7 +151,7 @@ class CellRelations:
         def values(inner: Constants) -> str:
             return _ends(f"({self.cells(name, inner)})", cell)
 
-        def read(row: Mapping[str, Any]) -> CellColumn:
+        def read(row: Mapping[str, Any]) -> KnownCells:
             packed = np.frombuffer(row[f"c{place}"] or b"", np.dtype(_RANGE))
             at = None
             if not cell.is_discrete:
@@ -163,7 +161,7 @@ class CellRelations:
                 packed["is_null"], packed["from_all"], packed["to_all"], at, values,
             )  # fmt: skip
             cells = _cells(packed)
-            return RangeCells(
+            return RangeColumn(
                 name, cell,
                 Cells(cells.n, cells.u, cells.hidden, ends.anything, ends.endless),
                 ends, _read_axis(cell, row, place, packed),
@@ -221,7 +219,7 @@ class CellRelations:
         return ranks[0][:, 0], ranks[0][:, 1], ranks[1][:, 0], ranks[1][:, 1], known[0], known[1]
 
 
-_Reader = Callable[[Mapping[str, Any]], CellColumn]
+_Reader = Callable[[Mapping[str, Any]], KnownCells]
 
 _PACKED: Final = "int8send(c.records::int8) || boolsend(c.hidden) || float8send({}::float8)"
 

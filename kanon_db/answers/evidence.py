@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -14,10 +14,7 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.evidence_sql import CellValueWriter, PieceWriter, WrittenPieces
 from kanon_db.answers.pieces import Pieces
 from kanon_db.catalog.entries import Publication
-from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
-from kanon_db.query.layout import CellDescription, CellLayout
-from kanon_db.query.sql import Request
 from kanon_db.session.protocol import Row, Session, Value
 
 Flags = NDArray[np.bool_]
@@ -355,39 +352,6 @@ class KnownColumn(Protocol):
 
     def cells(self, numbers: Sequence[int]) -> Sequence[Row]:
         """Return cells; see :meth:`~kanon_db.answers.evidence_sql.CellValueWriter.cells_of`."""
-
-
-class Tries(Protocol):
-    """Finds for which distinct values conditions hold: in PostgreSQL, and on Spark."""
-
-    def known_types(
-        self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
-    ) -> Sequence[Callable[[], KnownTypes]]:
-        """Return the ways to find the types of records, each of which may raise NotReadError.
-
-        Parameters
-        ----------
-        request : Request
-        layout : CellLayout
-        also : sequence of str
-            Columns to tell types apart by, beside those that the request mentions.
-        lists_values : bool
-            Whether the values of what is summed are listed for each type.
-        """
-
-    def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:
-        """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
-
-    def rungs(
-        self, aggregate: ex.Aggregate, above: str | None = None, below: str | None = None
-    ) -> Sequence[Row]:
-        """List the values that an aggregate's operand may have, in their order.
-
-        The rows are those of :func:`kanon_db.query.likelihoods.rungs`.
-        """
-
-    def too_much(self) -> UnsupportedQueryError:
-        """Make the refusal of what no way has read."""
 
 
 _DENSE: Final = 4

@@ -402,8 +402,6 @@ class OpenQuery:
         """Keep what the statements of the block need within the limits."""
         return frugal(self.session, self.limits.working)
 
-    # -- what `kanon_db.answers.evidence.Tries` asks for ---------------------------------------
-
     def known_types(
         self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
     ) -> Sequence[Callable[[], KnownTypes]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.cell_columns import CellColumn, RangeCells, RangeEnds
+from kanon_db.answers.cell_columns import KnownCells, RangeColumn, RangeEnds
 from kanon_db.answers.cell_evidence import CellEvidence
 from kanon_db.answers.cell_relations import CellRelations
 from kanon_db.answers.evidence import (
@@ -105,8 +105,6 @@ class StoredTypes:
         if n_rows != self._layout.n_rows:
             raise changed(self._runner.publication)
 
-    # -- cells
-
     def _evidence(self) -> CellEvidence:
         """Read the cells, and ask; arithmetic may fail on values that no record has together."""
         runner, places = self._runner, self.pieces.places
@@ -133,7 +131,7 @@ class StoredTypes:
         except UnsupportedQueryError:
             raise NotReadError from None
 
-    def _range_cells(self, name: str) -> CellColumn:
+    def _range_cells(self, name: str) -> KnownCells:
         """Find the distinct ranges of a column of which each class has the ends."""
         own, cell = self._classes, self._layout.cells[name]
         place = place_of(cell.column.type, f"lower(t.{cell.column.sql})")
@@ -143,14 +141,14 @@ class StoredTypes:
             f" WHERE t.{own.attribute} = $1::text AND t.{own.codes} IS NULL",
             name,
         )
-        found: list[tuple[IntArray, Any]] = []
+        codes_of_blocks: list[tuple[IntArray, Any]] = []
         for block in self._blocks([name]):
             sizes = self._sizes_of(block)
             codes = self._read(block, name, sizes.size, "<i8")
             values, number = np.unique(codes, return_inverse=True)
-            found.append((values, np.bincount(number, sizes, values.size)))
+            codes_of_blocks.append((values, np.bincount(number, sizes, values.size)))
         codes, number = np.unique(
-            np.concatenate([one for one, _ in found] or [np.empty(0, dtype=np.int64)]),
+            np.concatenate([one for one, _ in codes_of_blocks] or [np.empty(0, dtype=np.int64)]),
             return_inverse=True,
         )
         low, end = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
@@ -162,13 +160,11 @@ class StoredTypes:
         if not (is_range | is_null | is_anything).all():
             raise changed(self._runner.publication)
         self._ended[name] = codes
-        n = np.bincount(number, np.concatenate([n for _, n in found]), codes.size)
+        n = np.bincount(number, np.concatenate([n for _, n in codes_of_blocks]), codes.size)
         none = np.zeros(codes.size, dtype=np.bool_)
         ends = RangeEnds(least + low, least + end - 1, is_null, is_anything, is_anything)
         cells = Cells(n.astype(np.float64), np.ones(codes.size), none, is_anything, is_anything)
-        return RangeCells(name, cell, cells, ends, None)
-
-    # -- blocks
+        return RangeColumn(name, cell, cells, ends, None)
 
     def _together(
         self, codes: dict[int, IntArray], n: FloatArray
@@ -209,8 +205,8 @@ class StoredTypes:
 
     def _numbers(self, block: Block, name: str, place: int, n: int) -> IntArray:
         if name in self._ended:
-            found = np.searchsorted(self._ended[name], self._read(block, name, n, "<i8"))
-            return found.astype(np.int64)
+            codes = self._read(block, name, n, "<i8")
+            return np.searchsorted(self._ended[name], codes).astype(np.int64)
         numbers = self._read(block, name, n, "<u2")
         if n and not int(numbers.max()) < self._sizes[place]:
             raise changed(self._runner.publication)

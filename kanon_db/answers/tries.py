@@ -78,7 +78,7 @@ class Ranked(NamedTuple):
     texts: Sequence[str] | None  # By rank; None if they are too long
 
 
-class Cut(NamedTuple):
+class AxisCut(NamedTuple):
     """The pieces of an axis where a condition on one column is true, ascending."""
 
     # Whole numbers, both of which belong to a piece; or the coordinates of its ends
@@ -135,7 +135,7 @@ class Tries:
 
     def want_cut(
         self, condition: ex.Expression, column: ex.Column, of: Domain | None
-    ) -> Callable[[], Cut]:
+    ) -> Callable[[], AxisCut]:
         """Ask where a condition that :func:`can_cover` accepts cuts the axis of a column.
 
         `of`: the continuous values whose places are wanted, the last of which is NULL.
@@ -250,29 +250,29 @@ def _write_cut(n: int, asked: Asked, constants: Constants) -> str:
         f" || boolsend(coalesce(bool_or(c.to_all), false)) FROM ({cut}) AS c WHERE {shown}"
     )
     outcome = f"(CASE {null} WHEN true THEN 2 WHEN false THEN 0 ELSE 1 END)"
-    found = f"({listed}) AS a{n}, {outcome} AS t{n}"
+    columns = f"({listed}) AS a{n}, {outcome} AS t{n}"
     for domain in asked.of.domains.values():
         place = place_of(type_, "d.v")
-        found += (
+        columns += (
             ", (SELECT string_agg(int4send((SELECT count(*)::int4 FROM unnest(m.m) AS p (p)"
             " WHERE p.p << numrange(e.e, e.e, '[]'))) || boolsend(m.m @> e.e), ''::bytea"
             f" ORDER BY e.i) FROM (SELECT d.i, {place} AS e FROM ({domain.write(constants)}) AS d"
             f" WHERE num_nulls(d.v) = 0 OFFSET 0) AS e) AS r{n}"
         )
-    return f"SELECT {found} FROM (SELECT {pieces} AS m OFFSET 0) AS m"
+    return f"SELECT {columns} FROM (SELECT {pieces} AS m OFFSET 0) AS m"
 
 
 _FAR: Final = 1 << 61
 """Beyond all whole numbers of an axis."""
 
 
-def _read_cut(asked: Asked, row: Row, n: int) -> Cut:
+def _read_cut(asked: Asked, row: Row, n: int) -> AxisCut:
     packed = row[f"a{n}"]
     pieces, (from_all, to_all) = (b"", b"\0\0") if packed is None else (packed[:-2], packed[-2:])
     type_ = ">f8" if asked.of.domains else ">i8"
     ends = np.frombuffer(pieces, type_).astype(type_[1:]).reshape(-1, 2)
     regions = np.frombuffer(row.get(f"r{n}") or b"", [("n", ">i4"), ("is_in", "?")])
-    return Cut(
+    return AxisCut(
         ends[:, 0], ends[:, 1], bool(from_all), bool(to_all), row[f"t{n}"],
         regions["n"].astype(np.int64), regions["is_in"],
     )  # fmt: skip
