@@ -262,7 +262,9 @@ class RangeEnds:
 
     def coordinates(self, codes: IntArray) -> FloatArray:
         """Return the numbers of ends."""
-        return codes.astype(np.float64) if self.at is None else self.at[codes]
+        if self.at is None:
+            return codes.astype(np.float64)
+        return self.at[codes] if self.at.size else np.full(codes.shape, np.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -147,7 +147,8 @@ class CellEvidence:
         xx = _average(listed, own**2, n_cells)
         if cells.endless.any():  # of what lies beyond a coded end nothing is published
             known = own[~np.isnan(own)]
-            xx = xx + cells.endless * (np.ptp(known) / 2 if known.size else 0.0) ** 2
+            half = np.ptp(known) / 2 if known.size else 0.0
+            xx = np.where(cells.endless, xx + half**2, xx)
         ends = []
         for function, end, empty in ((np.fmin, least, np.inf), (np.fmax, most, -np.inf)):
             of_cell, there = np.full(n_cells, empty), ~np.isnan(own)
