@@ -73,20 +73,20 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "lower bound off by one",
-        "lower += int((n * np.maximum(q + s - size, 0)).sum())",
-        "lower += int((n * np.maximum(q + s - size + 1, 0)).sum())",
+        "least, most = n * np.maximum(q + s - size, 0), n",
+        "least, most = n * np.maximum(q + s - size + 1, 0), n",
         ("corpus/test_corpus.py",),
     ),
     Mutation(
         "upper bound off by one",
-        "upper += int((n * np.minimum(q, s)).sum())",
-        "upper += int((n * np.minimum(q, s - 1)).sum())",
+        "n * np.minimum(q, s)\n",
+        "n * np.minimum(q, s - 1)\n",
         ("corpus/test_corpus.py",),
     ),
     Mutation(
         "the estimator off by one record",
-        "estimate += int((n * q * s).sum()) / size\n",
-        "estimate += int((n * q * s).sum() + 1) / size\n",
+        "parts.append(np.stack([n * q * s / size, ",
+        "parts.append(np.stack([(n * q * s + 1) / size, ",
         ("corpus/test_corpus.py",),
     ),
     Mutation(

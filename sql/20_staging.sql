@@ -192,7 +192,7 @@ DECLARE
     _class   text;
 BEGIN
     -- The record of a bucket that comes as the i-th has the bit low + bucket + i * step, and the
-    -- buckets of a size have the same low and step; see answers/_bitmap_sums.py.
+    -- buckets of a size have the same low and step; see algorithms/bucketization/buckets.py.
     SELECT (sum(c.size * c.step)::bigint + 7) / 8,
            array_agg(c.before - c.step - c.first ORDER BY c.first),
            array_agg(c.step ORDER BY c.first), array_agg(c.first ORDER BY c.first)

@@ -73,9 +73,9 @@ def _of_slope(size: np.ndarray, q: np.ndarray, s: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """A bucketization with the weights of an attribute's values, in the order of its bitmaps.
+    """A bucketization with the weights of an attribute's values, in the order of its slots.
 
-    Read from `<name>_bit` and `<name>_est` by SQL; all quasi-identifiers have bitmaps.
+    Read from `<name>_val`, `<name>_cod` and `<name>_est` by SQL.
     """
 
     columns: Mapping[str, np.ndarray]  # The quasi-identifiers of each record
@@ -102,15 +102,13 @@ class Weighted:
             first += n
         columns = {}
         for column in layout["quasi_identifiers"]:
-            cells = np.full(n_records, None, dtype=object)
-            for one, bits in _bitmaps(connection, name, column):
-                cells[_bits(bits, n_records)] = one
-            columns[column] = cells
-        of_bits = dict(_bitmaps(connection, name, attribute))
-        values, of_bucket = list(of_bits), np.concatenate(bucket)
+            own, codes = _in_slots(connection, name, layout, column)
+            columns[column] = np.array([*own, None], dtype=object)[codes]
+        values, codes = _in_slots(connection, name, layout, attribute)
+        of_bucket = np.concatenate(bucket)
         counts = [
-            np.bincount(of_bucket[_bits(bits, n_records)], minlength=sizes.size)
-            for bits in of_bits.values()
+            np.bincount(of_bucket[codes == code], minlength=sizes.size)
+            for code in range(len(values))
         ]
         which = (
             ""
@@ -125,7 +123,7 @@ class Weighted:
                 f" {quoted('published', name + '_est')}{which}",
             )
         }
-        assert found.keys() == of_bits.keys()
+        assert found.keys() == set(values)
         length = (n_records + 7) // 8
         levels = np.zeros((n_records, len(values)), dtype=np.int64)
         for place, one in enumerate(values):
@@ -181,13 +179,24 @@ def _numbers(layout: Mapping[str, Any]) -> list[int]:
     return np.diff(firsts).tolist()
 
 
-def _bitmaps(connection: Connection, name: str, attribute: str) -> list[tuple[Any, bytes]]:
-    return fetch(
+def _in_slots(
+    connection: Connection, name: str, layout: Mapping[str, Any], attribute: str
+) -> tuple[list[Any], np.ndarray]:
+    """Return the values of a column, and the number of the one that each slot has."""
+    (number,) = (one[1] for one in layout["store"]["columns"] if one[0] == attribute)
+    values = [
+        one
+        for (one,) in fetch(
+            connection,
+            f"SELECT {quoted(attribute)} FROM {quoted('published', name + '_val')}"
+            f" WHERE column_no = {number} ORDER BY code",
+        )
+    ]
+    ((codes,),) = fetch(
         connection,
-        f"SELECT {quoted(attribute)}, bits FROM {quoted('published', name + '_bit')}"
-        " WHERE attribute = $1::text",
-        attribute,
+        f"SELECT codes FROM {quoted('published', name + '_cod')} WHERE column_no = {number}",
     )
+    return values, np.frombuffer(codes, f"<u{1 if len(values) <= 256 else 2}")
 
 
 def _bits(packed: bytes, n_records: int) -> np.ndarray:

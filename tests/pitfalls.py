@@ -137,7 +137,7 @@ PITFALLS: Final[dict[int, Pitfall]] = {
     23: Pitfall(
         "Answers in the middle of a replacement",
         "An estimate waits for the replacement, and then counts tables whose rows it cannot see.",
-        "QIT, SAT and the bitmaps, read by their own names, may look empty without an error to a"
+        "QIT, SAT and the codes, read by their own names, may look empty without an error to a"
         " snapshot from before ([replacing](../howto/operation.md#replacing)).",
     ),
     24: Pitfall(

@@ -154,20 +154,20 @@ class SourceCopy:
         """Return a copy of about so many records at most; itself if it has no more."""
         if self.n_records <= most:
             return self
-        where = _drawn(session, self.source, most / self.n_records)
-        return _copied(session, self.source, self.n_source, room, where)
+        where = _draw_sample(session, self.source, most / self.n_records)
+        return _copy_table(session, self.source, self.n_source, room, where)
 
 
 def copy_source(session: Session, source: Source, room: Allowance) -> SourceCopy:
     """Copy what would be published of a source, at most :data:`MOST_RECORDS` records."""
     n_source = count_records(session, source.relation)
     share = MOST_RECORDS / max(n_source, 1)
-    where = "true" if share >= 1 else _drawn(session, source, share)
+    where = "true" if share >= 1 else _draw_sample(session, source, share)
     # What came since does not matter, nor does what it says of new people.
-    return _copied(session, source._replace(arrival=None), n_source, room, where)
+    return _copy_table(session, source._replace(arrival=None), n_source, room, where)
 
 
-def _drawn(session: Session, source: Source, share: float) -> str:
+def _draw_sample(session: Session, source: Source, share: float) -> str:
     """Write a condition that a share of the records meets by chance: of the people, all or none."""
     if source.entity is None:
         return f"random() < {share!r}::float8"
@@ -177,7 +177,7 @@ def _drawn(session: Session, source: Source, share: float) -> str:
     return f"hashtext({key} || {entity}) & {_HASHES - 1} < {int(share * _HASHES)}"
 
 
-def _copied(
+def _copy_table(
     session: Session, source: Source, n_source: int, room: Allowance, where: str
 ) -> SourceCopy:
     entity = [] if source.entity is None else [source.entity]
@@ -247,11 +247,11 @@ def _identifying(session: Session, copy: SourceCopy) -> list[Identifying]:
             one.records / snapshot.n_records,
             _meaning(columns, one.records, one.records / snapshot.n_records),
         )
-        for one in _listed(found, len(source.quasi_identifiers))
+        for one in _list_columns(found, len(source.quasi_identifiers))
     ]
 
 
-def _listed(found: Sequence[Unique], n_quasi_identifiers: int) -> Iterator[Unique]:
+def _list_columns(found: Sequence[Unique], n_quasi_identifiers: int) -> Iterator[Unique]:
     """Choose what tells most: everything together, each column, and a few combinations."""
     whole = [one for one in found if len(one.columns) == n_quasi_identifiers]
     singles = [one for one in found if len(one.columns) == 1 and one not in whole]

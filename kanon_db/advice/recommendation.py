@@ -228,7 +228,7 @@ def _published(
     """Publish a candidate, answer the questions from it, attack it if asked to, and undo it."""
     with undone(session):
         started = time.monotonic()
-        kind, target = _staged(session, candidate, ground.copy)
+        kind, target = _stage_candidate(session, candidate, ground.copy)
         seconds = time.monotonic() - started
         session.step("answering counts")
         asked = ground.asked
@@ -241,11 +241,13 @@ def _published(
 def _attacks(session: Session, candidate: Candidate, copy: SourceCopy) -> Sequence[Attack]:
     """Publish a candidate, attack it, and undo it."""
     with undone(session):
-        kind, target = _staged(session, candidate, copy)
+        kind, target = _stage_candidate(session, candidate, copy)
         return kind.attack(target)
 
 
-def _staged(session: Session, candidate: Candidate, copy: SourceCopy) -> tuple[Kind, AttackTarget]:
+def _stage_candidate(
+    session: Session, candidate: Candidate, copy: SourceCopy
+) -> tuple[Kind, AttackTarget]:
     session.heartbeat()
     declared = kind_named(candidate.kind)
     given = {**candidate.given, **candidate.trial}
@@ -345,10 +347,10 @@ def recommend(
         When the role cannot read all of it.
     """
     with undone(session):
-        return _recommended(session, source, purpose, PROTECTIONS[protection], time_limit)
+        return _recommend(session, source, purpose, PROTECTIONS[protection], time_limit)
 
 
-def _recommended(
+def _recommend(
     session: Session, source: str, purpose: str, protection: ProtectionLevel, seconds: float
 ) -> list[RecommendedPublication]:
     shared = SharedTime(_TRYING * seconds)

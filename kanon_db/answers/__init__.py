@@ -1,8 +1,8 @@
 """Answers queries from publications, with the caller's own rights.
 
 `scope` looks up what a query's names mean, `plan` divides what is asked by sides, and `estimates`
-answers it: from counts of buckets (`_bitmap_counts`), from rows with the codes of their cells
-(`coded_rows`), or with a statement over cells (`evidence_sql`).
+answers it: from the codes of `buckets`, or of the cells of `rows`; `tries` asks the server what
+holds for distinct values.
 `value_counts` and `_distribution` answer MIN, MAX, percentiles and DISTINCT, and `rewrite` writes
 the paper's estimate as one statement.
 

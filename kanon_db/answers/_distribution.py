@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
-from kanon_db.answers.coded_rows import count_cells
+from kanon_db.answers.rows.coded_rows import count_cells
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_counts import MOST_SUMS, CellCounts, ValueCounts
 from kanon_db.query import expressions as ex

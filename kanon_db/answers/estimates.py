@@ -176,8 +176,6 @@ def estimate_count(session: Session, query: str) -> Estimated:
     """
     # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
     # write instead.
-    # Buckets count with bitmaps if every attribute of the query has them, which takes some
-    # milliseconds for a million records; joining QIT and SAT takes hundreds, for the same numbers.
     return one_count(open_query(session, query))
 
 
@@ -319,9 +317,9 @@ def before_having(opened: OpenQuery) -> list[Group]:
     measures = opened.query.measures
     is_one = len(measures) == 1 and measures[0].aggregate.function not in DERIVED
     if is_one and isinstance(opened.layout, BucketLayout):
-        from kanon_db.answers._bitmap_counts import count_with_bitmaps
+        from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
 
-        return count_with_bitmaps(opened)
+        return answer_in_buckets(opened, [measures[0].aggregate])
     from kanon_db.answers.measures import each_measure
 
     with opened.frugal():

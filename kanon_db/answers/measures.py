@@ -11,22 +11,21 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers._bitmap_counts import count_with_bitmaps
 from kanon_db.answers._distribution import derive_answers, is_derived
-from kanon_db.answers.coded_rows import (
+from kanon_db.answers.buckets.bucket_evidence import answer_in_buckets
+from kanon_db.answers.rows.coded_rows import (
     CountedRows,
     GroupMoments,
     TypeCounter,
     from_types,
     key_of_values,
 )
-from kanon_db.answers.evidence import KnownTypes, is_unknown
+from kanon_db.answers.rows.evidence import KnownTypes, is_unknown
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     DERIVED,
     Aggregate,
-    Measure,
     Query,
     Rounded,
     refusal,
@@ -592,7 +591,7 @@ def count_types(opened: OpenQuery, request: Request, layout: CellLayout) -> Answ
 
     def answered(types: KnownTypes) -> Answers:
         counter = TypeCounter(types, opened.session.heartbeat, lists_all=bool(layout.left_out))
-        totals = Totals(types, layout.left_out, opened.limits.bitmaps, is_average=is_average)
+        totals = Totals(types, layout.left_out, opened.limits.kept, is_average=is_average)
         # One group alone is counted without numbers of groups.
         totals.grow(counter.n_groups if counter.has_few_groups else 2)
         for codes, n in types.all():
@@ -710,8 +709,7 @@ def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> Answers:
     if isinstance(opened.layout, CellLayout) and aggregate.function not in DERIVED:
         return count_types(opened, request, opened.layout)
     if aggregate.function not in DERIVED:
-        alone = replace(opened, query=opened.query._replace(measures=(Measure("", aggregate),)))
-        groups = count_with_bitmaps(alone)
+        groups = answer_in_buckets(opened, [aggregate])
         if len(groups) > most:
             raise opened.limits.too_many()
         return {group.key: (group.ranks, group.estimates[0]) for group in groups}

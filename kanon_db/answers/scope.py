@@ -71,11 +71,13 @@ from kanon_db.transfer.allowance import QUERY_MEMORY, size_setting
 from kanon_db.transfer.columns import ColumnType, Relation, column_types
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from kanon_db.answers.evidence import KnownTypes
+    from kanon_db.algorithms.ground.arrays import BoolArray
+    from kanon_db.answers.buckets.learned_weights import WeighedRecords
+    from kanon_db.answers.rows.evidence import KnownTypes
+    from kanon_db.answers.tries import Tries
+    from kanon_db.publications.codes import Store
     from kanon_db.query.expressions import Aggregate
-    from kanon_db.query.sql import Request, Statement
+    from kanon_db.query.sql import Request
 
 
 _ANSWER_BYTES: Final = 4096
@@ -95,14 +97,9 @@ class Limits(NamedTuple):
         return cls(size_setting(session, "query_memory", QUERY_MEMORY))
 
     @property
-    def bitmaps(self) -> int:
-        """Bitmaps, or counts of buckets, that are kept at a time."""
+    def kept(self) -> int:
+        """What is listed of values, cells and pairs of slots at a time."""
         return self.memory // 4
-
-    @property
-    def batch(self) -> int:
-        """Bitmaps that are read at a time."""
-        return self.memory // 64
 
     @property
     def working(self) -> int:
@@ -352,6 +349,33 @@ class OpenQuery:
         """Plan how an aggregate is answered, by the conditions and groups of this query."""
         return Plan.of(self.query, measure, self.layout)
 
+    @cached_property
+    def store(self) -> Store:
+        """The codes of the publication's slots."""
+        from kanon_db.publications.codes import CodeTables, Store
+
+        name, described = self.publication.name, self.publication.layout
+        schema = published_schema(self.session)
+        return Store(self.session, CodeTables.of(self.session, schema, name, described))
+
+    def weights(
+        self, attribute: str, needed: BoolArray, n_groups: int, *, is_summed: bool
+    ) -> WeighedRecords:
+        """Return where the weights of some sensitive values are added up, by group of records."""
+        from kanon_db.answers.buckets.learned_weights import StoredWeights
+
+        if not isinstance(self.layout, BucketLayout):
+            raise TypeError("these are no buckets")
+        return StoredWeights(
+            self.stream, self.store, self.layout, attribute, needed, n_groups, is_summed=is_summed
+        )
+
+    def tries(self) -> Tries:
+        """Return what asks the server of distinct values."""
+        from kanon_db.answers.tries import Tries
+
+        return Tries(self, self.lookups)
+
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement of this query; errors that depend on the data do not quote it."""
         # Raises UnsupportedQueryError when its arithmetic fails on a value, or an operator does not
@@ -365,32 +389,6 @@ class OpenQuery:
         """Run a statement as :meth:`fetch`, and keep only `n` of its rows at a time."""
         with self._own_words():
             yield from self.session.stream(n, statement, *values)
-
-    def packed(
-        self, counted: Statement, keys: Sequence[int], numbers: Mapping[str, str], run: int = 0
-    ) -> Iterator[tuple[GroupValues, NDArray[Any]]]:
-        """Run a statement that counts, and pack its rows by the group that they are in."""
-        # The statement has the columns ``k0 …`` of some keys, and numbers of these types; NULL is
-        # 0. With a `run`, so many whole buckets come at a time: a group may come several times.
-        import numpy as np
-
-        packed = " || ".join(
-            f"{type_}send(coalesce({name}, 0)::{type_})" for name, type_ in numbers.items()
-        )
-        # Ordered rows are sorted, which spills to disk; hashed rows would all be kept in memory.
-        order = " ORDER BY bucket" if run else ""
-        shown = [f"string_agg({packed}, ''::bytea{order}) AS numbers"]
-        shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]
-        shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
-        by = [*([f"bucket / {run}"] if run else []), *(f"k{i}" for i in keys)]
-        grouped = f" GROUP BY {', '.join(by)}" if by else ""
-        text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b{grouped}"
-        dtype = [(name, f">{of[0]}{of[-1]}") for name, of in numbers.items()]
-        for row in self.stream(_GROUPS_AT_ONCE, text, *counted.bound):
-            values = tuple(
-                (i, "null" if row[f"j{i}"] is None else row[f"j{i}"], row[f"r{i}"]) for i in keys
-            )
-            yield values, np.frombuffer(row["numbers"] or b"", dtype=dtype)
 
     def key(self, values: GroupValues) -> str:
         """Write a group's key, a JSON object."""
@@ -406,12 +404,12 @@ class OpenQuery:
         self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
     ) -> Sequence[Callable[[], KnownTypes]]:
         """Read the numbers of cells that are published, or else number the cells of the view."""
-        from kanon_db.answers.evidence import ListedTypes
-        from kanon_db.answers.evidence_sql import PieceWriter, ValuePieceWriter, is_numbered
-        from kanon_db.answers.stored_types import StoredTypes
+        from kanon_db.answers.rows.evidence import ListedTypes
+        from kanon_db.answers.rows.evidence_sql import PieceWriter, ValuePieceWriter, is_numbered
+        from kanon_db.answers.rows.stored_types import StoredTypes
         from kanon_db.query.likelihoods import apart_from_required
 
-        kind, room = ValuePieceWriter if lists_values else PieceWriter, self.limits.bitmaps
+        kind, room = ValuePieceWriter if lists_values else PieceWriter, self.limits.kept
 
         def listed() -> KnownTypes:
             rest, required = apart_from_required(request, layout)
@@ -475,11 +473,9 @@ class OpenQuery:
         layout, name, bound = self.layout, column.name, Constants()
         value, element = f"c.{column.sql}", ""
         if isinstance(layout, BucketLayout):
-            tables = layout.tables
-            source = tables.sat if name in layout.sensitive else tables.qit
-            where, own = "true", tables.attribute
-            if name in tables.with_bitmaps:
-                source, where = tables.bit, f"c.{own} = {bound.write(Constant(name, TEXT))}"
+            stored = self.store
+            source = stored.tables.values
+            where = f"c.{stored.tables.column_no} = {stored.columns[name].number}"
         else:
             cell, classes = layout.cells[name], layout.classes
             if cell.labels is not None:

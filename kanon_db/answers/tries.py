@@ -93,8 +93,8 @@ class AxisCut(NamedTuple):
 
 
 @dataclass(eq=False)
-class Asked:
-    """What is asked, and then the answer."""
+class Probe:
+    """What is probe, and then the answer."""
 
     what: OneOf["truth", "number", "key", "cut"]
     expression: ex.Expression
@@ -117,21 +117,21 @@ class Tries:
 
     _fetcher: Fetcher
     _lookups: Sequence[Lookup]
-    _wanted: list[Asked] = field(default_factory=list)
+    _wanted: list[Probe] = field(default_factory=list)
 
     def want_truth(self, condition: ex.Expression, of: Combinations) -> Callable[[], Truth]:
         """Ask where a condition is true, false, or unknown."""
-        return self._want(Asked("truth", condition, of))
+        return self._want(Probe("truth", condition, of))
 
     def want_number(self, expression: ex.Expression, of: Combinations) -> Callable[[], FloatArray]:
         """Ask for the number of each; NaN for NULL, and infinite for what is not finite."""
-        return self._want(Asked("number", expression, of))
+        return self._want(Probe("number", expression, of))
 
     def want_key(
         self, expression: ex.Expression, of: Combinations, text: str = "to_jsonb(k.v)::text"
     ) -> Callable[[], Ranked]:
         """Ask for the values in their order, and a text of each."""
-        return self._want(Asked("key", expression, of, text))
+        return self._want(Probe("key", expression, of, text))
 
     def want_cut(
         self, condition: ex.Expression, column: ex.Column, of: Domain | None
@@ -141,17 +141,17 @@ class Tries:
         `of`: the continuous values whose places are wanted, the last of which is NULL.
         """
         domains = {} if of is None else {column.name: of}
-        return self._want(Asked("cut", condition, Combinations(domains), column=column))
+        return self._want(Probe("cut", condition, Combinations(domains), column=column))
 
     def ask(self) -> None:
         """Run the statement; errors are those of the question's arithmetic."""
         if not self._wanted:
             return
         constants = Constants()
-        groups: dict[int, list[Asked]] = {}
-        for asked in self._wanted:
-            is_alone = asked.what in ("key", "cut")
-            groups.setdefault(id(asked if is_alone else asked.of), []).append(asked)
+        groups: dict[int, list[Probe]] = {}
+        for probe in self._wanted:
+            is_alone = probe.what in ("key", "cut")
+            groups.setdefault(id(probe if is_alone else probe.of), []).append(probe)
         relations = [
             f"(\n{self._write(own, constants)}\n) AS a{number}"
             for number, own in enumerate(groups.values())
@@ -160,15 +160,15 @@ class Tries:
             f"SELECT * FROM {' CROSS JOIN '.join(relations)}", *constants.bound
         )
         for own in groups.values():
-            for asked in own:
-                asked.answer = _read(asked, row, self._wanted.index(asked))
+            for probe in own:
+                probe.answer = _read(probe, row, self._wanted.index(probe))
         self._wanted.clear()
 
-    def _want(self, asked: Asked) -> Callable[[], Any]:
-        self._wanted.append(asked)
-        return lambda: asked.answer
+    def _want(self, probe: Probe) -> Callable[[], Any]:
+        self._wanted.append(probe)
+        return lambda: probe.answer
 
-    def _write(self, group: Sequence[Asked], constants: Constants) -> str:
+    def _write(self, group: Sequence[Probe], constants: Constants) -> str:
         """Write what is asked of the same combinations: one row."""
         of = group[0].of
         if group[0].what == "cut":
@@ -178,18 +178,18 @@ class Tries:
         def spell(column: ex.Column) -> str:
             return place[column.name] if column.lookup is None else f"l{column.lookup}.{column.sql}"
 
-        numbered = [(self._wanted.index(asked), asked) for asked in group]
-        expressions = [asked.expression for asked in group]
+        numbered = [(self._wanted.index(probe), probe) for probe in group]
+        expressions = [probe.expression for probe in group]
         _, *lookups = join_relations("", "", expressions, self._lookups, place)
         source = " ".join([*(of.source(constants) or ["(VALUES (1)) AS one"]), *lookups])
         columns = ", ".join(
-            f"({write(asked.expression, spell, constants)}) AS x{n}" for n, asked in numbered
+            f"({write(probe.expression, spell, constants)}) AS x{n}" for n, probe in numbered
         )
         each = f"SELECT {columns}, row_number() OVER (ORDER BY {of.order}) AS o FROM {source}"
         if group[0].what == "key":
             return _write_key(*numbered[0], each)
         shown = ", ".join(
-            f"{_WRITTEN[asked.what].format(f'd.x{n}')} AS a{n}" for n, asked in numbered
+            f"{_WRITTEN[probe.what].format(f'd.x{n}')} AS a{n}" for n, probe in numbered
         )
         return f"SELECT {shown} FROM ({each} OFFSET 0) AS d"
 
@@ -206,12 +206,12 @@ _WRITTEN: Final = {
 """How the answers are packed."""
 
 
-def _write_key(n: int, asked: Asked, each: str) -> str:
+def _write_key(n: int, probe: Probe, each: str) -> str:
     ranked = (
         f"SELECT e.o, e.x{n} AS v, dense_rank() OVER (ORDER BY e.x{n}) - 1 AS r FROM ({each}) AS e"
     )
     text = (
-        f"SELECT k.r, coalesce(min(({asked.text}) COLLATE \"C\"), 'null') AS t FROM k GROUP BY k.r"
+        f"SELECT k.r, coalesce(min(({probe.text}) COLLATE \"C\"), 'null') AS t FROM k GROUP BY k.r"
     )
     return (
         f"WITH k AS MATERIALIZED ({ranked}) SELECT"
@@ -221,17 +221,17 @@ def _write_key(n: int, asked: Asked, each: str) -> str:
     )
 
 
-def _write_cut(n: int, asked: Asked, constants: Constants) -> str:
-    column = asked.column
+def _write_cut(n: int, probe: Probe, constants: Constants) -> str:
+    column = probe.column
     if column is None:
         raise TypeError("an axis is that of a column")
     type_ = column.type
-    pieces = multirange_of(asked.expression, type_, constants)
-    null = write(asked.expression, lambda _: f"NULL::{type_.name}", constants)
+    pieces = multirange_of(probe.expression, type_, constants)
+    null = write(probe.expression, lambda _: f"NULL::{type_.name}", constants)
     ends = ("lower(p.p)::float8", "upper(p.p)::float8", "float8send", "'-Infinity'", "'Infinity'")
     first, last, send, least, most = ends
     shown = "true"
-    if not asked.of.domains:
+    if not probe.of.domains:
         first = "CASE WHEN lower_inc(p.p) THEN ceil(lower(p.p)) ELSE floor(lower(p.p)) + 1 END"
         last = "CASE WHEN upper_inc(p.p) THEN floor(upper(p.p)) ELSE ceil(upper(p.p)) - 1 END"
         first, last = (
@@ -251,7 +251,7 @@ def _write_cut(n: int, asked: Asked, constants: Constants) -> str:
     )
     outcome = f"(CASE {null} WHEN true THEN 2 WHEN false THEN 0 ELSE 1 END)"
     columns = f"({listed}) AS a{n}, {outcome} AS t{n}"
-    for domain in asked.of.domains.values():
+    for domain in probe.of.domains.values():
         place = place_of(type_, "d.v")
         columns += (
             ", (SELECT string_agg(int4send((SELECT count(*)::int4 FROM unnest(m.m) AS p (p)"
@@ -266,10 +266,10 @@ _FAR: Final = 1 << 61
 """Beyond all whole numbers of an axis."""
 
 
-def _read_cut(asked: Asked, row: Row, n: int) -> AxisCut:
+def _read_cut(probe: Probe, row: Row, n: int) -> AxisCut:
     packed = row[f"a{n}"]
     pieces, (from_all, to_all) = (b"", b"\0\0") if packed is None else (packed[:-2], packed[-2:])
-    type_ = ">f8" if asked.of.domains else ">i8"
+    type_ = ">f8" if probe.of.domains else ">i8"
     ends = np.frombuffer(pieces, type_).astype(type_[1:]).reshape(-1, 2)
     regions = np.frombuffer(row.get(f"r{n}") or b"", [("n", ">i4"), ("is_in", "?")])
     return AxisCut(
@@ -278,11 +278,11 @@ def _read_cut(asked: Asked, row: Row, n: int) -> AxisCut:
     )  # fmt: skip
 
 
-def _read(asked: Asked, row: Row, n: int) -> Any:
-    if asked.what == "cut":
-        return _read_cut(asked, row, n)
+def _read(probe: Probe, row: Row, n: int) -> Any:
+    if probe.what == "cut":
+        return _read_cut(probe, row, n)
     packed = row[f"a{n}"]
-    match asked.what:
+    match probe.what:
         case "truth":
             return np.frombuffer((packed or "").encode(), np.uint8) - np.uint8(ord("0"))
         case "number":

@@ -12,14 +12,14 @@ from math import isnan, sqrt
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from typing import Literal as OneOf
 
-from kanon_db.answers.coded_rows import (
+from kanon_db.answers.rows.coded_rows import (
     CellSums,
     TypeCounter,
     count_cells,
     from_types,
     key_of_values,
 )
-from kanon_db.answers.evidence import KnownTypes
+from kanon_db.answers.rows.evidence import KnownTypes
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Measure, Query

@@ -486,11 +486,25 @@ def _is_class_table(given: Any) -> bool:
     return all(_is_name(given.get(name)) for name in names) and all(map(_are_names, lists))
 
 
+def _is_store(given: Any) -> bool:
+    if not isinstance(given, dict):
+        return False
+    names, columns = ("column_no", "code", "chunk", "codes"), given.get("columns")
+    return (
+        all(_is_name(given.get(name)) for name in names)
+        and type(given.get("records")) is int
+        and given["records"] > 0
+        and isinstance(columns, list)
+        and all(isinstance(one, list) and len(one) > 3 for one in columns)
+        and all(_is_name(one[0]) and all(type(n) is int for n in one[1:4]) for one in columns)
+    )
+
+
 _LONGEST_NAME: Final = 63
 _OF_BUCKETS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("bits", "count", "weight", "attribute", "bucket_id", "sensitive"), _is_name),
+    **dict.fromkeys(("count", "weight", "attribute", "bucket_id", "sensitive"), _is_name),
     **dict.fromkeys(("parts", "weights"), _is_name),
-    **dict.fromkeys(("with_bitmaps", "bytewise", "quasi_identifiers"), _are_names),
+    **dict.fromkeys(("bytewise", "quasi_identifiers"), _are_names),
     **dict.fromkeys(("weighted", "placed_by"), _are_names),
     **dict.fromkeys(("sizes", "first_bucket_ids"), _are_numbers),
     "n_buckets": lambda given: type(given) is int and given > 0,
@@ -505,6 +519,7 @@ _OPTIONAL: Final[Mapping[str, Callable[[Any], bool]]] = {
     "also_sensitive": _are_names,
     **dict.fromkeys(("types", "shares"), lambda given: isinstance(given, dict)),
     "classes": _is_class_table,
+    "store": _is_store,
 }
 """What a layout has, by name, and what that must be."""
 
@@ -552,6 +567,11 @@ def _require_sound(publication: Publication, n_bytes: int, columns: Sequence[str
             or sum(n * size for n, size in zip(counts, sizes, strict=True)) != n_rows
         ):
             raise _unsound(publication, "sizes")
+        stored = layout.get("store", {}).get("columns", ())
+        if {one[0] for one in stored} != {*names, *publication.all_sensitive} or not all(
+            1 <= n_values <= n_rows for _, _, n_values, *_ in stored
+        ):
+            raise _unsound(publication, "store")
 
 
 _MOST_RECORDS: Final = 2**62

@@ -18,9 +18,9 @@ changes.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,16 +28,20 @@ import numpy.typing as npt
 from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, WordArray, hash_numbers
 from kanon_db.catalog.names import free_column_name
+from kanon_db.errors import VerificationError
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.results import Check
 from kanon_db.query.layout import CODES, VALUES, BucketTables, Quotes, Side
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import run_with_helper
-from kanon_db.transfer.columns import inverse_permutation, parts_of
+from kanon_db.transfer.columns import column_types, inverse_permutation, parts_of
 from kanon_db.transfer.values import RankedColumn
 
-_RECORDS: Final = 1 << 20
+RECORDS_OF_CHUNK: Final = 1 << 20
 """Records of a chunk, about: it is read and counted at once."""
+
+PAIRS_AT_ONCE: Final = 1 << 21
+"""Pairs of a record and a value, or of groups of both, that are looked at together."""
 
 _COLUMNS: Final = ("column_no", "code", "chunk", "codes")
 
@@ -51,6 +55,12 @@ class Run(NamedTuple):
     # Where the first bucket's first slot is among those of all chunks, and how far its next one is
     place: int
     step: int
+
+    def some(self, width: int) -> Iterator[slice]:
+        """Yield some of the buckets at a time, each of which has `width` pairs."""
+        at_once = max(1, PAIRS_AT_ONCE // width)
+        for first in range(0, self.n_buckets, at_once):
+            yield slice(first, first + at_once)
 
 
 class Chunk(NamedTuple):
@@ -70,6 +80,14 @@ class Chunk(NamedTuple):
                 for start in range(run.place, run.place + run.bucket_size * run.step, run.step)
             ]
         )
+
+    def put(self, in_slots: npt.NDArray[Any], own: npt.NDArray[Any]) -> None:
+        """Put what :meth:`cut` would take into an array with an element for each slot."""
+        first = 0
+        for run in self.runs:
+            for start in range(run.place, run.place + run.bucket_size * run.step, run.step):
+                in_slots[start : start + run.n_buckets] = own[first : first + run.n_buckets]
+                first += run.n_buckets
 
 
 def chunks_of_buckets(setting: Iterable[tuple[int, int]], most: int) -> list[Chunk]:
@@ -121,6 +139,12 @@ class StoredColumn(NamedTuple):
         """The type of its codes."""
         return code_type(self.n_values)
 
+    def fits(self, codes: bytes | None, chunk: Chunk) -> bool:
+        """Whether these are codes of values of the column, for each record of a chunk."""
+        if codes is None or len(codes) != chunk.n_records * self.dtype.itemsize:
+            return False
+        return int(np.frombuffer(codes, self.dtype).max()) < self.n_values
+
 
 def code_type(n_values: int) -> np.dtype[np.unsignedinteger]:
     """Return the type of the fewest bytes for codes of so many values."""
@@ -160,6 +184,16 @@ class CodeTables:
         )
 
 
+T = TypeVar("T", covariant=True)
+
+
+class ChunkReader(Protocol[T]):
+    """Makes something of the codes of a chunk; it may be sent to where they are."""
+
+    def of(self, chunk: Chunk, codes: Mapping[str, bytes], heartbeat: Callable[[], None]) -> T:
+        """Read the codes of some columns, by their names; call the heartbeat now and then."""
+
+
 class Store:
     """Reads codes, a chunk at a time."""
 
@@ -177,7 +211,22 @@ class Store:
         return self.tables.chunks
 
     def codes(self, chunk: Chunk, names: Sequence[str]) -> dict[str, bytes]:
-        """Read the codes of some columns in a chunk."""
+        """Read the codes of some columns in a chunk.
+
+        Raises VerificationError where they cannot be what was published.
+        """
+        codes = self._read(chunk, names)
+        if len(codes) != len(names) or not all(
+            self.columns[name].fits(own, chunk) for name, own in codes.items()
+        ):
+            raise VerificationError(
+                "the codes of a publication are not those that were published",
+                detail=self.tables.codes,
+                hint="the tables were changed afterwards: publish again",
+            )
+        return codes
+
+    def _read(self, chunk: Chunk, names: Sequence[str]) -> dict[str, bytes]:
         numbers = {self.columns[name].number: name for name in names}
         if not numbers:
             return {}
@@ -187,13 +236,36 @@ class Store:
             f" WHERE t.{t.chunk} = {chunk.number}"
             f" AND t.{t.column_no} IN ({', '.join(map(str, numbers))})"
         )
-        return {numbers[row["number"]]: row["codes"] for row in rows}
+        codes = {numbers[row["number"]]: row["codes"] for row in rows}
+        return {name: codes[name] for name in names if name in codes}
+
+    def values(self, name: str) -> str:
+        """Write the query of a column's codes ``i`` and values ``v``."""
+        t = self.tables
+        return (
+            f"SELECT t.{t.code} AS i, t.{self.session.identifier(name)} AS v FROM {t.values} AS t"
+            f" WHERE t.{t.column_no} = {self.columns[name].number}"
+        )
+
+    def each(self, names: Sequence[str], of: ChunkReader[T]) -> Iterator[T]:
+        """Yield what is read of the codes of each chunk."""
+        for chunk in self.chunks:
+            self.session.heartbeat()
+            yield of.of(chunk, self.codes(chunk, names), self.session.heartbeat)
+
+    def in_slots(self, name: str) -> AnyIntArray:
+        """Read the code of a column for each slot of all buckets."""
+        column = self.columns[name]
+        everywhere = np.empty(sum(chunk.n_records for chunk in self.chunks), column.dtype)
+        for chunk in self.chunks:
+            chunk.put(everywhere, self.arrays(chunk, [name])[name])
+        return everywhere
 
     def arrays(self, chunk: Chunk, names: Sequence[str]) -> dict[str, AnyIntArray]:
         """Read the codes of some columns in a chunk, shape (n_records,)."""
         return {
             name: np.frombuffer(codes, self.columns[name].dtype)
-            for name, codes in self.codes(chunk, names).items()
+            for name, codes in self._read(chunk, names).items()
         }
 
 
@@ -243,7 +315,11 @@ class StoreWriter:
     def layout(self) -> dict[str, Any]:
         """Return what the publication's layout says of the store."""
         self._staging.analyze(VALUES)
-        return {**self._names, "records": _RECORDS, "columns": [list(c) for c in self._written]}
+        return {
+            **self._names,
+            "records": RECORDS_OF_CHUNK,
+            "columns": [list(c) for c in self._written],
+        }
 
     def _relation(self, suffix: str) -> str:
         return self._session.identifier(self._staging.schema, self._staging.name + suffix)
@@ -261,7 +337,7 @@ def write_bucket_codes(
     shown = {name: f"q.{staging.session.identifier(name)}" for name in quasi_identifiers}
     shown |= {name: f"s.{sql}" for name, sql in tables.sensitive.items()}
     writer = StoreWriter(staging, shown, f"{tables.qit} AS q, {tables.sat} AS s")
-    chunks = chunks_of_buckets(setting.pairs, _RECORDS)
+    chunks = chunks_of_buckets(setting.pairs, RECORDS_OF_CHUNK)
     of_side: tuple[Side, Side] = (0, 1)
     for side, columns in zip(of_side, (records, values), strict=True):
         for column in columns:
@@ -287,14 +363,22 @@ _HASHED: Final = (
 
 
 def check_bucket_codes(
-    session: Session, tables: BucketTables, codes: CodeTables, bytewise: Sequence[str]
+    session: Session,
+    tables: BucketTables,
+    codes: CodeTables,
+    placed_by: Sequence[str],
+    bytewise: Sequence[str],
 ) -> Check:
-    """Compare the store with QIT and SAT."""
+    """Compare the store with QIT and SAT.
+
+    `placed_by`, `bytewise`: the quasi-identifiers by which records take the slots of their bucket,
+    and those of which bytes are compared.
+    """
     session.step("checking the codes")
     differing = _count_loose_values(session, codes) + _count_loose_chunks(session, codes)
     if not differing:
         differing = sum(
-            _SideCheck(session, tables, codes, side, bytewise).count_differences()
+            _SideCheck(session, tables, codes, side, placed_by, bytewise).count_differences()
             for side in (0, 1)
         )
     return Check(
@@ -356,6 +440,7 @@ class _Looked(NamedTuple):
 
     column: StoredColumn
     sql: str
+    equals: str  # The operator of its type
 
 
 class _SideCheck:
@@ -367,12 +452,14 @@ class _SideCheck:
         tables: BucketTables,
         codes: CodeTables,
         side: Side,
+        placed_by: Sequence[str],
         bytewise: Sequence[str],
     ) -> None:
         self._session, self._tables, self._codes, self._side = session, tables, codes, side
-        self._columns = {
-            name: column for name, column in codes.columns.items() if column.side == side
-        }
+        own = {name: column for name, column in codes.columns.items() if column.side == side}
+        # In the order that decides where the rows of a bucket stand.
+        self._columns = own if side else {name: own[name] for name in placed_by if name in own}
+        self._columns |= own
         self._relation = tables.sat if side else tables.qit
         self._seeds = {name: secrets.randbits(62) for name in self._columns}
         self._start = np.uint64(secrets.randbits(64))
@@ -443,7 +530,7 @@ class _SideCheck:
         for i, column in enumerate(self._looked.values()):
             own = f"r.{column.sql}"
             joins += (
-                f" LEFT JOIN {codes.values} AS v{i} ON v{i}.{column.sql} = {own}"
+                f" LEFT JOIN {codes.values} AS v{i} ON v{i}.{column.sql} {column.equals} {own}"
                 f" AND v{i}.{codes.column_no} = {column.column.number}"
             )
             null = column.column.n_values - 1
@@ -477,6 +564,8 @@ class _SideCheck:
             _HASHED,
         )
         known, stored = {row["name"] for row in rows}, {}
+        oid = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", codes.values)
+        types = column_types(session, oid["oid"])
         self._looked: dict[str, _Looked] = {}
         for name, column in self._columns.items():
             if name in known:
@@ -489,7 +578,8 @@ class _SideCheck:
                 if np.unique(hashes).size == hashes.size:
                     stored[name] = hashes
                     continue
-            self._looked[name] = _Looked(column, session.identifier(name))
+            equals = types[name].operator(session, "=")
+            self._looked[name] = _Looked(column, session.identifier(name), equals)
             numbers = np.arange(column.n_values, dtype=np.uint64)
             stored[name] = hash_numbers(numbers ^ np.uint64(self._seeds[name]))
         return stored

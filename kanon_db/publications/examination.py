@@ -136,8 +136,7 @@ def open_target(session: Session, name: str) -> AttackTarget:
     kind = kind_named(publication.kind).load()
     target = _with_source(session, publication)
     session.phase("verifying")
-    # Whatever has taken the place of a published relation is not read. Bitmaps are not read, so it
-    # suffices to sample them.
+    # Whatever has taken the place of a published relation is not read.
     if not all(check.holds for check in kind.examine(session, publication, is_new=True).checks):
         raise changed(publication)
     return target

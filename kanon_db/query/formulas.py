@@ -8,7 +8,7 @@ import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import UnsupportedQueryError
@@ -287,7 +287,7 @@ class Trust(NamedTuple):
 
     times: float  # By what the error of a random matching is multiplied
     missed: float = 0.0  # Which part of the distance between both estimates is an error
-    doubted: float = 0.0  # By what the error of a slope is multiplied; see `count_buckets`
+    doubted: float = 0.0  # By what the error of a slope is multiplied; see `Tally.doubts`
 
 
 _WEIGHTED: Final[Mapping[Assignment, Trust]] = {
@@ -368,108 +368,10 @@ def judged(
 
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from kanon_db.algorithms.ground.arrays import FloatArray
-
-    Counts: TypeAlias = list[NDArray[np.uint8] | NDArray[np.uint16]]
-    """For each bucket size, the number of bits that each bucket of it has."""
+    from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 
 FLAT: Final = 1e-9
 """How much of the matching values their uneven spread must exceed to tell us anything."""
-
-
-class ValueTotals(NamedTuple):
-    """Sums of s over all buckets, and how many records and buckets these are."""
-
-    n_records: int
-    n_buckets: int
-    n: float
-    packed: float  # the sum of s² / size
-
-    @classmethod
-    def of(cls, values: Counts, sizes: Sequence[int]) -> ValueTotals:
-        """Add up the s of every bucket, for each bucket size."""
-        import numpy as np
-
-        numbers = [own.astype(np.int64) for own in values]
-        return cls(
-            sum(size * own.size for size, own in zip(sizes, numbers, strict=True)),
-            sum(own.size for own in numbers),
-            sum(int(own.sum()) for own in numbers),
-            sum(int((own * own).sum()) / size for size, own in zip(sizes, numbers, strict=True)),
-        )
-
-
-def count_buckets(
-    records: Counts,
-    values: Counts,
-    sizes: Sequence[int],
-    everywhere: ValueTotals | None = None,
-) -> tuple[MatchedPairs, float]:
-    """Count over all buckets what q matching records and s matching values allow.
-
-    Parameters
-    ----------
-    records, values : list of ndarray of uint8 or uint16, shape (n_buckets,)
-        q and s of each bucket, for each bucket size.
-    sizes : sequence of int
-    everywhere : ValueTotals, optional
-        Those of all buckets, where only buckets with a matching record are given.
-
-    Returns
-    -------
-    pairs : MatchedPairs
-    doubt : float
-        The square of what a slope of q on s would add.
-
-    Notes
-    -----
-    In a bucket, q s / size records are expected to match both; their number is hypergeometric,
-    with variance q (s / size) (1 - s / size) (size - q) / (size - 1), and lies between
-    max(q + s - size, 0) and min(q, s).
-
-    A real matching is not random. From bucket to bucket, the share of q follows that of s with
-    some slope, by least squares weighted with the sizes; inside the buckets the same correlation
-    would miss the sum of s (size - s) / size by the slope, and by the slope's own error, times
-    how much of q's variance is inside the buckets. Where s is spread evenly, nothing is known of
-    the slope.
-
-    Buckets with the same q and s count together, in whole numbers, so that neither the order nor
-    the number of buckets rounds anything.
-    """
-    import numpy as np
-
-    estimate = variance = 0.0
-    lower = upper = n_q = 0
-    packed_q = 0.0
-    for size, in_records, in_values in zip(sizes, records, values, strict=True):
-        pair = in_records.astype(np.int32) * (size + 1) + in_values
-        n = np.bincount(pair, minlength=(size + 1) ** 2).reshape(size + 1, size + 1)
-        q, s = np.nonzero(n)
-        n = n[q, s]
-        lower += int((n * np.maximum(q + s - size, 0)).sum())
-        upper += int((n * np.minimum(q, s)).sum())
-        estimate += int((n * q * s).sum()) / size
-        n_q += int((n * q).sum())
-        packed_q += int((n * q * q).sum()) / size
-        if size > 1:
-            spread = q * s * (size - q) * (size - s)
-            variance += int((n * spread).sum()) / (size * size * (size - 1))
-    pairs = MatchedPairs(estimate, variance, lower, upper)
-    n_records, n_buckets, n_s, packed_s = everywhere or ValueTotals.of(values, sizes)
-    if not n_records:
-        return pairs, math.inf
-    spread_s = packed_s - n_s * n_s / n_records
-    share = n_q / n_records
-    if spread_s <= FLAT * n_s:
-        return pairs, math.inf
-    slope = (estimate - n_q * n_s / n_records) / spread_s
-    varies = (n_records - n_buckets) * share * (1 - share)
-    within_q = (n_q - packed_q) / varies if varies else 0.0
-    doubt = ((n_s - packed_s) * within_q) ** 2 * (slope**2 + share * (1 - share) / spread_s)
-    return pairs, doubt
 
 
 def all_but(n_records: int, neither: Estimated) -> Estimated:
@@ -477,22 +379,6 @@ def all_but(n_records: int, neither: Estimated) -> Estimated:
     lower, upper = neither.lower_bound or 0, neither.upper_bound or 0
     estimate = n_records - (neither.estimate or 0)
     return Estimated(estimate, neither.std_error, n_records - upper, n_records - lower)
-
-
-def weights(x: str, times: str) -> dict[str, str]:
-    """Return the SQL of what ``n`` records, or values, of a bucket weigh; see :class:`Weighed`.
-
-    `x`: the value to sum.
-    """
-    # `times`: multiplies by how often a row counts; empty where each counts once.
-    return {
-        "sx": f"sum({x}{times})",
-        "sxx": f"sum({x} * {x}{times})",
-        "positive": f"sum(greatest({x}, 0){times})",
-        "negative": f"sum(least({x}, 0){times})",
-        "least_x": f"min({x})",
-        "most_x": f"max({x})",
-    }
 
 
 class Weighed(NamedTuple):
@@ -533,42 +419,49 @@ def rounding(n: float, largest: float, low: float, high: float) -> float:
     return lost if total > _ALWAYS or is_noticed else 0.0
 
 
-def sum_buckets(
-    weighed: Sequence[Weighed], others: Counts, sizes: Sequence[int], *, is_average: bool
-) -> MatchedPairs | None:
-    """Sum, or average, over all buckets what x values and s matches of the other side allow.
+def weigh_draws(
+    size: int, weighed: Weighed, matches: AnyIntArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what a sum, or an average, takes of buckets in which records and values meet.
 
-    `others`: s of each bucket. Returns none where there is nothing to sum.
+    Parameters
+    ----------
+    size : int
+        That of the buckets.
+    weighed : Weighed
+        q values of x in each bucket, 1 at least.
+    matches : ndarray of int, shape (n_buckets,)
+        s matches of the other side in each bucket, 1 at least.
+
+    Returns
+    -------
+    totals : ndarray of float64, shape (9, n_buckets)
+        The parts of the totals of :func:`summed`.
+    least, most : ndarray of float64, shape (n_buckets,)
+
+    Notes
+    -----
+    In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
+    t = s sum(x) / size, their expected number c = q s / size, with the variances and the
+    covariance of drawing without replacement. Between lo = max(q + s - size, 0) and hi = min(q,
+    s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
     """
-    # In a bucket, s of size records are drawn at random; for the q values of x, the expected sum is
-    # t = s sum(x) / size, their expected number c = q s / size, with the variances and the
-    # covariance of drawing without replacement. Between lo = max(q + s - size, 0) and hi = min(q,
-    # s) of the q are drawn; each bound of the sum is the extreme that so many can reach.
     import numpy as np
 
-    totals = np.zeros(9)
-    least, most = math.inf, -math.inf
-    for size, w, counts in zip(sizes, weighed, others, strict=True):
-        at = (w.n > 0) & (counts > 0)
-        q, x, low, high = w.n[at], w.x[at], w.least[at], w.most[at]
-        if not q.size:
-            continue
-        s = counts[at].astype(np.float64)
-        lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
-        rest = (s - s * s / size) / max(size - 1, 1)
-        lowest = np.minimum(lo * low, hi * low)
-        highest = np.maximum(lo * high, hi * high)
-        at_least = np.minimum(x - (q - lo) * high, x - (q - hi) * high)
-        at_most = np.maximum(x - (q - lo) * low, x - (q - hi) * low)
-        lower = np.maximum.reduce([w.negative[at], lowest, at_least])
-        upper = np.minimum.reduce([w.positive[at], highest, at_most])
-        squares = w.squares[at]
-        variances = ((squares - x * x / size) * rest, (q - q * q / size) * rest)
-        covariance = (x - x * q / size) * rest
-        parts = (x * s / size, q * s / size, *variances, covariance, lower, upper, lo, hi)
-        totals += [float(part.sum()) for part in parts]
-        least, most = min(least, float(low.min())), max(most, float(high.max()))
-    return summed(totals.tolist(), (least, most), is_average=is_average)
+    q, x, low, high = weighed.n, weighed.x, weighed.least, weighed.most
+    s = matches.astype(np.float64)
+    lo, hi = np.maximum(q + s - size, 0), np.minimum(q, s)
+    rest = (s - s * s / size) / max(size - 1, 1)
+    lowest = np.minimum(lo * low, hi * low)
+    highest = np.maximum(lo * high, hi * high)
+    at_least = np.minimum(x - (q - lo) * high, x - (q - hi) * high)
+    at_most = np.maximum(x - (q - lo) * low, x - (q - hi) * low)
+    lower = np.maximum.reduce([weighed.negative, lowest, at_least])
+    upper = np.minimum.reduce([weighed.positive, highest, at_most])
+    variances = ((weighed.squares - x * x / size) * rest, (q - q * q / size) * rest)
+    covariance = (x - x * q / size) * rest
+    parts = (x * s / size, q * s / size, *variances, covariance, lower, upper, lo, hi)
+    return np.stack(parts), low, high
 
 
 def summed(

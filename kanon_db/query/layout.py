@@ -45,11 +45,10 @@ CODES: Final = "_cod"
 
 QIT: Final = "_qit"
 SAT: Final = "_sat"
-BIT: Final = "_bit"
 LIKELY: Final = "_wgt"
-SUFFIXES: Final = ("", LIKELY, QIT, SAT, BIT, SHARES, VALUES, CODES)
+SUFFIXES: Final = ("", LIKELY, QIT, SAT, SHARES, VALUES, CODES)
 """Suffixes of the view weighted by shares of buckets, that by learned weights, the quasi-identifier
-table, the sensitive table, the bitmaps, the weights of sensitive values, and the store of codes."""
+table, the sensitive table, the weights of sensitive values, and the store of codes."""
 
 Assignment = OneOf["random", "cells"]
 """Assignments of records to buckets."""
@@ -69,9 +68,8 @@ class BucketTables:
     Bucket numbers count from 1 and ascend with the bucket size (within a size they are a random
     permutation), so that neither the view nor the estimator has to count a bucket's size.
 
-    The bitmaps repeat QIT and SAT for the estimator: a row for each distinct value of an
-    attribute, with one bit for each record (see `kanon_db.answers._bitmap_sums`). Attributes with
-    too many values have none. Beside them are the weights of sensitive values that were learned
+    The store of codes repeats QIT and SAT for the estimator (`kanon_db.publications.codes`). Beside
+    it are the weights of sensitive values that were learned
     (`kanon_db.publications.buckets.bucket_relations`).
     """
 
@@ -79,7 +77,6 @@ class BucketTables:
     likely: str
     qit: str
     sat: str
-    bit: str
     learned: str
     values_table: str
     codes: str
@@ -88,12 +85,10 @@ class BucketTables:
     bucket_id: str
     count: str
     attribute: str
-    bits: str
     weight: str
     weights: str
     parts: str
     weighted: tuple[str, ...]  # The sensitive attributes whose values have weights
-    with_bitmaps: tuple[str, ...]
     is_likely: bool  # Whether the second view weighs by what was learned
     slot_order: str  # SQL of a row ``q``: in this order, a bucket's records take their slots
     n_buckets: int
@@ -103,17 +98,16 @@ class BucketTables:
     @classmethod
     def of(cls, quotes: Quotes, schema: str, name: str, layout: Mapping[str, Any]) -> Self:
         """Read a publication's layout as the catalog holds it."""
-        view, likely, qit, sat, bit, learned, values, codes = (
+        view, likely, qit, sat, learned, values, codes = (
             quotes.identifier(schema, name + suffix) for suffix in SUFFIXES
         )
-        columns = ("bucket_id", "count", "attribute", "bits", "weight", "weights", "parts")
+        columns = ("bucket_id", "count", "attribute", "weight", "weights", "parts")
         sensitive = (layout["sensitive"], *layout.get("also_sensitive", ()))
         return cls(
             view=view,
             likely=likely,
             qit=qit,
             sat=sat,
-            bit=bit,
             learned=learned,
             values_table=values,
             codes=codes,
@@ -121,7 +115,6 @@ class BucketTables:
             **{column: quotes.identifier(layout[column]) for column in columns},
             sensitive={name: quotes.identifier(name) for name in sensitive},
             weighted=tuple(map(str, layout.get("weighted", ()))),
-            with_bitmaps=tuple(layout["with_bitmaps"]),
             is_likely=bool(layout.get("weighted")) and len(sensitive) == 1,
             slot_order=", ".join(
                 f"q.{quotes.identifier(name)}"
@@ -137,7 +130,7 @@ class BucketTables:
     @property
     def relations(self) -> list[str]:
         """The relations that readers see, quoted: the view first."""
-        names = [self.view, self.qit, self.sat, self.bit, self.values_table, self.codes]
+        names = [self.view, self.qit, self.sat, self.values_table, self.codes]
         return [*names, self.learned] if self.weighted else names
 
     def values(self, alias: str) -> str:
@@ -194,8 +187,6 @@ class BucketLayout(NamedTuple):
     sensitive: Mapping[str, Column]
     assignment: Assignment = "random"
     is_paper: bool = False  # Whether the paper's estimator is asked for
-    # Whether weights are in QIT, as in files: in a column of fields, one for each value
-    in_fields: bool = False
 
     @property
     def columns(self) -> dict[str, Column]:

@@ -19,8 +19,7 @@ from kanon_db.query.expressions import (
     columns,
     refusal,
 )
-from kanon_db.query.formulas import weights
-from kanon_db.query.layout import BucketTables, Lookup, Side, condition_of, parts_of
+from kanon_db.query.layout import Lookup, condition_of
 
 # Writing checked expressions as SQL.
 #
@@ -493,32 +492,3 @@ class Writer:
                 source = Nested([Select(same("*"), [source], limit=self._most)], "some_groups")
             self.steps.add("groups", comment, Select(columns, [source]))
         return Statement(self.steps.write(), self.constants.bound)
-
-
-def count_in_buckets(
-    tables: BucketTables,
-    side: Side,
-    parts: Mapping[str, Expression],
-    condition: Expression | None,
-    weighed: Expression | None,
-    lookups: Sequence[Lookup],
-    constants: Constants,
-    *,
-    is_by_bucket: bool = True,
-) -> Select:
-    """Count the rows of QIT, or the values of SAT, in each bucket (from 0) and in each part."""
-    # Parts are told apart by expressions, by the names of their columns. What is weighed has
-    # ``n_x`` values with the sum ``sx``; in each bucket, it has all of `weights`.
-    relation, alias = (tables.sat, "s") if side else (tables.qit, "q")
-    spell = speller(alias)
-    columns = {"bucket": f"{alias}.{tables.bucket_id} - 1"} if is_by_bucket else {}
-    columns |= {name: write(part, spell, constants) for name, part in parts.items()}
-    by = number_columns(len(columns))
-    columns["n"] = f"sum(s.{tables.count})::int8" if side else "count(*)"
-    if weighed is not None:
-        x = f"({write(weighed, spell, constants)})::float8"
-        times = f" * s.{tables.count}" if side else ""
-        columns["n_x"] = f"sum((({x}) IS NOT NULL)::int4{times})"
-        columns |= weights(x, times) if is_by_bucket else {"sx": f"sum({x}{times})"}
-    source = join_relations(relation, alias, [condition, weighed, *parts.values()], lookups)
-    return Select(columns, source, [write(p, spell, constants) for p in parts_of(condition)], by)

@@ -48,8 +48,8 @@ class Progress(NamedTuple):
 
         Examples
         --------
-        >>> Progress(3, 6, "writing the bitmaps").title
-        '3 of 6: writing the bitmaps'
+        >>> Progress(3, 6, "writing the codes").title
+        '3 of 6: writing the codes'
         """
         return f"{self.phase} of {self.phases}: {self.step}" if self.phases else self.step
 
@@ -59,7 +59,7 @@ class Progress(NamedTuple):
 
         Examples
         --------
-        >>> Progress(3, 6, "writing the bitmaps", 0.4, 11.5).remaining
+        >>> Progress(3, 6, "writing the codes", 0.4, 11.5).remaining
         'about 12 s left'
         >>> Progress(2, 6, "choosing patterns", seconds=47.2, is_limit=True).remaining
         'time limit in 48 s'
@@ -75,8 +75,8 @@ class Progress(NamedTuple):
 
         Examples
         --------
-        >>> Progress(3, 6, "writing the bitmaps", 0.4, 11.5).short
-        'kanon_db 3/6 40% ~12s writing the bitmaps'
+        >>> Progress(3, 6, "writing the codes", 0.4, 11.5).short
+        'kanon_db 3/6 40% ~12s writing the codes'
         >>> Progress(2, 6, "choosing patterns", None, 48, True).short
         'kanon_db 2/6 <48s choosing patterns'
         """

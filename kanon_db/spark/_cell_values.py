@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.evidence import Flags, Listing, NotReadError, Truths
+from kanon_db.answers.rows.evidence import Flags, Listing, NotReadError, Truths
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import MOST_TABLED, MOST_VALUES, can_cover, may_fail
 from kanon_db.query.expressions import Type

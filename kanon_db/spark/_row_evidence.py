@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding import Sets
@@ -26,8 +25,8 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     RangeDistributions,
     SetDistributions,
 )
-from kanon_db.answers.cell_evidence import MOST_COMBINED
-from kanon_db.answers.evidence import (
+from kanon_db.answers.rows.cell_evidence import MOST_COMBINED
+from kanon_db.answers.rows.evidence import (
     Cells,
     Flags,
     Listing,
@@ -35,14 +34,14 @@ from kanon_db.answers.evidence import (
     NotReadError,
     Truths,
 )
-from kanon_db.answers.pieces import Pieces
+from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.scope import GroupValues, OpenQuery
 from kanon_db.errors import ServerError, UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import refusal
 from kanon_db.query.layout import CellDescription, CellLayout, condition_of
 from kanon_db.query.likelihoods import most_listed
-from kanon_db.query.sql import Constants, Request, Statement, leaves, write
+from kanon_db.query.sql import Constants, Request, leaves, write
 from kanon_db.session.protocol import Row, Value
 from kanon_db.spark._cell_values import (
     ANYTHING,
@@ -56,7 +55,7 @@ from kanon_db.spark._cell_values import (
     nearest_axis_value,
     outcomes_of_cells,
 )
-from kanon_db.spark._tables import PublishedTables, TableSession
+from kanon_db.spark._tables import PublishedTables
 from kanon_db.spark.environment import failures_as_errors, quiet, quote_column
 from kanon_db.spark.kinds.row_files import LOWER_END, UPPER_END
 
@@ -114,37 +113,6 @@ class SparkQuery(OpenQuery):
         for row in super().stream(n, statement, *values):
             keys = [name for name in row if _VALUE_OF_KEY.fullmatch(name)]
             yield {**row, **{name: value_of_key(row[name]) for name in keys}}
-
-    def packed(
-        self,
-        counted: Statement,
-        keys: Sequence[int],
-        numbers: Mapping[str, str],
-        run: int = 0,  # noqa: ARG002
-    ) -> Iterator[tuple[GroupValues, NDArray[Any]]]:
-        """Run a statement that counts, and divide its rows by the group that they are in."""
-        shown = [f"coalesce({name}, 0)::{type_} AS {name}" for name, type_ in numbers.items()]
-        shown += [f"to_jsonb(k{i})::text AS j{i}" for i in keys]
-        shown += [f"dense_rank() OVER (ORDER BY k{i}) AS r{i}" for i in keys]
-        text = f"SELECT {', '.join(shown)} FROM (\n{counted.text}\n) AS b"
-        with self._own_words(), failures_as_errors("a statement could not be run"):
-            table = cast("TableSession", self.session).tables.select(text, *counted.bound).toArrow()
-        dtype = [(name, f"{of[0]}{of[-1]}") for name, of in numbers.items()]
-        rows = np.zeros(table.num_rows, dtype=dtype)
-        for name in numbers:
-            rows[name] = table.column(name).to_numpy()
-        if not keys:
-            yield (), rows
-        if not keys or not rows.size:
-            return
-        ranks = np.column_stack([table.column(f"r{i}").to_numpy() for i in keys])
-        _, first, group = np.unique(ranks, axis=0, return_index=True, return_inverse=True)
-        ordered = np.argsort(group.reshape(-1), kind="stable")
-        ends = np.cumsum(np.bincount(group.reshape(-1), minlength=first.size))
-        for at, own in zip(first.tolist(), np.split(ordered, ends[:-1]), strict=True):
-            texts = [value_of_key(table.column(f"j{i}")[at].as_py()) for i in keys]
-            values = zip(keys, texts, ranks[at].tolist(), strict=True)
-            yield tuple(values), rows[own]
 
     def key(self, values: GroupValues) -> str:
         """Write a group's key as PostgreSQL does."""
@@ -560,10 +528,10 @@ def _of_ranges(
     )
 
 
-# The pieces of an answer, calculated on the driver; see `kanon_db.answers.evidence_sql`.
+# The pieces of an answer, calculated on the driver; see `kanon_db.answers.rows.evidence_sql`.
 #
-# PostgreSQL finds them with one statement (`kanon_db.answers.evidence_sql`). Its ranges are not
-# known to Spark, so that what they tell is calculated here; conditions and expressions on values
+# PostgreSQL finds them with one statement (`answers.rows.evidence_sql`). Its ranges are not known
+# to Spark, so that what they tell is calculated here; conditions and expressions on values
 # are tried by Spark, once for each distinct value or combination of values.
 
 
@@ -586,7 +554,7 @@ class ConditionsOnValues(Protocol):
 
 
 class CalculatedEvidence:
-    """:class:`~kanon_db.answers.evidence.PieceReader` of what is calculated.
+    """:class:`~kanon_db.answers.rows.evidence.PieceReader` of what is calculated.
 
     Raises NotReadError when there is too much to be listed or tried.
     """

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, get_args
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.cell_evidence import MOST_COMBINED
-from kanon_db.answers.coded_rows import combinations
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
-from kanon_db.answers.evidence import Flags, NotReadError, distinct
-from kanon_db.answers.pieces import Pieces
 from kanon_db.answers.rewrite import rewritten
+from kanon_db.answers.rows.cell_evidence import MOST_COMBINED
+from kanon_db.answers.rows.coded_rows import combinations
+from kanon_db.answers.rows.evidence import Flags, NotReadError, distinct
+from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.scope import (
     ASSIGNMENTS,
     Estimator,
@@ -51,6 +51,7 @@ from kanon_db.query.layout import (
 )
 from kanon_db.query.likelihoods import MOST_GROUPED, MOST_RUNGS, most_listed
 from kanon_db.session.protocol import Row
+from kanon_db.spark._bucket_store import SparkBucketQuery
 from kanon_db.spark._cell_values import (
     AxisValue,
     CellShares,
@@ -81,14 +82,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kanon_db.algorithms.ground.arrays import IntArray
-    from kanon_db.answers.evidence import KnownColumn, KnownTypes
+    from kanon_db.answers.rows.evidence import KnownColumn, KnownTypes
     from kanon_db.query.sql import Request
     from kanon_db.spark._row_evidence import CalculatedEvidence, CountedRecordTypes
 
 
 # What MIN, MAX, percentiles and COUNT(DISTINCT ...) need of a column, found on the driver.
 #
-# It is what `kanon_db.answers.evidence_sql` and `measures` write as SQL.
+# It is what `kanon_db.answers.rows.evidence_sql` and `measures` write as SQL.
 
 
 _MOST_ROWS: Final = 5_000_000
@@ -97,7 +98,7 @@ _MOST_ROWS: Final = 5_000_000
 
 @dataclass(frozen=True, eq=False)
 class CountedColumn:
-    """:class:`~kanon_db.answers.evidence.KnownColumn` of cells that Spark has counted."""
+    """:class:`~kanon_db.answers.rows.evidence.KnownColumn` of cells that Spark has counted."""
 
     own: ColumnCells
     tries: SparkConditions
@@ -310,7 +311,7 @@ class SparkRowQuery(SparkQuery):
             pieces = Pieces.of(request, layout, also, lists_values=lists_values)
             types = self._count_record_types(layout, tuple(pieces.places))
             read = CalculatedEvidence(pieces, request, layout, types.columns, self._tries)
-            return _KnownCells(pieces, read, types, self._tries, layout.rarity)
+            return _CellsOnDriver(pieces, read, types, self._tries, layout.rarity)
 
         return [counted]
 
@@ -377,8 +378,8 @@ class SparkRowQuery(SparkQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class _KnownCells:
-    """:class:`~kanon_db.answers.evidence.KnownTypes` that Spark has counted."""
+class _CellsOnDriver:
+    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` that Spark has counted."""
 
     pieces: Pieces
     read: CalculatedEvidence
@@ -478,9 +479,8 @@ def row_query(query: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
 
 # Answering queries from files: read, checked and written as in PostgreSQL, run by Spark.
 #
-# What is asked of QIT and SAT is the very statement that PostgreSQL runs where it has no bitmaps,
-# translated; one more adds up the weights in QIT. What follows from these numbers is calculated by
-# the same code. Rows are counted by their cells; see `row_query`.
+# Buckets become codes where their rows are (`_bucket_store`), and are counted there by the same code
+# as in PostgreSQL. Rows are counted by their cells; see `row_query`.
 
 
 _MEMORY: Final = 200 << 20
@@ -560,7 +560,8 @@ def _ask(
         totals = [part for part in calculated if isinstance(part, ex.WindowTotal)]
         for part in (*checked.evaluated, *checked.selected, *totals):
             _require_same_meaning(part)
-        opened = SparkQuery(reading, text, checked, publication, layout, (), Limits(_MEMORY))
+        of_kind = SparkBucketQuery if shape == "buckets" else SparkQuery
+        opened = of_kind(reading, text, checked, publication, layout, (), Limits(_MEMORY))
         _require_dates_as_keys(opened)
         if isinstance(layout, CellLayout):
             opened = row_query(opened, layout, (folder / manifest.release).path)
@@ -572,7 +573,7 @@ def _bucket_layout(
 ) -> BucketLayout:
     """Describe QIT and SAT by what the manifest says and the files have."""
     described = publication.layout
-    tables = BucketTables.of(reading, SCHEMA, publication.name, {**described, "with_bitmaps": []})
+    tables = BucketTables.of(reading, SCHEMA, publication.name, described)
     types = PublishedTypes(reading, publication)
     columns = {
         field.name: types.column(column_type(field.name, field.dataType))
@@ -587,7 +588,6 @@ def _bucket_layout(
         {name: columns[name] for name in tables.sensitive},
         ASSIGNMENTS.get(described.get("assignment"), "random"),
         is_paper,
-        in_fields=bool(tables.weighted),
     )
 
 

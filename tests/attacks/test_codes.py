@@ -37,12 +37,13 @@ def people(n: int) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.pitfall(1)
 @pytest.mark.parametrize("assignment", ["random", "cells"])
 def test_the_store_follows_from_qit_and_sat(
     parties: Parties, monkeypatch: pytest.MonkeyPatch, assignment: str
 ) -> None:
     """Whatever the order of rows and of chunks, plain Python makes the same of the two tables."""
-    monkeypatch.setattr(codes, "_RECORDS", 50)
+    monkeypatch.setattr(codes, "RECORDS_OF_CHUNK", 50)
     name = f"stored_{assignment}"
     create_source(
         parties.publisher, f"data.{name}", COLUMNS, people(400), QI, "sick", also_sensitive=["ward"]

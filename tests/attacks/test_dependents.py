@@ -33,7 +33,7 @@ BEFORE, CAME = 120, 40
 DENIED = "42501"
 
 OF_ROWS = ("", "_row", "_cls")
-RELATIONS = {kind: ("", "_qit", "_sat", "_bit") if kind == "buckets" else OF_ROWS for kind in KINDS}
+RELATIONS = {kind: ("", "_qit", "_sat", "_cod") if kind == "buckets" else OF_ROWS for kind in KINDS}
 
 DEPENDENTS: dict[str, str] = {
     "view": "CREATE VIEW {mine} AS TABLE {theirs}",
@@ -435,15 +435,15 @@ def test_38_readers_are_kept_when_the_kind_changes(published: Published) -> None
 def test_statistics_do_not_outlive_rows(published: Published) -> None:
     """A stranger's view keeps a table alive; whoever reads it next reads nothing of before."""
     admin, publisher = published.parties.admin, published.parties.publisher
-    fetch(admin, "CREATE VIEW mine.kept AS SELECT * FROM published.p_bit")
+    fetch(admin, "CREATE VIEW mine.kept AS SELECT * FROM published.p_cod")
     fetch(admin, "CREATE VIEW mine.kept_too AS SELECT * FROM published.p_sat")
     shown = "concat(histogram_bounds, most_common_vals)"
     told = f"SELECT count(*) FROM pg_stats WHERE tablename = $1::text AND {shown} ~ $2::text"
-    for table in ("p_bit", "p_sat"):
+    for table in ("p_cod", "p_sat"):
         fetch(admin, f"ANALYZE published.{table}")  # as autovacuum would
         assert value(admin, told, table, "[0-9]")
     fetch(publisher, "UPDATE data.people SET sick = 'x' || sick")
     published.publish(replace=True)
-    for table in ("p_bit", "p_sat"):
+    for table in ("p_cod", "p_sat"):
         assert not value(admin, told, table, "\\ydisease")
     fetch(publisher, "UPDATE data.people SET sick = substr(sick, 2)")

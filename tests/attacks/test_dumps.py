@@ -78,7 +78,7 @@ def test_an_analyst_dumps_what_an_analyst_reads(published: Parties) -> None:
     written, said = dump(published, "analyst", "--table=published.buckets*")
     assert said == ""
     assert {name for name, *_ in tables(written)} == {
-        f"published.buckets_{suffix}" for suffix in ("qit", "sat", "bit", "est", "val", "cod")
+        f"published.buckets_{suffix}" for suffix in ("qit", "sat", "est", "val", "cod")
     }
     assert NAME not in written
 
@@ -98,12 +98,12 @@ def test_no_dump_has_the_secret_half(published: Parties, who: str) -> None:
             line = "\t".join(row)
             seen = found_in(line) & zips
             assert ILLNESS not in line or len(seen) != 1, name
-            if name == "published.buckets_bit":
+            if name == "published.buckets_val":
                 filled = [
                     column for column, cell in zip(columns, row, strict=True) if cell != "\\N"
                 ]
                 assert filled in [
-                    ["attribute", column, "bits"] for column in ("age", "zip", "sick")
+                    ["column_no", "code", column] for column in ("age", "zip", "sick")
                 ]
 
 

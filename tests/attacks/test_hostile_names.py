@@ -51,7 +51,7 @@ NAMES = {
 
 OWN = (
     "a", "b c", "select", "user", "16384", "q", "NULL", "n" * 59, "😀",
-    "attribute", "bits", "bucket_id", "code", "count", "kanon_attribute", "kanon_bits",
+    "attribute", "bucket_id", "code", "count", "kanon_attribute",
     "kanon_count", "kanon_number", "kanon_pairs", "kanon_pattern", "kanon_positions", "label", "n",
     "number", "pattern", "positions", "record", "records", "size", "value", "weight",
 )  # fmt: skip

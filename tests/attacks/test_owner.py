@@ -399,7 +399,7 @@ def test_drop_and_replace(published: Parties, stranger: Connection) -> None:
 def test_relation_in_the_way(published: Parties) -> None:
     """A relation made by hand under a publication's name is neither replaced nor adopted."""
     kanon = Functions(published.publisher)
-    for suffix in ("", "_qit", "_sat", "_bit"):
+    for suffix in ("", "_qit", "_sat", "_cod"):
         fetch(published.admin, f"CREATE TABLE published.taken{suffix} (mine int)")
         for replace in (False, True):
             publish = lambda replace=replace: kanon.publish(
@@ -557,7 +557,7 @@ def test_21_nothing_staged_is_left_open(published: Parties) -> None:
 @pytest.mark.pitfall(29)
 def test_29_nobody_makes_columns_of_a_published_type(published: Parties) -> None:
     """They would keep the publication from being replaced or dropped, for ever."""
-    for relation in ("people", "people_qit", "people_bit", "rows", "rows_row", "rows_cel"):
+    for relation in ("people", "people_qit", "people_cod", "rows", "rows_row", "rows_cel"):
         statement = f"CREATE TEMP TABLE t (c published.{relation})"
         for party in (published.analyst, published.stranger, published.publisher):
             assert sqlstate_of(lambda p=party: fetch(p, statement)) == DENIED, relation
@@ -645,14 +645,19 @@ def test_29_nobody_waits_for_ever_to_describe_a_source(
 
 LAYOUT = {
     "quasi_identifiers": ["age"], "sensitive": "sick", "bucket_id": "bucket_id", "count": "count",
-    "attribute": "attribute", "bits": "bits", "with_bitmaps": ["age", "sick"], "weight": "weight",
+    "attribute": "attribute", "weight": "weight", "bytewise": [],
     "weights": "weights", "parts": "parts", "n_buckets": 1, "sizes": [300], "first_bucket_ids": [1],
+    "store": {
+        "column_no": "column_no", "code": "code", "chunk": "chunk", "codes": "codes",
+        "records": 1024, "columns": [["age", 0, 1, 0], ["sick", 1, 1, 1]],
+    },
 }  # fmt: skip
 COLUMNS = {
     "_qit": "NULL::int AS age, NULL::int AS bucket_id",
     "_sat": "NULL::int AS bucket_id, NULL::text AS sick, NULL::int AS count",
-    "_bit": "''::text AS attribute, NULL::int AS age, NULL::text AS sick, ''::bytea AS bits",
     "_est": "NULL::text AS sick, ''::bytea AS weights, 0 AS parts",
+    "_val": "0 AS column_no, 0 AS code, NULL::int AS age, NULL::text AS sick",
+    "_cod": "0 AS column_no, 0 AS chunk, ''::bytea AS codes",
 }
 SPY, SPIED = "(SELECT public.raise())", "XX123"
 LAYOUTS: dict[str, dict[str, object]] = {
@@ -660,13 +665,16 @@ LAYOUTS: dict[str, dict[str, object]] = {
     "several sizes": {"sizes": [3, SPY], "first_bucket_ids": [1, 2]},
     "first numbers": {"sizes": [3, 4], "first_bucket_ids": [1, SPY]},
     "number of buckets": {"n_buckets": SPY},
-    "attributes with bitmaps": {"with_bitmaps": [SPY]},
     "attributes with weights": {"weighted": [SPY]},
     "weights": {"weighted": ["sick"], "weights": SPY},
     "parts of weights": {"weighted": ["sick"], "parts": SPY},
     "column": {"bucket_id": SPY, "count": SPY, "sensitive": SPY},
     "columns": {"quasi_identifiers": [SPY]},
-    "bitmaps": {"attribute": SPY, "bits": SPY},
+    "attribute": {"attribute": SPY},
+    "columns of the store": {"store": {**LAYOUT["store"], "codes": SPY, "chunk": SPY, "code": SPY}},
+    "numbers of the store": {
+        "store": {**LAYOUT["store"], "records": SPY, "columns": [["age", SPY, SPY, SPY]]}
+    },
 }
 PARAMETERS: dict[str, dict[str, object]] = {
     "l": {"l": SPY},
@@ -733,7 +741,8 @@ def test_a_planted_entry_stops_no_installation(published: Parties) -> None:
         with planted(published, {"quasi_identifiers": 5}, {"readers": readers}):
             publisher = value(published.publisher, "SELECT quote_ident(current_user)")
             fetch(published.admin, f"REVOKE ALL ON published.planted, published.planted_qit,"
-                  f" published.planted_sat, published.planted_bit, published.planted_est"
+                  f" published.planted_sat, published.planted_val, published.planted_cod,"
+                  f" published.planted_est"
                   f" FROM {publisher}")  # fmt: skip
             fetch(published.admin, "UPDATE kanon.setting SET value = '' WHERE name = 'home'")
             told = " ".join(install(published.dsn).actions)

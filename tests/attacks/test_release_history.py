@@ -191,7 +191,7 @@ class History:
 
     def _revoke(self, name: str, role: str) -> None:
         if name in self.live:
-            relations = ", ".join(f"published.{name}{end}" for end in ("", "_qit", "_sat", "_bit"))
+            relations = ", ".join(f"published.{name}{end}" for end in ("", "_qit", "_sat", "_cod"))
             fetch(
                 self.parties.publisher, f"REVOKE SELECT ON {relations} FROM {self.roles[role]}"
             )  # fmt: skip

@@ -179,27 +179,6 @@ def test_first_row_of_the_view(published: Parties) -> None:
 
 
 @pytest.mark.pitfall(1)
-def test_bitmap_join(published: Parties) -> None:
-    """People and values whose bits stand at one place of the bitmaps have nothing to do with it."""
-    digits = ", ".join(f"bit_{i}" for i in range(N_BITS))
-    for layout in METHODS:
-        person_at = np.zeros(N_RECORDS, dtype=np.int64)
-        value_at: dict[int, str] = {}
-        bitmaps = f"SELECT attribute, value, bits, {digits} FROM published.{layout}_bit"
-        for attribute, found, bits, *digit in fetch(published.analyst, bitmaps):
-            packed = np.frombuffer(bits, dtype=np.uint8)
-            places = np.flatnonzero(np.unpackbits(packed, count=N_RECORDS, bitorder="little"))
-            if attribute == "value":
-                value_at |= dict.fromkeys(places.tolist(), found)
-            else:
-                i = int(attribute.removeprefix("bit_"))
-                person_at[places] |= digit[i] << i
-        assert sorted(person_at) == list(range(N_RECORDS))  # the attacker reads everybody's place
-        guess = {person: value_at[place] for place, person in enumerate(person_at.tolist())}
-        assert_by_chance(guess, *READINGS["ctid"](published, layout), layout)
-
-
-@pytest.mark.pitfall(1)
 @pytest.mark.parametrize("what", ["bucket_id", "row"])
 def test_source_order(published: Parties, what: str) -> None:
     """Neither bucket numbers nor row numbers follow the source, as a whole or among neighbours."""

@@ -113,16 +113,6 @@ SAT counts each value of a bucket once
     UPDATE $sat SET value = (SELECT min(value) FROM $sat WHERE bucket_id = $small)
         WHERE bucket_id = $small
     INSERT INTO $sat SELECT * FROM $sat WHERE $a_count
-bitmaps repeat QIT and SAT (all buckets)
-    UPDATE $sat SET value = 'new' WHERE $a_count
-    UPDATE $bit SET bits = set_bit(bits, 5, 1 - get_bit(bits, 5)) WHERE $a_bitmap
-    DELETE FROM $bit WHERE $a_bitmap
-    INSERT INTO $bit SELECT * FROM $bit WHERE $a_bitmap
-    UPDATE $bit SET bits = bits || bits WHERE $a_bitmap
-    UPDATE $bit SET bits = NULL WHERE $a_bitmap
-    INSERT INTO $bit (attribute, value, bits)
-        SELECT attribute, 'new', bits FROM $bit WHERE attribute = 'value' LIMIT 1
-    UPDATE $bit SET value = translate(value, 'ad', 'da') WHERE value IN ('a', 'd')
 codes repeat QIT and SAT
     UPDATE $sat SET value = 'new' WHERE $a_count
     UPDATE $codes SET codes = set_byte(codes, 0, get_byte(codes, 1)) WHERE column_no = 0
@@ -153,7 +143,6 @@ the published relations are there, and belong to kanon_owner
     DROP VIEW $view
     DROP TABLE $qit CASCADE
     DROP TABLE $sat CASCADE
-    DROP TABLE $bit CASCADE
     DROP TABLE $codes CASCADE
     DROP TABLE $values CASCADE
 """)
@@ -191,8 +180,7 @@ def publish(parties: Parties, name: str) -> dict[str, str]:
         "$a_record_of_large": of.format("$qit", "large"),
         "$a_count_of_large": of.format("$sat", "large"),
         "$a_record": first.format("$qit"), "$a_count": first.format("$sat"),
-        "$a_bitmap": first.format("$bit"), "$qit": f"published.{name}_qit",
-        "$sat": f"published.{name}_sat", "$bit": f"published.{name}_bit",
+        "$qit": f"published.{name}_qit", "$sat": f"published.{name}_sat",
         "$view": f"published.{name}", "$source": f"data.{name}",
         "$small": str(ids[0][0]), "$large": str(ids[-1][0]),
         # How far the second record of a bucket is from its first.

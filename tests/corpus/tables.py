@@ -12,9 +12,7 @@ import random
 from collections import Counter
 from typing import Any
 
-import numpy as np
-
-from kanon_db.algorithms.bucketization.buckets import BucketSetting, bit_positions, pack_bits
+from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.publications.buckets.bucket_relations import first_bucket_ids
 from tests.integration.parties import (
     Connection,
@@ -86,7 +84,6 @@ def _publish(
         for _ in range(size)
     ]
     draw.shuffle(buckets)
-    position = list(COLUMNS).index
     values = [row[len(COLUMNS) + (sensitive == "cost")] for row in rows]
     columns = ", ".join(f"{column} {type_}" for column, type_ in COLUMNS.items())
     create_table(
@@ -98,29 +95,7 @@ def _publish(
         connection, f"published.{name}_sat", f"bucket_id int, {sensitive} {kind}, count int",
         [(bucket, value, count) for (bucket, value), count in counted.items()],
     )  # fmt: skip
-    fetch(connection, f"CREATE TABLE published.{name}_bit AS SELECT ''::text AS attribute,"
-          f" q.*, s.{sensitive}, ''::bytea AS bits FROM published.{name}_qit AS q,"
-          f" published.{name}_sat AS s WITH NO DATA")  # fmt: skip
-    fetch(connection, f"ALTER TABLE published.{name}_bit DROP bucket_id")
-    for side, attributes in ((0, list(COLUMNS)), (1, [sensitive])):
-        order = list(range(len(rows)))
-        draw.shuffle(order)
-        places, _ = bit_positions(
-            np.array(buckets), np.array(order) if side == 0 else np.arange(len(rows)), SETTING
-        )
-        for attribute in attributes:
-            cells = values if side else [row[position(attribute)] for row in rows]
-            for value in dict.fromkeys(cells):
-                at = [place for place, cell in zip(places, cells, strict=True) if cell == value]
-                fetch(
-                    connection,
-                    f"INSERT INTO published.{name}_bit (attribute, {attribute}, bits)"
-                    f" VALUES ($1::text, $2::text::{kind if side else COLUMNS[attribute]},"
-                    " $3::bytea)",
-                    attribute,
-                    None if value is None else str(value),
-                    pack_bits(np.array(at), len(rows)),
-                )
+    store = _write_store(connection, name, sensitive, draw)
     fetch(
         connection,
         f"CREATE VIEW published.{name} AS SELECT q.*, s.{sensitive},"
@@ -143,11 +118,10 @@ def _publish(
         "bucket_id": "bucket_id",
         "count": "count",
         "attribute": "attribute",
-        "bits": "bits",
         "weight": "weight",
         "weights": "weights",
         "parts": "parts",
-        "with_bitmaps": [*COLUMNS, sensitive],
+        "store": store,
         "bytewise": [],
         "weighted": [],
         "placed_by": [],
@@ -155,4 +129,53 @@ def _publish(
         "sizes": SETTING.sizes.tolist(),
         "first_bucket_ids": first_bucket_ids(SETTING),
     }
-    enter_by_hand(connection, name, "buckets", layout, len(rows), ["", "_qit", "_sat", "_bit"])
+    enter_by_hand(
+        connection, name, "buckets", layout, len(rows), ["", "_qit", "_sat", "_val", "_cod"]
+    )
+
+
+def _write_store(
+    connection: Connection, name: str, sensitive: str, draw: random.Random
+) -> dict[str, Any]:
+    """Write the codes of both tables, a bucket's slots in any order; what the layout says of it."""
+    named = {**dict.fromkeys(COLUMNS, "qit"), sensitive: "sat"}
+    shown = ", ".join(named)
+    fetch(connection, f"CREATE TABLE published.{name}_val AS SELECT 0 AS column_no, 0 AS code,"
+          f" {shown} FROM published.{name}_qit, published.{name}_sat WITH NO DATA")  # fmt: skip
+    fetch(connection, f"CREATE TABLE published.{name}_cod (column_no int, chunk int, codes bytea)")
+    described = []
+    for number, (column, table) in enumerate(named.items()):
+        fetch(
+            connection,
+            f"INSERT INTO published.{name}_val (column_no, code, {column}) SELECT {number},"
+            f" row_number() OVER (ORDER BY {column}) - 1, {column}"
+            f" FROM (SELECT DISTINCT {column} FROM published.{name}_{table}) AS v",
+        )
+        ((n_values,),) = fetch(
+            connection, f"SELECT count(*) FROM published.{name}_val WHERE column_no = {number}"
+        )
+        described.append([column, number, n_values, int(table == "sat"), "value", "record"])
+    for table, repeated in (("qit", ""), ("sat", ", generate_series(1, t.count)")):
+        own = [one for one in described if named[one[0]] == table]
+        codes = ", ".join(
+            f"(SELECT code FROM published.{name}_val AS v WHERE v.column_no = {number}"
+            f" AND v.{column} IS NOT DISTINCT FROM t.{column})"
+            for column, number, *_ in own
+        )
+        rows = fetch(
+            connection, f"SELECT bucket_id, {codes} FROM published.{name}_{table} AS t{repeated}"
+        )
+        draw.shuffle(rows)
+        rows.sort(key=lambda row: row[0])
+        in_slots: list[tuple[Any, ...]] = []
+        for size, n in zip(SETTING.sizes.tolist(), SETTING.counts.tolist(), strict=True):
+            part = rows[len(in_slots) :][: size * n]
+            in_slots += [part[bucket * size + slot] for slot in range(size) for bucket in range(n)]
+        for place, (_, number, *_) in enumerate(own, start=1):
+            fetch(
+                connection,
+                f"INSERT INTO published.{name}_cod VALUES ({number}, 0, $1::bytea)",
+                bytes(row[place] for row in in_slots),
+            )
+    names = {one: one for one in ("column_no", "code", "chunk", "codes")}
+    return {**names, "records": 1 << 20, "columns": described}

@@ -1,18 +1,17 @@
-"""Conditions that need both sides of a bucketization: bitmaps or not, the numbers are the same."""
+"""Conditions that need both sides of a bucketization, against all pairs of each bucket."""
 
 from __future__ import annotations
 
 import json
+import math
 import random
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import pytest
 
-from kanon_db.answers import _bitmap_counts, estimates
-from kanon_db.answers.scope import open_query
-from kanon_db.query.formulas import Group
+from kanon_db.answers import estimates
 from kanon_db.session.psycopg_session import PsycopgSession
-from tests.integration.bucket_ways import join_pairs, keep_bitmaps
 from tests.integration.parties import Functions, Parties, create_source, create_table, fetch
 
 N_RECORDS = 1_200
@@ -43,108 +42,125 @@ def published(parties: Parties) -> None:
         kanon.publish("data.both", name, privacy=privacy, assignment="random")
 
 
-def by_key(groups: Sequence[Group]) -> dict[str, tuple[float | None, ...]]:
-    return {
-        json.dumps(json.loads(group.key), sort_keys=True): (
-            e.estimate,
-            e.std_error,
-            e.lower_bound,
-            e.upper_bound,
-        )
-        for group in groups
-        for e in group.estimates
-    }
+def by_pairs(parties: Parties, name: str, source: str, condition: str) -> tuple[float, ...]:
+    """Count what matches from all pairs of a record and a value of its bucket, in plain SQL.
 
-
-def assert_same(parties: Parties, query: str) -> None:
-    """Compare answers from bitmaps with those from what statements count and join.
-
-    Without bitmaps, nothing is known of how values of buckets go together: this is part of the
-    error where the condition keeps both sides apart.
+    Estimate, standard error without what is not known of a slope, and the bounds that covers give.
     """
-    session = PsycopgSession(parties.analyst)
-    with session.transaction():
-        fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
-        opened = open_query(session, query)
-        found = by_key(estimates.answer(session, query).groups)
-        with pytest.MonkeyPatch.context() as patch:
-            keep_bitmaps(patch, of_sensitive=False)
-            wanted = by_key(estimates.answer(session, query).groups)
-    assert found.keys() == wanted.keys(), query
-    (plan,) = opened.plans
-    for key, numbers in found.items():
-        for place, (number, expected) in enumerate(zip(numbers, wanted[key], strict=True)):
-            if place == 1 and not plan.pairs:
-                continue
-            assert number == (
-                None if expected is None else pytest.approx(expected, rel=1e-9, abs=1e-9)
-            ), (query, key)
+    pairs = fetch(
+        parties.publisher,
+        "SELECT bucket_id, record_id, value_id, size FROM (SELECT *, row_number() OVER () AS"
+        f" record_id FROM published.{name}_qit) AS q JOIN (SELECT *, row_number() OVER () AS"
+        f" value_id, count(*) OVER (PARTITION BY bucket_id) AS size FROM published.{name}_sat,"
+        f" generate_series(1, count)) AS {name} USING (bucket_id) {source} WHERE {condition}",
+    )
+    by_bucket = defaultdict(list)
+    for bucket, record, own, size in pairs:
+        by_bucket[bucket, size].append((record, own))
+    estimate = variance = low = high = 0.0
+    for (_, size), own in by_bucket.items():
+        records, values = (Counter(pair[side] for pair in own) for side in (0, 1))
+        squares = sum(n * n for n in (*records.values(), *values.values()))
+        estimate += len(own) / size
+        variance += (len(own) - squares / size + len(own) ** 2 / size**2) / max(size - 1, 1)
+        matching = max_matching(own)
+        assert 0 <= matching <= size
+        high += matching
+        absent = [(r, v) for r in range(size) for v in range(size)]
+        numbers = [{one: i for i, one in enumerate(side)} for side in (records, values)]
+        present = {(numbers[0][r], numbers[1][v]) for r, v in own}
+        low += size - max_matching([pair for pair in absent if pair not in present])
+    return estimate, variance, low, high
 
 
-QUERIES = (
-    "SELECT COUNT(*) FROM {0} JOIN data.classes c ON {0}.ill = c.code WHERE class = age",
-    "SELECT COUNT(*) FROM {0} LEFT JOIN data.classes c ON age = c.code WHERE ill > class + 1",
-    "SELECT SUM(class) FROM {0} JOIN data.classes ON ill = code WHERE age > 3 OR class = 1",
-    "SELECT COUNT(*) FROM {0} WHERE age > 100 AND ill = 1 OR sex = 'x' AND ill = 2",
-    "SELECT AVG(age) FROM {0} WHERE age > 100 AND ill = 1 OR sex = 'x' AND ill = 2",
-    "SELECT sex, COUNT(*) FROM {0} WHERE age > 100 AND ill = 1 OR ill = 99 GROUP BY sex",
-    "SELECT ill, SUM(age) FROM {0} WHERE age IS NULL AND ill = 3 OR age > ill GROUP BY ill",
+def max_matching(pairs: Sequence[tuple[int, int]]) -> int:
+    """Return how many pairs can be chosen that have nothing in common."""
+    values_of = defaultdict(list)
+    for record, own in pairs:
+        values_of[record].append(own)
+    record_of: dict[int, int] = {}
+
+    def place(record: int, seen: set[int]) -> bool:
+        for own in values_of[record]:
+            if own not in seen:
+                seen.add(own)
+                if own not in record_of or place(record_of[own], seen):
+                    record_of[own] = record
+                    return True
+        return False
+
+    return sum(place(record, set()) for record in list(values_of))
+
+
+CONDITIONS = (
+    ("JOIN data.classes c ON {0}.ill = c.code", "class = age"),
+    ("LEFT JOIN data.classes c ON age = c.code", "ill > class + 1"),
+    ("", "age > 100 AND ill = 1 OR sex = 'x' AND ill = 2"),
+    ("", "age > 3 AND ill = 1 OR sex = 'f' AND ill = 2"),
+    ("", "age IS NULL AND ill = 3 OR age > ill"),
     # Arithmetic on values that the rest excludes: only the records that meet it are looked at.
-    "SELECT COUNT(*) FROM {0} WHERE age > 0 AND (12 / age > 3 OR ill = 2)",
+    ("", "age > 0 AND (12 / age > 3 OR ill = 2)"),
+    ("", "CASE WHEN sex = 'm' THEN age > ill ELSE ill IS NULL END"),
+    ("", "age < 6 AND ill = 3"),
 )
 
 
-@pytest.mark.long
-def test_as_without_bitmaps_in_these_cases(parties: Parties) -> None:
-    for name in PUBLICATIONS:
-        for query in QUERIES:
-            assert_same(parties, query.format(name))
-    # Too many classes are joined.
-    for limit in ("_MOST_CLASSES", "_MOST_PAIRS"):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_bitmap_counts, limit, 2)
-            query = "SELECT COUNT(*) FROM few WHERE age > 3 AND ill = 1 OR sex = 'f' AND ill = 2"
-            assert_same(parties, query)
-
-
-APART = (
-    "SELECT COUNT(*) FROM few WHERE age < 6 AND ill = 3",
-    "SELECT sex, COUNT(*) FROM many WHERE ill IN (1, 2) GROUP BY sex",
-    "SELECT sex, ill, COUNT(*) FROM few WHERE age > 5 GROUP BY sex, ill",
-    "SELECT AVG(age) FROM many WHERE ill < 6",
-)
-
-
-def test_pairs_of_conditions_that_are_apart(parties: Parties) -> None:
-    """Pairs give the same estimate, and the same bounds of a count; those of a sum are wider."""
+def test_counts_follow_from_the_pairs_of_each_bucket(parties: Parties) -> None:
+    """Bounds are those of covers: no tighter than the best matchings, and mostly as tight."""
     session = PsycopgSession(parties.analyst)
-    for query in APART:
-        with session.transaction(), pytest.MonkeyPatch.context() as patch:
-            fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
-            found = by_key(estimates.answer(session, query).groups)
-            join_pairs(patch)
-            joined = by_key(estimates.answer(session, query).groups)
-        assert joined.keys() == found.keys(), query
-        for key, (estimate, _, low, high) in found.items():
-            assert joined[key][0] == pytest.approx(estimate, rel=1e-9), query
-            assert joined[key][2] <= low, query
-            assert joined[key][3] >= high, query
-            if "COUNT" in query:
-                assert joined[key][2:] == (low, high), query
+    for name in PUBLICATIONS:
+        n_tight = 0
+        for source, condition in CONDITIONS:
+            query = f"SELECT COUNT(*) FROM {name} {source.format(name)} WHERE {condition}"
+            with session.transaction():
+                fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
+                (group,) = estimates.answer(session, query).groups
+            (found,) = group.estimates
+            estimate, variance, low, high = by_pairs(parties, name, source.format(name), condition)
+            assert found.estimate == pytest.approx(estimate, rel=1e-9, abs=1e-9), query
+            assert found.std_error >= math.sqrt(max(variance, 0)) * (1 - 1e-9) or (
+                found.std_error == pytest.approx((found.upper_bound - found.lower_bound) / 2)
+            ), query
+            assert found.lower_bound <= low, query
+            assert found.upper_bound >= high, query
+            n_tight += (found.lower_bound, found.upper_bound) == (low, high)
+        assert n_tight > len(CONDITIONS) / 2
 
 
-def test_groups_of_numbers_that_are_written_differently(
-    parties: Parties, monkeypatch: pytest.MonkeyPatch
-) -> None:
+TOTALS = (
+    ("SUM(class)", "JOIN data.classes ON ill = code WHERE age > 3 OR class = 1", "class"),
+    ("SUM(age - ill)", "WHERE sex = 'm'", "age - ill"),
+    ("SUM(age)", "WHERE age > ill", "age"),
+    ("SUM(ill)", "WHERE age > ill OR sex = 'f' AND ill > 3", "ill"),
+)
+
+
+def test_sums_follow_from_the_pairs_of_each_bucket(parties: Parties) -> None:
+    session = PsycopgSession(parties.analyst)
+    for name in PUBLICATIONS:
+        for total, rest, x in TOTALS:
+            query = f"SELECT sex, {total} FROM {name} {rest} GROUP BY sex"
+            with session.transaction():
+                fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
+                rows = estimates.answer(session, query).rows
+            wanted = dict(fetch(
+                parties.publisher,
+                f"SELECT sex, sum(({x}) / size::float8) FROM published.{name}_qit JOIN (SELECT *,"
+                f" count(*) OVER (PARTITION BY bucket_id) AS size FROM published.{name}_sat,"
+                f" generate_series(1, count)) AS {name} USING (bucket_id) {rest} GROUP BY sex",
+            ))  # fmt: skip
+            for row in rows:
+                expected = wanted[json.loads(row.group_key)["sex"]]
+                assert row.estimate == pytest.approx(expected, rel=1e-9), query
+
+
+def test_groups_of_numbers_that_are_written_differently(parties: Parties) -> None:
     """1.0 and 1.00 are one group, also where FILTER chooses only one of them."""
     rows = [(("1.0", "1.00", "2")[i % 3], "mfm"[i % 3], i % 5) for i in range(60)]
     kanon = create_source(parties.publisher, "data.spelled", "x numeric, sex text, ill int", rows)
     kanon.publish("data.spelled", "spelled", privacy='{"l": 2}')
     session = PsycopgSession(parties.analyst)
     query = "SELECT x, COUNT(*) FILTER (WHERE sex = 'f') FROM spelled GROUP BY x"
-    for has_bitmaps in (True, False):
-        if not has_bitmaps:
-            keep_bitmaps(monkeypatch, of_sensitive=False)
-        with session.transaction():
-            found = estimates.answer(session, query).rows
-        assert [(row.lower_bound, row.upper_bound) for row in found] == [(20, 20), (0, 0)]
+    with session.transaction():
+        found = estimates.answer(session, query).rows
+    assert [(row.lower_bound, row.upper_bound) for row in found] == [(20, 20), (0, 0)]

@@ -14,7 +14,8 @@ from types import ModuleType
 import psycopg
 import pytest
 
-from kanon_db.answers import (
+from kanon_db.answers.estimates import answer
+from kanon_db.answers.rows import (
     cell_columns,
     cell_evidence,
     coded_rows,
@@ -23,7 +24,6 @@ from kanon_db.answers import (
     scope,
     stored_types,
 )
-from kanon_db.answers.estimates import answer
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.publications.rows import class_table, distinct_cells
 from kanon_db.session.psycopg_session import PsycopgSession

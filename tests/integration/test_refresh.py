@@ -143,7 +143,7 @@ def test_grants_stay(parties: Parties, new_role: Callable[..., str]) -> None:
     readers = "SELECT has_table_privilege($1::text, 'published.grows', 'SELECT')"
     source.add(60, 1)
     assert source.refresh()["added"] == 60
-    for relation in ("grows_qit", "grows_sat", "grows_bit"):  # not more than before
+    for relation in ("grows_qit", "grows_sat", "grows_cod"):  # not more than before
         reads = f"SELECT has_table_privilege($1::text, 'published.{relation}', 'SELECT')"
         assert not value(parties.admin, reads, guest)
     stranger = parties.stranger.info.user

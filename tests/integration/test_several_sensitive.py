@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from kanon_db.answers import estimates
 from kanon_db.errors import InvalidParameterError, KanonError, RiskError
-from kanon_db.session.psycopg_session import PsycopgSession
-from tests.integration.bucket_ways import join_pairs, keep_bitmaps
 from tests.integration.parties import (
     Functions,
     Package,
@@ -197,29 +194,6 @@ def estimate(parties: Parties, query: str) -> tuple[float, ...]:
         query,
     )
     return tuple(map(float, numbers))
-
-
-@pytest.mark.long
-def test_answers_are_the_same_in_all_ways(parties: Parties, published: str) -> None:
-    """By bitmaps, by counts of buckets, and by pairs."""
-    session = PsycopgSession(parties.analyst)
-    for text in QUERIES:
-        query = text.format(published)
-        with session.transaction():
-            fetch(parties.analyst, "SET LOCAL kanon.estimator = 'paper'")
-            wanted = {
-                group.key: group.estimates[0] for group in estimates.answer(session, query).groups
-            }
-            for way in (lambda patch: keep_bitmaps(patch, of_sensitive=True), join_pairs):
-                with pytest.MonkeyPatch.context() as patch:
-                    way(patch)
-                    others = estimates.answer(session, query).groups
-                for group in others:
-                    found, expected = group.estimates[0], wanted.get(group.key)
-                    if expected is None:  # pairs may list groups that cannot have records
-                        assert not found.estimate, query
-                        continue
-                    assert found.estimate == pytest.approx(expected.estimate), query
 
 
 def test_bounds_hold(parties: Parties, published: str) -> None:

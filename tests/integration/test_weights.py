@@ -6,7 +6,6 @@ import json
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import astuple
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -17,13 +16,10 @@ import pytest
 import kanon_db
 from kanon_db.algorithms.bucketization.buckets import BucketedRecords
 from kanon_db.algorithms.bucketization.value_model import learn_levels
-from kanon_db.answers import estimates
-from kanon_db.answers.scope import open_query
 from kanon_db.publications.buckets import bucket_relations
 from kanon_db.query.formulas import trust
-from kanon_db.session.psycopg_session import PsycopgSession
 from tests.expected_counts import Weighted
-from tests.integration.bucket_ways import as_in_the_paper, keep_bitmaps
+from tests.integration.bucket_ways import as_in_the_paper
 from tests.integration.parties import (
     Functions,
     Parties,
@@ -207,23 +203,6 @@ def test_sums_of_groups(parties: Parties, published: Weighted) -> None:
         key = group if isinstance(group, dict) else json.loads(group)
         own = weights[women][:, published.which(lambda v: v == key["ill"])][:, 0]
         assert found == pytest.approx(float(own @ age[women])), key
-
-
-def test_what_a_statement_counts_has_the_papers_estimate(
-    parties: Parties, published: Weighted
-) -> None:
-    """Where quasi-identifiers have no bitmaps, weights cannot be added up."""
-    session = PsycopgSession(parties.analyst)
-    query = f"SELECT COUNT(*) FROM {NAME} WHERE age < 35 AND ill IN (2, 3)"
-    with session.transaction(), pytest.MonkeyPatch.context() as patch:
-        keep_bitmaps(patch, of_sensitive=True)
-        opened = open_query(session, query)
-        answered = estimates.answered(opened)
-        (found,) = estimates.QueryAnswer(opened.query, answered).rows
-    records, values = QUESTIONS["age < 35 AND ill IN (2, 3)"](published)
-    by_paper = published.answer(records, values, is_paper=True)
-    own = astuple(found)[2:]
-    assert (own[0], *own[2:4]) == pytest.approx((by_paper[0], *by_paper[2:]))
 
 
 def test_groups_add_up(parties: Parties, published: Weighted) -> None:

@@ -316,7 +316,7 @@ def test_doctor_sees_what_is_amiss(
         for statement, found in {
             f"REVOKE SELECT ON published.census FROM {roles[1]}": "cannot read it",
             "ALTER TABLE published.census_qit OWNER TO CURRENT_USER": "publication census: its rel",
-            "DROP TABLE published.census_bit": "publication census: its relations are missing",
+            "DROP TABLE published.census_cod": "publication census: its relations are missing",
             "CREATE TABLE published.planted (a int)": "published.planted: it belongs to no publica",
             "INSERT INTO kanon.publication (name, kind, method, source_schema, source_relation,"
             " parameters, layout, records, guarantee, metrics, relations, published_by) SELECT"

@@ -344,4 +344,4 @@ def test_readers(parties: Parties, new_role: Callable[..., str]) -> None:
         fetch(parties.admin, f"{defaults} REVOKE ALL ON TABLES FROM {grantees}")
 
 
-SUFFIXES = ("", "_wgt", "_qit", "_sat", "_bit", "_val", "_cod")
+SUFFIXES = ("", "_wgt", "_qit", "_sat", "_val", "_cod")

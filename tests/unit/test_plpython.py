@@ -130,7 +130,7 @@ def test_a_defect_says_where_and_no_more(performed: dict[str, Any]) -> None:
 IMPORTS = """
 import pathlib, sys
 import kanon_db.interfaces.plpython, kanon_db.answers.estimates
-import kanon_db.answers._bitmap_sums, kanon_db.query.formulas, kanon_db.query._syntax
+import kanon_db.query.formulas, kanon_db.query._syntax
 kanon_db.interfaces.plpython.operation_named("estimate_count")
 late = {"kanon_db.operations", "kanon_db.catalog.sources", "email", "numpy",
         "importlib.metadata", "pandas", "numba", "psycopg"}

@@ -1,8 +1,8 @@
-"""Describes buckets: their sizes, their sensitive values, and their places in bitmaps.
+"""Describes buckets: their sizes, their sensitive values, and the places of their slots.
 
 A :class:`BucketSetting` says how many buckets there are of which size ([GB] Section 3.4), and
 :class:`BucketContents` which values they hold; :class:`BucketedRecords` has records and values,
-bucket by bucket. :class:`BitmapBalance` checks bitmaps, and shares no code with what writes them.
+bucket by bucket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     IntArray,
     SingleArray,
-    WordArray,
     order_of,
     taken,
 )
@@ -196,13 +195,6 @@ def in_slots(by_bucket: npt.NDArray[_Integer], setting: BucketSetting) -> npt.ND
         ordered[own].reshape(size, count)[:] = by_bucket[own].reshape(count, size).T
         start = own.stop
     return ordered
-
-
-def pack_bits(positions: AnyIntArray, n_records: int) -> bytes:
-    """Set the bits at these positions; the first is the lowest of the first byte."""
-    bits = np.zeros(n_records, dtype=np.bool_)
-    bits[positions] = True
-    return np.packbits(bits, bitorder="little").tobytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -503,64 +495,3 @@ def unpack_levels(planes: bytes, n_records: int) -> IntArray:
         plane = unpack_bits(planes[first : first + length], n_records)
         levels += plane.astype(np.int64) << digit
     return levels
-
-
-class BitmapBalance:
-    """Compares sets of bits with the buckets of records, one value after the other."""
-
-    def __init__(self, bucket_of_bit: CodeArray, n_buckets: int) -> None:
-        self._bucket_of_bit = bucket_of_bit
-        self._balance = np.zeros(n_buckets, dtype=np.int64)
-
-    def differing(
-        self, bits: npt.NDArray[np.uint8], buckets: CodeArray, counts: CodeArray | None = None
-    ) -> int:
-        """Count the buckets whose number of set bits differs from their number of records."""
-        if counts is None:
-            counts = np.ones(buckets.size, dtype=np.int32)
-        words = np.zeros(-(-bits.size // 8), dtype="<u8")
-        words.view(np.uint8)[: bits.size] = bits
-        return int(_differing(words, self._bucket_of_bit, buckets, counts, self._balance))
-
-
-_DE_BRUIJN: Final = 0x03F79D71B4CB0A89
-_SHIFTED: Final = np.array([(_DE_BRUIJN << i) % 2**64 >> 58 for i in range(64)])
-_MULTIPLIER: Final = np.uint64(_DE_BRUIJN)
-_HIGHEST: Final = np.uint64(58)
-_LOWEST: Final = np.argsort(_SHIFTED)
-"""The place of a word's lowest bit, which alone is set, by the highest six bits of its product with
-a number of which all parts of six bits differ: H. S. Warren, *Hacker's Delight* (2002), 5-4."""
-
-
-@kernel
-def _differing(
-    words: WordArray,
-    bucket_of_bit: CodeArray,
-    buckets: CodeArray,
-    counts: CodeArray,
-    balance: IntArray,
-) -> int:
-    """Count them; the balance of each bucket is 0 before and afterwards."""
-    left = 0
-    for i in range(words.size):
-        word = words[i]
-        while word:
-            lowest = word & (~word + np.uint64(1))
-            bucket = bucket_of_bit[64 * i + _LOWEST[lowest * _MULTIPLIER >> _HIGHEST]]
-            if bucket >= 0:
-                balance[bucket] += 1
-                left += 1
-            word ^= lowest
-    for i in range(buckets.size):
-        balance[buckets[i]] -= counts[i]
-        left -= counts[i]
-    differing = 0
-    for bucket in buckets:
-        if balance[bucket]:
-            differing += 1
-            balance[bucket] = 0
-    # The other buckets must have no bits set: then their balance is still 0.
-    if left or differing:
-        differing += int(np.count_nonzero(balance))
-        balance[:] = 0
-    return differing

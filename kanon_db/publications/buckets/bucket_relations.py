@@ -7,6 +7,7 @@ QIT and SAT alone, so that readers could calculate them themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +18,6 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketedRecords,
     BucketSetting,
-    unpack_bits,
     unpack_levels,
 )
 from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn_levels
@@ -25,6 +25,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, 
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
+from kanon_db.publications.codes import CodeTables, Store
 from kanon_db.publications.relations import (
     FOR_THE_ESTIMATOR,
     DecodedRows,
@@ -35,7 +36,6 @@ from kanon_db.publications.relations import (
 )
 from kanon_db.publications.results import Check
 from kanon_db.query.layout import (
-    BIT,
     CODES,
     LIKELY,
     QIT,
@@ -80,8 +80,6 @@ def bucket_layout(source: Source, setting: BucketSetting) -> dict[str, Any]:
         "bucket_id": free_column_name("bucket_id", columns),
         "count": free_column_name("count", columns),
         "attribute": free_column_name("attribute", columns),
-        "bits": free_column_name("bits", columns),
-        "with_bitmaps": [],
         "weight": free_column_name("weight", columns),
         "weights": free_column_name("weights", columns),
         "parts": free_column_name("parts", columns),
@@ -259,26 +257,28 @@ def _insert_pairs(
     )
 
 
-# The attributes that have bitmaps, whose values are learned.
+# The attributes whose values are learned, and learned from.
 
 
-_MOST_BITS_PER_RECORD: Final = 512
-"""For all bitmaps together: 64 bytes for each record, about the size of a row of the QIT."""
+_MOST_VALUES: Final = 512
+"""Of all attributes together."""
 
-_MOST_BITMAP_BYTES: Final = 1 << 30
+_MOST_PLACES: Final = 1 << 33
+"""Records times values."""
+
 _MOST_OPERATIONS: Final = 100_000
-"""Operations of one count query, which needs (S + 1)**2 for each bucket size S."""
+"""Sum of (S + 1)**2 over the bucket sizes S."""
 
 
 def most_values(n_records: int) -> int:
-    """Return how many values attributes with bitmaps can have in a table of so many records."""
-    return min(_MOST_BITS_PER_RECORD, 8 * _MOST_BITMAP_BYTES // n_records)
+    """Return how many values are learned from at most, in a table of so many records."""
+    return min(_MOST_VALUES, _MOST_PLACES // n_records)
 
 
-def attributes_with_bitmaps(
+def learnable_attributes(
     sensitive: Mapping[str, int], others: Mapping[str, int], sizes: Sequence[int], n_records: int
 ) -> list[str]:
-    """Choose the attributes that have bitmaps, and whose values are learned.
+    """Choose the attributes whose values are learned, or learned from.
 
     Parameters
     ----------
@@ -295,11 +295,11 @@ def attributes_with_bitmaps(
 
     Examples
     --------
-    >>> attributes_with_bitmaps({"ill": 12}, {"age": 73, "name": 9000, "sex": 2}, [4, 5], 10_000)
+    >>> learnable_attributes({"ill": 12}, {"age": 73, "name": 9000, "sex": 2}, [4, 5], 10_000)
     ['ill', 'sex', 'age']
     """
     if sum((size + 1) ** 2 for size in sizes) > _MOST_OPERATIONS:
-        return []  # a question would take too long
+        return []  # it would take too long
     budget, found = most_values(n_records), []
     for name, n_values in sensitive.items():
         if n_values <= budget:
@@ -326,6 +326,7 @@ def write_weights(
     tables: BucketTables,
     layout: Mapping[str, Any],
     columns: Sequence[CodedColumn],
+    learned_attributes: AbstractSet[str],
     found: DistinctCombinations,
     contents: BucketContents,
     positions: AnyIntArray,
@@ -337,8 +338,9 @@ def write_weights(
 
     The table has a row for each sensitive value, with the weight of every record: a level is
     between 0 and 255, and stands for the weight ``level / parts``. Levels are kept as bitmaps of
-    their binary digits, the lowest first, in the order of the other bitmaps. Nothing but QIT and
-    SAT is learned from.
+    their binary digits, the lowest first, with a bit for each slot, in the order of
+    :func:`~kanon_db.algorithms.bucketization.buckets.in_slots`. Nothing but QIT and SAT is learned
+    from.
 
     Parameters
     ----------
@@ -346,6 +348,8 @@ def write_weights(
         The names of the columns.
     columns : sequence of CodedColumn
         The quasi-identifiers to learn from.
+    learned_attributes : set of str
+        The sensitive attributes whose values are learned.
     found : DistinctCombinations
     contents : BucketContents
     positions : ndarray of int, shape (n_records,)
@@ -380,7 +384,7 @@ def write_weights(
         n_values = len(values.labels)
         if thresholds is None or n_values * by_bucket.size > _MOST_WEIGHTS:
             continue
-        if name not in tables.with_bitmaps:  # nothing could be counted by them
+        if name not in learned_attributes:
             continue
         own = taken(codes, contents.codes).astype(np.int32)
         records = BucketedRecords(gathered, own, starts, n_values)
@@ -432,13 +436,17 @@ def _insert_weights(
         )
 
 
-def check_weights(session: Session, tables: BucketTables, thresholds: Thresholds | None) -> Check:
+def check_weights(
+    session: Session, tables: BucketTables, codes: CodeTables, thresholds: Thresholds | None
+) -> Check:
     """Check that weights add up to the numbers of values in each bucket, below the thresholds.
 
     Parameters
     ----------
     session : Session
     tables : BucketTables
+    codes : CodeTables
+        Those of the store, which has been checked.
     thresholds : Thresholds, optional
         None where weights may have any size.
     """
@@ -446,21 +454,23 @@ def check_weights(session: Session, tables: BucketTables, thresholds: Thresholds
     for name, own in tables.sensitive.items():
         if name not in tables.weighted:
             continue
-        equal = f"w.{own} IS NOT DISTINCT FROM b.{own}"
+        equal, bound = f"w.{own} IS NOT DISTINCT FROM v.{own}", []
         if len(tables.sensitive) > 1:
-            equal += f" AND w.{tables.attribute} = b.{tables.attribute}"
+            equal += f" AND w.{tables.attribute} = $1::text"
+            bound = [name]
+        in_slots = Store(session, codes).in_slots(name)
         with fix_labels(session):
             rows = session.stream(
                 1,
-                f"SELECT {label(f'b.{own}')} AS value, b.{tables.bits} AS bits,"
-                f" w.{tables.weights} AS weights, w.{tables.parts} AS parts FROM {tables.bit} AS b"
-                f" LEFT JOIN {tables.learned} AS w ON {equal}"
-                f" WHERE b.{tables.attribute} = $1::text",
-                name,
+                f"SELECT {label(f'v.{own}')} AS value, v.{codes.code} AS code,"
+                f" w.{tables.weights} AS weights, w.{tables.parts} AS parts"
+                f" FROM {codes.values} AS v LEFT JOIN {tables.learned} AS w ON {equal}"
+                f" WHERE v.{codes.column_no} = {codes.columns[name].number}",
+                *bound,
             )
             labels, counts, highest = [], [], []
             for row in rows:
-                bits = unpack_bits(row["bits"], tables.n_records)
+                bits = (in_slots == row["code"]).view(np.uint8)
                 amiss, most = _judged_weights(tables, bits, row["weights"], row["parts"])
                 differing += amiss
                 labels.append(row["value"])
@@ -508,7 +518,7 @@ def _judged_weights(
 
 
 def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
-    """Return the notes on the view, QIT, SAT and the bitmaps, by their suffixes."""
+    """Return the notes on the view, QIT, SAT and what is made of them, by their suffixes."""
     name, layout = publication.name, publication.layout
     attributes, bucket_id = publication.all_sensitive, layout["bucket_id"]
     count, weight = (quotes.identifier(layout[column]) for column in ("count", "weight"))
@@ -585,7 +595,6 @@ def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]
                 " rows",
             },
         ),
-        BIT: Note(FOR_THE_ESTIMATOR),
         VALUES: Note(FOR_THE_ESTIMATOR),
         CODES: Note(FOR_THE_ESTIMATOR),
         SHARES: Note(FOR_THE_ESTIMATOR),

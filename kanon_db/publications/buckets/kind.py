@@ -29,10 +29,8 @@ from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountQuery
 from kanon_db.publications.buckets import assignment_methods
 from kanon_db.publications.buckets._derived_tables import (
-    count_bitmap_differences,
-    count_misplaced,
     write_batch,
-    write_bitmaps,
+    write_codes_and_weights,
     write_derived_tables,
 )
 from kanon_db.publications.buckets.assignment_methods import (
@@ -154,7 +152,7 @@ class BucketFindings:
         relations : Check
             Whether the tables are those that were published.
         further : sequence of Check
-            Checks of what follows from the tables, such as bitmaps.
+            Checks of what follows from the tables, such as codes.
         """
         qit, sat, exposures = self.qit, self.sat, self.exposures
         is_one = len(exposures) == 1
@@ -251,8 +249,9 @@ def examine_buckets(
     *,
     records: int,
     codes: CodeTables,
-    bytewise: Sequence[str],  # columns by whose bytes the records of a bucket are ordered
-    all_bitmaps: bool = True,  # or only a random sample of them
+    # The columns that order the records of a bucket, and those that do so by their bytes
+    placed_by: Sequence[str],
+    bytewise: Sequence[str],
 ) -> Examination:
     """Check everything that a bucketization promises, and measure it, in any reader's session.
 
@@ -290,32 +289,10 @@ def examine_buckets(
     }
     certain = np.unique(np.concatenate([profile.certain for profile in profiles.values()]))
     n_certain = int(sat.sizes_of(certain).sum())
-    session.step("checking the bitmaps")
-    differing = count_bitmap_differences(session, tables, whole=all_bitmaps)
-    if tables.with_bitmaps:
-        further.append(
-            Check(
-                f"bitmaps repeat QIT and SAT ({'all' if all_bitmaps else 'sampled'} buckets)",
-                "0 values of a bucket differ",
-                f"{differing} differ",
-                holds=differing == 0,
-            )
-        )
-    further.append(check_bucket_codes(session, tables, codes, bytewise))
-    if tables.weighted:
+    further.append(check_bucket_codes(session, tables, codes, placed_by, bytewise))
+    if tables.weighted and further[-1].holds:
         session.step("checking the weights of values")
-        further.append(check_weights(session, tables, limits_of(parameters, tables)))
-    if tables.is_likely:
-        misplaced = count_misplaced(session, tables, whole=all_bitmaps)
-        further.append(
-            Check(
-                "records have their bits in the order of their quasi-identifiers"
-                f" ({'all' if all_bitmaps else 'sampled'} buckets)",
-                "0 bits differ",
-                f"{misplaced} differ",
-                holds=misplaced == 0,
-            )
-        )
+        further.append(check_weights(session, tables, codes, limits_of(parameters, tables)))
     found = BucketFindings(qit.counted, sat.counted, sat.repeated, n_certain, exposures)
     return found.judged(tables.n_buckets, parameters, records, relations, further)
 
@@ -614,7 +591,7 @@ class Buckets(Kind):
         return replace(found, result=result)
 
     def write(self, job: Job[BucketRequest], found: MethodResult) -> Written:
-        """Write QIT, SAT, view, bitmaps, and the weights of values."""
+        """Write QIT, SAT, view, codes, and the weights of values."""
         session, source = job.session, job.source
         assignment: _Assignment = found.hand_over()
         setting, sensitive, codes = (
@@ -650,7 +627,7 @@ class Buckets(Kind):
             for name in source.quasi_identifiers
             if name not in assignment.columns
         }
-        layout |= write_bitmaps(
+        layout |= write_codes_and_weights(
             staging, tables, layout, assignment.columns, wide, sensitive, contents, bucket_ids,
             order, largest_weights(asked_for(job.request, parameters), tables), random,
         )  # fmt: skip
@@ -748,9 +725,13 @@ class Buckets(Kind):
         )  # fmt: skip
 
     def examine(
-        self, session: Session, publication: Publication, *, is_new: bool = False
+        self,
+        session: Session,
+        publication: Publication,
+        *,
+        is_new: bool = False,  # noqa: ARG002
     ) -> Examination:
-        """See :func:`examine_buckets`; bitmaps that were just written are only sampled."""
+        """See :func:`examine_buckets`."""
         return examine_buckets(
             session,
             tables_of(session, publication),
@@ -759,8 +740,8 @@ class Buckets(Kind):
             codes=CodeTables.of(
                 session, published_schema(session), publication.name, publication.layout
             ),
+            placed_by=publication.layout["placed_by"],
             bytewise=publication.layout["bytewise"],
-            all_bitmaps=not is_new,
         )
 
     def partition(

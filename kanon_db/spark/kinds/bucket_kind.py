@@ -35,8 +35,8 @@ from kanon_db.errors import InfeasibleError, InvalidParameterError, ServerError
 from kanon_db.publications.buckets.bucket_measurement import attack_buckets, evaluate_buckets
 from kanon_db.publications.buckets.bucket_relations import (
     Thresholds,
-    attributes_with_bitmaps,
     bucket_layout,
+    learnable_attributes,
     most_values,
     weights_check,
 )
@@ -236,11 +236,11 @@ class LearnedWeights:
         thresholds = largest_weights(asked_for(job.request, parameters), names)
         if thresholds is None or not n_records or n_values > MOST_VALUES:
             return None
-        # Bitmaps of huge tables have fewer values; there are none here.
+        # Less is learned from in huge tables, for whose levels there would be no room; here is.
         n_alike = min(n_records, _MOST_ALIKE)
         few = read_few_values(job, source.quasi_identifiers, most_values(n_alike))
         n_of_each = {name: len(own.labels) for name, own in few.items()}
-        known = attributes_with_bitmaps({sensitive: n_values}, n_of_each, names.sizes, n_alike)
+        known = learnable_attributes({sensitive: n_values}, n_of_each, names.sizes, n_alike)
         columns = {job.snapshot.column(name): own for name, own in few.items() if name in known}
         if sensitive not in known or not columns:
             return None
@@ -296,7 +296,7 @@ class LearnedWeights:
 
 
 _MOST_ALIKE: Final = 2**24
-"""Records up to which attributes of as many values have bitmaps in PostgreSQL."""
+"""Records up to which attributes of as many values are learned in PostgreSQL."""
 
 
 def _extreme_shares(

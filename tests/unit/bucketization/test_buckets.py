@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from kanon_db.algorithms.bucketization.buckets import (
     MAX_RECORDS,
-    BitmapBalance,
     BucketContents,
     BucketSetting,
     bit_positions,
-    pack_bits,
     record_counts,
 )
 from kanon_db.errors import InvalidParameterError
@@ -97,14 +95,6 @@ def test_the_slots_of_a_bucket_lie_one_run_apart(pairs, random):
         base += size * n
 
 
-@given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)))))
-def test_packed_bits_are_those_of_the_positions(case):
-    n_records, positions = case
-    packed = pack_bits(np.array(sorted(positions), dtype=np.int64), n_records)
-    assert len(packed) == (n_records + 7) // 8
-    assert int.from_bytes(packed, "little") == sum(1 << p for p in positions)
-
-
 @given(
     st.dictionaries(st.integers(1, 6), st.integers(1, 5), min_size=1, max_size=3),
     st.integers(1, 7),
@@ -129,31 +119,3 @@ def test_as_the_records_have_them(pairs: dict[int, int], n_values: int, random: 
     positions, _ = bit_positions(numbers, np.argsort(codes, kind="stable"), setting)
     at_bits[positions] = codes
     assert found.in_slots.tolist() == at_bits.tolist()
-
-
-N_BUCKETS = 5
-BUCKETS = st.lists(st.integers(0, N_BUCKETS - 1), max_size=12)
-
-
-@given(
-    st.lists(st.integers(-1, N_BUCKETS - 1), min_size=8, max_size=24),
-    st.lists(st.tuples(st.binary(min_size=3, max_size=3), BUCKETS, st.booleans()), max_size=4),
-)
-def test_as_counted_one_by_one(
-    of_bit: list[int], cases: list[tuple[bytes, list[int], bool]]
-) -> None:
-    """Of one value after the other, so that none leaves anything behind."""
-    of_bit = [*of_bit[: len(of_bit) // 8 * 8]]
-    balance = BitmapBalance(np.array(of_bit, dtype=np.int32), N_BUCKETS)
-    for content, buckets, are_counted in cases:
-        bits = np.frombuffer(content, dtype=np.uint8)[: len(of_bit) // 8]
-        number = int.from_bytes(bits.tobytes(), "little")
-        found = Counter(bucket for i, bucket in enumerate(of_bit) if number >> i & 1)
-        counts = Counter(buckets)
-        if are_counted:
-            given_counts = np.array(list(counts.values()), dtype=np.int32)
-            given_buckets = np.array(list(counts), dtype=np.int32)
-            differing = balance.differing(bits, given_buckets, given_counts)
-        else:
-            differing = balance.differing(bits, np.array(buckets, dtype=np.int32))
-        assert differing == sum(found[b] != counts[b] for b in range(N_BUCKETS))

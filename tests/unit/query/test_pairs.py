@@ -9,20 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanon_db.answers import _bitmap_sums
-from kanon_db.answers._bitmap_sums import (
-    Divided,
-    TruthBitmaps,
-    count_exactly,
-    count_joined,
-    count_pairs,
-    evaluate,
-    in_buckets,
-    is_readable,
-    number_bits,
-    sum_joined,
-    sum_pairs,
+from kanon_db.answers.buckets import bucket_pairs
+from kanon_db.answers.buckets.bucket_pairs import Matches
+from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
+from kanon_db.answers.buckets.tallies import (
+    GroupCounts,
+    SumsByGroup,
+    Tally,
+    sum_slots,
+    weigh_groups,
+    weigh_slots,
 )
+from kanon_db.answers.tries import FALSE, TRUE
+from kanon_db.publications.codes import chunks_of_buckets
 from kanon_db.query.expressions import (
     INTEGER,
     TEXT,
@@ -39,13 +38,12 @@ from kanon_db.query.expressions import (
     by_attribute,
 )
 from kanon_db.query.formulas import (
-    ValueTotals,
+    MatchedPairs,
     Weighed,
-    count_buckets,
     judged,
-    sum_buckets,
     summed,
     trust_of_counts,
+    weigh_draws,
 )
 from tests.expected_counts import of_buckets
 
@@ -76,13 +74,6 @@ def divided_buckets(draw):
     ]
     x = draw(st.lists(st.none() | st.integers(-3, 3), min_size=n_records, max_size=n_records))
     return ([size for size, _ in shape], [number for _, number in shape]), classes, matches, x
-
-
-def _bitmaps(classes, n):
-    return [
-        sum(1 << place for place, at in enumerate(classes) if at == number)
-        for number in range(1, n + 1)
-    ]
 
 
 def _buckets(shape):
@@ -125,80 +116,102 @@ def _covers(hits):
     )
 
 
-def _assert_counted(case):
-    shape, classes, matches, _ = case
-    sides = [
-        Divided(-1, _bitmaps(of, n), shape, lambda: None)
-        for of, n in zip(classes, (len(matches), len(matches[0])), strict=True)
-    ]
-    found = count_pairs(*sides, matches)
-    estimate = variance = lower = upper = 0.0
-    for places in _buckets(shape):
-        hits = _hits(places, classes, matches)
-        estimate += hits.sum() / len(places)
-        variance += _covariance(hits, hits)
-        upper += _covers(hits)
-        # Those that any record, or value, with a match may have instead.
-        any_record, any_value = hits.sum(axis=1) > 0, hits.sum(axis=0) > 0
-        all_records = any_record & (hits.sum(axis=1) == any_value.sum())
-        all_values = any_value & (hits.sum(axis=0) == any_record.sum())
-        lower += max(
-            0,
-            (hits.sum(axis=1) == len(places)).sum(),
-            (hits.sum(axis=0) == len(places)).sum(),
-            any_record.sum() + all_values.sum() - len(places),
-            all_records.sum() + any_value.sum() - len(places),
-        )
-    assert found.estimate == pytest.approx(estimate)
-    assert found.variance == pytest.approx(variance, abs=1e-9)
-    assert (found.lower_bound, found.upper_bound) == (lower, upper)
+def _runs(shape, *of_places):
+    """For each size, what the places of its buckets have, shape (size, n_buckets)."""
+    first = 0
+    for size, n in zip(*shape, strict=True):
+        own = slice(first, first + size * n)
+        yield size, n, *(np.array(one[own]).reshape(size, n) for one in of_places)
+        first = own.stop
+
+
+def _hits_of_runs(case):
+    """For each size, which pairs match, with what the records have."""
+    shape, classes, matches, x = case
+    table = np.zeros((len(matches) + 1, len(matches[0]) + 1), dtype=np.uint8)
+    table[1:, 1:] = matches
+    numbers = [np.nan if number is None else number for number in x]
+    for size, n, records, values, own in _runs(shape, *classes, numbers):
+        yield size, n, table[records[:, np.newaxis], values[np.newaxis]], own
+
+
+def _expected_count(hits):
+    """Estimate, variance and bounds of one bucket, by the matrix of its pairs."""
+    size = len(hits)
+    # Those that any record, or value, with a match may have instead.
+    any_record, any_value = hits.sum(axis=1) > 0, hits.sum(axis=0) > 0
+    all_records = any_record & (hits.sum(axis=1) == any_value.sum())
+    all_values = any_value & (hits.sum(axis=0) == any_record.sum())
+    lower = max(
+        0,
+        (hits.sum(axis=1) == size).sum(),
+        (hits.sum(axis=0) == size).sum(),
+        any_record.sum() + all_values.sum() - size,
+        all_records.sum() + any_value.sum() - size,
+    )
+    return np.array([hits.sum() / size, _covariance(hits, hits), lower, _covers(hits)])
+
+
+def _matches(hits, x, n_groups):
+    """The pairs that match and have a number; a pair's group follows from its record."""
+    record, value, bucket = np.nonzero(hits)
+    numbers = x[record, bucket]
+    has = ~np.isnan(numbers)
+    parts = (part[has] for part in (record, value, bucket, record % n_groups, numbers))
+    return Matches(*parts)
 
 
 @given(divided_buckets())
 def test_counts_follow_from_the_pairs_of_each_bucket(case):
-    _assert_counted(case)
+    shape, classes, matches, _ = case
+    expected = sum(_expected_count(_hits(at, classes, matches)) for at in _buckets(shape))
+    found = sum(bucket_pairs.count_all(hits).sum(axis=1) for _, _, hits, _ in _hits_of_runs(case))
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("limit", ["_FEW_CODES", "_MOST_CODES"])
-def test_counts_of_many_classes(limit):
-    """Where there are too many codes to count each, the numbers are the same."""
-
-    @given(divided_buckets())
-    def counted(case):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_bitmap_sums, limit, 1)
-            _assert_counted(case)
-
-    counted()
+@given(divided_buckets(), st.integers(1, 3))
+def test_counts_of_groups_follow_from_their_pairs(case, n_groups):
+    shape, classes, matches, _ = case
+    expected = np.zeros((4, n_groups))
+    for places in _buckets(shape):
+        hits = _hits(places, classes, matches)
+        for group in range(n_groups):
+            own = hits * (np.arange(len(places)) % n_groups == group)[:, None]
+            expected[:, group] += _expected_count(own)
+    sums = SumsByGroup(4)
+    for size, n, hits, x in _hits_of_runs(case):
+        pairs = _matches(hits, np.zeros_like(x), n_groups)
+        if pairs.group.size:
+            sums.add(*bucket_pairs.count_groups(pairs, size, n))
+    found = np.zeros((4, n_groups))
+    found[:, sums.group] = sums.totals
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 @given(divided_buckets(), st.booleans(), st.booleans())
 def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_values):
     shape, classes, matches, x = case
-    if is_of_values:
-        classes, matches = classes[::-1], list(zip(*matches, strict=True))
-    own, others = (
-        Divided(-1, _bitmaps(of, n), shape, lambda: None)
-        for of, n in zip(classes, (len(matches), len(matches[0])), strict=True)
-    )
-    different = sorted({number for number in x if number is not None})
-    bitmaps = [
-        sum(1 << place for place, number in enumerate(x) if number == one) for one in different
-    ]
-    which = number_bits(bitmaps, len(bitmaps), len(x))
-    found = sum_pairs(
-        own, (which, np.array(different, dtype=float)), others, matches, is_average=is_average
-    )
+    sums = SumsByGroup(9)
+    for size, n, hits, own in _hits_of_runs(case):
+        pairs = _matches(hits, own, 1)
+        if is_of_values:  # the same with both sides changed
+            pairs = pairs._replace(record=pairs.value, value=pairs.record)
+        if pairs.group.size:
+            sums.add(*bucket_pairs.sum_groups(pairs, size, n))
+    found = None
+    if sums.group.size:
+        extremes = sums.least.item(), sums.most.item()
+        found = summed(sums.totals[:, 0].tolist(), extremes, is_average=is_average)
     totals = np.zeros(9)
     reached = []
     for places in _buckets(shape):
         there = np.array([x[place] is not None for place in places])
         numbers = np.array([x[place] or 0 for place in places], dtype=float)
         hits = _hits(places, classes, matches) * there[:, None]
-        sums, size = hits * numbers[:, None], len(places)
+        own_sums, size = hits * numbers[:, None], len(places)
         reached += [numbers[at] for at, row in enumerate(hits) if row.any()]
         highs, lows = [], []
-        for rows, taken in ((hits, sums), (hits.T, sums.T)):
+        for rows, taken in ((hits, own_sums), (hits.T, own_sums.T)):
             ends = [
                 (row[hit > 0], hit.all()) for hit, row in zip(rows, taken, strict=True) if hit.any()
             ]
@@ -207,8 +220,9 @@ def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_value
         any_line = [(hits.sum(axis=axis) > 0).sum() for axis in (0, 1)]
         full_lines = [(hits.sum(axis=axis) == size).sum() for axis in (0, 1)]
         totals += [
-            sums.sum() / size, hits.sum() / size, _covariance(sums, sums), _covariance(hits, hits),
-            _covariance(sums, hits), max(lows), min(highs), max(full_lines), min(any_line),
+            own_sums.sum() / size, hits.sum() / size, _covariance(own_sums, own_sums),
+            _covariance(hits, hits), _covariance(own_sums, hits), max(lows), min(highs),
+            max(full_lines), min(any_line),
         ]  # fmt: skip
     t, c, tt, cc, tc, t_low, t_high, c_low, c_high = totals
     if not c:
@@ -224,55 +238,6 @@ def test_sums_follow_from_the_pairs_of_each_bucket(case, is_average, is_of_value
         expected = (mean, tt - 2 * mean * tc + mean * mean * cc, low, high, c)
     numbers = found.estimate, found.variance, found.lower_bound, found.upper_bound, found.number
     assert numbers == pytest.approx(expected, abs=1e-9)
-
-
-def _joined(case):
-    """The pairs of each bucket as the server joins them, and the sizes of buckets."""
-    shape, classes, matches, x = case
-    rows, sizes = [], []
-    for bucket, places in enumerate(_buckets(shape)):
-        sizes.append(len(places))
-        number = bucket * len(x)
-        alike = [
-            {key: [at for at, place in enumerate(places) if key_of(place) == key]
-             for key in dict.fromkeys(map(key_of, places)) if key[0]}
-            for key_of in (lambda at: (classes[0][at], x[at]), lambda at: (classes[1][at],))
-        ]  # fmt: skip
-        for (record, value), of_record in alike[0].items():
-            for (other,), of_value in alike[1].items():
-                if matches[record - 1][other - 1]:
-                    ids = number + of_record[0], number + of_value[0]
-                    rows.append((bucket, ids[0], len(of_record), ids[1], len(of_value),
-                                 value is not None, value or 0))  # fmt: skip
-    names = ["bucket", "record", "n_records", "value", "n_values", "has"]
-    dtype = [*((name, ">i4") for name in names), ("x", ">f8")]
-    return np.array(rows, dtype=dtype), lambda at: np.array(sizes, dtype=float)[at]
-
-
-@given(divided_buckets(), st.booleans())
-def test_joined_pairs_give_what_classes_do(case, is_average):
-    shape, classes, matches, x = case
-    pairs, sizes = _joined(case)
-    own, others = (
-        Divided(-1, _bitmaps(of, n), shape, lambda: None)
-        for of, n in zip(classes, (len(matches), len(matches[0])), strict=True)
-    )
-    counted = count_pairs(own, others, matches)
-    expected = counted.estimate, counted.variance, counted.lower_bound, counted.upper_bound
-    found = count_joined(pairs, sizes) if pairs.size else np.zeros(4)
-    assert found == pytest.approx(expected, abs=1e-9)
-    different = sorted({number for number in x if number is not None})
-    bitmaps = [sum(1 << at for at, number in enumerate(x) if number == one) for one in different]
-    numbers = number_bits(bitmaps, len(bitmaps), len(x)), np.array(different, dtype=float)
-    wanted = sum_pairs(own, numbers, others, matches, is_average=is_average)
-    pairs = pairs[pairs["has"] > 0]
-    if not pairs.size:
-        assert wanted is None
-        return
-    totals, extremes = sum_joined(pairs, sizes)
-    assert summed(totals.tolist(), extremes, is_average=is_average) == pytest.approx(
-        wanted, abs=1e-9
-    )
 
 
 CLASSES = st.lists(
@@ -294,42 +259,99 @@ def counted_buckets(draw):
     return classes, buckets
 
 
-def _bitmap(classes, slots):
-    bitmap = base = first = 0
+def _slots(classes, slots):
+    """For each size, the slots of its buckets, shape (size, n_buckets)."""
+    first = 0
     for size, n in classes:
-        for bucket in range(n):
-            for slot in range(size):
-                if slots[first + bucket][slot]:
-                    bitmap |= 1 << (base + slot * n + bucket)
-        base += size * n
+        yield size, np.array(slots[first : first + n], dtype=np.uint8).T
         first += n
-    return bitmap
 
 
 @given(counted_buckets())
-def test_sums_equal_those_of_the_buckets_one_by_one(case):
+def test_tallies_equal_the_buckets_one_by_one(case):
     classes, buckets = case
-    sizes, n_buckets = [size for size, _ in classes], [n for _, n in classes]
-    records = _bitmap(classes, [records for _, records, _ in buckets])
-    values = _bitmap(classes, [values for _, _, values in buckets])
-    in_records, in_values = (in_buckets(bits, sizes, n_buckets) for bits in (records, values))
-    assert [n for counts in in_records for n in counts.tolist()] == [
-        sum(slots) for _, slots, _ in buckets
-    ]
-    found, doubt = count_buckets(in_records, in_values, sizes)
-    counted = judged(found, trust_of_counts("random"), doubt=doubt)
+    sides = [[bucket[side] for bucket in buckets] for side in (1, 2)]
+    tallies = [Tally((1, 1)), Tally((1, 1))]
+    for number, ((size, records), (_, values)) in enumerate(
+        zip(*(_slots(classes, side) for side in sides), strict=True)
+    ):
+        q, s = sum_slots(records), sum_slots(values)
+        assert q.tolist() == records.astype(int).sum(axis=0).tolist()
+        tally = tallies[number % 2]
+        tally.n_records += records.size
+        tally.n_buckets += records.shape[1]
+        tally.margins[0].add(size, 0, q)
+        tally.margins[1].add(size, 0, s)
+        tally.add(size, tally.number(0, q, s, size))
+    both = tallies[0] + tallies[1]
+    groups = both.groups()
+    (doubt,) = both.doubts(groups).tolist()
+    numbers = [own.item() for own in groups[1:]]
+    pairs = MatchedPairs(*numbers)
+    counted = judged(pairs, trust_of_counts("random"), doubt=doubt)
     expected = of_buckets([(size, sum(records), sum(values)) for size, records, values in buckets])
     assert counted.estimate == pytest.approx(expected[0], rel=1e-12)
     assert counted.std_error == pytest.approx(expected[1], rel=1e-9)
     assert (counted.lower_bound, counted.upper_bound) == expected[2:]
-    # Buckets without a matching record tell nothing but the sums of all values.
-    totals = ValueTotals.of(in_values, sizes)
-    some = [counts > 0 for counts in in_records]
-    here = (
-        [own[at] for own, at in zip(counts, some, strict=True)]
-        for counts in (in_records, in_values)
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda size: st.lists(
+            st.lists(
+                st.tuples(st.integers(0, 3), st.none() | st.integers(-3, 3)),
+                min_size=size, max_size=size,
+            ),
+            min_size=1, max_size=4,
+        )
     )
-    assert count_buckets(*here, sizes, totals) == (found, doubt)
+)  # fmt: skip
+def test_groups_of_a_bucket_have_their_own_counts_and_sums(buckets):
+    n_groups = 3  # and who is in none of them
+    group = np.array([[g for g, _ in bucket] for bucket in buckets], dtype=np.uint8).T
+    x = np.array([[np.nan if x is None else x for _, x in bucket] for bucket in buckets]).T
+    counts = GroupCounts.of(group, n_groups)
+    groups, is_first, weighed = weigh_groups(x, group, n_groups)
+    for place, bucket in enumerate(buckets):
+        at = counts.is_first[:, place]
+        found = dict(zip(counts.group[at, place], counts.n[at, place], strict=True))
+        assert found == {
+            g: sum(own == g for own, _ in bucket)
+            for g in range(n_groups)
+            if any(own == g for own, _ in bucket)
+        }
+        wanted = {}
+        for g in range(n_groups):
+            own = [number for other, number in bucket if other == g and number is not None]
+            if own:
+                wanted[g] = _weigh(own)
+        at = is_first[:, place]
+        assert sorted(groups[at, place]) == sorted(wanted)
+        for g, *sums in zip(groups[at, place], *(part[at, place] for part in weighed), strict=True):
+            assert sums == wanted[g]
+    alone = weigh_slots(x)
+    for place, bucket in enumerate(buckets):
+        own = [number for _, number in bucket if number is not None]
+        assert [part[place] for part in alone] == (
+            _weigh(own) if own else [0, 0, 0, 0, 0, np.inf, -np.inf]
+        )
+
+
+def _weigh(x):
+    return [len(x), sum(x), sum(v * v for v in x), sum(v for v in x if v > 0),
+            sum(v for v in x if v < 0), min(x), max(x)]  # fmt: skip
+
+
+@given(CLASSES, st.integers(1, 20))
+def test_a_chunk_puts_back_what_it_cuts_out(classes, most):
+    n_records = sum(size * n for size, n in classes)
+    everywhere, copied = np.arange(n_records), np.full(n_records, -1)
+    chunks = chunks_of_buckets(classes, most)
+    for chunk in chunks:
+        own = chunk.cut(everywhere)
+        assert own.size == chunk.n_records
+        chunk.put(copied, own)
+    assert (copied == everywhere).all()
 
 
 VALUES = st.sampled_from([-3.5, -1.0, 0.0, 0.25, 2.0, 7.0])
@@ -347,14 +369,11 @@ VALUES = st.sampled_from([-3.5, -1.0, 0.0, 0.25, 2.0, 7.0])
 def test_sums_follow_from_all_matchings(buckets, is_average):
     """Each choice of s of a bucket's records is equally likely; the rest of them has no value."""
     size, found = buckets
-    weighed = Weighed(
-        *np.array(
-            [[len(x), sum(x), sum(v * v for v in x), sum(v for v in x if v > 0),
-              sum(v for v in x if v < 0), min(x), max(x)] for x, _ in found], dtype=float,
-        ).T
-    )  # fmt: skip
-    others = [np.array([s for _, s in found], dtype=np.uint8)]
-    matched = sum_buckets([weighed], others, [size], is_average=is_average)
+    weighed = Weighed(*np.array([_weigh(x) for x, _ in found], dtype=float).T)
+    others = np.array([s for _, s in found], dtype=np.uint8)
+    totals, least, most = weigh_draws(size, weighed, others)
+    extremes = least.min().item(), most.max().item()
+    matched = summed(totals.sum(axis=1).tolist(), extremes, is_average=is_average)
     assert matched is not None
     choices = [list(combinations([*x, *[None] * (size - len(x))], s)) for x, s in found]
     worlds = [
@@ -422,32 +441,17 @@ def _one_by_one(predicate, truths, record):
     ),
 )  # fmt: skip
 def test_predicates_follow_three_valued_logic(predicate, truths):
-    def read(condition):
+    def where(condition, wanted):
         """Conditions on one attribute come as a whole, as the server would get them."""
+        if condition not in CONDITIONS and not is_tried_whole(condition):
+            return combine_truths(condition, wanted, where)
         found = [_one_by_one(condition, truths, record) for record in range(RECORDS)]
-        return TruthBitmaps(
-            *(
-                sum(1 << record for record, truth in enumerate(found) if truth is wanted)
-                for wanted in (True, None)
-            )
-        )
+        return np.array([truth is (wanted == TRUE) for truth in found], dtype=np.uint8)
 
-    assert is_readable(predicate, frozenset("abc"))
-    truth = evaluate(predicate, read, (1 << RECORDS) - 1)
-    for record in range(RECORDS):
-        expected = _one_by_one(predicate, truths, record)
-        assert (truth.true >> record) & 1 == (expected is True)
-        assert (truth.unknown >> record) & 1 == (expected is None)
-
-
-def test_no_predicate_is_true_everywhere():
-    assert evaluate(None, lambda _: TruthBitmaps(0, 0), 0b111) == TruthBitmaps(0b111, 0)
-
-
-def test_counts_on_one_side_are_exact():
-    counted = count_exactly(0b10110)
-    assert (counted.estimate, counted.std_error) == (3.0, 0.0)
-    assert counted.lower_bound == counted.upper_bound == 3
+    for wanted, truth in ((TRUE, True), (FALSE, False)):
+        found = where(predicate, wanted)
+        expected = [_one_by_one(predicate, truths, record) is truth for record in range(RECORDS)]
+        assert found.tolist() == expected
 
 
 def test_parts_of_one_attribute_are_read_together():
@@ -456,14 +460,10 @@ def test_parts_of_one_attribute_are_read_together():
     assert both == And((And((one, Not(one))), other, third))
 
 
-def test_what_bitmaps_cannot_tell():
-    with_bitmaps = frozenset("ab")
-    assert not is_readable(CONDITIONS[2], with_bitmaps)
-    assert not is_readable(And((CONDITIONS[0], CONDITIONS[2])), with_bitmaps)
-    assert not is_readable(Comparison("=", A, B), with_bitmaps)
-    assert is_readable(Or((CONDITIONS[0], CONDITIONS[1])), with_bitmaps)
-    assert not is_readable(Constant("true", TEXT), frozenset())
-    two = Case(((CONDITIONS[0], CONDITIONS[1]),), None)
-    assert is_readable(two, with_bitmaps)
-    ratio = Comparison("=", Arithmetic("/", A, A), A)
-    assert not is_readable(Case(((CONDITIONS[1], ratio),), None), with_bitmaps)
+def test_what_may_fail_is_tried_whole():
+    """A part alone would be evaluated for values that the rest excludes."""
+    assert is_tried_whole(Comparison("=", A, B))
+    assert not is_tried_whole(Or((CONDITIONS[0], CONDITIONS[1])))
+    ratio = Comparison("=", Arithmetic("/", A, B), A)
+    assert is_tried_whole(Case(((CONDITIONS[1], ratio),), None))
+    assert is_tried_whole(And((CONDITIONS[1], ratio)))

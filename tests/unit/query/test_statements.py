@@ -6,9 +6,7 @@ import re
 
 import pytest
 
-from kanon_db.answers._bitmap_sums import join_pairs
-from kanon_db.answers.evidence_sql import PieceWriter
-from kanon_db.answers.plan import Plan
+from kanon_db.answers.rows.evidence_sql import PieceWriter
 from kanon_db.query import expressions as ex
 from kanon_db.query._bind import Scope
 from kanon_db.query.check import check
@@ -23,7 +21,6 @@ from kanon_db.query.expressions import (
     Type,
 )
 from kanon_db.query.layout import (
-    BucketLayout,
     CellDescription,
     CellLayout,
     RowView,
@@ -31,13 +28,9 @@ from kanon_db.query.layout import (
 from kanon_db.query.likelihoods import JointCondition, arrange
 from kanon_db.query.parse import parse_query
 from kanon_db.query.sql import Nested, Request, Select, Statement, Steps, leaves
-from tests.unit.query.layouts import bucket_tables
 
 AGE, ILLNESS = Column("age", '"age"', INTEGER), Column("illness", '"illness"', TEXT)
 HEIGHT, SEX = Column("height", '"height"', NUMERIC), Column("sex", '"sex"', TEXT)
-BUCKETS = BucketLayout(
-    bucket_tables([2, 3], [4, 1]), {"age": AGE, "sex": SEX}, {"illness": ILLNESS}
-)
 CELLS = CellLayout(
     RowView('"published"."t"', '"published"."t_row"', "", ('"age"',), '"pattern"', ("age",)),
     {
@@ -49,21 +42,14 @@ CELLS = CellLayout(
 )
 
 
-def written(
-    text: str, layout: BucketLayout | CellLayout = BUCKETS, *, shown: bool = False
-) -> Statement:
+def written(text: str, layout: CellLayout = CELLS, *, shown: bool = False) -> Statement:
     query = check(parse_query(text), [Scope(RelationText("published", "t"), layout.columns)])
     literal = (lambda value: f"<{value}>") if shown else None
-    aggregate = query.measures[0].aggregate
-    if isinstance(layout, CellLayout):
-        pieces = PieceWriter(
-            Request(query, aggregate, (), literal), layout, is_stored=False
-        ).pieces()
-        return Statement(pieces.text, pieces.bound)
-    return join_pairs(Plan.of(query, aggregate, layout), layout.tables, ())
+    request = Request(query, query.measures[0].aggregate, (), literal)
+    pieces = PieceWriter(request, layout, is_stored=False).pieces()
+    return Statement(pieces.text, pieces.bound)
 
 
-@pytest.mark.parametrize("layout", [BUCKETS, CELLS])
 @pytest.mark.parametrize(
     "query",
     [
@@ -72,29 +58,26 @@ def written(
         "SELECT sex AS \"canary\", COUNT(*) FROM t WHERE sex IN ('canary', '77117') GROUP BY sex",
     ],
 )
-def test_constants_are_bound(query: str, layout: BucketLayout | CellLayout) -> None:
+def test_constants_are_bound(query: str) -> None:
     """Nothing that the analyst wrote is part of the text, unless it is to be shown."""
-    found = written(query, layout)
+    found = written(query)
     assert "77117" not in found.text
     assert "canary" not in found.text
     for constant in ("77117", "canary"):
         assert any(constant == value or constant in value for value in found.bound)
-    if layout == BUCKETS:
-        return
-    shown = written(query, layout, shown=True)
+    shown = written(query, shown=True)
     assert "<77117>" in shown.text
     assert "<canary>" in shown.text
     assert shown.bound == ()
 
 
 def test_every_step_says_what_it_does() -> None:
-    for layout in (BUCKETS, CELLS):
-        found = written("SELECT sex, SUM(age) FROM t WHERE illness = 'x' GROUP BY sex", layout)
-        assert found.text.isascii()
-        lines = found.text.splitlines()
-        for number, line in enumerate(lines):
-            if re.fullmatch(r"\w+ AS \(|SELECT.*", line):
-                assert lines[number - 1].startswith(("-- ", "UNION ALL"))
+    found = written("SELECT sex, SUM(age) FROM t WHERE illness = 'x' GROUP BY sex")
+    assert found.text.isascii()
+    lines = found.text.splitlines()
+    for number, line in enumerate(lines):
+        if re.fullmatch(r"\w+ AS \(|SELECT.*", line):
+            assert lines[number - 1].startswith(("-- ", "UNION ALL"))
 
 
 def test_one_clause_a_line() -> None:

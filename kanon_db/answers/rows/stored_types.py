@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.cell_columns import KnownCells, RangeColumn, RangeEnds
-from kanon_db.answers.cell_evidence import CellEvidence
-from kanon_db.answers.cell_relations import CellRelations
-from kanon_db.answers.evidence import (
+from kanon_db.answers.rows.cell_columns import KnownCells, RangeColumn, RangeEnds
+from kanon_db.answers.rows.cell_evidence import CellEvidence
+from kanon_db.answers.rows.cell_relations import CellRelations
+from kanon_db.answers.rows.evidence import (
     Cells,
     KnownColumn,
     NotReadError,
@@ -21,8 +21,8 @@ from kanon_db.answers.evidence import (
     WrittenColumn,
     distinct,
 )
-from kanon_db.answers.evidence_sql import PieceWriter
-from kanon_db.answers.pieces import Pieces
+from kanon_db.answers.rows.evidence_sql import PieceWriter
+from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.tries import Tries
 from kanon_db.catalog.entries import changed
 from kanon_db.errors import UnsupportedQueryError
@@ -39,7 +39,7 @@ Block = dict[str, bytes]
 
 
 class StoredTypes:
-    """:class:`~kanon_db.answers.evidence.KnownTypes` of a table of classes."""
+    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` of a table of classes."""
 
     def __init__(
         self,

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.cell_columns import KnownCells, Listed, Outcome, ValueColumn
-from kanon_db.answers.evidence import (
+from kanon_db.answers.rows.cell_columns import KnownCells, Listed, Outcome, ValueColumn
+from kanon_db.answers.rows.evidence import (
     Cells,
     Listing,
     Moments,
@@ -17,7 +17,7 @@ from kanon_db.answers.evidence import (
     NotReadError,
     Truths,
 )
-from kanon_db.answers.pieces import Pieces, Unit
+from kanon_db.answers.rows.pieces import Pieces, Unit
 from kanon_db.answers.tries import FALSE, TRUE, Combinations, Domain, Ranked, Tries
 from kanon_db.query import expressions as ex
 
@@ -29,7 +29,7 @@ _FULL: Final = 8
 
 
 class CellEvidence:
-    """:class:`~kanon_db.answers.evidence.PieceReader` of what the server has tried.
+    """:class:`~kanon_db.answers.rows.evidence.PieceReader` of what the server has tried.
 
     Raises NotReadError when there is too much to be listed or tried.
     """

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.evidence import Cells, Flags, NotReadError, Truths
+from kanon_db.answers.rows.evidence import Cells, Flags, NotReadError, Truths
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (

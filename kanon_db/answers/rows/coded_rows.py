@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.evidence import (
+from kanon_db.answers.rows.evidence import (
     Codes,
     Flags,
     KnownColumn,
@@ -24,7 +24,7 @@ from kanon_db.answers.evidence import (
     distinct,
     is_unknown,
 )
-from kanon_db.answers.pieces import Summed, Unit
+from kanon_db.answers.rows.pieces import Summed, Unit
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import by_attribute

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.answers.cell_columns import (
+from kanon_db.answers.rows.cell_columns import (
     Axis,
     KnownCells,
     RangeColumn,
@@ -16,7 +16,7 @@ from kanon_db.answers.cell_columns import (
     SetColumn,
     ValueColumn,
 )
-from kanon_db.answers.evidence import Cells, NotReadError
+from kanon_db.answers.rows.evidence import Cells, NotReadError
 from kanon_db.answers.tries import Domain, Fetcher
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import labels, members_of, on_axis, place_of, texts

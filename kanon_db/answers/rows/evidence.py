@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.evidence_sql import CellValueWriter, PieceWriter, WrittenPieces
-from kanon_db.answers.pieces import Pieces
+from kanon_db.answers.rows.evidence_sql import CellValueWriter, PieceWriter, WrittenPieces
+from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.catalog.entries import Publication
 from kanon_db.query import expressions as ex
 from kanon_db.session.protocol import Row, Session, Value
@@ -344,14 +344,14 @@ class KnownColumn(Protocol):
         """Return what values an expression on the column has in each cell.
 
         The rows, and the parameters, are those of
-        :meth:`~kanon_db.answers.evidence_sql.CellValueWriter.values`.
+        :meth:`~kanon_db.answers.rows.evidence_sql.CellValueWriter.values`.
         """
 
     def axis(self) -> Row | None:
         """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
 
     def cells(self, numbers: Sequence[int]) -> Sequence[Row]:
-        """Return cells; see :meth:`~kanon_db.answers.evidence_sql.CellValueWriter.cells_of`."""
+        """Return cells; see `CellValueWriter.cells_of`."""
 
 
 _DENSE: Final = 4

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
-from kanon_db.answers.pieces import Pieces, Unit
+from kanon_db.answers.rows.pieces import Pieces, Unit
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
     Likely,
@@ -81,7 +81,7 @@ def is_numbered(request: Request, layout: CellLayout, also: Iterable[str] = ()) 
 # A publication's table of classes has the cells of all records as numbers. Where it does not have
 # those of all columns, the statement numbers the cells of the view itself, and lists the types of
 # records. With what it tells of each cell, and of each combination of values that a condition
-# compares, records are counted; see `kanon_db.answers.evidence`.
+# compares, records are counted; see `kanon_db.answers.rows.evidence`.
 
 
 MOST_LISTED: Final = 400_000

@@ -1,0 +1,305 @@
+"""Answers counts, sums and averages over buckets from the codes of their slots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.answers.buckets.bucket_totals import BucketCounter, BucketTotals, n_kinds
+from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
+from kanon_db.answers.buckets.slots import Grouping, Slots, guard
+from kanon_db.answers.buckets.tallies import SumsByGroup, Tally
+from kanon_db.answers.buckets.value_tries import ValueTries
+from kanon_db.answers.plan import Plan
+from kanon_db.answers.scope import OpenQuery
+from kanon_db.publications.codes import Chunk, Store
+from kanon_db.query.expressions import Aggregate
+from kanon_db.query.formulas import (
+    NOTHING,
+    Estimated,
+    Group,
+    MatchedPairs,
+    all_but,
+    judged,
+    summed,
+    trust,
+    trust_of_counts,
+)
+from kanon_db.query.layout import BucketLayout, Side, parts_of
+
+Answers = Mapping[tuple[int, ...], Estimated]
+"""By the rank of each key's value."""
+
+_EVERYBODY: Final = Aggregate("count", None)
+
+
+def answer_in_buckets(opened: OpenQuery, aggregates: Sequence[Aggregate]) -> list[Group]:
+    """Answer counts, sums and averages for each group that can have records."""
+    layout = opened.layout
+    if not isinstance(layout, BucketLayout):
+        raise TypeError("these are no buckets")
+    # A group of which an aggregate chooses nobody is a group all the same.
+    is_listed = bool(opened.query.keys) and any(one != _EVERYBODY for one in aggregates)
+    listing = [_EVERYBODY] if is_listed else []
+    plans = [opened.plan(one) for one in (*listing, *aggregates)]
+    evidence = BucketEvidence(opened, layout, opened.store)
+    answers = evidence.answers(plans)
+    nothing = [Estimated(0.0, 0.0, 0, 0) if one.function == "count" else NOTHING
+               for one in aggregates]  # fmt: skip
+    texts, room = evidence.texts, opened.limits.text
+    groups = []
+    for ranks in answers[0]:
+        key = opened.key(tuple((i, texts[i][rank], rank + 1) for i, rank in enumerate(ranks)))
+        room -= len(key.encode())
+        if room < 0:
+            raise opened.limits.too_many()
+        own = zip(answers[len(listing) :], nothing, strict=True)
+        estimates = tuple(by_ranks.get(ranks, none) for by_ranks, none in own)
+        groups.append(Group(key, ranks, estimates))
+    return groups
+
+
+class BucketEvidence:
+    """Answers the aggregates of one question, which have the same keys."""
+
+    def __init__(self, opened: OpenQuery, layout: BucketLayout, store: Store) -> None:
+        self._opened, self._layout, self._store = opened, layout, store
+
+    def answers(self, plans: Sequence[Plan]) -> list[Answers]:
+        """Answer some plans; what they ask of values is tried by one statement."""
+        plans = [
+            replace(plan, pairs=tuple(
+                guard(part, (*parts_of(plan.records), *parts_of(plan.values)))
+                for part in plan.pairs
+            ))
+            for plan in plans
+        ]  # fmt: skip
+        tries = ValueTries(self._opened, self._store)
+        for key in plans[0].keys:
+            tries.want("key", key.expression)
+        for plan in plans:
+            for condition in (plan.records, plan.values, *plan.pairs):
+                tries.want_truth(condition)
+            if plan.summed is not None:
+                tries.want("number", plan.summed)
+            if plan.shape == "pairs":
+                self._require_room()
+        self._outcomes = tries.ask()
+        self._counter = BucketCounter(plans, self._outcomes, [])
+        self._keys, self._groupings = self._counter.keys, self._counter.groupings
+        keys = plans[0].keys
+        self._numbers = [[key.number for key in keys if key.side == side] for side in (0, 1)]
+        self._chosen = [self._choose_values(plan) for plan in plans]
+        begun = [self._begin(plan, own) for plan, own in zip(plans, self._chosen, strict=True)]
+        counter, totals = replace(self._counter, begun=begun), begun
+        names = list(dict.fromkeys(name for plan in plans for name in plan.columns))
+        for more in self._store.each(names, counter):
+            totals = [one + other for one, other in zip(totals, more, strict=True)]
+        return [
+            self._answer(plan, one, own)
+            for plan, one, own in zip(plans, totals, self._chosen, strict=True)
+        ]
+
+    @property
+    def texts(self) -> Sequence[Sequence[str]]:
+        """The JSON of the values of each key, by rank."""
+        return [key.texts for key in self._keys]
+
+    def _require_room(self) -> None:
+        """Refuse buckets whose pairs do not fit into the memory of a question."""
+        if 16 * self._layout.tables.sizes[-1] ** 2 > self._opened.limits.kept:
+            raise self._opened.too_much()
+
+    def _begin(self, plan: Plan, chosen: list[ChosenValues] | None) -> BucketTotals:
+        records, values = self._groupings
+        weights = None
+        attribute = self._attribute_of_weights(plan)
+        if attribute is not None and chosen is not None:
+            needed = find_needed_values(chosen, by_others=plan.shape == "either")
+            is_summed = plan.summed_on(0) is not None
+            weights = self._opened.weights(attribute, needed, records.n, is_summed=is_summed)
+        return BucketTotals(Tally((records.n, values.n)), SumsByGroup(n_kinds(plan)), weights)
+
+    def _attribute_of_weights(self, plan: Plan) -> str | None:
+        """Return the sensitive attribute that alone is asked for, if its values have weights."""
+        sensitive = [name for name in plan.columns if name in plan.uncertain]
+        if plan.shape not in ("apart", "either") or len(sensitive) != 1:
+            return None
+        return sensitive[0] if sensitive[0] in self._layout.tables.weighted else None
+
+    def _answer(
+        self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None
+    ) -> Answers:
+        if plan.shape == "exact":
+            answers = self._exact(plan, totals)
+        elif plan.shape == "pairs":
+            answers = self._of_pairs(plan, totals)
+        elif plan.summed is None:
+            answers = self._counts(plan, totals, chosen)
+        else:
+            answers = self._sums(plan, totals, chosen)
+        if len(answers) > self._opened.limits.n_answers:
+            raise self._opened.limits.too_many()
+        return answers
+
+    def _exact(self, plan: Plan, totals: BucketTotals) -> Answers:
+        sums = totals.sums
+        side = plan.only_side
+        if plan.summed is None:
+            if not plan.keys:
+                return {(): _exactly(float(sums.totals.sum()))}
+            return {
+                self._ranks_of(side, group): _exactly(n)
+                for group, n in zip(sums.group.tolist(), sums.totals[0].tolist(), strict=True)
+            }
+        outcomes = self._outcomes.number(plan.summed)
+        x_of, is_average = np.unique(outcomes.answers), plan.measure.function == "avg"
+        groups, ranks = np.divmod(sums.group, outcomes.answers.size + 1)
+        answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): NOTHING}
+        for group in np.unique(groups).tolist():
+            here = groups == group
+            x, n = x_of[ranks[here]], sums.totals[0, here]
+            is_number = ~np.isnan(x)
+            own = _sum_exactly(x[is_number], n[is_number], is_average=is_average)
+            answers[self._ranks_of(side, group) if plan.keys else ()] = own
+        return answers
+
+    def _counts(
+        self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None
+    ) -> Answers:
+        tally = totals.tally
+        groups = tally.groups()
+        doubts = tally.doubts(groups)
+        by_others = plan.shape == "either"
+        by_weights: list[FloatArray | None] = [None] * self._groupings[1].n
+        if chosen is not None and (weights := self._weights(totals)) is not None:
+            by_weights = [weights.count(values, by_others=by_others) for values in chosen]
+        answers: dict[tuple[int, ...], Estimated] = {}
+        numbers = zip(groups.number.tolist(), groups.estimate.tolist(), groups.variance.tolist(),
+                      groups.lower.tolist(), groups.upper.tolist(), doubts.tolist(),
+                      strict=True)  # fmt: skip
+        for number, estimate, variance, lower, upper, doubt in numbers:
+            if plan.keys and not upper:
+                continue
+            g, h = divmod(number, self._groupings[1].n)
+            pairs = MatchedPairs(estimate, variance, int(lower), int(upper))
+            own = by_weights[h]
+            if own is None:
+                answer = judged(pairs, trust_of_counts(self._layout.assignment), doubt=doubt)
+            else:
+                answer = self._judge_by_weights(pairs, float(own[g]))
+            if by_others:
+                answer = all_but(totals.n_records, answer)
+            answers[self._ranks(number)] = answer
+        return answers
+
+    def _sums(self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None) -> Answers:
+        sums = totals.sums
+        is_average = plan.measure.function == "avg"
+        by_weights: list[FloatArray | None] = [None] * self._groupings[1].n
+        if chosen is not None and (weights := self._weights(totals)) is not None:
+            by_weights = [weights.sum(values, is_average=is_average) for values in chosen]
+        answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): NOTHING}
+        for i, number in enumerate(sums.group.tolist()):
+            extremes = float(sums.least[i]), float(sums.most[i])
+            pairs = summed(sums.totals[:, i].tolist(), extremes, is_average=is_average)
+            g, h = divmod(number, self._groupings[1].n)
+            own = by_weights[h]
+            if pairs is None:
+                answer = NOTHING
+            elif own is None or math.isnan(own[g]):
+                answer = judged(pairs, trust(self._layout.assignment))
+            else:
+                answer = self._judge_by_weights(pairs, float(own[g]))
+            answers[self._ranks(number)] = answer
+        return answers
+
+    def _of_pairs(self, plan: Plan, totals: BucketTotals) -> Answers:
+        sums = totals.sums
+        is_average = plan.measure.function == "avg"
+        nothing = Estimated(0.0, 0.0, 0, 0) if plan.summed is None else NOTHING
+        answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): nothing}
+        known = trust(self._layout.assignment)
+        for i, number in enumerate(sums.group.tolist()):
+            pairs: MatchedPairs | None
+            if plan.summed is None:
+                estimate, variance, lower, upper = sums.totals[:, i].tolist()
+                pairs = MatchedPairs(estimate, variance, int(lower), int(upper))
+            else:
+                extremes = float(sums.least[i]), float(sums.most[i])
+                pairs = summed(sums.totals[:, i].tolist(), extremes, is_average=is_average)
+            ranks = Grouping(self._keys).ranks(number)
+            answers[ranks] = NOTHING if pairs is None else judged(pairs, known)
+        return answers
+
+    @staticmethod
+    def _weights(totals: BucketTotals) -> RecordWeights | None:
+        """Return what is learned of the records of each group, if something is."""
+        return None if totals.records is None else totals.records.weights()
+
+    def _choose_values(self, plan: Plan) -> list[ChosenValues] | None:
+        """Find the weighted values of each group, as if each were in a slot."""
+        attribute = self._attribute_of_weights(plan)
+        if attribute is None:
+            return None
+        column = self._store.columns[attribute]
+        codes = np.arange(column.n_values).astype(column.dtype).tobytes()
+        slots = Slots(self._outcomes, Chunk(0, column.n_values, []), {attribute: codes})
+        mask = slots.where(plan.values)
+        grouping = self._groupings[1]
+        group = grouping.of(slots, mask)
+        summed, x = plan.summed_on(1), None
+        if summed is not None:
+            outcomes = self._outcomes.number(summed)
+            x = slots.look_up(outcomes, outcomes.answers)
+        if group is None:
+            return [ChosenValues(mask.astype(np.bool_), x)]
+        return [ChosenValues(group == h, x) for h in range(grouping.n)]
+
+    def _judge_by_weights(self, pairs: MatchedPairs, by_weights: float) -> Estimated:
+        """Judge an estimate by weights."""
+        is_paper = self._layout.is_paper
+        known = trust(self._layout.assignment, is_weighted=True, is_paper=is_paper)
+        return judged(pairs, known, by_weights=by_weights, is_paper=is_paper)
+
+    def _ranks_of(self, side: Side, group: int) -> tuple[int, ...]:
+        """Return the rank of each key's value in a group of one side, which has all keys."""
+        return self._groupings[side].ranks(group)
+
+    def _ranks(self, number: int) -> tuple[int, ...]:
+        """Return the rank of each key's value in a pair of groups."""
+        records, values = self._groupings
+        of_sides = divmod(number, values.n)
+        ranks = {
+            key: rank
+            for numbers, grouping, group in zip(
+                self._numbers, (records, values), of_sides, strict=True
+            )
+            for key, rank in zip(numbers, grouping.ranks(group), strict=True)
+        }
+        return tuple(ranks[key] for key in sorted(ranks))
+
+
+def _exactly(n: float) -> Estimated:
+    return Estimated(float(round(n)), 0.0, round(n), round(n))
+
+
+def _sum_exactly(x: FloatArray, n: FloatArray, *, is_average: bool) -> Estimated:
+    """Sum, or average, values that occur so many times."""
+    many = float(n.sum())
+    if not many:
+        return NOTHING
+    if not np.isfinite(x).all():
+        return Estimated(math.inf, 0.0, math.inf, math.inf)
+    # A product of a number of records and half of a value's digits is not rounded.
+    part, exponent = np.frexp(x)
+    high = np.ldexp(np.round(np.ldexp(part, 26)), exponent - 26)
+    total = math.fsum([*(n * high).tolist(), *(n * (x - high)).tolist()])
+    if is_average:
+        total /= many
+    return Estimated(total, 0.0, total, total)

@@ -1,0 +1,228 @@
+"""Counts and sums the pairs of a record and a value of its bucket that match a condition.
+
+Which pairs match is an array of bytes, shape (size, size, n_buckets): records, values and buckets
+of one size, some at a time. A record, or a value, that matches is a line of the other side's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
+from kanon_db.answers.buckets.slots import (
+    Mask,
+    Outcomes,
+    Slots,
+    combine_codes,
+    combine_truths,
+    is_tried_whole,
+)
+from kanon_db.answers.plan import Plan
+from kanon_db.answers.tries import TRUE
+from kanon_db.publications.codes import Run
+from kanon_db.query import expressions as ex
+from kanon_db.query.layout import Side
+
+
+class Matches(NamedTuple):
+    """The pairs of some buckets that match; arrays of shape (n_pairs,)."""
+
+    record: IntArray  # The slots of both, and their bucket among these
+    value: IntArray
+    bucket: IntArray
+    group: IntArray
+    x: FloatArray  # What is summed; empty where nothing is
+
+
+class PairSlots:
+    """The pairs of slots of some buckets of one size."""
+
+    def __init__(self, slots: Slots, plan: Plan, run: Run, here: slice) -> None:
+        self._slots, self._plan, self._run, self._here = slots, plan, run, here
+        self.size = run.bucket_size
+        self.n_buckets = len(range(*here.indices(run.n_buckets)))
+
+    def where(self, condition: ex.Expression | None, wanted: int = TRUE) -> Mask:
+        """Mark the pairs for which a condition is true, or false."""
+        if condition is None:
+            return np.full((1, 1, 1), int(wanted == TRUE), np.uint8)
+        side = self._plan.side(condition)
+        if side is not None:
+            return self._along(self._slots.where(condition, wanted), side)
+        if is_tried_whole(condition):
+            outcomes = self._slots.outcomes.truth(condition)
+            return self.look_up(outcomes, (outcomes.answers == wanted).astype(np.uint8))
+        return combine_truths(condition, wanted, self.where)  # type: ignore[no-any-return]
+
+    def matching(self) -> Mask:
+        """Mark the pairs that meet all conditions of the plan."""
+        plan = self._plan
+        shape = self.size, self.size, self.n_buckets
+        hits = np.broadcast_to(self.where(plan.records) & self.where(plan.values), shape)
+        for part in plan.pairs:
+            hits = hits & self.where(part)
+        return hits
+
+    def look_up(self, outcomes: Outcomes, table: NDArray[Any]) -> NDArray[Any]:
+        """Give each pair its element of a table of what was tried."""
+        columns = [self._slots.outcomes.columns[name] for name in outcomes.columns]
+        codes = [self._along(self._slots.codes(c.name), c.side) for c in columns]
+        number = combine_codes(codes, [c.n_values for c in columns])
+        return outcomes._replace(answers=table).of(number)  # type: ignore[no-any-return]
+
+    def choose(self, hits: Mask, keys: Sequence[Outcomes], summed: Outcomes | None) -> Matches:
+        """Return the pairs that match and have a number, if one is summed, with their groups."""
+        record, value, bucket = np.nonzero(hits)
+        places = record, value, bucket
+        group = np.zeros(record.size, np.int64)
+        for key in keys:
+            group = group * len(key.texts) + self._at(key, places)
+        x = np.zeros(0) if summed is None else self._at(summed, places)
+        matches = Matches(record, value, bucket, group, x)
+        if summed is None:
+            return matches
+        has = ~np.isnan(x)
+        if has.all():
+            return matches
+        return Matches(record[has], value[has], bucket[has], group[has], x[has])
+
+    def _along(self, in_slots: NDArray[Any], side: Side) -> NDArray[Any]:
+        return self._slots.along(in_slots, self._run, self._here, side)  # type: ignore[no-any-return]
+
+    def _at(self, outcomes: Outcomes, places: tuple[IntArray, IntArray, IntArray]) -> NDArray[Any]:
+        """Return what was tried for some pairs."""
+        record, value, bucket = places
+        codes: list[AnyIntArray] = []
+        columns = [self._slots.outcomes.columns[name] for name in outcomes.columns]
+        for column in columns:
+            own = self._along(self._slots.codes(column.name), column.side)
+            codes.append(own[0, value, bucket] if column.side else own[record, 0, bucket])
+        if not columns:
+            return np.full(record.size, outcomes.answers.ravel()[0])
+        return outcomes.of(combine_codes(codes, [c.n_values for c in columns]))  # type: ignore[no-any-return]
+
+
+def count_lines(of_records: FloatArray, of_values: FloatArray, size: int) -> FloatArray:
+    """Count what lines of buckets allow.
+
+    Parameters
+    ----------
+    of_records, of_values : ndarray of float64, shape (size, n_buckets)
+        With how many values each record matches, and with how many records each value.
+    size : int
+
+    Returns
+    -------
+    ndarray of float64, shape (4, n_buckets)
+        The estimate, its variance, and both bounds.
+
+    Notes
+    -----
+    Of t pairs that match, t / size are expected to be real. The variance is that of Hoeffding 1951.
+    Every cover of the pairs by records and values (König) bounds their number from above, and a
+    cover of the other pairs from below. See docs/understand/estimation.md.
+    """
+    q, s = of_records > 0, of_values > 0
+    q_any, s_any = q.sum(axis=0), s.sum(axis=0)
+    q_full, s_full = ((of == size).sum(axis=0) for of in (of_records, of_values))
+    q_all = ((of_records == s_any) & q).sum(axis=0)
+    s_all = ((of_values == q_any) & s).sum(axis=0)
+    q_rest, s_rest = (of_records > s_full).sum(axis=0), (of_values > q_full).sum(axis=0)
+    t = of_records.sum(axis=0)
+    squares = (of_records * of_records).sum(axis=0) + (of_values * of_values).sum(axis=0)
+    least = np.maximum.reduce(
+        [q_full, s_full, q_any + s_all - size, q_all + s_any - size, np.zeros_like(q_any)]
+    )
+    most = np.minimum.reduce([q_any, s_any, q_full + s_rest, s_full + q_rest])
+    return np.stack([t / size, _spread(t, squares, t * t, size), least, most])
+
+
+def count_all(hits: Mask) -> FloatArray:
+    """Count the pairs of buckets, which all are of one group; see :func:`count_lines`."""
+    size = len(hits)
+    kind = np.uint8 if size < 256 else np.uint32
+    of_records, of_values = (hits.sum(axis=axis, dtype=kind).astype(np.float64) for axis in (1, 0))
+    return count_lines(of_records, of_values, size)
+
+
+class _GroupLines:
+    """The lines of each group and bucket that have a pair."""
+
+    def __init__(self, matches: Matches, size: int, n_buckets: int) -> None:
+        number, self.place = np.unique(
+            matches.group * n_buckets + matches.bucket, return_inverse=True
+        )
+        self.group = number // n_buckets
+        self._size = size
+        self.lines = [slot * number.size + self.place for slot in (matches.record, matches.value)]
+
+    def sum(self, line: IntArray, numbers: FloatArray | None = None) -> FloatArray:
+        """Add up numbers of the pairs of each line, shape (size, n_places)."""
+        summed = np.bincount(line, numbers, self._size * self.group.size)
+        return summed.astype(np.float64).reshape(self._size, -1)
+
+    def extremes(self, line: IntArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the greatest number of each line; infinite where there is none."""
+        least = np.full(self._size * self.group.size, np.inf)
+        most = -least
+        np.minimum.at(least, line, x)
+        np.maximum.at(most, line, x)
+        shape = self._size, -1
+        return least.reshape(shape), most.reshape(shape)
+
+
+def count_groups(matches: Matches, size: int, n_buckets: int) -> tuple[IntArray, FloatArray]:
+    """Count the pairs of each group and bucket: the groups, and :func:`count_lines` of each."""
+    lines = _GroupLines(matches, size, n_buckets)
+    of_records, of_values = (lines.sum(line) for line in lines.lines)
+    return lines.group, count_lines(of_records, of_values, size)
+
+
+def sum_groups(
+    matches: Matches, size: int, n_buckets: int
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Sum what the pairs of each group and bucket have.
+
+    Returns the groups, the nine totals of :func:`~kanon_db.query.formulas.summed`, and the extreme
+    values.
+    """
+    # A bound of a bucket's sum is what each record can add at most, or what each value can; the
+    # tighter one is taken.
+    lines, x = _GroupLines(matches, size, n_buckets), matches.x
+    sums: list[list[FloatArray]] = []
+    for line in lines.lines:
+        tx, tc, txx = lines.sum(line, x), lines.sum(line), lines.sum(line, x * x)
+        least, most = lines.extremes(line, x)
+        is_full = tc == size
+        low = np.where(is_full, least, np.minimum(least, 0))
+        high = np.where(is_full, most, np.maximum(most, 0))
+        parts = (tx, tc, txx, tx * tx, tc * tc, tx * tc, low, high, is_full, tc > 0)
+        sums.append([part.sum(axis=0) for part in parts])
+    (sx, sc, sxx, *own), other = sums[0], sums[1][3:]
+    lxx, lcc, lxc = (a + b for a, b in zip(own[:3], other[:3], strict=True))
+    (t_low, c_low), (t_high, c_high) = (
+        (choose(own[at], other[at]), choose(own[at + 2], other[at + 2]))
+        for at, choose in ((3, np.maximum), (4, np.minimum))
+    )
+    totals = np.stack(
+        [
+            sx / size, sc / size, _spread(sxx, lxx, sx * sx, size),
+            _spread(sc, lcc, sc * sc, size), _spread(sx, lxc, sx * sc, size),
+            t_low, t_high, c_low, c_high,
+        ]
+    )  # fmt: skip
+    n_places = lines.group.size
+    least, most = np.full(n_places, np.inf), np.full(n_places, -np.inf)
+    np.minimum.at(least, lines.place, x)
+    np.maximum.at(most, lines.place, x)
+    return lines.group, totals, least, most
+
+
+def _spread(pairs: Any, of_lines: Any, product: Any, size: int) -> FloatArray:
+    """Return a variance, or the covariance, over random matchings."""
+    variance: FloatArray = pairs - of_lines / size + product / (size * size)
+    return variance / max(size - 1, 1)

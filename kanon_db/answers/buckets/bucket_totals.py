@@ -1,0 +1,267 @@
+"""Adds up what the slots of buckets give for counts, sums and averages: arrays, no database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
+from kanon_db.answers.buckets import bucket_pairs
+from kanon_db.answers.buckets.learned_weights import WeighedRecords
+from kanon_db.answers.buckets.slots import Grouping, Mask, Outcomes, Slots, ValueOutcomes
+from kanon_db.answers.buckets.tallies import (
+    GroupCounts,
+    SumsByGroup,
+    Tally,
+    sum_slots,
+    weigh_groups,
+    weigh_slots,
+)
+from kanon_db.answers.plan import Plan
+from kanon_db.publications.codes import PAIRS_AT_ONCE, Chunk
+from kanon_db.query.formulas import Weighed, weigh_draws
+from kanon_db.query.layout import Side
+
+
+@dataclass(eq=False)
+class BucketTotals:
+    """What buckets give for one plan; totals of chunks are added."""
+
+    tally: Tally  # Of counts, each side on its own
+    sums: SumsByGroup  # Of sums, of pairs, and of what is exact
+    records: WeighedRecords | None = None  # Where weights may tell more
+    n_records: int = 0
+
+    def __add__(self, other: BucketTotals) -> BucketTotals:
+        """Add the totals of other buckets."""
+        return BucketTotals(
+            self.tally + other.tally, self.sums + other.sums,
+            None if self.records is None else self.records + other.records,
+            self.n_records + other.n_records,
+        )  # fmt: skip
+
+
+def n_kinds(plan: Plan) -> int:
+    """Return how many numbers of each group are added up, beside those of tallies."""
+    if plan.shape == "exact":
+        return 1
+    return 4 if plan.summed is None else 9
+
+
+@dataclass(frozen=True, eq=False)
+class BucketCounter:
+    """Counts and sums, for some plans with the same keys, what the slots of buckets give."""
+
+    plans: Sequence[Plan]
+    outcomes: ValueOutcomes
+    begun: Sequence[BucketTotals]  # Without any bucket
+
+    @property
+    def keys(self) -> list[Outcomes]:
+        """What was tried of the keys."""
+        return [self.outcomes.key(key.expression) for key in self.plans[0].keys]
+
+    @property
+    def groupings(self) -> tuple[Grouping, Grouping]:
+        """The groups that the keys of each side make."""
+        keys, planned = self.keys, self.plans[0].keys
+        records, values = (
+            Grouping([keys[key.number] for key in planned if key.side == side]) for side in (0, 1)
+        )
+        return records, values
+
+    def of(
+        self, chunk: Chunk, codes: Mapping[str, bytes], heartbeat: Callable[[], None]
+    ) -> list[BucketTotals]:
+        """Count and sum the buckets of a chunk."""
+        slots = Slots(self.outcomes, chunk, codes, heartbeat)
+        totals = [
+            BucketTotals(
+                Tally(one.tally.n_groups), SumsByGroup(n_kinds(plan)),
+                None if one.records is None else one.records.begin(),
+            )
+            for plan, one in zip(self.plans, self.begun, strict=True)
+        ]  # fmt: skip
+        for plan, one in zip(self.plans, totals, strict=True):
+            self._add(plan, one, slots)
+        return totals
+
+    def _add(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
+        totals.n_records += slots.n
+        if plan.shape == "exact":
+            self._add_exact(plan, totals, slots)
+        elif plan.shape == "pairs":
+            self._add_pairs(plan, totals, slots)
+        else:
+            masks = slots.where(plan.records), slots.where(plan.values)
+            groups = [
+                grouping.of(slots, mask)
+                for grouping, mask in zip(self.groupings, masks, strict=True)
+            ]
+            x = None if plan.summed is None else self._numbers_of(plan, slots)
+            if totals.records is not None:
+                own = 1 - masks[0] if groups[0] is None else groups[0]
+                totals.records.put(slots, own, None if plan.summed_on(0) is None else x)
+            if x is None:
+                self._count(totals.tally, slots, masks, groups)
+            else:
+                side: Side = 0 if plan.summed_on(0) is not None else 1
+                self._sum(totals.sums, slots, masks, groups, np.where(masks[side], x, np.nan), side)
+
+    def _numbers_of(self, plan: Plan, slots: Slots) -> FloatArray:
+        if plan.summed is None:
+            raise TypeError("nothing is summed")
+        outcomes = self.outcomes.number(plan.summed)
+        numbers: FloatArray = slots.look_up(outcomes, outcomes.answers)
+        return numbers
+
+    def _add_exact(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
+        """Count what is on one side, by group and by what is summed."""
+        side = plan.only_side
+        mask = slots.where(plan.values if side else plan.records)
+        grouping = self.groupings[side]
+        group = grouping.of(slots, mask)
+        if plan.summed is None:
+            counts = (
+                np.array([np.count_nonzero(mask)])
+                if group is None
+                else np.bincount(group, minlength=grouping.n)[: grouping.n]
+            )
+            numbers = np.flatnonzero(counts)
+            totals.sums.add(numbers, counts[numbers][np.newaxis].astype(np.float64))
+            return
+        outcomes = self.outcomes.number(plan.summed)
+        _, rank = np.unique(outcomes.answers, return_inverse=True)
+        own = slots.look_up(outcomes, rank)
+        number = (
+            own if group is None else group.astype(np.int64) * (outcomes.answers.size + 1) + own
+        )
+        chosen = number[mask.view(np.bool_)]
+        numbers, counts = np.unique(chosen, return_counts=True)
+        totals.sums.add(numbers, counts[np.newaxis].astype(np.float64))
+
+    def _count(
+        self,
+        tally: Tally,
+        slots: Slots,
+        masks: tuple[Mask, Mask],
+        groups: Sequence[AnyIntArray | None],
+    ) -> None:
+        """Count the buckets that are alike."""
+        records, values = self.groupings
+        for size, in_records, in_values, of_records, of_values in slots.runs(*masks, *groups):
+            tally.n_records += in_records.size
+            tally.n_buckets += in_records.shape[1]
+            sides = [
+                (sum_slots(mask), None if group is None else GroupCounts.of(group, grouping.n))
+                for mask, group, grouping in (
+                    (in_records, of_records, records), (in_values, of_values, values)
+                )
+            ]  # fmt: skip
+            for margin, (n, counts) in zip(tally.margins, sides, strict=True):
+                if counts is None:
+                    margin.add(size, 0, n)
+                else:
+                    margin.add(size, counts.group[counts.is_first], counts.n[counts.is_first])
+            (q, own), (s, beside) = sides
+            if own is None and beside is None:
+                tally.add(size, tally.number(0, q, s, size))
+            elif beside is None and own is not None:
+                tally.add(size, tally.number(own.group, own.n, s, size)[own.is_first])
+            elif own is None and beside is not None:
+                tally.add(
+                    size,
+                    tally.number(beside.group, q, beside.n, size)[beside.is_first],
+                )
+            elif own is not None and beside is not None:
+                self._count_in_groups(tally, slots, size, own, beside)
+
+    def _count_in_groups(
+        self, tally: Tally, slots: Slots, size: int, own: GroupCounts, beside: GroupCounts
+    ) -> None:
+        """Add each pair of a group of records and one of values that a bucket has."""
+        step = max(1, PAIRS_AT_ONCE // (size * size))
+        for start in range(0, own.group.shape[1], step):
+            here = np.s_[:, start : start + step]
+            a, b = own.group[here].astype(np.int64)[:, None], beside.group[here][None]
+            pair = a * tally.n_groups[1] + b
+            numbers = tally.number(pair, own.n[here][:, None], beside.n[here][None], size)
+            tally.add(size, numbers[own.is_first[here][:, None] & beside.is_first[here][None]])
+            slots.heartbeat()
+
+    def _sum(
+        self,
+        sums: SumsByGroup,
+        slots: Slots,
+        masks: tuple[Mask, Mask],
+        groups: Sequence[AnyIntArray | None],
+        x: FloatArray,
+        side: Side,
+    ) -> None:
+        """Add up what the draws from the buckets give; `x` is NaN where it is not chosen."""
+        other: Side = 0 if side else 1
+        n_groups, n_others = self.groupings[side].n, self.groupings[other].n
+        arrays = x, groups[side], masks[other], groups[other]
+        for size, own_x, own_group, mask, other_group in slots.runs(*arrays):
+            own: tuple[Any, Any, Weighed]
+            if own_group is None:
+                weighed = Weighed(*(part[np.newaxis] for part in weigh_slots(own_x)))
+                own = np.zeros(weighed.n.shape, np.int64), weighed.n > 0, weighed
+            else:
+                own = weigh_groups(own_x, own_group, n_groups)
+            if other_group is None:
+                s = sum_slots(mask)[np.newaxis]
+                beside = GroupCounts(np.zeros(s.shape, np.int64), s, s > 0)
+            else:
+                beside = GroupCounts.of(other_group, n_others)
+            n_of = (n_others, 1) if side == 0 else (1, n_groups)
+            self._sum_lines(sums, slots, size, own, beside, n_of)
+
+    def _sum_lines(
+        self,
+        sums: SumsByGroup,
+        slots: Slots,
+        size: int,
+        own: tuple[Any, Any, Weighed],
+        beside: GroupCounts,
+        n_of: tuple[int, int],
+    ) -> None:
+        group, is_first, weighed = own
+        step = max(1, PAIRS_AT_ONCE // (is_first.shape[0] * beside.n.shape[0]))
+        for start in range(0, is_first.shape[1], step):
+            here = np.s_[:, start : start + step]
+            meets = is_first[here][:, None] & beside.is_first[here][None]
+            i, j, bucket = np.nonzero(meets)
+            bucket += start
+            own_group = group[i, bucket].astype(np.int64)
+            pair = own_group * n_of[0] + beside.group[j, bucket] * n_of[1]
+            lines = Weighed(*(part[i, bucket] for part in weighed))
+            sums.add(pair, *weigh_draws(size, lines, beside.n[j, bucket]))
+            slots.heartbeat()
+
+    def _add_pairs(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
+        """Count, or sum, the pairs of a record and a value that match."""
+        sums = totals.sums
+        number = None if plan.summed is None else self.outcomes.number(plan.summed)
+        keys = self.keys
+        for run in slots.chunk.runs:
+            size = run.bucket_size
+            is_apart = bool(keys) or number is not None
+            for here in run.some(size * size * (size if is_apart else 1)):
+                slots.heartbeat()
+                pairs = bucket_pairs.PairSlots(slots, plan, run, here)
+                hits = pairs.matching()
+                if not is_apart:
+                    parts = bucket_pairs.count_all(hits).sum(axis=1)
+                    sums.add(np.zeros(1, np.int64), parts[:, np.newaxis])
+                    continue
+                matches = pairs.choose(hits, keys, number)
+                if not matches.group.size:
+                    continue
+                if number is None:
+                    sums.add(*bucket_pairs.count_groups(matches, size, pairs.n_buckets))
+                else:
+                    sums.add(*bucket_pairs.sum_groups(matches, size, pairs.n_buckets))

@@ -1,0 +1,216 @@
+"""Adds up how likely the sensitive values of a bucket are for each record, as was learned.
+
+See `kanon_db.publications.buckets.bucket_relations` for the table of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from kanon_db.algorithms.bucketization.buckets import unpack_levels
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray
+from kanon_db.answers.buckets.slots import Slots
+from kanon_db.publications.codes import Store
+from kanon_db.query.layout import BucketLayout
+from kanon_db.query.sql import same_value
+from kanon_db.session.protocol import Row
+
+_MOST_PLANES: Final = 8
+"""Binary digits of a level."""
+
+
+class ChosenValues(NamedTuple):
+    """The sensitive values of a group, by their codes."""
+
+    are_chosen: BoolArray  # (n_values,)
+    x: FloatArray | None  # (n_values,): what is summed of each; NaN for nothing
+
+
+@dataclass(frozen=True, eq=False)
+class RecordWeights:
+    """What the records of each group weigh together.
+
+    Of values that were not asked for, 0.
+    """
+
+    n: FloatArray  # (n_groups,): their number; of those that have an x, where one is summed
+    of_values: FloatArray  # (n_groups, n_values): the sum of the weights of each value
+    x: FloatArray  # (n_groups,): the sum of x; 0 without
+    x_of_values: FloatArray  # The same of x times the weights of each value
+
+    def count(self, values: ChosenValues, *, by_others: bool) -> FloatArray | None:
+        """Count the records of each group that have some values; None where there are none."""
+        return _add_up(self.n, self.of_values, values.are_chosen, by_others=by_others)
+
+    def sum(self, values: ChosenValues, *, is_average: bool) -> FloatArray | None:
+        """Sum, or average, x of records or of values; NaN where there is nothing to average."""
+        total: FloatArray | None
+        number: FloatArray | None
+        if values.x is None:
+            total = _add_up(self.x, self.x_of_values, values.are_chosen)
+            number = _add_up(self.n, self.of_values, values.are_chosen)
+        else:
+            total, number = np.zeros_like(self.n), np.zeros_like(self.n)
+            for x in np.unique(values.x[values.are_chosen & ~np.isnan(values.x)]):
+                own = _add_up(self.n, self.of_values, values.are_chosen & (values.x == x))
+                if own is not None:
+                    total, number = total + own * x, number + own
+        if total is None or number is None or not is_average:
+            return total
+        return np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0)
+
+
+def _add_up(
+    total: FloatArray, of_values: FloatArray, are_chosen: BoolArray, *, by_others: bool = False
+) -> FloatArray | None:
+    """Add up what values weigh together; of most values, what the others leave of a total."""
+    if not are_chosen.any():
+        return None
+    if by_others or is_most(are_chosen):
+        rest: FloatArray = total - of_values[:, ~are_chosen].sum(axis=1)
+        return rest
+    own: FloatArray = of_values[:, are_chosen].sum(axis=1)
+    return own
+
+
+def is_most(are_chosen: BoolArray) -> bool:
+    """Whether more than half of the values are chosen."""
+    return 2 * int(are_chosen.sum()) > are_chosen.size
+
+
+def find_needed_values(groups: Sequence[ChosenValues], *, by_others: bool) -> BoolArray:
+    """Mark the values whose weights are added up."""
+    if len(groups) != 1 or groups[0].x is not None:
+        return np.ones(groups[0].are_chosen.size, np.bool_)
+    ((are_chosen, _),) = groups
+    return ~are_chosen if by_others or is_most(are_chosen) else are_chosen
+
+
+class WeighedRecords(Protocol):
+    """Where the weights of records are added up, by group."""
+
+    def begin(self) -> Any:
+        """Return where the records of a chunk are entered."""
+
+    def put(self, slots: Slots, group: AnyIntArray, x: FloatArray | None) -> None:
+        """Enter the records of a chunk; a group beyond the last one is none."""
+
+    def __add__(self, other: Any) -> Any:
+        """Add those of other chunks."""
+
+    def weights(self) -> RecordWeights | None:
+        """Return what all records weigh; None where that is not known."""
+
+
+class StoredWeights:
+    """The weights of a sensitive attribute's values, for the records of each group.
+
+    The group of each record, and what is summed of it, are kept by its slot among those of all
+    chunks, as the published weights are.
+    """
+
+    def __init__(
+        self,
+        stream: Callable[..., Iterator[Row]],
+        store: Store,
+        layout: BucketLayout,
+        attribute: str,
+        needed: BoolArray,
+        n_groups: int,
+        *,
+        is_summed: bool,
+    ) -> None:
+        self._stream, self._store = stream, store
+        self._layout, self._attribute = layout, attribute
+        self._needed, self._n_groups = needed, n_groups
+        n_records = layout.tables.n_records
+        self._group = np.full(n_records, n_groups, np.min_scalar_type(n_groups))
+        self._x = np.zeros(n_records) if is_summed else None
+
+    def put(self, slots: Slots, group: AnyIntArray, x: FloatArray | None) -> None:
+        """Enter the records of a chunk; a group beyond the last one is none."""
+        if x is not None and self._x is not None:
+            has = ~np.isnan(x)
+            slots.chunk.put(self._x, np.where(has, x, 0))
+            group = np.where(has, group, self._n_groups)
+        slots.chunk.put(self._group, group)
+
+    def begin(self) -> StoredWeights:
+        """Return the same: all chunks are entered in one place."""
+        return self
+
+    def __add__(self, other: StoredWeights) -> StoredWeights:
+        """Return the same."""
+        return self
+
+    def weights(self) -> RecordWeights | None:
+        """Add up the published weights of some values; None where these are not sound."""
+        n_groups, n_records = self._n_groups, self._group.size
+        n = self._by_group(None)
+        x = np.zeros(n_groups) if self._x is None else self._by_group(self._x)
+        of_values, x_of_values = (np.zeros((n_groups, self._needed.size)) for _ in range(2))
+        masks = self._masks() if n_groups <= _FEW and self._x is None else None
+        length, n_read = (n_records + 7) // 8, 0
+        for row in self._rows():
+            packed, parts, code = row["weights"] or b"", row["parts"] or 0, row["code"]
+            # Rows that no publisher wrote, in what was restored from somewhere, are not used.
+            if not 1 <= len(packed) // length <= _MOST_PLANES or parts <= 0:
+                return None
+            if masks is not None:
+                of_values[:, code] = [_sum_levels(packed, length, mask) / parts for mask in masks]
+            else:
+                levels = unpack_levels(packed, n_records).astype(np.float64)
+                of_values[:, code] = self._by_group(levels) / parts
+                if self._x is not None:
+                    x_of_values[:, code] = self._by_group(levels * self._x) / parts
+            n_read += 1
+        return RecordWeights(n, of_values, x, x_of_values) if n_read == self._needed.sum() else None
+
+    def _rows(self) -> Iterator[Row]:
+        """Read the weights of each value that is needed."""
+        tables, store = self._layout.tables, self._store.tables
+        sensitive = self._layout.sensitive[self._attribute]
+        equal, bound = same_value(sensitive, f"v.{sensitive.sql}", f"w.{sensitive.sql}"), []
+        if len(tables.sensitive) > 1:
+            equal += f" AND w.{tables.attribute} = $1::text"
+            bound = [self._attribute]
+        codes = ", ".join(map(str, np.flatnonzero(self._needed).tolist()))
+        rows = self._stream(
+            1,
+            f"SELECT v.{store.code} AS code, w.{tables.weights} AS weights,"
+            f" w.{tables.parts} AS parts FROM {store.values} AS v JOIN {tables.learned} AS w"
+            f" ON {equal} WHERE v.{store.column_no} = {store.columns[self._attribute].number}"
+            f" AND v.{store.code} = ANY ('{{{codes}}}'::int4[])",
+            *bound,
+        )
+        for row in rows:
+            self._store.session.heartbeat()
+            yield row
+
+    def _by_group(self, numbers: FloatArray | None) -> FloatArray:
+        summed = np.bincount(self._group, numbers, self._n_groups + 1)
+        return summed[: self._n_groups].astype(np.float64)
+
+    def _masks(self) -> list[int]:
+        """Return the records of each group, a bit for each."""
+        return [
+            int.from_bytes(np.packbits(self._group == g, bitorder="little").tobytes(), "little")
+            for g in range(self._n_groups)
+        ]
+
+
+_FEW: Final = 16
+"""Groups whose bits are counted one by one: as fast as adding up the levels of all records."""
+
+
+def _sum_levels(packed: bytes, length: int, mask: int) -> int:
+    """Add up the levels of some records, from the planes of their binary digits."""
+    planes = (packed[at : at + length] for at in range(0, len(packed), length))
+    return sum(
+        (int.from_bytes(plane, "little") & mask).bit_count() << digit
+        for digit, plane in enumerate(planes)
+    )

@@ -1,0 +1,239 @@
+"""Counts the buckets that are alike: so many records match, and so many values, by group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
+from kanon_db.query.formulas import FLAT, Weighed
+
+_MOST_DENSE: Final = 1 << 22
+"""Numbers of (group, q, s) with a place of their own."""
+
+
+class PairsOfGroups(NamedTuple):
+    """What buckets tell of pairs of groups; arrays of shape (n_pairs,)."""
+
+    number: IntArray  # the group of records times the number of groups of values, and theirs
+    estimate: FloatArray
+    variance: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+class Margin:
+    """How much of one side each group has: the sums of n, and of n² / size, over buckets."""
+
+    def __init__(self, n_groups: int) -> None:
+        self.n, self.packed = np.zeros(n_groups), np.zeros(n_groups)
+
+    def add(self, size: int, group: AnyIntArray | int, count: AnyIntArray) -> None:
+        """Add buckets by how many of a group they have."""
+        number = np.asarray(group, np.int64) * (size + 1) + count
+        times = np.bincount(number.ravel(), minlength=self.n.size * (size + 1))
+        own = times.reshape(self.n.size, size + 1).astype(np.float64)
+        counts = np.arange(size + 1)
+        self.n += own @ counts
+        self.packed += own @ (counts * counts) / size
+
+
+class Tally:
+    """How many buckets of each size have q matching records and s values, by pairs of groups.
+
+    A count follows from it in whole numbers; tallies of chunks are added.
+    """
+
+    def __init__(self, n_groups: tuple[int, int]) -> None:
+        self.n_groups = n_groups
+        self.n_records = self.n_buckets = 0
+        self.margins = Margin(n_groups[0]), Margin(n_groups[1])
+        self._dense: dict[int, IntArray] = {}
+        self._sparse: dict[int, tuple[IntArray, IntArray]] = {}
+
+    def number(
+        self, pair: AnyIntArray | int, q: AnyIntArray, s: AnyIntArray, size: int
+    ) -> IntArray:
+        """Give buckets a number by a pair of groups, and by what they have of it."""
+        number = np.asarray(pair, np.int64) * (size + 1) + q
+        return np.asarray(number * (size + 1) + s, np.int64)
+
+    def add(self, size: int, numbers: IntArray) -> None:
+        """Add buckets by their numbers."""
+        limit = self.n_groups[0] * self.n_groups[1] * (size + 1) ** 2
+        if limit <= _MOST_DENSE:
+            own = self._dense.setdefault(size, np.zeros(limit, np.int64))
+            own += np.bincount(numbers.ravel(), minlength=limit)
+            return
+        more, times = np.unique(numbers, return_counts=True)
+        known, before = self._sparse.get(size, (more[:0], times[:0]))
+        numbers, at = np.unique(np.concatenate([known, more]), return_inverse=True)
+        summed = np.bincount(at, np.concatenate([before, times]), numbers.size).astype(np.int64)
+        self._sparse[size] = numbers, summed
+
+    def __add__(self, other: Tally) -> Tally:
+        """Add the tally of other buckets."""
+        both = Tally(self.n_groups)
+        for one in (self, other):
+            both.n_records += one.n_records
+            both.n_buckets += one.n_buckets
+            for margin, own in zip(both.margins, one.margins, strict=True):
+                margin.n += own.n
+                margin.packed += own.packed
+            for size, numbers, times in one.lines():
+                both.add(size, np.repeat(numbers, times))
+        return both
+
+    def lines(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Yield each size with the numbers of its buckets, and how many there are of each."""
+        for size, own in self._dense.items():
+            numbers = np.flatnonzero(own)
+            yield size, numbers, own[numbers]
+        for size, (numbers, times) in self._sparse.items():
+            yield size, numbers, times
+
+    def groups(self) -> PairsOfGroups:
+        """Return the paper's estimate of each pair of groups, with its certain bounds."""
+        # In a bucket, q s / size records are expected to match both; their number is
+        # hypergeometric, with variance q (s / size) (1 - s / size) (size - q) / (size - 1), and
+        # lies between max(q + s - size, 0) and min(q, s) ([GB] section 3.2 for the estimate).
+        pairs, parts = [np.zeros(0, np.int64)], [np.zeros((4, 0))]
+        for size, numbers, n in self.lines():
+            rest, s = np.divmod(numbers, size + 1)
+            pair, q = np.divmod(rest, size + 1)
+            spread = q * s * (size - q) * (size - s) * n / (size * size * max(size - 1, 1))
+            least, most = n * np.maximum(q + s - size, 0), n * np.minimum(q, s)
+            pairs.append(pair)
+            parts.append(np.stack([n * q * s / size, spread, least, most]))
+        number, at = np.unique(np.concatenate(pairs), return_inverse=True)
+        sums = [
+            np.bincount(at, part, number.size).astype(np.float64)
+            for part in np.concatenate(parts, axis=1)
+        ]
+        return PairsOfGroups(number, sums[0], sums[1], sums[2], sums[3])
+
+    def doubts(self, groups: PairsOfGroups) -> FloatArray:
+        """Return the square of what a slope of q on s would add."""
+        # A real matching is not random. From bucket to bucket, the share of q follows that of s
+        # with some slope, by least squares weighted with the sizes; inside the buckets the same
+        # correlation would miss the sum of s (size - s) / size by the slope, and by the slope's own
+        # error, times how much of q's variance is inside the buckets. Where s is spread evenly,
+        # nothing is known of the slope.
+        g, h = np.divmod(groups.number, self.n_groups[1])
+        of_q, of_s = self.margins
+        n_q, packed_q, n_s, packed_s = of_q.n[g], of_q.packed[g], of_s.n[h], of_s.packed[h]
+        spread_s = packed_s - n_s * n_s / self.n_records
+        is_spread = spread_s > FLAT * n_s
+        spread = np.where(is_spread, spread_s, 1.0)
+        share = n_q / self.n_records
+        slope = (groups.estimate - n_q * n_s / self.n_records) / spread
+        varies = (self.n_records - self.n_buckets) * share * (1 - share)
+        within = np.divide(n_q - packed_q, varies, out=np.zeros_like(varies), where=varies != 0)
+        doubt = ((n_s - packed_s) * within) ** 2 * (slope**2 + share * (1 - share) / spread)
+        return np.where(is_spread, doubt, np.inf)
+
+
+def sum_slots(mask: AnyIntArray) -> AnyIntArray:
+    """Count the marked slots of each bucket, whose shape is (size, n_buckets)."""
+    return mask.sum(axis=0, dtype=np.uint8 if len(mask) < 256 else np.uint16)  # type: ignore[no-any-return]
+
+
+class GroupCounts(NamedTuple):
+    """The groups of each bucket; arrays of shape (size, n_buckets), group by group."""
+
+    group: AnyIntArray
+    n: AnyIntArray  # how many slots of the group the bucket has
+    is_first: BoolArray  # once for each group that a bucket has
+
+    @classmethod
+    def of(cls, group: AnyIntArray, n_groups: int) -> Self:
+        """Count the slots of each group, given the group of each; `n_groups` is none."""
+        size, n_buckets = group.shape
+        ordered = np.sort(group, axis=0)
+        begins = np.ones((size + 1, n_buckets), np.bool_)
+        begins[1:size] = ordered[1:] != ordered[:-1]
+        n = np.ones((size, n_buckets), np.uint16)
+        for i in reversed(range(size - 1)):  # up to where the next group begins
+            n[i] += np.where(begins[i + 1], 0, n[i + 1]).astype(np.uint16)
+        return cls(ordered, n, begins[:size] & (ordered < n_groups))
+
+
+def weigh_slots(x: FloatArray) -> Weighed:
+    """Add up the numbers of each bucket, shape (size, n_buckets); NaN counts as nothing."""
+    has = ~np.isnan(x)
+    own = np.where(has, x, 0)
+    return Weighed(
+        has.sum(axis=0).astype(np.float64), own.sum(axis=0), (own * own).sum(axis=0),
+        np.maximum(own, 0).sum(axis=0), np.minimum(own, 0).sum(axis=0),
+        np.where(has, x, np.inf).min(axis=0), np.where(has, x, -np.inf).max(axis=0),
+    )  # fmt: skip
+
+
+def weigh_groups(
+    x: FloatArray, group: AnyIntArray, n_groups: int
+) -> tuple[AnyIntArray, BoolArray, Weighed]:
+    """Add up the numbers of each group of each bucket, all arrays of shape (size, n_buckets).
+
+    Returns the groups, where a group's sums are, and these.
+    """
+    has = ~np.isnan(x)
+    group = np.where(has, group, n_groups)
+    order = np.argsort(group, axis=0, kind="stable")
+    group, own = (np.take_along_axis(one, order, axis=0) for one in (group, np.where(has, x, 0)))
+    begins = np.ones((len(x) + 1, x.shape[1]), np.bool_)
+    begins[1:-1] = group[1:] != group[:-1]
+    sums = [np.ones_like(own), own, own * own, np.maximum(own, 0), np.minimum(own, 0)]
+    n, total, squares, positive, negative = sums
+    least, most = own.copy(), own.copy()
+    for i in reversed(range(len(x) - 1)):  # up to where the next group begins
+        goes_on = ~begins[i + 1]
+        for one in sums:
+            one[i] += np.where(goes_on, one[i + 1], 0.0)
+        least[i] = np.minimum(least[i], np.where(goes_on, least[i + 1], np.inf))
+        most[i] = np.maximum(most[i], np.where(goes_on, most[i + 1], -np.inf))
+    weighed = Weighed(n, total, squares, positive, negative, least, most)
+    return group, begins[:-1] & (group < n_groups), weighed
+
+
+class SumsByGroup:
+    """Adds up numbers of several kinds by group, and keeps the extremes of what is summed."""
+
+    def __init__(self, n_kinds: int) -> None:
+        self.group = np.zeros(0, np.int64)
+        self.totals = np.zeros((n_kinds, 0))
+        self.least, self.most = np.zeros(0), np.zeros(0)
+
+    def add(
+        self,
+        group: AnyIntArray,
+        parts: FloatArray,
+        least: FloatArray | None = None,
+        most: FloatArray | None = None,
+    ) -> None:
+        """Add parts, shape (n_kinds, n), of these groups."""
+        if not group.size:
+            return
+        none = np.zeros(group.size)
+        joined = [
+            np.concatenate(pair)
+            for pair in (
+                (self.group, group), (self.least, none if least is None else least),
+                (self.most, none if most is None else most),
+            )
+        ]  # fmt: skip
+        self.group, at = np.unique(joined[0], return_inverse=True)
+        n = self.group.size
+        every = np.concatenate([self.totals, parts], axis=1)
+        self.totals = np.stack([np.bincount(at, own, n) for own in every])
+        self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
+        np.minimum.at(self.least, at, joined[1])
+        np.maximum.at(self.most, at, joined[2])
+
+    def __add__(self, other: SumsByGroup) -> SumsByGroup:
+        """Add the sums of other buckets."""
+        both = SumsByGroup(len(self.totals))
+        for one in (self, other):
+            both.add(one.group, one.totals, one.least, one.most)
+        return both
