@@ -46,7 +46,7 @@ def import_paths() -> list[str]:
 
 
 _NEEDED: Final = ("kanon_db", "numpy", "sqlglot")
-"""Packages that every session which asks something imports."""
+"""Packages that sessions import, if only to write a rewritten statement."""
 
 _ANSWER: Final = "kanon_db.answer"
 """The setting through which a block of Python answers, until its transaction ends."""

@@ -90,7 +90,7 @@ CATEGORIES: Final[Mapping[str, Category]] = {
 }
 """The categories of PostgreSQL's own types."""
 
-_RANGES: Final[Mapping[str, tuple[str, ...]]] = {
+RANGES: Final[Mapping[str, tuple[str, ...]]] = {
     "int4range": ("integer", "smallint"),
     "int8range": ("bigint", "integer"),
     "numrange": ("numeric", "bigint", "real", "double precision"),
@@ -110,7 +110,7 @@ def type_in_range(range_type: str, described: object) -> Type | None:
     `range_type`: type of the published cells.
     """
     # `described`: name of the source's type, if the catalog has one.
-    allowed = _RANGES.get(range_type)
+    allowed = RANGES.get(range_type)
     if allowed is None:
         return None
     name = described if isinstance(described, str) and described in allowed else allowed[0]

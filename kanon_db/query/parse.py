@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query._constructs import (
-    MOMENTS,
-    VALUE_FUNCTIONS,
-    LexemePlace,
-    is_bare_alias,
-    refuse_constructs,
-)
-from kanon_db.query._lexer import Item, Lexeme, merge_words, scan, unexpected, with_types
-from kanon_db.query._syntax import ExpressionReader, refuse_unlisted
+from kanon_db.query._constructs import is_bare_alias, is_name
+from kanon_db.query._lexer import Lexeme, scan
+from kanon_db.query._syntax import ExpressionParser
 from kanon_db.query.expressions import (
     Aggregate,
     And,
@@ -42,21 +33,36 @@ from kanon_db.query.expressions import (
     walk,
 )
 
-import sqlglot  # isort: skip
-from sqlglot import exp  # isort: skip
-from sqlglot.errors import ParseError, SqlglotError  # isort: skip
+MAX_ROWS: Final = 10**9
+"""The most rows that LIMIT and OFFSET may name."""
 
-# Flattening subqueries in FROM, which only name columns and filter records.
-#
-# A column of such a subquery stands for an expression over the publication, which replaces each of
-# its mentions. Columns of the publication are qualified then, so that none is taken for an alias.
+MAX_ITEMS: Final = 100
+"""The most items of a select list, of GROUP BY and of ORDER BY."""
 
+MAX_NAMED: Final = 50
+"""The most subqueries that WITH may name."""
+
+MAX_HEIGHT: Final = 100
+"""The greatest height of an expression's tree."""
+
+MAX_OPERATORS: Final = 10_000
+"""The most operators of a query, each of which a million records may need; IN counts as one."""
+
+MAX_PATTERNS: Final = 10_000
+"""The most characters of all patterns together: comparing them with one text of the greatest length
+takes half a second, in which PostgreSQL hears no cancel."""
+
+_PATTERN_COST: Final = 20
+"""Cost of reading a text, and of lowering it for ILIKE, in characters of a pattern."""
+
+_WRITTEN_TWICE: Final = (Distinct, Range, TruthTest)
+"""Tests whose operands some statements repeat, which doubles them at each level of nesting."""
 
 MAX_PARTS: Final = 50_000
 """The most parts of all expressions that replace the columns of subqueries."""
 
 ONLY: Final = "a subquery in FROM can only name columns and filter with WHERE"
-_HINT: Final = (
+_BEYOND: Final = (
     "write SELECT <columns> FROM <publication> WHERE ... there, and all else outside; the groups of"
     " a column are counted by COUNT(DISTINCT <column>)"
 )
@@ -77,8 +83,7 @@ class PartsBudget:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class FilteredRelation:
+class FilteredRelation(NamedTuple):
     """A relation in FROM, as expressions and a condition over the publication."""
 
     publication: RelationText
@@ -131,7 +136,7 @@ class FilteredRelation:
         return self.columns[column]
 
 
-def read_subquery(
+def flatten_subquery(
     source: FilteredRelation, items: Sequence[ItemText] | None, where: Expression | None
 ) -> FilteredRelation:
     """Return a subquery as expressions over the publication; `items` is None for ``*``."""
@@ -146,12 +151,12 @@ def read_subquery(
                 raise refusal("two columns of a subquery have the same name", hint="use AS")
             columns[name] = source.over_publication(_plain(item.expression))
     selected = source.selected if items is None else (*source.selected, *(columns or {}).values())
-    return replace(source, columns=columns, where=joined(And, parts), selected=selected)
+    return source._replace(columns=columns, where=joined(And, parts), selected=selected)
 
 
 def beyond(position: int | None = None) -> UnsupportedQueryError:
     """Make the error for a clause that only the outer query may have."""
-    return refusal(ONLY, position, _HINT)
+    return refusal(ONLY, position, _BEYOND)
 
 
 def flatten_query(text: QueryText, source: FilteredRelation) -> QueryText:
@@ -227,294 +232,252 @@ _TOTAL: Final = (
     "ask SELECT AVG(...) FROM <publication> first, and write its number; shares of the total are"
     " 100.0 * COUNT(*) / (SELECT COUNT(*) FROM <publication>)"
 )
-
-MAX_NAMED: Final = 50
-"""The most subqueries that WITH may name."""
-
-MAX_ROWS: Final = 10**9
-"""The most rows that LIMIT and OFFSET may name."""
+_CLAUSES: Final = ("where", "group", "having", "order", "limit", "offset", "fetch")
+_OUTER_CLAUSES: Final = ("join", "left", "inner", *_CLAUSES[1:])
 
 
-def read_tree(tree: exp.Expr | None, lexemes: Sequence[Lexeme], published_schema: str) -> QueryText:
-    """Read a parsed query.
+class QueryParser(ExpressionParser):
+    """Reads a query; each method reads one construct, from its first lexeme on."""
 
-    Parameters
-    ----------
-    tree : sqlglot's Expr or None
-        The parsed query: each name and constant is the number of its lexeme, and the NOTs that
-        negate a test are left out.
-    lexemes : sequence of Lexeme
-        The query's lexemes, with balanced parentheses.
-    published_schema : str
-        The only schema that the publication may be qualified with.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When the tree has a construct that is not allowed, does not account for every lexeme, or
-        groups operators otherwise than PostgreSQL.
-    """
-    if not isinstance(tree, exp.Select):
-        raise unexpected(lexemes[0])
-    refuse_unlisted(tree)
-    return _QueryReader(lexemes).query(tree, published_schema)
-
-
-class _QueryReader(ExpressionReader):
-    """Reads a query along its lexemes; each method reads one construct."""
-
-    def __init__(self, lexemes: Sequence[Lexeme]) -> None:
+    def __init__(self, lexemes: Sequence[Lexeme], published_schema: str) -> None:
         super().__init__(lexemes)
-        self._published = ""
-        self._named: dict[str, FilteredRelation] = {}
-        self._parts = PartsBudget()
-        self.totals: list[RelationText] = []
-        self.databases: set[str] = set()
-
-    def query(self, select: exp.Select, published_schema: str) -> QueryText:
-        clauses = select.args
         self._published = published_schema
-        if clauses.get("with_") is not None:
-            self.named(clauses["with_"])
+        self._named: dict[str, FilteredRelation | None] = {}  # by WITH; None, once it is used
+        self._parts = PartsBudget()
+        self._totals: list[RelationText] = []
+        self._databases: set[str] = set()
+
+    def read_query(self) -> QueryText:
+        """Read the whole query."""
+        if self.takes("with"):
+            self.read_common_tables()
         self.require("select")
-        is_distinct = clauses.get("distinct") is not None
-        if is_distinct:
-            self.require("distinct")
-        items = self.read_list(select.expressions, self.item)
-        source = self.source(select)
-        lookups = tuple(map(self.lookup, clauses.get("joins") or ()))
-        where = self.clause(clauses.get("where"), "where", self.condition)
-        group = self.clause(clauses.get("group"), "group by", self.group)
-        having = self.clause(clauses.get("having"), "having", self.condition)
-        order = self.clause(clauses.get("order"), "order by", self.orders)
-        limit, offset = (
-            self.clause(clauses.get(word), word, lambda node: self.row_count(node.expression))
-            for word in ("limit", "offset")
-        )
+        is_distinct = self.takes("distinct")
+        if is_distinct and self.here.is_word("on"):
+            hint = "write SELECT DISTINCT a, b, or GROUP BY a, b"
+            raise self.refuse("SELECT DISTINCT ON is not supported", hint)
+        items = self.read_list(self.read_item)
+        source = self.read_source()
+        lookups = tuple(self.read_lookups())
+        where = self.read_expression() if self.takes("where") else None
+        group = self.read_list(self.read_expression) if self.takes("group", "by") else ()
+        having = self.read_expression() if self.takes("having") else None
+        order = self.read_list(self.read_order) if self.takes("order", "by") else ()
+        limit, offset = self.read_rows()
         if self.here.kind != "end":
-            raise unexpected(self.here)
-        text = QueryText(
-            items, source.publication, lookups, where, group or (), having, order or (), limit,
-            offset or 0, is_distinct=is_distinct, databases=frozenset(self.databases),
-        )  # fmt: skip
-        for total in self.totals:
-            if total.name != source.publication.name:
-                raise refusal(
-                    "a subselect asks another relation than the query",
-                    hint="write SUM(COUNT(*)) OVER () for the total of all groups",
-                )
-        if self._named:
+            raise self.refuse_next()
+        if any(total.name != source.publication.name for total in self._totals):
+            raise refusal(
+                "a subselect asks another relation than the query",
+                hint="write SUM(COUNT(*)) OVER () for the total of all groups",
+            )
+        if any(self._named.values()):
             raise refusal(
                 "a common table expression is not used", hint="leave it out, or select from it"
             )
+        text = QueryText(
+            items, source.publication, lookups, where, group, having, order, limit, offset,
+            is_distinct=is_distinct, databases=frozenset(self._databases),
+        )  # fmt: skip
         return flatten_query(text, source) if source.alias else text
 
-    def named(self, node: exp.With) -> None:
-        """Read the common table expressions."""
-        self.require("with")
-
-        def read(one: exp.Expr) -> None:
-            alias = one.args.get("alias")
-            at = self.here.position
-            name = self.name(alias.this if isinstance(alias, exp.TableAlias) else None)
-            self.require("as", "(")
-            relation = self.inner(one.this)
-            self.require(")")
-            if name in self._named:
-                raise refusal("two common table expressions have the same name", at, "rename one")
-            self._named[name] = replace(relation, alias=(name,))
-
-        if len(node.expressions) > MAX_NAMED:
+    def read_common_tables(self) -> None:
+        """Read what stands after WITH."""
+        if self.here.is_word("recursive") and not self.ahead(1).is_word("as"):
+            hint = "write WITH <name> AS (SELECT ...)"
+            raise self.refuse("WITH RECURSIVE is not supported", hint)
+        self.read_list(self.read_common_table)
+        if len(self._named) > MAX_NAMED:
             raise refusal(f"WITH names more than {MAX_NAMED} subqueries", hint="use fewer")
-        self.read_list(node.expressions, read)
 
-    def inner(self, select: exp.Expr) -> FilteredRelation:
-        """Read a SELECT that only names columns and filters."""
-        if not isinstance(select, exp.Select):
-            raise unexpected(self.here)
-        clauses = {name for name, value in select.args.items() if value}
-        if not clauses <= {"expressions", "from_", "where"}:
-            raise beyond(self.here.position)
+    def read_common_table(self) -> None:
+        """Read ``name AS (SELECT …)``."""
+        at, name = self.here, self.read_alias()
+        self.require("as")
+        if self.here.is_word("materialized", "not"):
+            raise self.refuse("MATERIALIZED is not supported", "leave it out")
+        relation = self.read_subquery()
+        if name in self._named:
+            what = "two common table expressions have the same name"
+            raise self.refuse(what, "rename one", at)
+        self._named[name] = relation._replace(alias=(name,))
+
+    def read_subquery(self) -> FilteredRelation:
+        """Read a SELECT in parentheses that only names columns and filters."""
+        self.open()
         self.require("select")
-        items = None
-        if len(select.expressions) == 1 and isinstance(select.expressions[0], exp.Star):
-            self.require("*")
-        else:
-            items = self.read_list(select.expressions, self.item)
-        source = self.source(select)
-        where = self.clause(select.args.get("where"), "where", self.condition)
-        return read_subquery(source, items, where)
+        if self.here.is_word("distinct"):
+            raise beyond(self.here.position)
+        items = None if self.takes("*") else self.read_list(self.read_item)
+        source = self.read_source()
+        where = self.read_expression() if self.takes("where") else None
+        if self.here.is_word(*_OUTER_CLAUSES) or self.here.is_symbol(","):
+            raise beyond(self.here.position)
+        self.close()
+        return flatten_subquery(source, items, where)
 
-    def source(self, select: exp.Select) -> FilteredRelation:
-        """Read the relation in FROM."""
-        if select.args.get("from_") is None:
-            raise refusal("a query without FROM is not supported")
-        self.require("from")
-        node = select.args["from_"].this
-        if isinstance(node, exp.Subquery):
-            self.require("(")
-            found = self.inner(node.this)
-            self.require(")")
-            alias = node.args.get("alias")
-            if alias is None:
-                raise refusal("a subquery has no name", self.here.position, "name it with AS")
-            self.takes("as")
-            return replace(found, alias=(self.name(alias.this),))
-        relation = self.relation(node)
-        if relation.schema is None and relation.name in self._named:
-            found = self._named.pop(relation.name)
-            return replace(found, alias=(relation.alias or relation.name,))
+    def read_item(self) -> ItemText:
+        """Read an item of the select list."""
+        if self.here.is_symbol("*"):
+            if self.ahead(-1).is_word("distinct"):
+                raise self.refuse("DISTINCT is not supported with *", "name the columns")
+            raise self.refuse(
+                "the select list has columns that GROUP BY does not name",
+                "write COUNT(*), or SELECT DISTINCT and the names of columns",
+            )
+        expression = self.read_expression()
+        if self.takes("as") or is_bare_alias(self.here):
+            return ItemText(expression, self.read_name())
+        return ItemText(expression)
+
+    def read_source(self) -> FilteredRelation:
+        """Read FROM, and the relation after it."""
+        if not self.takes("from"):
+            is_left_out = self.here.kind == "end" or self.here.is_word(*_CLAUSES)
+            if is_left_out or (self.depth and self.here.is_symbol(")")):
+                raise refusal("a query without FROM is not supported")
+            raise self.refuse_next()
+        if self.here.is_symbol("("):
+            subquery = self.read_subquery()
+            if not self.takes("as") and not is_name(self.here):
+                raise self.refuse("a subquery has no name", "name it with AS")
+            return subquery._replace(alias=(self.read_alias(),))
+        relation = self.read_relation()
+        named = self._named.get(relation.name) if relation.schema is None else None
+        if named is not None:
+            self._named[relation.name] = None
+            return named._replace(alias=(relation.alias or relation.name,))
+        self.check_schema(relation)
+        return FilteredRelation(relation._replace(schema=self._published), self._parts)
+
+    def check_schema(self, relation: RelationText) -> None:
+        """Refuse a relation of another schema than that of the publications."""
         if relation.schema not in (None, self._published):
             raise refusal(
                 "only publications can be queried",
                 hint="write only the publication's name, or put the schema"
                 f" {self._published} before it",
             )
-        publication = RelationText(self._published, relation.name, relation.alias)
-        return FilteredRelation(publication, self._parts)
 
-    def clause(
-        self, node: exp.Expr | None, words: str, read: Callable[[exp.Expr], Item]
-    ) -> Item | None:
-        """Read a clause after its words, if the query has it."""
-        if node is None:
-            return None
-        self.require(*words.split())
-        return read(node)
+    def read_relation(self) -> RelationText:
+        """Read a relation with its qualifiers and its alias."""
+        first = self.here
+        names = [self.read_name()]
+        while self.takes("."):
+            names.append(self.read_name())
+        if len(names) > 3:
+            raise self.refuse("a name has too many qualifiers", at=first)
+        self._databases.update(names[:-2])
+        schema = names[-2] if len(names) > 1 else None
+        has_alias = self.takes("as") or is_name(self.here)
+        return RelationText(schema, names[-1], self.read_alias() if has_alias else None)
 
-    def condition(self, node: exp.Expr) -> Expression:
-        return self.expression(node.this)
+    def read_alias(self) -> str:
+        """Read the name that a relation has in this query."""
+        if is_name(self.here) and self.ahead(1).is_symbol("("):
+            hint = "name each column with AS in the subquery"
+            raise self.refuse("a list of column aliases is not supported", hint)
+        return self.read_name()
 
-    def group(self, node: exp.Expr) -> tuple[Expression, ...]:
-        return self.read_list(node.expressions, self.expression)
+    def read_lookups(self) -> Iterator[LookupText]:
+        """Read JOINs."""
+        while self.here.is_word("join", "inner", "left"):
+            is_outer = self.takes("left")
+            self.takes("outer" if is_outer else "inner")
+            self.require("join")
+            yield self.read_lookup(is_outer=is_outer)
+        at = self.here
+        if self.takes(","):
+            if self.here.is_word("lateral"):
+                raise self.refuse_next()
+            hint = "join a lookup table with JOIN ... ON ..."
+            raise self.refuse("several relations in FROM are not supported", hint, at)
 
-    def orders(self, node: exp.Expr) -> tuple[OrderText, ...]:
-        return self.read_list(node.expressions, self.order)
-
-    def item(self, node: exp.Expr) -> ItemText:
-        if not isinstance(node, exp.Alias):
-            return ItemText(self.expression(node))
-        expression = self.expression(node.this)
-        if not self.takes("as") and not is_bare_alias(self.here):
-            raise unexpected(self.here)
-        return ItemText(expression, self.name(node.args.get("alias")))
-
-    def relation(self, node: exp.Expr) -> RelationText:
-        if not isinstance(node, exp.Table):
-            raise unexpected(self.here)
-        if node.args.get("catalog"):
-            self.databases.add(self.name(node.args["catalog"]))
-            self.require(".")
-        schema = self.name(node.args["db"]) if node.args.get("db") else None
-        if schema is not None:
-            self.require(".")
-        name = self.name(node.this)
-        alias = node.args.get("alias")
-        if alias is None:
-            return RelationText(schema, name)
-        self.takes("as")
-        return RelationText(schema, name, self.name(alias.this))
-
-    def lookup(self, node: exp.Join) -> LookupText:
-        if self.here.is_symbol(","):
-            raise refusal(
-                "several relations in FROM are not supported",
-                self.here.position,
-                "join a lookup table with JOIN ... ON ...",
-            )
-        side, kind = str(node.args.get("side") or ""), str(node.args.get("kind") or "")
-        is_outer = side == "LEFT"
-        if kind not in ("", "OUTER" if is_outer else "INNER"):  # sqlglot reads other pairs too
-            raise unexpected(self.here)
-        self.require(*side.lower().split(), *kind.lower().split(), "join")
-        at = self.here.position
-        relation = self.relation(node.this)
-        if node.args.get("using"):
-            return self.merging(relation, node.args["using"], is_outer=is_outer)
+    def read_lookup(self, *, is_outer: bool) -> LookupText:
+        """Read a lookup table, and what it is joined on."""
+        at, relation = self.here, self.read_relation()
+        if self.takes("using"):
+            self.open()
+            column = Name((self.read_name(),))
+            if self.here.is_symbol(","):
+                raise self.refuse("a join on several columns is not supported")
+            self.close()
+            return LookupText(relation, column, column, is_outer, is_using=True)
         self.require("on")
-        match self.expression(node.args.get("on")):
+        match self.read_expression():
             case Comparison("=", Name() as left, Name() as right):
                 return LookupText(relation, left, right, is_outer)
-        raise refusal(
+        raise self.refuse(
             "a join on anything but the equality of two columns is not supported",
-            at,
             "write JOIN <lookup table> ON <publication column> = <lookup column>",
+            at,
         )
 
-    def merging(
-        self, relation: RelationText, columns: Sequence[exp.Expr], *, is_outer: bool
-    ) -> LookupText:
-        """Read the column in USING."""
-        self.require("using", "(")
-        if len(columns) > 1:
-            raise refusal("a join on several columns is not supported", self.here.position)
-        column = Name((self.name(columns[0]),))
-        self.require(")")
-        return LookupText(relation, column, column, is_outer, is_using=True)
-
-    def order(self, node: exp.Expr) -> OrderText:
-        if not isinstance(node, exp.Ordered):
-            raise unexpected(self.here)
-        expression = self.expression(node.this)
-        is_descending = bool(node.args.get("desc"))
-        if is_descending:
-            self.require("desc")
-        else:
+    def read_order(self) -> OrderText:
+        """Read an item of ORDER BY."""
+        expression = self.read_expression()
+        is_descending = self.takes("desc")
+        if not is_descending:
             self.takes("asc")
-        nulls_last = self.takes("nulls", "last")
-        nulls_first = not nulls_last and (self.takes("nulls", "first") or is_descending)
-        return OrderText(expression, is_descending, nulls_first)
+        if self.takes("nulls", "last"):
+            return OrderText(expression, is_descending)
+        return OrderText(expression, is_descending, self.takes("nulls", "first") or is_descending)
 
-    def total(self, node: exp.Subquery) -> WindowTotal:
+    def read_rows(self) -> tuple[int | None, int]:
+        """Read LIMIT, or FETCH, and OFFSET, in any order."""
+        limit = offset = None
+        while True:
+            if limit is None and self.takes("limit"):
+                limit = self.read_number()
+            elif limit is None and (self.takes("fetch", "first") or self.takes("fetch", "next")):
+                limit = self.read_fetched()
+            elif offset is None and self.takes("offset"):
+                offset = self.read_number()
+                if self.here.is_word("row", "rows"):
+                    self.step()
+            else:
+                return limit, offset or 0
+
+    def read_fetched(self) -> int:
+        """Read ``[n] ROWS ONLY``."""
+        at = self.here
+        n_rows = self.read_number() if at.kind == "number" else 1
+        if not ((self.takes("row") or self.takes("rows")) and self.takes("only")):
+            raise self.refuse(
+                "FETCH is only supported with a number of rows",
+                "write FETCH FIRST 10 ROWS ONLY, or LIMIT 10",
+                at,
+            )
+        return n_rows
+
+    def read_number(self) -> int:
+        """Read a number of rows."""
+        kind, text, _ = self.here
+        if not (kind == "number" and text.isdecimal() and len(text) <= 10):
+            raise self.refuse("LIMIT and OFFSET need a whole number")
+        if int(text) > MAX_ROWS:
+            raise self.refuse(f"LIMIT and OFFSET go up to {MAX_ROWS}")
+        self.step()
+        return int(text)
+
+    def read_total(self) -> WindowTotal:
         """Read ``(SELECT COUNT(*) FROM publication)``, a total of all records."""
-        at, select = self.here.position, node.this
-        given = {name for name, value in select.args.items() if value}
-        if not isinstance(select, exp.Select) or given != {"expressions", "from_"}:
-            raise refusal("subqueries are not supported, but for totals", at, _TOTAL)
-        self.require("select")
-        items = self.read_list(select.expressions, self.item)
-        self.require("from")
-        self.totals.append(self.relation(select.args["from_"].this))
-        if [item.expression for item in items] != [Aggregate("count", None)]:
-            raise refusal("subqueries are not supported, but for totals", at, _TOTAL)
+        other = self.refuse("subqueries are not supported, but for totals", _TOTAL)
+        self.open()
+        if not self.takes("select", "count", "(", "*", ")"):
+            raise other
+        if self.takes("as") or is_bare_alias(self.here):
+            self.read_name()
+        if not (self.takes("from") and is_name(self.here)):
+            raise other
+        relation = self.read_relation()
+        is_named = relation.schema is None and relation.name in self._named
+        if is_named or not self.here.is_symbol(")"):
+            raise other
+        self.check_schema(relation)
+        self.close()
+        self._totals.append(relation)
         return WindowTotal(Aggregate("count", None), is_filtered=False)
-
-    def row_count(self, node: exp.Expr) -> int:
-        lexeme = self.leaf(node, "number")
-        if not lexeme.text.isdecimal() or len(lexeme.text) > 10:
-            raise refusal("LIMIT and OFFSET need a whole number", lexeme.position)
-        if int(lexeme.text) > MAX_ROWS:
-            raise refusal(f"LIMIT and OFFSET go up to {MAX_ROWS}", lexeme.position)
-        return int(lexeme.text)
-
-
-# Reading a query from its text, or refusing it with a reason.
-#
-# Before sqlglot parses, `_lexer` refuses what dialects read differently, and what a count query
-# cannot have. Afterwards, the tree is checked against an allow-list and read along the lexemes,
-# each of which must be accounted for (`_syntax`, and above).
-
-
-MAX_HEIGHT: Final = 100
-"""The greatest height of an expression's tree."""
-
-MAX_OPERATORS: Final = 10_000
-"""The most operators of a query, each of which a million records may need; IN counts as one."""
-
-MAX_PATTERNS: Final = 10_000
-"""The most characters of all patterns together: comparing them with one text of the greatest length
-takes half a second, in which PostgreSQL hears no cancel."""
-
-_PATTERN_COST: Final = 20
-"""Cost of reading a text, and of lowering it for ILIKE, in characters of a pattern."""
-
-UNKNOWN_FUNCTIONS: Final = VALUE_FUNCTIONS | MOMENTS | {"now", "to_date"}
-
-MAX_ITEMS: Final = 100
-"""The most items of a select list, of GROUP BY and of ORDER BY."""
-
-_WRITTEN_TWICE: Final = (Distinct, Range, TruthTest)
-"""Tests whose operands some statements repeat, which doubles them at each level of nesting."""
 
 
 def parse_query(
@@ -522,51 +485,52 @@ def parse_query(
     published_schema: str = "published",
     heartbeat: Callable[[], None] = lambda: None,
 ) -> QueryText:
-    """Read a query on a publication.
+    """Read a query on a publication in the schema `published_schema`.
 
-    Parameters
-    ----------
-    query : str
-        SQL as the analyst wrote it.
-    published_schema : str
-        The only schema that the publication may be qualified with.
-    heartbeat : callable, optional
-        Called between steps, each of which takes less than a second.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When the query is not answered. The message names the construct; no name and no value of the
-        query is repeated.
-
-    Notes
-    -----
-    Where sqlglot and PostgreSQL could differ, the query is read as PostgreSQL reads it, or refused;
-    chains of operators that do not associate are refused, too. Tests compare accepted queries with
-    the server's own grammar.
-
-    Examples
-    --------
-    >>> parse_query("SELECT COUNT(*) FROM census_b WHERE age >= 18").where
-    Comparison(operator='>=', left=Name(parts=('age',)), right=Literal(kind='number', text='18'))
+    Raises UnsupportedQueryError, which repeats no name and no value of the query.
     """
+    # `heartbeat` is called between steps, each of which takes less than a second.
     lexemes = scan(query)
+    heartbeat()
     if lexemes and lexemes[-1].is_symbol(";"):
         lexemes.pop()
-    lexemes = merge_words(with_types(lexemes))
-    heartbeat()
-    refuse_constructs(lexemes)
-    written = _number_lexemes(lexemes)
-    heartbeat()
+    if not lexemes:
+        raise refusal("the query is empty")
+    if not lexemes[0].is_word("select", "with"):
+        raise refusal("the query is not a SELECT statement", lexemes[0].position)
     try:
-        (tree,) = sqlglot.parse(" ".join(written), dialect="postgres")
-        heartbeat()
-        text = read_tree(tree, lexemes, published_schema)
-    except SqlglotError as error:
-        raise unexpected(lexemes[_locate_stop(error, written)]) from None
+        text = QueryParser(lexemes, published_schema).read_query()
     except RecursionError:
         raise refusal("the query nests too deeply", hint="use fewer parentheses") from None
     heartbeat()
+    _check_lists(text)
+    expressions = [
+        part
+        for part in (
+            *(item.expression for item in text.items), text.where, *text.group, text.having,
+            *(item.expression for item in text.order), *text.selected,
+        )
+        if part is not None
+    ]  # fmt: skip
+    for expression in expressions:
+        _refuse_tall(expression)
+    heartbeat()
+    if sum(_count_repeated(part, _operators) for part in expressions) > MAX_OPERATORS:
+        raise refusal(
+            f"the query has more than {MAX_OPERATORS} operators",
+            hint="use IN (...), which counts as one, or ranges; BETWEEN, IS DISTINCT FROM and IS"
+            " TRUE count what they compare twice",
+        )
+    if sum(_count_repeated(part, _matching) for part in expressions) > MAX_PATTERNS:
+        raise refusal(
+            f"the patterns of LIKE have more than {MAX_PATTERNS:,} characters together",
+            hint=f"each counts {_PATTERN_COST} more than it has; ask several queries",
+        )
+    heartbeat()
+    return text
+
+
+def _check_lists(text: QueryText) -> None:
     for listed in (text.items, text.group, text.order):
         if len(listed) > MAX_ITEMS:
             raise refusal(
@@ -579,66 +543,6 @@ def parse_query(
                 "WHERE or GROUP BY contains an aggregate",
                 hint="put conditions on counts into HAVING",
             )
-    expressions = (
-        *(item.expression for item in text.items), text.where, *text.group, text.having,
-        *(item.expression for item in text.order), *text.selected,
-    )  # fmt: skip
-    for expression in expressions:
-        _refuse_tall(expression)
-    written_out = [part for part in expressions if part is not None]
-    if sum(_count_repeated(part, _operators) for part in written_out) > MAX_OPERATORS:
-        raise refusal(
-            f"the query has more than {MAX_OPERATORS} operators",
-            hint="use IN (...), which counts as one, or ranges; BETWEEN, IS DISTINCT FROM and IS"
-            " TRUE count what they compare twice",
-        )
-    if sum(_count_repeated(part, _matching) for part in written_out) > MAX_PATTERNS:
-        raise refusal(
-            f"the patterns of LIKE have more than {MAX_PATTERNS:,} characters together",
-            hint=f"each counts {_PATTERN_COST} more than it has; ask several queries",
-        )
-    return text
-
-
-def _number_lexemes(lexemes: Sequence[Lexeme]) -> list[str]:
-    """Write the lexemes for the parser, with a number for each name and constant."""
-    # So the parser can neither misread nor repeat one, and each leaf of its tree names its lexeme.
-    # A NOT that negates a test, as in IS NOT NULL, is left out, and read from the lexemes.
-    written = []
-    for number, lexeme in enumerate(lexemes):
-        place = LexemePlace(lexemes, number)
-        match lexeme.kind:
-            case "number":
-                written.append(f"{number}")
-            case "string":
-                of_type = number > 0 and LexemePlace(lexemes, number - 1).is_type
-                written.append(f"'{number}' )" if of_type else f"'{number}'")
-            case "word" | "name" if not place.is_keyword:
-                written.append(f'"{number}"')
-            case "word" if place.is_type:  # in parentheses, or it would bind less than "::"
-                written.append("( date" if lexeme.text == "interval" else f"( {lexeme.text}")
-            case "word" if lexeme.text == "cast":
-                written.append("TRY_CAST")  # which leaves another node than "::" does
-            case "word" if lexeme.text in UNKNOWN_FUNCTIONS and (
-                place.is_called or place.is_moment
-            ):  # to sqlglot: it keeps their arguments
-                written.append(f"f_{lexeme.text}{'()' if place.is_moment else ''}")
-            case "symbol" if lexeme.text.startswith(("= any", "<> all", "<@ ")):
-                written.append("IN")
-            case "symbol" if lexeme.text == "over ()":
-                written.append("OVER ( )")
-            case _:
-                written.append("" if place.is_negation else lexeme.text)
-    return written
-
-
-def _locate_stop(error: SqlglotError, written: Sequence[str]) -> int:
-    """Return the number of the lexeme where sqlglot stopped, from the column in its error."""
-    column = error.errors[0].get("col") if isinstance(error, ParseError) and error.errors else None
-    if not isinstance(column, int):
-        return 0
-    ends = list(accumulate(len(piece) + 1 for piece in written))
-    return min(bisect_left(ends, column), len(written) - 1)
 
 
 def _count_repeated(expression: Expression, cost: Callable[[Expression], int]) -> int:
@@ -660,9 +564,8 @@ def _matching(expression: Expression) -> int:
     return 0
 
 
-def _refuse_tall(expression: Expression | None) -> None:
-    level = [] if expression is None else [expression]
-    height = 0
+def _refuse_tall(expression: Expression) -> None:
+    level, height = [expression], 0
     while level:
         height += 1
         if height > MAX_HEIGHT:

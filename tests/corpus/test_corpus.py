@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -173,6 +174,20 @@ def test_refused(parties: Parties) -> None:
         assert reason in refused.value.message, query
         assert refused.value.hint, query
         assert sqlstate_of(lambda: kanon.estimate(query)) in ("0A000", "42704"), query
+
+
+IMPORTED = "DO LANGUAGE plpython3u $$import sys; plpy.info('sqlglot' in sys.modules)$$"
+
+
+def test_only_rewriting_imports_a_second_grammar(parties: Parties) -> None:
+    """A session's first answer waits for everything that is imported."""
+    with psycopg.connect(parties.dsn, autocommit=True) as session:
+        told: list[str | None] = []
+        session.add_notice_handler(lambda notice: told.append(notice.message_primary))
+        for function in ("estimate", "estimate_counts", "rewrite_count"):
+            fetch(session, f"SELECT kanon.{function}($1::text)", QUERIES[4])
+            fetch(session, IMPORTED)
+    assert told == ["False", "False", "True"]
 
 
 @pytest.mark.pitfall(8, 12)

@@ -14,6 +14,7 @@ from types import ModuleType
 import psycopg
 import pytest
 
+from kanon_db.answers import scope
 from kanon_db.answers.estimates import answer
 from kanon_db.answers.rows import (
     cell_columns,
@@ -21,7 +22,6 @@ from kanon_db.answers.rows import (
     coded_rows,
     evidence,
     evidence_sql,
-    scope,
     stored_types,
 )
 from kanon_db.errors import UnsupportedQueryError

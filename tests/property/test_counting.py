@@ -33,13 +33,8 @@ from kanon_db.query.parse import parse_query
 from tests.meaning.asked import ASKED
 from tests.rewrite.test_fixtures import ANSWERED, REFUSED
 
-PLAIN = [
-    text
-    for asked in ASKED
-    for text in (asked.question, *asked.instead)
-    if not any(word in text.lower() for word in ("from (select", "with ", "stddev", '"db"'))
-]
-"""What is asked, but for what the oracle does not read, such as groups of a subquery's columns."""
+PLAIN = [text for asked in ASKED for text in (asked.question, *asked.instead) if '"db"' not in text]
+"""What is asked, but for names of databases, which the oracle does not read."""
 CORPUS = [*ANSWERED, *(query for query, _ in REFUSED), *PLAIN]
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -256,7 +251,8 @@ OPERANDS = ["a", "(b)", "1", "'x'", "NULL", "TRUE", "DATE '2020-01-31'", "COUNT(
 PREFIXES = ["", "", "", "NOT", "-", "+", "NOT NOT", "- -"]
 SUFFIXES = [
     "", "", "", "IS NULL", "IS NOT TRUE", "IS UNKNOWN", "IN (1, a)", "NOT IN (1)", "LIKE 'x'",
-    "NOT ILIKE 'x' ESCAPE '!'", "BETWEEN a AND 2", "NOT BETWEEN 1 AND - b", "= ANY (ARRAY[1, a])",
+    "NOT ILIKE 'x' ESCAPE '!'", "BETWEEN a AND 2", "NOT BETWEEN 1 AND - b",
+    "BETWEEN b AT TIME ZONE 'UTC' AND 2", "= ANY (ARRAY[1, a])",
     "<> ALL (ARRAY['x'])", "<@ int4range(1, 2)", "AT TIME ZONE 'UTC'", "::text",
 ]  # fmt: skip
 INFIXES = ["AND", "OR", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", *COMPARISONS, *"+-*/%", "||"]

@@ -25,6 +25,7 @@ from kanon_db.query.expressions import (
     Comparison,
     Contained,
     DatePart,
+    Deviation,
     Distinct,
     Expression,
     ItemText,
@@ -182,10 +183,24 @@ def meant(part: Expression, mean: Any) -> Expression:
 def put_in(
     text: QueryText, publication: RelationText, mean: Any, where: Any, columns: Any
 ) -> QueryText:
-    """Only for queries whose GROUP BY and ORDER BY name columns, or their positions."""
-
     def of(part: Any) -> Any:
         return None if part is None else meant(part, mean)
+
+    def of_key(part: Expression, *, of_order: bool) -> Expression:
+        match part:
+            case Name((_,)) if not columns:
+                return part  # behind SELECT *: the publication's, or an alias
+            case Name((name,)) if name in aliases and (of_order or not is_column(part)):
+                return of(aliases[name])
+        return of(part)
+
+    def is_column(name: Name) -> bool:
+        try:
+            return mean(name) is not None
+        except NotACountQueryError:
+            return False
+
+    aliases = {one.alias: one.expression for one in text.items}
 
     conditions = [part for part in (where, of(text.where)) if part is not None]
     return text._replace(
@@ -199,9 +214,11 @@ def put_in(
         ),
         publication=publication,
         where=And(flat(And, conditions)) if len(conditions) > 1 else (conditions or [None])[0],
-        group=tuple(map(of, text.group)),
+        group=tuple(of_key(one, of_order=False) for one in text.group),
         having=of(text.having),
-        order=tuple(one._replace(expression=of(one.expression)) for one in text.order),
+        order=tuple(
+            one._replace(expression=of_key(one.expression, of_order=True)) for one in text.order
+        ),
         selected=columns,
     )
 
@@ -434,6 +451,12 @@ def call(node: Any) -> Expression:
             return Aggregate(name, args[0], chosen, float(name == "max"))
         case ["count" | "sum" | "avg" as name] if len(args) == 1:
             return Aggregate(name, args[0], chosen)
+    match names:
+        case [name] if name in SPREADS and len(args) == 1:
+            x = Cast(args[0], "double precision")
+            squares = Aggregate("sum", Arithmetic("*", x, x), chosen)
+            total, number = Aggregate("sum", x, chosen), Aggregate("count", args[0], chosen)
+            return Deviation(squares, total, number, name)
     require(chosen is None)
     match names:
         case ["age"] if len(args) == 2:
@@ -464,7 +487,10 @@ FUNCTIONS = {
 }  # fmt: skip
 SAME = {
     "ceiling": "ceil", "char_length": "length", "character_length": "length", "substring": "substr",
+    "trim": "btrim",
 }  # fmt: skip
+
+SPREADS = {"stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"}
 
 TYPES = {
     "int2": "smallint", "int4": "integer", "int8": "bigint", "numeric": "numeric",

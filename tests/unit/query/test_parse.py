@@ -1,20 +1,18 @@
-"""Reading queries: lexemes, constructs, the tree of the parser, and what a refusal says."""
+"""Reading queries: lexemes, how operators bind, names and keywords, and what a refusal says."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
-from collections.abc import Sequence
 from string import ascii_letters, digits
 
 import pytest
-import sqlglot
-from sqlglot import exp
 
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import _lexer
-from kanon_db.query._constructs import MAX_NESTING, LexemePlace, refuse_constructs
-from kanon_db.query._lexer import MAX_LENGTH, Lexeme, scan, with_types
+from kanon_db.query._constructs import MAX_NESTING
+from kanon_db.query._lexer import MAX_LENGTH, Lexeme, scan
 from kanon_db.query.expressions import (
     ALLOWED,
     Aggregate,
@@ -29,8 +27,9 @@ from kanon_db.query.expressions import (
     OrderText,
     RelationText,
 )
-from kanon_db.query.parse import parse_query, read_tree
+from kanon_db.query.parse import parse_query
 
+ALL = "SELECT COUNT(*) FROM t"
 A, B, C = (Name((name,)) for name in "abc")
 
 
@@ -128,13 +127,16 @@ def test_tall_sums_are_refused() -> None:
     assert where("(" * MAX_NESTING + "a = 1" + ")" * MAX_NESTING) == is_one("a")
 
 
-def test_a_parser_out_of_stack_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(*_: object, **__: object) -> None:
-        raise RecursionError
-
-    monkeypatch.setattr("sqlglot.parse", parse)
-    with pytest.raises(UnsupportedQueryError, match="nests too deeply"):
-        where("a = 1")
+def test_a_parser_out_of_stack_refuses() -> None:
+    nested = "(a OR b AND " * MAX_NESTING + "c = d || e + f * 1" + ")" * MAX_NESTING
+    assert where(nested)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        with pytest.raises(UnsupportedQueryError, match="nests too deeply"):
+            where(nested)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize("clause", ["WHERE a IN (1) 2", "WHERE a = 1 OR OR b = 2", "WHERE 1 END"])
@@ -143,25 +145,6 @@ def test_where_the_parser_stopped(clause: str) -> None:
         parse_query(f"SELECT COUNT(*) FROM t {clause}")
     place = clause.index("2") if "(1)" in clause else max(clause.find("OR b"), clause.find("END"))
     assert refused.value.detail == f"at character {23 + place + 1} of the query"
-
-
-def test_the_parser_sees_no_name_and_no_value(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen: list[str] = []
-    parse = sqlglot.parse
-
-    def listening(text: str, **options: str) -> object:
-        seen.append(text)
-        return parse(text, **options)
-
-    monkeypatch.setattr("sqlglot.parse", listening)
-    where("t.canary = 'canary' AND \"canary\" > 123.5")
-    with pytest.raises(UnsupportedQueryError):
-        where("canary 123.5 = 'canary'")
-    assert len(seen) == 2
-    assert not any("canary" in text or "123.5" in text for text in seen)
-    assert not caplog.records
 
 
 def test_no_refusal_repeats_the_query() -> None:
@@ -243,22 +226,36 @@ def test_refused(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "keywords"),
+    "query",
     [
-        ("SELECT count FROM t", "select from"),
-        ("SELECT count(*) FROM t", "select count from"),
-        ("SELECT p.count(*) FROM t", "select from"),
-        ("SELECT date, date 'x', 'x'::date AS date FROM t", "select date as from"),
-        ("SELECT CAST('x' AS date) FROM t", "select cast as from"),
-        ("SELECT unknown IS NOT unknown FROM t", "select is not unknown from"),
-        ("SELECT nulls ORDER BY first NULLS FIRST", "select order by nulls first"),
-        ("SELECT escape LIKE 'x' ESCAPE 'y'", "select like escape"),
+        "SELECT count FROM t", "SELECT p.count FROM t", "SELECT date, 'x'::date AS date FROM t",
+        "SELECT CAST('x' AS date) date FROM t", "SELECT unknown IS NOT unknown FROM t",
+        "SELECT nulls FROM t nulls ORDER BY first NULLS FIRST", "SELECT last nulls FROM t escape",
+        "SELECT escape LIKE 'x' ESCAPE 'y' escape FROM t",
+        "SELECT filter, over, within FROM t over", "SELECT at AT TIME ZONE 'UTC' AS at FROM t",
+        "SELECT a::timestamp timestamp FROM t at", "SELECT row, values, interval FROM t values",
+        "SELECT a::double precision AS day, b AS over FROM t",
+        "WITH recursive AS (SELECT a FROM t) SELECT a FROM recursive recursive",
     ],
-)
-def test_keywords_and_names(query: str, keywords: str) -> None:
-    lexemes = with_types(scan(query))
-    found = [lexeme.text for i, lexeme in enumerate(lexemes) if LexemePlace(lexemes, i).is_keyword]
-    assert found == keywords.split()
+)  # fmt: skip
+def test_keywords_are_names_elsewhere(query: str) -> None:
+    from tests.rewrite.postgres_reading import canonical, read
+
+    assert canonical(parse_query(query)) == canonical(read(query))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*) day FROM t", "SELECT a over FROM t", "SELECT a filter FROM t",
+        "SELECT user FROM t", "SELECT a AS check FROM t", "SELECT a * b at FROM t",
+        "SELECT a FROM t left", "SELECT a FROM select", "SELECT in FROM t", "SELECT t.join FROM t",
+        "SELECT a FROM t tablesample", "SELECT nulls last FROM t", "SELECT format json FROM t",
+    ],
+)  # fmt: skip
+def test_reserved_words_are_no_names(query: str) -> None:
+    with pytest.raises(UnsupportedQueryError):
+        parse_query(query)
 
 
 @pytest.mark.parametrize(
@@ -268,9 +265,9 @@ def test_keywords_and_names(query: str, keywords: str) -> None:
 def test_nesting_is_limited(opening: str, depth: int) -> None:
     levels = MAX_NESTING // depth
     closing = (" THEN 1 END" if "CASE" in opening else "") + (")" if "(" in opening else "")
-    refuse_constructs(scan("SELECT " + opening * levels + "a" + closing * levels))
+    where(opening * levels + "a" + closing * levels)
     with pytest.raises(UnsupportedQueryError, match="nested more than"):
-        refuse_constructs(scan("SELECT " + opening * (levels + 1) + "a" + closing * (levels + 1)))
+        where(opening * (levels + 1) + "a" + closing * (levels + 1))
 
 
 @pytest.mark.parametrize(
@@ -282,7 +279,7 @@ def test_nesting_is_limited(opening: str, depth: int) -> None:
 )
 def test_what_was_opened_closes(query: str, reason: str) -> None:
     with pytest.raises(UnsupportedQueryError, match=reason):
-        refuse_constructs(scan(f"SELECT {query}"))
+        parse_query(f"SELECT {query}")
 
 
 @pytest.mark.parametrize(
@@ -335,106 +332,110 @@ def test_hint(query: str, instead: str) -> None:
     assert refused.value.hint != ALLOWED
 
 
-def parsed(text: str, lexemes: Sequence[Lexeme]) -> exp.Expr | None:
-    """Parse a text, each name and constant as the number of the lexeme that reads like it."""
-    numbers = {lexeme.text: number for number, lexeme in reversed(list(enumerate(lexemes)))}
-    pieces = scan(text)
-    written = []
-    for place, piece in enumerate(pieces):
-        number = numbers.get(piece.text, -1)
-        match piece.kind:
-            case "number":
-                written.append(f"{number}")
-            case "string":
-                written.append(f"'{number}'")
-            case "word" if not LexemePlace(pieces, place).is_keyword:
-                written.append(f'"{number}"')
-            case _:
-                written.append(piece.text)
-    return sqlglot.parse(" ".join(written), dialect="postgres")[0]
+@pytest.mark.parametrize(
+    ("written", "grouped"),
+    [
+        ("a OR b AND c", "a OR (b AND c)"), ("NOT a AND b", "(NOT a) AND b"),
+        ("NOT a = b", "NOT (a = b)"), ("NOT NOT a", "NOT (NOT a)"),
+        ("NOT a IS NULL", "NOT (a IS NULL)"), ("a = b IS NULL", "(a = b) IS NULL"),
+        ("a IS DISTINCT FROM b = c", "a IS DISTINCT FROM (b = c)"),
+        ("a = b IS NOT DISTINCT FROM c", "(a = b) IS NOT DISTINCT FROM c"),
+        ("a = b IN (1, 2)", "a = (b IN (1, 2))"), ("a IN (1, 2) = b", "(a IN (1, 2)) = b"),
+        ("a + b IN (1, 2)", "(a + b) IN (1, 2)"),
+        ("a || b LIKE 'x' || 'y'", "(a || b) LIKE ('x' || 'y')"),
+        ("a BETWEEN b + 1 AND c || d OR e", "(a BETWEEN (b + 1) AND (c || d)) OR e"),
+        ("a BETWEEN (b AT TIME ZONE 'UTC') AND c", "a BETWEEN ((b AT TIME ZONE 'UTC')) AND (c)"),
+        ("a < b || c", "a < (b || c)"), ("a + b || c * d", "(a + b) || (c * d)"),
+        ("a || b <@ int4range(1, 2)", "(a || b) <@ int4range(1, 2)"),
+        ("a + 1 <@ int4range(1, 2)", "(a + 1) <@ int4range(1, 2)"),
+        ("a + b * c", "a + (b * c)"), ("a - b - c", "(a - b) - c"),
+        ("a / b * c % d", "((a / b) * c) % d"),
+        ("- a * b", "(- a) * b"), ("a - - b", "a - (- b)"), ("- a::int", "- (a::int)"),
+        ("a + b = ANY (ARRAY[1, c])", "(a + b) = ANY (ARRAY[1, c])"),
+        ("- a AT TIME ZONE 'UTC'", "(- a) AT TIME ZONE 'UTC'"),
+        ("a * b AT TIME ZONE 'UTC'", "a * (b AT TIME ZONE 'UTC')"),
+        ("a::date AT TIME ZONE 'UTC'", "(a::date) AT TIME ZONE 'UTC'"),
+        ("a::int::text", "(a::int)::text"),
+        ("a LIKE 'x' ESCAPE '!' OR b", "(a LIKE 'x' ESCAPE '!') OR b"),
+        ("CASE WHEN a OR b THEN c END = d", "(CASE WHEN (a OR b) THEN c END) = d"),
+    ],
+)  # fmt: skip
+def test_how_operators_bind(written: str, grouped: str) -> None:
+    """As in PostgreSQL, whose grammar reads the same."""
+    from tests.rewrite.postgres_reading import canonical, read
 
-
-def read(condition: str, tree_of: str) -> Expression | None:
-    """Read a query as if the parser had read another condition."""
-    lexemes = scan(f"SELECT COUNT(*) FROM t WHERE {condition}")
-    refuse_constructs(lexemes)
-    tree = parsed(f"SELECT COUNT(*) FROM t WHERE {tree_of}", lexemes)
-    return read_tree(tree, lexemes, "published").where
+    assert where(written) == where(grouped)
+    both = {canonical(read(f"{ALL} WHERE {text}")) for text in (written, grouped)}
+    assert both == {canonical(parse_query(f"{ALL} WHERE {written}"))}
 
 
 @pytest.mark.parametrize(
-    ("condition", "tree_of"),
+    ("condition", "reason"),
     [
-        ("a + b * c = 1", "(a + b) * c = 1"), ("a - b - c = 1", "a - (b - c) = 1"),
-        ("a OR b AND c", "(a OR b) AND c"), ("NOT a AND b", "NOT (a AND b)"),
-        ("NOT a = b", "(NOT a) = b"), ("a = b IS NULL", "a = (b IS NULL)"),
-        ("a = b = c", "a = (b = c)"), ("- a * b = 1", "- (a * b) = 1"),
-        ("(a + b) * c = 1", "a + b * c = 1"),
-        ("a BETWEEN b AND c OR d", "a BETWEEN b AND (c OR d)"),
+        *(
+            (text, "comparisons cannot be chained")
+            for text in ("a = b = c", "a < b < c", "a IS NULL = b", "a <> b = ANY (ARRAY[1])")
+        ),
+        *(
+            (text, "parentheses are needed")
+            for text in (
+                "a IS NULL IS NULL", "a IS NULL::boolean", "a = NOT b", "- NOT a", "a IN (1) + 1",
+                "a IN (1) IN (2)", "a BETWEEN 1 AND 2 BETWEEN 3 AND 4", "a LIKE 'x' LIKE 'z'",
+                "a IN (1) || b", "a AT TIME ZONE 'UTC'::text", "a <@ int4range(1, 2) + 1",
+                "a BETWEEN b + c AT TIME ZONE 'UTC' AND d",
+            )
+        ),
+        *((text, "cannot be read") for text in ("a BETWEEN b = c AND d", "a NOT = b", "a = b NOT")),
     ],
 )  # fmt: skip
-def test_another_grouping_is_refused(condition: str, tree_of: str) -> None:
-    with pytest.raises(UnsupportedQueryError):
-        read(condition, tree_of)
-
-
-def test_parentheses_are_read_from_the_text_alone() -> None:
-    assert read("a + b * c = 1", "(a + ((b) * c)) = (1)") == read("a + b * c = 1", "a + b * c = 1")
-    assert read("(a + (b)) - c = 1", "a + b - c = 1") is not None
+def test_what_does_not_group(condition: str, reason: str) -> None:
+    """Also where PostgreSQL has a rule that readers do not know."""
+    with pytest.raises(UnsupportedQueryError, match=reason):
+        where(condition)
 
 
 @pytest.mark.parametrize(
-    ("condition", "tree_of"),
+    "condition",
     [
-        ("a = b", "b = a"), ("a = b", "a <> b"), ("a = b AND c", "a = b"),
-        ("a = b", "a = b AND c"), ("a IN (b, c)", "a IN (c)"), ("a IN (b, c)", "a IN (b, c, c)"),
-        ("a IS NULL", "a IS TRUE"), ("a = DATE 'x'", "a = TIMESTAMP 'x'"),
-        ("a LIKE 'x'", "a ILIKE 'x'"), ("a = 1", "a = '1'"), ("a = '1'", "a = 1"),
-        ("a = - 1", "a = 1"), ("a = 1", "a = - 1"), ("a = NULL", "a = FALSE"),
-        ("SUM(a) = 1", "AVG(a) = 1"), ("b.a = 1", "b = 1"),
-        ("EXTRACT(year FROM a) = 1", "EXTRACT(a FROM a) = 1"),
-        ("CASE WHEN a THEN b ELSE c END", "CASE WHEN a THEN b END"),
+        "a = b AND", "= b", "a b", "a IN ()", "a IN (b, )", "a IN b", "a IN (b", "a IS", "a IS NOT",
+        "a IS DISTINCT b", "a BETWEEN 1", "a BETWEEN 1 OR 2", "a LIKE", "a NOT", "a NOT b", "a..b",
+        "a.", ".a", "a.1", "a = DATE b", "SUM(a", "SUM()", "CASE a END", "CASE WHEN a END",
+        "CASE WHEN a THEN b ELSE END", "EXTRACT(year a)", "EXTRACT(1 FROM a)", "a::", "()", "(a b)",
+        "a = ANY", "a = ANY (ARRAY[1)", "a = ANY (ARRAY[1]", "a AT TIME ZONE", "COUNT(*",
+        "COUNT(**)", "lower(a,)", "round(a, )", "NULLIF(a)", "COALESCE()", "1 2", "'a' b",
+        "a <@ int4range(1, 2",
     ],
 )  # fmt: skip
-def test_lost_or_changed_text_is_refused(condition: str, tree_of: str) -> None:
-    with pytest.raises(UnsupportedQueryError):
-        read(condition, tree_of)
+def test_words_too_few_or_too_many(condition: str) -> None:
+    for clause in ("WHERE", "GROUP BY a HAVING", "ORDER BY"):
+        with pytest.raises(UnsupportedQueryError):
+            parse_query(f"{ALL} {clause} {condition}")
 
 
 @pytest.mark.parametrize(
-    ("kind", "argument"),
+    ("query", "reason"),
     [
-        (exp.Select, "distinct"), (exp.Select, "with_"), (exp.Count, "expressions"),
-        (exp.In, "query"), (exp.Between, "symmetric"), (exp.Column, "join_mark"),
-        (exp.Identifier, "something_new"),
+        ("SELECT 1 + (SELECT COUNT(*) FROM other.t) FROM t", "only publications"),
+        ("SELECT 1 + (SELECT COUNT(*) FROM u) FROM t", "another relation"),
+        ("SELECT 1 + (SELECT COUNT(*) FROM t WHERE a) FROM t", "but for totals"),
+        ("SELECT 1 + (SELECT COUNT(*), 1 FROM t) FROM t", "but for totals"),
+        ("SELECT 1 + (SELECT COUNT(*) FROM (SELECT a FROM t) AS t) FROM t", "but for totals"),
+        (
+            "WITH t AS (SELECT a FROM t WHERE a > 1) SELECT 1 + (SELECT COUNT(*) FROM t) FROM t",
+            "but for totals",
+        ),
     ],
-)  # fmt: skip
-def test_an_argument_that_is_not_listed_is_refused(kind: type[exp.Expr], argument: str) -> None:
-    query = "SELECT COUNT(*) FROM t WHERE a IN (1, 2) AND b BETWEEN 3 AND 4"
-    lexemes = scan(query)
-    tree = parsed(query, lexemes)
-    assert isinstance(tree, exp.Select)
-    assert read_tree(tree, lexemes, "published").where is not None
-    node = tree.find(kind)
-    assert node is not None
-    node.args[argument] = exp.true()
-    with pytest.raises(UnsupportedQueryError):
-        read_tree(tree, lexemes, "published")
-
-
-@pytest.mark.parametrize("statement", ['DROP TABLE "1"', "SELECT 1 UNION SELECT 2", "COMMIT"])
-def test_another_statement_is_refused(statement: str) -> None:
-    (tree,) = sqlglot.parse(statement, dialect="postgres")
-    with pytest.raises(UnsupportedQueryError):
-        read_tree(tree, scan("SELECT COUNT(*) FROM t"), "published")
+)
+def test_a_subselect_is_the_total_of_the_publication(query: str, reason: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match=reason):
+        parse_query(query)
+    total = parse_query("SELECT (SELECT COUNT(*) AS n FROM published.t AS u) FROM t")
+    assert total == parse_query("SELECT (((SELECT COUNT(*) FROM t))) FROM t")
 
 
 def same(one: str, other: str) -> None:
     """Hold two spellings of one query to each other."""
     assert parse_query(one) == parse_query(other)
-
-
-ALL = "SELECT COUNT(*) FROM t"
 
 
 @pytest.mark.parametrize(
