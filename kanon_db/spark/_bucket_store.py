@@ -317,8 +317,8 @@ class ChunkOfRows:
                     codes[name] = levels[at].tobytes()
                 elif name in self.distinct:
                     codes[name] = self._codes(name, table.column(name))[at].tobytes()
-        found = pickle.dumps(self.of.of(chunk, codes, _beat))
-        return pa.table({_PART: pa.array([found], pa.binary())})
+        totals = pickle.dumps(self.of.of(chunk, codes, _beat))
+        return pa.table({_PART: pa.array([totals], pa.binary())})
 
     def _codes(self, name: str, column: Any) -> AnyIntArray:
         import pyarrow.compute as pc

@@ -479,8 +479,8 @@ def row_query(query: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
 
 # Answering queries from files: read, checked and written as in PostgreSQL, run by Spark.
 #
-# Buckets become codes where their rows are (`_bucket_store`), and are counted there by the same code
-# as in PostgreSQL. Rows are counted by their cells; see `row_query`.
+# Buckets become codes where their rows are (`_bucket_store`), and are counted there by the code
+# that counts in PostgreSQL. Rows are counted by their cells; see `row_query`.
 
 
 _MEMORY: Final = 200 << 20

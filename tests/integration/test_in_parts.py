@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kanon_db.publications import relations
-from kanon_db.publications.buckets import _derived_tables, bucket_relations, kind
+from kanon_db.publications.buckets import bucket_relations, kind
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer import coded_columns, columns
 from kanon_db.transfer.allowance import Allowance
@@ -48,7 +48,6 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relations, "_ROWS_AT_ONCE", 700)
     monkeypatch.setattr(kind, "_MOST_AT_ONCE", 700)
     monkeypatch.setattr(kind, "_MOST_SHARED", 700)
-    monkeypatch.setattr(_derived_tables, "_AUDITED_BYTES", 7000)
 
 
 @pytest.mark.long

@@ -105,7 +105,7 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
 
     def bring() -> None:
         monkeypatch.setattr(
-            "kanon_db.installation.sql_objects.resource_directory",
+            "kanon_db.installation.install.resource_directory",
             lambda name: resources.get(name) or resource_directory(name),
         )
 

@@ -186,10 +186,10 @@ class Slots:
     def _find(self, condition: ex.Expression, wanted: int) -> Mask:
         if is_tried_whole(condition):
             outcomes = self.outcomes.truth(condition)
-            found: Mask = self.look_up(outcomes, (outcomes.answers == wanted).astype(np.uint8))
+            mask: Mask = self.look_up(outcomes, (outcomes.answers == wanted).astype(np.uint8))
         else:
-            found = combine_truths(condition, wanted, self.where)
-        return found
+            mask = combine_truths(condition, wanted, self.where)
+        return mask
 
 
 def combine_truths(condition: ex.Expression, wanted: int, where: Callable[[Any, int], Any]) -> Any:

@@ -274,30 +274,6 @@ def worker_command(
     run_worker(choose_dsn(dsn, directory), key, options)
 
 
-@click.command("extension", cls=Command)
-@click.argument(
-    "folder", required=False, type=click.Path(path_type=Path, file_okay=False, exists=True)
-)
-@click.option(
-    "--from", "earlier", multiple=True, metavar="VERSION",
-    help="Also write how to update from this version; it is written from versions whose files are"
-    " in the folder.",
-)  # fmt: skip
-@database_options
-def extension_command(
-    folder: Path | None, earlier: tuple[str, ...], dsn: str | None, directory: Path, as_json: bool
-) -> None:
-    """Write the files by which CREATE EXTENSION kanon installs kanon_db.
-
-    They go where the server, on this machine, looks for extensions; or into a folder.
-    """
-    from kanon_db.installation.extension import write_extension
-
-    chosen = "" if folder else choose_dsn(dsn, directory)
-    files = [str(path) for path in write_extension(folder, dsn=chosen, earlier=earlier)]
-    console.print_outcome("\n".join(files), {"files": files}, as_json=as_json)
-
-
 @click.command("uninstall", cls=Command)
 @database_options
 @click.option("--drop-publications", is_flag=True, help="Also drop the published relations.")
@@ -871,7 +847,6 @@ def add_operations(group: click.Group) -> None:
 for command in (
     local,
     install_command,
-    extension_command,
     uninstall_command,
     doctor,
     service,
