@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from kanon_db.answers import estimates
+from kanon_db.errors import UnsupportedQueryError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Parties, create_source, create_table, fetch
 
@@ -164,3 +165,30 @@ def test_groups_of_numbers_that_are_written_differently(parties: Parties) -> Non
     with session.transaction():
         found = estimates.answer(session, query).rows
     assert [(row.lower_bound, row.upper_bound) for row in found] == [(20, 20), (0, 0)]
+
+
+def test_groups_of_many_wide_columns_are_those_that_occur(parties: Parties) -> None:
+    """Combinations of their values are more than there are numbers of 64 bits, or memory."""
+    names = "abcdefg"
+    rows = [(*(i * (k + 3) % 601 for k in range(7)), i % 5) for i in range(600)]
+    columns = ", ".join(f"{name} int" for name in names)
+    kanon = create_source(parties.publisher, "data.wide", f"{columns}, ill int", rows)
+    kanon.publish("data.wide", "wide", privacy='{"l": 2}')
+    session = PsycopgSession(parties.analyst)
+    with session.transaction():
+        found = estimates.answer(
+            session, "SELECT a, b, c, COUNT(*) FROM wide WHERE a < 30 GROUP BY a, b, c"
+        ).rows
+        refused = []
+        for query in (
+            f"SELECT {', '.join(names)}, COUNT(*) FROM wide GROUP BY {', '.join(names)}",
+            "SELECT COUNT(*) FROM wide WHERE CASE WHEN a > b THEN 10 / (c + 1) > d + e + f + g END",
+        ):
+            with pytest.raises(UnsupportedQueryError) as error, session.savepoint():
+                estimates.answer(session, query)
+            refused.append(error.value.hint)
+    wanted = fetch(
+        parties.publisher, "SELECT a, b, c, count(*) FROM data.wide WHERE a < 30 GROUP BY 1, 2, 3"
+    )
+    assert sorted((*json.loads(r.group_key).values(), r.estimate) for r in found) == sorted(wanted)
+    assert all(refused)

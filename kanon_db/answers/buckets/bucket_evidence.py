@@ -10,9 +10,14 @@ from typing import Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray
-from kanon_db.answers.buckets.bucket_totals import BucketCounter, BucketTotals, n_kinds
+from kanon_db.answers.buckets.bucket_totals import (
+    BucketCounter,
+    BucketTotals,
+    OccurringGroups,
+    n_kinds,
+)
 from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
-from kanon_db.answers.buckets.slots import Grouping, Slots, guard
+from kanon_db.answers.buckets.slots import LARGEST, Grouping, Slots, guard
 from kanon_db.answers.buckets.tallies import SumsByGroup, Tally
 from kanon_db.answers.buckets.value_tries import ValueTries
 from kanon_db.answers.plan import Plan
@@ -36,6 +41,12 @@ Answers = Mapping[tuple[int, ...], Estimated]
 """By the rank of each key's value."""
 
 _EVERYBODY: Final = Aggregate("count", None)
+
+_MOST_PLACES: Final = 1 << 16
+"""Combinations of keys of one side that have a place each, whether they occur or not."""
+
+_TRIED: Final = 16
+"""Groups of one side that are looked at, for each answer."""
 
 
 def answer_in_buckets(opened: OpenQuery, aggregates: Sequence[Aggregate]) -> list[Group]:
@@ -90,13 +101,14 @@ class BucketEvidence:
             if plan.shape == "pairs":
                 self._require_room()
         self._outcomes = tries.ask()
-        self._counter = BucketCounter(plans, self._outcomes, [])
-        self._keys, self._groupings = self._counter.keys, self._counter.groupings
         keys = plans[0].keys
+        self._keys = [self._outcomes.key(key.expression) for key in keys]
+        self._groupings = self._find_groups(plans[0])
         self._numbers = [[key.number for key in keys if key.side == side] for side in (0, 1)]
         self._chosen = [self._choose_values(plan) for plan in plans]
         begun = [self._begin(plan, own) for plan, own in zip(plans, self._chosen, strict=True)]
-        counter, totals = replace(self._counter, begun=begun), begun
+        counter = BucketCounter(plans, self._outcomes, self._groupings, begun)
+        totals = begun
         names = list(dict.fromkeys(name for plan in plans for name in plan.columns))
         for more in self._store.each(names, counter):
             totals = [one + other for one, other in zip(totals, more, strict=True)]
@@ -109,6 +121,33 @@ class BucketEvidence:
     def texts(self) -> Sequence[Sequence[str]]:
         """The JSON of the values of each key, by rank."""
         return [key.texts for key in self._keys]
+
+    def _find_groups(self, plan: Plan) -> tuple[Grouping, Grouping]:
+        """Find the groups of each side, given the plan that lists them."""
+        groupings = []
+        for side, condition in ((0, plan.records), (1, plan.values)):
+            keys = [key for key in plan.keys if key.side == side]
+            grouping = Grouping([self._keys[key.number] for key in keys])
+            if grouping.n_combinations > _MOST_PLACES:
+                # A group that no bucket has beside what is asked of the other side is no answer.
+                most = _TRIED * self._opened.limits.n_answers
+                if grouping.n_combinations > LARGEST:
+                    raise self._opened.limits.too_many()
+                numbers = np.zeros(0, np.int64)
+                finder = OccurringGroups(self._outcomes, grouping, condition)
+                for more in self._store.each(plan.columns, finder):
+                    numbers = np.union1d(numbers, more)
+                    if numbers.size > most:
+                        raise self._opened.limits.too_many()
+                grouping = Grouping(grouping.keys, numbers)
+            groupings.append(grouping)
+        records, values = groupings
+        tables, every = self._layout.tables, Grouping(self._keys).n_combinations
+        if plan.shape == "pairs" and every > LARGEST // tables.n_buckets:
+            raise self._opened.limits.too_many()
+        if records.n * values.n > LARGEST // (tables.sizes[-1] + 1) ** 2:
+            raise self._opened.limits.too_many()
+        return records, values
 
     def _require_room(self) -> None:
         """Refuse buckets whose pairs do not fit into the memory of a question."""

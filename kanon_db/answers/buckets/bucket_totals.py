@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.buckets import bucket_pairs
 from kanon_db.answers.buckets.learned_weights import WeighedRecords
 from kanon_db.answers.buckets.slots import Grouping, Mask, Outcomes, Slots, ValueOutcomes
@@ -22,6 +22,7 @@ from kanon_db.answers.buckets.tallies import (
 )
 from kanon_db.answers.plan import Plan
 from kanon_db.publications.codes import PAIRS_AT_ONCE, Chunk
+from kanon_db.query.expressions import Expression
 from kanon_db.query.formulas import Weighed, weigh_draws
 from kanon_db.query.layout import Side
 
@@ -52,26 +53,35 @@ def n_kinds(plan: Plan) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class OccurringGroups:
+    """The groups of one side that occur among what meets a condition, where many do not."""
+
+    outcomes: ValueOutcomes
+    grouping: Grouping
+    condition: Expression | None
+
+    def of(
+        self, chunk: Chunk, codes: Mapping[str, bytes], heartbeat: Callable[[], None]
+    ) -> IntArray:
+        """Find those of a chunk."""
+        slots = Slots(self.outcomes, chunk, codes, heartbeat)
+        is_met = slots.where(self.condition).view(np.bool_)
+        return np.unique(self.grouping.combine(slots)[is_met]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
 class BucketCounter:
     """Counts and sums, for some plans with the same keys, what the slots of buckets give."""
 
     plans: Sequence[Plan]
     outcomes: ValueOutcomes
+    groupings: tuple[Grouping, Grouping]  # The groups that the keys of each side make
     begun: Sequence[BucketTotals]  # Without any bucket
 
     @property
     def keys(self) -> list[Outcomes]:
         """What was tried of the keys."""
         return [self.outcomes.key(key.expression) for key in self.plans[0].keys]
-
-    @property
-    def groupings(self) -> tuple[Grouping, Grouping]:
-        """The groups that the keys of each side make."""
-        keys, planned = self.keys, self.plans[0].keys
-        records, values = (
-            Grouping([keys[key.number] for key in planned if key.side == side]) for side in (0, 1)
-        )
-        return records, values
 
     def of(
         self, chunk: Chunk, codes: Mapping[str, bytes], heartbeat: Callable[[], None]

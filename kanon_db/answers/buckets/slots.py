@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from kanon_db.query.layout import Side
 
 Mask = NDArray[np.uint8]
 """0 or 1 for each slot."""
+
+LARGEST: Final = 1 << 62
+"""Up to this, combinations have numbers of 64 bits."""
 
 
 def may_fail(expression: ex.Expression) -> bool:
@@ -223,16 +226,31 @@ class Grouping(NamedTuple):
     """The groups that the keys of one side make: numbers of combinations of ranks."""
 
     keys: Sequence[Outcomes]
+    # The numbers of the groups that occur, ascending, which have their places; None for all
+    numbers: IntArray | None = None
+
+    @property
+    def n_combinations(self) -> int:
+        """The number of combinations of ranks."""
+        return prod(len(key.texts) for key in self.keys)
 
     @property
     def n(self) -> int:
         """The number of groups that there may be."""
-        return prod(len(key.texts) for key in self.keys)
+        return self.n_combinations if self.numbers is None else self.numbers.size
+
+    def combine(self, slots: Slots) -> AnyIntArray:
+        """Return the combination of ranks of each slot."""
+        ranks = [slots.look_up(key, key.answers) for key in self.keys]
+        return combine_codes(ranks, [len(key.texts) for key in self.keys])
 
     def of(self, slots: Slots, mask: Mask) -> AnyIntArray | None:
         """Return the group of each slot, `n` where the mask has 0; None if there is one group."""
         if not self.keys:
             return None
+        if self.numbers is not None:
+            place = np.searchsorted(self.numbers, self.combine(slots))
+            return np.where(mask.view(np.bool_), place, self.n)
         kind = np.dtype(np.uint8 if self.n < 255 else np.uint16 if self.n < 65_535 else np.int64)
         group: AnyIntArray = np.zeros(slots.n, kind)
         for key in self.keys:
@@ -243,6 +261,8 @@ class Grouping(NamedTuple):
     def ranks(self, group: int) -> tuple[int, ...]:
         """Return the rank of each key's value."""
         ranks = []
+        if self.numbers is not None:
+            group = int(self.numbers[group])
         for key in reversed(self.keys):
             group, rank = divmod(group, len(key.texts))
             ranks.append(rank)

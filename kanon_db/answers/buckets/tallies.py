@@ -10,7 +10,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.query.formulas import FLAT, Weighed
 
-_MOST_DENSE: Final = 1 << 22
+_MOST_DENSE: Final = 1 << 18
 """Numbers of (group, q, s) with a place of their own."""
 
 
@@ -32,12 +32,10 @@ class Margin:
 
     def add(self, size: int, group: AnyIntArray | int, count: AnyIntArray) -> None:
         """Add buckets by how many of a group they have."""
-        number = np.asarray(group, np.int64) * (size + 1) + count
-        times = np.bincount(number.ravel(), minlength=self.n.size * (size + 1))
-        own = times.reshape(self.n.size, size + 1).astype(np.float64)
-        counts = np.arange(size + 1)
-        self.n += own @ counts
-        self.packed += own @ (counts * counts) / size
+        counts = count.ravel().astype(np.float64)
+        groups = np.broadcast_to(group, count.shape).ravel()
+        self.n += np.bincount(groups, counts, self.n.size)
+        self.packed += np.bincount(groups, counts * counts, self.n.size) / size
 
 
 class Tally:

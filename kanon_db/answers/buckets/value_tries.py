@@ -11,6 +11,7 @@ import numpy as np
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
 from kanon_db.answers.buckets.slots import (
+    LARGEST,
     Outcomes,
     Slots,
     ValueOutcomes,
@@ -135,6 +136,8 @@ class ValueTries:
         n = prod(domain.n for domain in domains.values())
         if len(columns) < 2 or (n <= MOST_CROSSED and not is_unsafe):
             return Combinations(domains), None
+        if n > LARGEST:
+            raise self.opened.too_much()
         if columns not in self._combinations:
             codes = self._occurring(columns)
             numbers = np.stack(np.unravel_index(codes, [d.n for d in domains.values()]), axis=1)
