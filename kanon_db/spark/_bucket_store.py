@@ -240,8 +240,13 @@ class SparkStore:
         records, values = (
             self._group_by_chunk(side, own, fields) for side, own in enumerate(sides)
         )
+
+        def read(records: pa.Table, values: pa.Table) -> pa.Table:
+            # Of a method, Spark counts `self`, too, and would give the key of each group.
+            return reader.read(records, values)
+
         with failures_as_errors("buckets could not be counted"), quiet():
-            parts = records.cogroup(values).applyInArrow(reader.read, f"{_PART} binary").toArrow()
+            parts = records.cogroup(values).applyInArrow(read, f"{_PART} binary").toArrow()
         for part in parts.column(0):
             yield pickle.loads(part.as_py())  # noqa: S301 - written by our own function
 
