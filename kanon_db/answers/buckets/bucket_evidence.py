@@ -160,8 +160,10 @@ class BucketEvidence:
         attribute = self._attribute_of_weights(plan)
         if attribute is not None and chosen is not None:
             needed = find_needed_values(chosen, by_others=plan.shape == "either")
-            is_summed = plan.summed_on(0) is not None
-            weights = self._opened.weights(attribute, needed, records.n, is_summed=is_summed)
+            # Where weights of all groups have no room, the paper's estimator answers.
+            if 16 * needed.size * records.n <= self._opened.limits.kept:
+                is_summed = plan.summed_on(0) is not None
+                weights = self._opened.weights(attribute, needed, records.n, is_summed=is_summed)
         return BucketTotals(Tally((records.n, values.n)), SumsByGroup(n_kinds(plan)), weights)
 
     def _attribute_of_weights(self, plan: Plan) -> str | None:
