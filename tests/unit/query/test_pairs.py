@@ -309,7 +309,8 @@ def test_tallies_equal_the_buckets_one_by_one(case):
 def test_groups_of_a_bucket_have_their_own_counts_and_sums(buckets):
     n_groups = 3  # and who is in none of them
     group = np.array([[g for g, _ in bucket] for bucket in buckets], dtype=np.uint8).T
-    x = np.array([[np.nan if x is None else x for _, x in bucket] for bucket in buckets]).T
+    numbers = [[np.nan if x is None else x for _, x in bucket] for bucket in buckets]
+    x = np.array(numbers, dtype=np.float64).T
     counts = GroupCounts.of(group, n_groups)
     groups, is_first, weighed = weigh_groups(x, group, n_groups)
     for place, bucket in enumerate(buckets):
