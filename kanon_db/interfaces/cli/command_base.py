@@ -327,7 +327,8 @@ def _print_published(given: Mapping[str, Any], report: Any) -> None:
         {
             "publication": report.name,
             "guarantee": report.guarantee,
-            **({} if is_dry_run else {_READERS: _who_reads(given[_READERS])}),
+            # Of a trial there are none, and files are read by whoever may open them.
+            **({_READERS: _who_reads(given[_READERS])} if _READERS in given else {}),
             **({_BESIDE: f"{siblings}, of the same people"} if siblings else {}),
             "records": report.records,
             **{
