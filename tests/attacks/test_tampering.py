@@ -162,7 +162,9 @@ def publish(parties: Parties, name: str) -> dict[str, str]:
     """Publish buckets of two sizes by a method; what stands for what in statements."""
     fetch(parties.admin, "CREATE OR REPLACE FUNCTION data.spy() RETURNS float8 RETURN 1")
     counts, privacy = METHODS[name]
-    rows = [(i, chr(97 + code)) for code, n in enumerate(counts) for i in range(n)]
+    # Ages are unique: two records of a bucket that are exchanged differ.
+    values = [chr(97 + code) for code, n in enumerate(counts) for _ in range(n)]
+    rows = list(enumerate(values))
     kanon = create_source(parties.publisher, f"data.{name}", "age int, value text", rows)
     published = kanon.publish(
         f"data.{name}", name, privacy=privacy, method=name, max_bucket_size=12
