@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
+from kanon_db.answers.buckets.bucket_evidence import rank_in_buckets
 from kanon_db.answers.rows.coded_rows import count_cells
 from kanon_db.answers.scope import OpenQuery
 from kanon_db.answers.value_counts import MOST_SUMS, CellCounts, ValueCounts
@@ -263,7 +264,7 @@ _FIRST_COUNTS: Final = 16
 
 _CLOSE: Final = 1e-9
 
-Counts = dict[str, Estimated]
+Counts = Mapping[str, Estimated]
 """The answer for each group."""
 
 
@@ -321,6 +322,8 @@ class QuantileSearch:
         Counts the records of each group whose value compares like that with a constant.
     totals : Counts
         How many records have a value.
+    ladder : callable
+        Lists the values between two.
     most : int
         How many counts it may take.
     """
@@ -331,12 +334,14 @@ class QuantileSearch:
         aggregate: ex.Aggregate,
         count: Callable[[ex.ComparisonOperator, str], Counts],
         totals: Counts,
+        ladder: Callable[[str | None, str | None], Ladder],
         most: int = MOST_COUNTS,
     ) -> None:
         self._opened = opened
         self._aggregate = aggregate
         self._count = count
         self._totals = totals
+        self._read_ladder = ladder
         self._quantile = Quantile(aggregate.share or 0.0, aggregate.function == "cont")
         self._known: dict[tuple[str, str], Counts] = {}
         self._left = min(most, opened.limits.n_answers // (len(totals) + 1))
@@ -349,7 +354,7 @@ class QuantileSearch:
         self._missing = Estimated(0.0, left_out / 2, 0, left_out)
         self._is_known = not left_out and not any(map(is_vague, cells))
 
-    def answers(self) -> Counts:
+    def answers(self) -> dict[str, Estimated]:
         """Answer for each group."""
         if len(self._totals) > 1:
             rungs = self._ladder(None, None).rungs
@@ -583,13 +588,7 @@ class QuantileSearch:
     def _ladder(self, above: str | None, below_: str | None) -> Ladder:
         """Read the values between two."""
         if (above, below_) not in self._ladders:
-            rows = self._opened.rungs(self._aggregate, above, below_)
-            self._ladders[above, below_] = Ladder(
-                [row["rung"] for row in rows],
-                [float(row["place"]) for row in rows],
-                not rows or rows[0]["n"] <= len(rows),
-                above is None and below_ is None,
-            )
+            self._ladders[above, below_] = self._read_ladder(above, below_)
         return self._ladders[above, below_]
 
 
@@ -622,15 +621,32 @@ def derive_answers(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[st
         constant = replace(aggregate, function="avg", share=None)
         query = opened.query._replace(measures=(Measure("", constant),))
         return count(query)
+    if isinstance(opened.layout, BucketLayout):
+        counts = rank_in_buckets(opened, aggregate)
+        places = counts.places.tolist()
+        listed = Ladder(list(map(repr, places)), places, is_complete=True, is_whole=True)
+        return QuantileSearch(
+            opened, aggregate, counts.count, counts.totals(), lambda *_: listed, MOST_CHEAP
+        ).answers()
     totals = count(_counting(opened.query, aggregate))
+
+    def ladder(above: str | None, below_: str | None) -> Ladder:
+        rows = opened.rungs(aggregate, above, below_)
+        return Ladder(
+            [row["rung"] for row in rows],
+            [float(row["place"]) for row in rows],
+            not rows or rows[0]["n"] <= len(rows),
+            above is None and below_ is None,
+        )
+
     cells = CellCounts.of(opened, aggregate) or ValueCounts.of(opened, aggregate)
     if cells is not None:
-        return QuantileSearch(opened, aggregate, cells.count, totals, MOST_CHEAP).answers()
+        return QuantileSearch(opened, aggregate, cells.count, totals, ladder, MOST_CHEAP).answers()
 
     def compared(operator: ComparisonOperator, rung: str) -> dict[str, Estimated]:
         return count(below(opened.query, aggregate, operator, rung))
 
-    return QuantileSearch(opened, aggregate, compared, totals).answers()
+    return QuantileSearch(opened, aggregate, compared, totals, ladder).answers()
 
 
 def _is_one_of_each_group(query: Query, aggregate: Aggregate) -> bool:

@@ -151,10 +151,19 @@ class Plan:
         """What is summed or averaged."""
         return self.measure.operand if self.measure.function in ("sum", "avg") else None
 
-    def summed_on(self, side: Side) -> Expression | None:
-        """Return what is summed or averaged, if it is on one side."""
-        summed = self.summed
-        return summed if summed is not None and self.side(summed) == side else None
+    @property
+    def number(self) -> Expression | None:
+        """What is summed, averaged or ordered."""
+        return self.summed or self.ranked
+
+    def has_number_on(self, side: Side) -> bool:
+        """Whether what is summed, averaged or ordered is on one side."""
+        return self.number is not None and self.side(self.number) == side
+
+    @property
+    def ranked(self) -> Expression | None:
+        """What is ordered, for MIN, MAX and percentiles."""
+        return None if self.measure.share is None else self.measure.operand
 
     @property
     def only_side(self) -> Side:

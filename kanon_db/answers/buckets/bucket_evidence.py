@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,8 +18,9 @@ from kanon_db.answers.buckets.bucket_totals import (
     n_kinds,
 )
 from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
+from kanon_db.answers.buckets.ranked_counts import Judge, RankedCounts, RankedSums
 from kanon_db.answers.buckets.slots import LARGEST, Grouping, Slots, guard
-from kanon_db.answers.buckets.tallies import SumsByGroup, Tally
+from kanon_db.answers.buckets.tallies import Margins, PairsOfGroups, SumsByGroup, Tally
 from kanon_db.answers.buckets.value_tries import ValueTries
 from kanon_db.answers.plan import Plan
 from kanon_db.answers.scope import OpenQuery
@@ -30,6 +32,7 @@ from kanon_db.query.formulas import (
     Group,
     MatchedPairs,
     all_but,
+    common_spelling,
     judged,
     summed,
     trust,
@@ -62,10 +65,10 @@ def answer_in_buckets(opened: OpenQuery, aggregates: Sequence[Aggregate]) -> lis
     answers = evidence.answers(plans)
     nothing = [Estimated(0.0, 0.0, 0, 0) if one.function == "count" else NOTHING
                for one in aggregates]  # fmt: skip
-    texts, room = evidence.texts, opened.limits.text
+    room = opened.limits.text
     groups = []
     for ranks in answers[0]:
-        key = opened.key(tuple((i, texts[i][rank], rank + 1) for i, rank in enumerate(ranks)))
+        key = evidence.key(ranks)
         room -= len(key.encode())
         if room < 0:
             raise opened.limits.too_many()
@@ -73,6 +76,14 @@ def answer_in_buckets(opened: OpenQuery, aggregates: Sequence[Aggregate]) -> lis
         estimates = tuple(by_ranks.get(ranks, none) for by_ranks, none in own)
         groups.append(Group(key, ranks, estimates))
     return groups
+
+
+def rank_in_buckets(opened: OpenQuery, aggregate: Aggregate) -> RankedCounts:
+    """Count what MIN, MAX and percentiles follow from, for each group that can have records."""
+    layout = opened.layout
+    if not isinstance(layout, BucketLayout):
+        raise TypeError("these are no buckets")
+    return BucketEvidence(opened, layout, opened.store).rank(opened.plan(aggregate))
 
 
 class BucketEvidence:
@@ -83,6 +94,32 @@ class BucketEvidence:
 
     def answers(self, plans: Sequence[Plan]) -> list[Answers]:
         """Answer some plans; what they ask of values is tried by one statement."""
+        totals = self._count(plans)
+        return [
+            self._answer(plan, one, own)
+            for plan, one, own in zip(plans, totals, self._chosen, strict=True)
+        ]
+
+    def rank(self, plan: Plan) -> RankedCounts:
+        """Order the values of a plan."""
+        (totals,), (chosen,) = self._count([plan]), self._chosen
+        sums = totals.ranked
+        if sums is None or plan.ranked is None:
+            raise TypeError("nothing is ordered")
+        groups = sums.numbers.tolist() if plan.keys else [0]
+        if len(groups) > self._opened.limits.n_answers:
+            raise self._opened.limits.too_many()
+        keys = {common_spelling(self.key(self._ranks(plan, group))): group for group in groups}
+        places = self._outcomes.number(plan.ranked).distinct
+        judge = self._judge_ranks(plan, totals, chosen, places)
+        return RankedCounts(sums, places, keys, judge)
+
+    def key(self, ranks: tuple[int, ...]) -> str:
+        """Write a group's key."""
+        texts = (key.texts[rank] for key, rank in zip(self._keys, ranks, strict=True))
+        return self._opened.key(tuple((i, text, ranks[i] + 1) for i, text in enumerate(texts)))
+
+    def _count(self, plans: Sequence[Plan]) -> list[BucketTotals]:
         plans = [
             replace(plan, pairs=tuple(
                 guard(part, (*parts_of(plan.records), *parts_of(plan.values)))
@@ -96,8 +133,8 @@ class BucketEvidence:
         for plan in plans:
             for condition in (plan.records, plan.values, *plan.pairs):
                 tries.want_truth(condition)
-            if plan.summed is not None:
-                tries.want("number", plan.summed)
+            if plan.number is not None:
+                tries.want("number", plan.number)
             if plan.shape == "pairs":
                 self._require_room()
         self._outcomes = tries.ask()
@@ -112,15 +149,7 @@ class BucketEvidence:
         names = list(dict.fromkeys(name for plan in plans for name in plan.columns))
         for more in self._store.each(names, counter):
             totals = [one + other for one, other in zip(totals, more, strict=True)]
-        return [
-            self._answer(plan, one, own)
-            for plan, one, own in zip(plans, totals, self._chosen, strict=True)
-        ]
-
-    @property
-    def texts(self) -> Sequence[Sequence[str]]:
-        """The JSON of the values of each key, by rank."""
-        return [key.texts for key in self._keys]
+        return totals
 
     def _find_groups(self, plan: Plan) -> tuple[Grouping, Grouping]:
         """Find the groups of each side, given the plan that lists them."""
@@ -156,15 +185,23 @@ class BucketEvidence:
 
     def _begin(self, plan: Plan, chosen: list[ChosenValues] | None) -> BucketTotals:
         records, values = self._groupings
-        weights = None
+        n_groups = records.n, values.n
+        weights, ranked, n_of_records = None, None, records.n
+        if plan.ranked is not None:
+            n_ranks, side = self._outcomes.number(plan.ranked).distinct.size, plan.side(plan.ranked)
+            if n_groups[0] * n_groups[1] * n_ranks > LARGEST:
+                raise self._opened.limits.too_many()
+            ranked = RankedSums(n_groups, n_ranks, side or 0)
+            if side == 0:
+                n_of_records *= n_ranks
         attribute = self._attribute_of_weights(plan)
         if attribute is not None and chosen is not None:
             needed = find_needed_values(chosen, by_others=plan.shape == "either")
             # Where weights of all groups have no room, the paper's estimator answers.
-            if 16 * needed.size * records.n <= self._opened.limits.kept:
-                is_summed = plan.summed_on(0) is not None
-                weights = self._opened.weights(attribute, needed, records.n, is_summed=is_summed)
-        return BucketTotals(Tally((records.n, values.n)), SumsByGroup(n_kinds(plan)), weights)
+            if 16 * needed.size * n_of_records <= self._opened.limits.kept:
+                is_summed = plan.summed is not None and plan.has_number_on(0)
+                weights = self._opened.weights(attribute, needed, n_of_records, is_summed=is_summed)
+        return BucketTotals(Tally(n_groups), SumsByGroup(n_kinds(plan)), weights, ranked)
 
     def _attribute_of_weights(self, plan: Plan) -> str | None:
         """Return the sensitive attribute that alone is asked for, if its values have weights."""
@@ -213,31 +250,76 @@ class BucketEvidence:
     def _counts(
         self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None
     ) -> Answers:
-        tally = totals.tally
-        groups = tally.groups()
-        doubts = tally.doubts(groups)
+        groups = totals.tally.groups()
         by_others = plan.shape == "either"
         by_weights: list[FloatArray | None] = [None] * self._groupings[1].n
         if chosen is not None and (weights := self._weights(totals)) is not None:
             by_weights = [weights.count(values, by_others=by_others) for values in chosen]
+        judge = self._judge_counts(groups, totals.tally.margins_of(groups), by_weights.__getitem__)
         answers: dict[tuple[int, ...], Estimated] = {}
-        numbers = zip(groups.number.tolist(), groups.estimate.tolist(), groups.variance.tolist(),
-                      groups.lower.tolist(), groups.upper.tolist(), doubts.tolist(),
-                      strict=True)  # fmt: skip
-        for number, estimate, variance, lower, upper, doubt in numbers:
+        for at, (number, upper) in enumerate(zip(groups.number, groups.upper, strict=True)):
             if plan.keys and not upper:
                 continue
-            g, h = divmod(number, self._groupings[1].n)
-            pairs = MatchedPairs(estimate, variance, int(lower), int(upper))
-            own = by_weights[h]
-            if own is None:
-                answer = judged(pairs, trust_of_counts(self._layout.assignment), doubt=doubt)
-            else:
-                answer = self._judge_by_weights(pairs, float(own[g]))
+            answer = judge(at)
             if by_others:
                 answer = all_but(totals.n_records, answer)
-            answers[self._ranks(number)] = answer
+            answers[self._ranks(plan, int(number))] = answer
         return answers
+
+    def _judge_counts(
+        self,
+        groups: PairsOfGroups,
+        margins: Margins,
+        by_weights: Callable[[int], FloatArray | None],
+    ) -> Callable[[int], Estimated]:
+        """Judge counts of pairs of groups.
+
+        `by_weights`: what weights say of each group of records, for a group of values.
+        """
+        doubts = margins.doubts(groups.estimate)
+
+        def judge(at: int) -> Estimated:
+            g, h = divmod(int(groups.number[at]), self._groupings[1].n)
+            pairs, own = groups.pairs(at), by_weights(h)
+            if own is None:
+                known = trust_of_counts(self._layout.assignment)
+                return judged(pairs, known, doubt=float(doubts[at]))
+            return self._judge_by_weights(pairs, float(own[g]))
+
+        return judge
+
+    def _judge_ranks(
+        self,
+        plan: Plan,
+        totals: BucketTotals,
+        chosen: list[ChosenValues] | None,
+        places: FloatArray,
+    ) -> Judge:
+        """Judge counts of some ranks, of which these are the values."""
+        if plan.shape == "pairs":
+            known = trust(self._layout.assignment)
+            return lambda groups, _margins, _ranks: lambda at: judged(groups.pairs(at), known)
+        weights = self._weights(totals)
+
+        def judge(groups: PairsOfGroups, margins: Margins, ranks: range) -> Any:
+            @cache
+            def by_weights(h: int) -> FloatArray | None:
+                if weights is None or chosen is None or not ranks:
+                    return None
+                are_chosen, x = chosen[h]
+                if x is not None:
+                    first, last = places[ranks[0]], places[ranks[-1]]
+                    are_chosen = are_chosen & (first <= x) & (x <= last)
+                own = weights.count(ChosenValues(are_chosen, None), by_others=False)
+                if own is None or x is not None:
+                    return own
+                of_ranks = own.reshape(-1, places.size)[:, ranks.start : ranks.stop]
+                summed: FloatArray = of_ranks.sum(axis=1)
+                return summed
+
+            return self._judge_counts(groups, margins, by_weights)
+
+        return judge
 
     def _sums(self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None) -> Answers:
         sums = totals.sums
@@ -257,7 +339,7 @@ class BucketEvidence:
                 answer = judged(pairs, trust(self._layout.assignment))
             else:
                 answer = self._judge_by_weights(pairs, float(own[g]))
-            answers[self._ranks(number)] = answer
+            answers[self._ranks(plan, number)] = answer
         return answers
 
     def _of_pairs(self, plan: Plan, totals: BucketTotals) -> Answers:
@@ -269,12 +351,11 @@ class BucketEvidence:
         for i, number in enumerate(sums.group.tolist()):
             pairs: MatchedPairs | None
             if plan.summed is None:
-                estimate, variance, lower, upper = sums.totals[:, i].tolist()
-                pairs = MatchedPairs(estimate, variance, int(lower), int(upper))
+                pairs = PairsOfGroups(sums.group, *sums.totals).pairs(i)
             else:
                 extremes = float(sums.least[i]), float(sums.most[i])
                 pairs = summed(sums.totals[:, i].tolist(), extremes, is_average=is_average)
-            ranks = Grouping(self._keys).ranks(number)
+            ranks = self._ranks(plan, number)
             answers[ranks] = NOTHING if pairs is None else judged(pairs, known)
         return answers
 
@@ -294,9 +375,9 @@ class BucketEvidence:
         mask = slots.where(plan.values)
         grouping = self._groupings[1]
         group = grouping.of(slots, mask)
-        summed, x = plan.summed_on(1), None
-        if summed is not None:
-            outcomes = self._outcomes.number(summed)
+        x = None
+        if plan.number is not None and plan.has_number_on(1):
+            outcomes = self._outcomes.number(plan.number)
             x = slots.look_up(outcomes, outcomes.answers)
         if group is None:
             return [ChosenValues(mask.astype(np.bool_), x)]
@@ -312,8 +393,10 @@ class BucketEvidence:
         """Return the rank of each key's value in a group of one side, which has all keys."""
         return self._groupings[side].ranks(group)
 
-    def _ranks(self, number: int) -> tuple[int, ...]:
+    def _ranks(self, plan: Plan, number: int) -> tuple[int, ...]:
         """Return the rank of each key's value in a pair of groups."""
+        if plan.shape == "pairs":
+            return Grouping(self._keys).ranks(number)
         records, values = self._groupings
         of_sides = divmod(number, values.n)
         ranks = {

@@ -11,6 +11,7 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.buckets import bucket_pairs
 from kanon_db.answers.buckets.learned_weights import WeighedRecords
+from kanon_db.answers.buckets.ranked_counts import RankedSums
 from kanon_db.answers.buckets.slots import Grouping, Mask, Outcomes, Slots, ValueOutcomes
 from kanon_db.answers.buckets.tallies import (
     GroupCounts,
@@ -34,6 +35,7 @@ class BucketTotals:
     tally: Tally  # Of counts, each side on its own
     sums: SumsByGroup  # Of sums, of pairs, and of what is exact
     records: WeighedRecords | None = None  # Where weights may tell more
+    ranked: RankedSums | None = None  # For MIN, MAX and percentiles, in place of both
     n_records: int = 0
 
     def __add__(self, other: BucketTotals) -> BucketTotals:
@@ -41,6 +43,7 @@ class BucketTotals:
         return BucketTotals(
             self.tally + other.tally, self.sums + other.sums,
             None if self.records is None else self.records + other.records,
+            None if self.ranked is None or other.ranked is None else self.ranked + other.ranked,
             self.n_records + other.n_records,
         )  # fmt: skip
 
@@ -92,6 +95,7 @@ class BucketCounter:
             BucketTotals(
                 Tally(one.tally.n_groups), SumsByGroup(n_kinds(plan)),
                 None if one.records is None else one.records.begin(),
+                None if one.ranked is None else one.ranked.begin(),
             )
             for plan, one in zip(self.plans, self.begun, strict=True)
         ]  # fmt: skip
@@ -111,14 +115,17 @@ class BucketCounter:
                 grouping.of(slots, mask)
                 for grouping, mask in zip(self.groupings, masks, strict=True)
             ]
+            side: Side = 0 if plan.has_number_on(0) else 1
+            if totals.ranked is not None:
+                self._rank(plan, totals.ranked, totals.records, slots, masks, groups)
+                return
             x = None if plan.summed is None else self._numbers_of(plan, slots)
             if totals.records is not None:
                 own = 1 - masks[0] if groups[0] is None else groups[0]
-                totals.records.put(slots, own, None if plan.summed_on(0) is None else x)
+                totals.records.put(slots, own, x if plan.has_number_on(0) else None)
             if x is None:
                 self._count(totals.tally, slots, masks, groups)
             else:
-                side: Side = 0 if plan.summed_on(0) is not None else 1
                 self._sum(totals.sums, slots, masks, groups, np.where(masks[side], x, np.nan), side)
 
     def _numbers_of(self, plan: Plan, slots: Slots) -> FloatArray:
@@ -127,6 +134,48 @@ class BucketCounter:
         outcomes = self.outcomes.number(plan.summed)
         numbers: FloatArray = slots.look_up(outcomes, outcomes.answers)
         return numbers
+
+    def _rank(
+        self,
+        plan: Plan,
+        ranked: RankedSums,
+        records: WeighedRecords | None,
+        slots: Slots,
+        masks: tuple[Mask, Mask],
+        groups: Sequence[AnyIntArray | None],
+    ) -> None:
+        """Sort the slots of each bucket."""
+        side, n_ranks = ranked.side, ranked.n_ranks
+        other: Side = 0 if side else 1
+        ranks = self._ranks_of(plan)
+        n_groups, n_others = self.groupings[side].n, self.groupings[other].n
+        n_places = n_groups * n_ranks
+        place = slots.look_up(ranks, ranks.answers)
+        if (group := groups[side]) is not None:
+            place = group.astype(place.dtype) * n_ranks + place
+        place = np.where(masks[side].view(np.bool_), place, n_places)
+        place = place.astype(np.min_scalar_type(n_places))
+        if records is not None:
+            of_records = groups[0]
+            if side == 0:
+                of_records = place
+            elif of_records is None:
+                of_records = 1 - masks[0]
+            records.put(slots, of_records, None)
+        for size, own, mask, other_group in slots.runs(place, masks[other], groups[other]):
+            step = max(1, PAIRS_AT_ONCE // (size * (1 if other_group is None else size)))
+            for start in range(0, own.shape[1], step):
+                here = np.s_[:, start : start + step]
+                beside = GroupCounts.of_side(
+                    mask[here], None if other_group is None else other_group[here], n_others
+                )
+                ranked.add(size, own[here], beside)
+                slots.heartbeat()
+
+    def _ranks_of(self, plan: Plan) -> Outcomes:
+        if plan.ranked is None:
+            raise TypeError("nothing is ordered")
+        return self.outcomes.number(plan.ranked).ranked()
 
     def _add_exact(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         """Count what is on one side, by group and by what is summed."""
@@ -222,11 +271,7 @@ class BucketCounter:
                 own = np.zeros(weighed.n.shape, np.int64), weighed.n > 0, weighed
             else:
                 own = weigh_groups(own_x, own_group, n_groups)
-            if other_group is None:
-                s = sum_slots(mask)[np.newaxis]
-                beside = GroupCounts(np.zeros(s.shape, np.int64), s, s > 0)
-            else:
-                beside = GroupCounts.of(other_group, n_others)
+            beside = GroupCounts.of_side(mask, other_group, n_others)
             n_of = (n_others, 1) if side == 0 else (1, n_groups)
             self._sum_lines(sums, slots, size, own, beside, n_of)
 
@@ -254,8 +299,10 @@ class BucketCounter:
 
     def _add_pairs(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         """Count, or sum, the pairs of a record and a value that match."""
-        sums = totals.sums
+        sums, ranked = totals.sums, totals.ranked
         number = None if plan.summed is None else self.outcomes.number(plan.summed)
+        if ranked is not None:
+            number = self._ranks_of(plan)
         keys = self.keys
         for run in slots.chunk.runs:
             size = run.bucket_size
@@ -271,7 +318,13 @@ class BucketCounter:
                 matches = pairs.choose(hits, keys, number)
                 if not matches.group.size:
                     continue
-                if number is None:
+                if ranked is not None:
+                    for group, parts in bucket_pairs.rank_groups(
+                        matches, size, pairs.n_buckets, ranked.n_ranks
+                    ):
+                        ranked.pairs.add(group, parts)
+                        slots.heartbeat()
+                elif number is None:
                     sums.add(*bucket_pairs.count_groups(matches, size, pairs.n_buckets))
                 else:
                     sums.add(*bucket_pairs.sum_groups(matches, size, pairs.n_buckets))

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kanon_db.algorithms.ground.arrays import AnyIntArray, IntArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.plan import is_combination
 from kanon_db.answers.tries import FALSE, TRUE
 from kanon_db.publications.codes import Chunk, Run, StoredColumn
@@ -91,6 +91,16 @@ class Outcomes(NamedTuple):
         if self.codes is None:
             return self.answers.take(codes)
         return self.answers.take(np.searchsorted(self.codes, codes))
+
+    @property
+    def distinct(self) -> FloatArray:
+        """The numbers that there are, ascending, NaN for NULL not among them."""
+        numbers: FloatArray = np.unique(self.answers)
+        return numbers[~np.isnan(numbers)]
+
+    def ranked(self) -> Outcomes:
+        """Replace each number by its rank; that of NULL is the last."""
+        return self._replace(answers=np.searchsorted(self.distinct, self.answers))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
-from kanon_db.query.formulas import FLAT, Weighed
+from kanon_db.query.formulas import FLAT, MatchedPairs, Weighed
 
 _MOST_DENSE: Final = 1 << 18
 """Numbers of (group, q, s) with a place of their own."""
@@ -23,12 +24,68 @@ class PairsOfGroups(NamedTuple):
     lower: FloatArray
     upper: FloatArray
 
+    def pairs(self, at: int) -> MatchedPairs:
+        """Return one of them."""
+        return MatchedPairs(
+            float(self.estimate[at]), float(self.variance[at]),
+            int(self.lower[at]), int(self.upper[at]),
+        )  # fmt: skip
+
+
+def count_draws(q: AnyIntArray | FloatArray, s: AnyIntArray | FloatArray, size: int) -> FloatArray:
+    """Count, in buckets, the records of which both sides match: q on one, and s on the other.
+
+    Returns the expected number, its variance and both bounds, shape (4, n_buckets).
+    """
+    # In a bucket, q s / size records are expected to match both; their number is hypergeometric,
+    # with variance q (s / size) (1 - s / size) (size - q) / (size - 1), and lies between
+    # max(q + s - size, 0) and min(q, s) ([GB] section 3.2 for the estimate).
+    expected = q * s / size
+    variance = expected * (size - q) * (size - s) / (size * max(size - 1, 1))
+    return np.stack([expected, variance, np.maximum(q + s - size, 0), np.minimum(q, s)])
+
+
+class Margins(NamedTuple):
+    """How much of both sides pairs of groups have: sums of n, and of n² / size, over buckets."""
+
+    n_q: FloatArray  # (n_pairs,)
+    packed_q: FloatArray
+    n_s: FloatArray
+    packed_s: FloatArray
+    n_records: int  # Of all buckets
+    n_buckets: int
+
+    def doubts(self, estimate: FloatArray) -> FloatArray:
+        """Return the square of what a slope of q on s would add."""
+        # A real matching is not random. From bucket to bucket, the share of q follows that of s
+        # with some slope, by least squares weighted with the sizes; inside the buckets the same
+        # correlation would miss the sum of s (size - s) / size by the slope, and by the slope's own
+        # error, times how much of q's variance is inside the buckets. Where s is spread evenly,
+        # nothing is known of the slope.
+        spread_s = self.packed_s - self.n_s * self.n_s / self.n_records
+        is_spread = spread_s > FLAT * self.n_s
+        spread = np.where(is_spread, spread_s, 1.0)
+        share = self.n_q / self.n_records
+        slope = (estimate - self.n_q * self.n_s / self.n_records) / spread
+        varies = (self.n_records - self.n_buckets) * share * (1 - share)
+        inside = self.n_q - self.packed_q
+        within = np.divide(inside, varies, out=np.zeros_like(varies), where=varies != 0)
+        doubt = ((self.n_s - self.packed_s) * within) ** 2
+        doubt = doubt * (slope**2 + share * (1 - share) / spread)
+        return np.where(is_spread, doubt, np.inf)
+
 
 class Margin:
     """How much of one side each group has: the sums of n, and of n² / size, over buckets."""
 
     def __init__(self, n_groups: int) -> None:
         self.n, self.packed = np.zeros(n_groups), np.zeros(n_groups)
+
+    def __add__(self, other: Margin) -> Margin:
+        """Add what other buckets have."""
+        both = Margin(self.n.size)
+        both.n, both.packed = self.n + other.n, self.packed + other.packed
+        return both
 
     def add(self, size: int, group: AnyIntArray | int, count: AnyIntArray) -> None:
         """Add buckets by how many of a group they have."""
@@ -47,7 +104,7 @@ class Tally:
     def __init__(self, n_groups: tuple[int, int]) -> None:
         self.n_groups = n_groups
         self.n_records = self.n_buckets = 0
-        self.margins = Margin(n_groups[0]), Margin(n_groups[1])
+        self.margins: tuple[Margin, ...] = Margin(n_groups[0]), Margin(n_groups[1])
         self._dense: dict[int, IntArray] = {}
         self._sparse: dict[int, tuple[IntArray, IntArray]] = {}
 
@@ -74,12 +131,11 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         """Add the tally of other buckets."""
         both = Tally(self.n_groups)
+        pairs = zip(self.margins, other.margins, strict=True)
+        both.margins = tuple(one + more for one, more in pairs)
         for one in (self, other):
             both.n_records += one.n_records
             both.n_buckets += one.n_buckets
-            for margin, own in zip(both.margins, one.margins, strict=True):
-                margin.n += own.n
-                margin.packed += own.packed
             for size, numbers, times in one.lines():
                 both.add(size, np.repeat(numbers, times))
         return both
@@ -94,17 +150,12 @@ class Tally:
 
     def groups(self) -> PairsOfGroups:
         """Return the paper's estimate of each pair of groups, with its certain bounds."""
-        # In a bucket, q s / size records are expected to match both; their number is
-        # hypergeometric, with variance q (s / size) (1 - s / size) (size - q) / (size - 1), and
-        # lies between max(q + s - size, 0) and min(q, s) ([GB] section 3.2 for the estimate).
         pairs, parts = [np.zeros(0, np.int64)], [np.zeros((4, 0))]
         for size, numbers, n in self.lines():
             rest, s = np.divmod(numbers, size + 1)
             pair, q = np.divmod(rest, size + 1)
-            spread = q * s * (size - q) * (size - s) * n / (size * size * max(size - 1, 1))
-            least, most = n * np.maximum(q + s - size, 0), n * np.minimum(q, s)
             pairs.append(pair)
-            parts.append(np.stack([n * q * s / size, spread, least, most]))
+            parts.append(n * count_draws(q, s, size))
         number, at = np.unique(np.concatenate(pairs), return_inverse=True)
         sums = [
             np.bincount(at, part, number.size).astype(np.float64)
@@ -112,25 +163,13 @@ class Tally:
         ]
         return PairsOfGroups(number, sums[0], sums[1], sums[2], sums[3])
 
-    def doubts(self, groups: PairsOfGroups) -> FloatArray:
-        """Return the square of what a slope of q on s would add."""
-        # A real matching is not random. From bucket to bucket, the share of q follows that of s
-        # with some slope, by least squares weighted with the sizes; inside the buckets the same
-        # correlation would miss the sum of s (size - s) / size by the slope, and by the slope's own
-        # error, times how much of q's variance is inside the buckets. Where s is spread evenly,
-        # nothing is known of the slope.
+    def margins_of(self, groups: PairsOfGroups) -> Margins:
+        """Return how much of both sides pairs of groups have."""
         g, h = np.divmod(groups.number, self.n_groups[1])
         of_q, of_s = self.margins
-        n_q, packed_q, n_s, packed_s = of_q.n[g], of_q.packed[g], of_s.n[h], of_s.packed[h]
-        spread_s = packed_s - n_s * n_s / self.n_records
-        is_spread = spread_s > FLAT * n_s
-        spread = np.where(is_spread, spread_s, 1.0)
-        share = n_q / self.n_records
-        slope = (groups.estimate - n_q * n_s / self.n_records) / spread
-        varies = (self.n_records - self.n_buckets) * share * (1 - share)
-        within = np.divide(n_q - packed_q, varies, out=np.zeros_like(varies), where=varies != 0)
-        doubt = ((n_s - packed_s) * within) ** 2 * (slope**2 + share * (1 - share) / spread)
-        return np.where(is_spread, doubt, np.inf)
+        return Margins(
+            of_q.n[g], of_q.packed[g], of_s.n[h], of_s.packed[h], self.n_records, self.n_buckets
+        )
 
 
 def sum_slots(mask: AnyIntArray) -> AnyIntArray:
@@ -156,6 +195,14 @@ class GroupCounts(NamedTuple):
         for i in reversed(range(size - 1)):  # up to where the next group begins
             n[i] += np.where(begins[i + 1], 0, n[i + 1]).astype(np.uint16)
         return cls(ordered, n, begins[:size] & (ordered < n_groups))
+
+    @classmethod
+    def of_side(cls, mask: AnyIntArray, group: AnyIntArray | None, n_groups: int) -> Self:
+        """Count those of a side; where there are no groups, the marked slots are one."""
+        if group is not None:
+            return cls.of(group, n_groups)
+        n = sum_slots(mask)[np.newaxis]
+        return cls(np.zeros(n.shape, np.int64), n, n > 0)
 
 
 def weigh_slots(x: FloatArray) -> Weighed:
@@ -221,7 +268,7 @@ class SumsByGroup:
                 (self.most, none if most is None else most),
             )
         ]  # fmt: skip
-        self.group, at = np.unique(joined[0], return_inverse=True)
+        self.group, at = _find_places(joined[0])
         n = self.group.size
         every = np.concatenate([self.totals, parts], axis=1)
         self.totals = np.stack([np.bincount(at, own, n) for own in every])
@@ -235,3 +282,13 @@ class SumsByGroup:
         for one in (self, other):
             both.add(one.group, one.totals, one.least, one.most)
         return both
+
+
+def _find_places(numbers: NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Return the numbers that there are, ascending, and where each of them all is among these."""
+    most = int(numbers.max(initial=0))
+    if most > 4 * numbers.size:
+        return np.unique(numbers, return_inverse=True)
+    has = np.zeros(most + 1, np.bool_)
+    has[numbers] = True
+    return np.flatnonzero(has), (np.cumsum(has) - 1)[numbers]

@@ -102,11 +102,13 @@ def test_who_meets_neither_is_what_is_counted() -> None:
 
 def test_what_is_summed_has_a_side() -> None:
     summed = plan("SELECT illness, SUM(age) FROM t WHERE age > 3 GROUP BY illness")
-    assert (summed.summed_on(0), summed.summed_on(1)) == (AGE, None)
+    assert (summed.number, summed.has_number_on(0), summed.has_number_on(1)) == (AGE, True, False)
     assert attributes(summed.records) == {"age"}
     assert "IS NOT NULL" not in repr(summed.records)
     assert [key.number for key in summed.keys_of(1)] == [0]
-    assert plan("SELECT COUNT(illness) FROM t").summed is None
+    assert plan("SELECT COUNT(illness) FROM t").number is None
+    ordered = plan("SELECT MAX(age) FROM t WHERE illness = 'Flu'")
+    assert (ordered.summed, ordered.ranked, ordered.has_number_on(0)) == (None, AGE, True)
     assert plan("SELECT COUNT(illness) FROM t").only_side == 1
 
 

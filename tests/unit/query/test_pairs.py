@@ -285,7 +285,7 @@ def test_tallies_equal_the_buckets_one_by_one(case):
         tally.add(size, tally.number(0, q, s, size))
     both = tallies[0] + tallies[1]
     groups = both.groups()
-    (doubt,) = both.doubts(groups).tolist()
+    (doubt,) = both.margins_of(groups).doubts(groups.estimate).tolist()
     numbers = [own.item() for own in groups[1:]]
     pairs = MatchedPairs(*numbers)
     counted = judged(pairs, trust_of_counts("random"), doubt=doubt)

@@ -1,0 +1,96 @@
+"""Counts up to each rank, and from each on, are those of the slots one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kanon_db.answers.buckets.bucket_pairs import Matches, count_groups, rank_groups
+from kanon_db.answers.buckets.ranked_counts import RankedSums, RankSteps
+from kanon_db.answers.buckets.tallies import GroupCounts, SumsByGroup
+
+N_RANKS = 3
+SLOT = st.tuples(st.integers(0, 2), st.integers(0, N_RANKS - 1), st.integers(0, 2))
+"""The group of the side that is ordered (2 is none), the rank, and the other side's group."""
+
+
+@st.composite
+def runs(draw):
+    """For some sizes, buckets of slots."""
+    return [
+        draw(st.lists(st.lists(SLOT, min_size=size, max_size=size), min_size=1, max_size=4))
+        for size in draw(st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True))
+    ]
+
+
+def put(sums: RankedSums, buckets: list[list[tuple[int, int, int]]]) -> None:
+    slots = np.array(buckets).transpose(2, 1, 0)  # (3, size, n_buckets)
+    group, rank, other = slots
+    place = np.where(group < 2, group * N_RANKS + rank, 2 * N_RANKS)
+    sums.add(len(group), place, GroupCounts.of(other, 2))
+
+
+@given(runs(), st.sampled_from([0, 1]), st.integers(0, N_RANKS), st.booleans())
+def test_counts_of_sides_that_are_apart(cases, side, rank, is_above):
+    parts = [RankedSums((2, 2), N_RANKS, side) for _ in cases]
+    for one, buckets in zip(parts, cases, strict=True):
+        put(one, buckets)
+    sums = parts[0].begin()
+    for one in parts:
+        sums = sums + one
+    ranks = range(rank, N_RANKS) if is_above else range(rank)
+    if is_above and not rank:
+        return  # everybody is asked for as what is below the end
+    pairs, margins = sums.between(np.arange(4), ranks.start, ranks.stop)
+    every = [bucket for buckets in cases for bucket in buckets]
+    for number in range(4):
+        g, h = divmod(number, 2) if side == 0 else reversed(divmod(number, 2))
+        expected = np.zeros(3)
+        own, other = np.zeros(2), np.zeros(2)
+        for bucket in every:
+            size = len(bucket)
+            q = sum(group == g and of in ranks for group, of, _ in bucket)
+            s = sum(group == h for _, _, group in bucket)
+            expected += q * s / size, max(q + s - size, 0), min(q, s)
+            own += q, q * q / size
+            other += s, s * s / size
+        got = pairs.estimate[number], pairs.lower[number], pairs.upper[number]
+        assert got == pytest.approx(tuple(expected))
+        of_sides = [margins[:2], margins[2:4]]
+        for margin, wanted in zip(of_sides[:: 1 if side == 0 else -1], (own, other), strict=True):
+            assert [part[number] for part in margin] == pytest.approx(wanted)
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda size: st.tuples(
+            st.just(size),
+            st.sets(
+                st.tuples(st.integers(0, size - 1), st.integers(0, size - 1), st.integers(0, 2)),
+                min_size=1,
+            ),
+        )
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_counts_of_pairs(case, random):
+    size, places = case
+    record, value, bucket = np.array(sorted(places)).T
+    group = np.array([random.randrange(2) for _ in record])
+    rank = np.array([random.randrange(N_RANKS) for _ in record])
+    matches = Matches(record, value, bucket, group, rank.astype(float))
+    sums = SumsByGroup(8)
+    for number, parts in rank_groups(matches, size, 3, N_RANKS):
+        sums.add(number, parts)
+    steps = RankSteps.of(sums, N_RANKS)
+    for at in range(N_RANKS + 1):
+        for half, chosen in ((slice(4), rank < at), (slice(4, None), rank >= at)):
+            own = Matches(*(part[chosen] for part in matches))
+            of_groups, counts = count_groups(own, size, 3)
+            first, end = (0, at) if half == slice(4) else (at, N_RANKS)
+            got = steps.between(np.arange(2), first, end)[half]
+            for g in range(2):
+                expected = counts[:, of_groups == g].sum(axis=1)
+                assert got[:, g] == pytest.approx(expected, abs=1e-9)
