@@ -73,20 +73,20 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "lower bound off by one",
-        "least, most = n * np.maximum(q + s - size, 0), n",
-        "least, most = n * np.maximum(q + s - size + 1, 0), n",
+        "variance, np.maximum(q + s - size, 0), np",
+        "variance, np.maximum(q + s - size + 1, 0), np",
         ("corpus/test_corpus.py",),
     ),
     Mutation(
         "upper bound off by one",
-        "n * np.minimum(q, s)\n",
-        "n * np.minimum(q, s - 1)\n",
+        "np.minimum(q, s)])\n",
+        "np.minimum(q, s - 1)])\n",
         ("corpus/test_corpus.py",),
     ),
     Mutation(
         "the estimator off by one record",
-        "parts.append(np.stack([n * q * s / size, ",
-        "parts.append(np.stack([(n * q * s + 1) / size, ",
+        "expected = q * s / size\n",
+        "expected = (q * s + 1) / size\n",
         ("corpus/test_corpus.py",),
     ),
     Mutation(

@@ -603,8 +603,11 @@ _NONE: Final = Estimated(0.0, 0.0, 0, 0)
 
 
 def is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
-    """Whether an aggregate is no statement of its own."""
-    return aggregate.function in DERIVED and opened.plan(aggregate).shape != "exact"
+    """Whether an aggregate follows from several counts."""
+    is_exact = opened.plan(aggregate).shape == "exact"
+    if isinstance(opened.layout, BucketLayout):
+        return aggregate.share is not None or (aggregate.function == "distinct" and not is_exact)
+    return aggregate.function in DERIVED and not is_exact
 
 
 def derive_answers(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:

@@ -30,8 +30,8 @@ from kanon_db.query.expressions import (
     Rounded,
     refusal,
 )
-from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling, rounding
-from kanon_db.query.layout import BucketLayout, CellLayout, Side, condition_on, parts_of
+from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling, empty, rounding
+from kanon_db.query.layout import CellLayout, condition_on, parts_of
 from kanon_db.query.likelihoods import MOST_GROUPED, find_grouped_ranges
 from kanon_db.query.sql import (
     ANSWER,
@@ -666,28 +666,21 @@ def each_measure(opened: OpenQuery, answered: Callable[[OpenQuery], list[Group]]
     )
     n_asked = len(aggregates_counted) + len(query.formulas)
 
-    def plain(aggregate: Aggregate) -> Answers:
-        return _rows(opened, aggregate, n_asked)
-
-    listed: Answers = plain(everybody) if query.keys else {"{}": ((), NOTHING)}
+    plain = [one for one in dict.fromkeys(aggregates_counted) if not is_derived(opened, one)]
+    answers = dict(zip(plain, _answer_plain(opened, plain, n_asked), strict=True))
+    listed: Answers = answers[everybody] if query.keys else {"{}": ((), NOTHING)}
 
     def rows(aggregate: Aggregate) -> Answers:
-        if query.keys and aggregate == everybody:
-            return listed
-        if not is_derived(opened, aggregate):
-            return _as_listed(plain(aggregate), listed) if query.keys else plain(aggregate)
+        if aggregate in answers:
+            own = answers[aggregate]
+            return _as_listed(own, listed) if query.keys else own
         of = derive_answers(opened, aggregate, answered)
         return {key: ((), of[common_spelling(key)]) for key in listed if common_spelling(key) in of}
 
-    found = [rows(aggregate) for aggregate in aggregates]
-    empty = [
-        Estimated(0.0, 0.0, 0, 0) if aggregate.function in ("count", "distinct") else NOTHING
-        for aggregate in aggregates
-    ]
+    of_all = [(empty(aggregate), rows(aggregate)) for aggregate in aggregates]
 
     def estimates(key: str) -> tuple[Estimated, ...]:
-        pairs = zip(found, empty, strict=True)
-        return tuple(rows[key][1] if key in rows else nothing for rows, nothing in pairs)
+        return tuple(rows[key][1] if key in rows else nothing for nothing, rows in of_all)
 
     return [Group(key, ranks, estimates(key)) for key, (ranks, _) in listed.items()]
 
@@ -700,20 +693,30 @@ def _as_listed(answers: Answers, listed: Answers) -> Answers:
     return {names.get(common_spelling(key), key): answer for key, answer in answers.items()}
 
 
-def _rows(opened: OpenQuery, aggregate: Aggregate, n_asked: int) -> Answers:
-    """Return the ranks and the answer of each group to one aggregate."""
+def _answer_plain(
+    opened: OpenQuery, aggregates: Sequence[Aggregate], n_asked: int
+) -> list[Answers]:
+    """Answer the aggregates that need no others."""
     # Raises UnsupportedQueryError when the answers to all `n_asked` aggregates would be too many,
     # or their keys too long.
     most = opened.limits.n_answers // n_asked
+    if isinstance(opened.layout, CellLayout):
+        return [_rows(opened, opened.layout, aggregate, most) for aggregate in aggregates]
+    groups = answer_in_buckets(opened, aggregates) if aggregates else []
+    if len(groups) > most:
+        raise opened.limits.too_many()
+    return [
+        {group.key: (group.ranks, group.estimates[place]) for group in groups}
+        for place in range(len(aggregates))
+    ]
+
+
+def _rows(opened: OpenQuery, layout: CellLayout, aggregate: Aggregate, most: int) -> Answers:
+    """Return the ranks and the answer of each group to one aggregate."""
     request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
-    if isinstance(opened.layout, CellLayout) and aggregate.function not in DERIVED:
-        return count_types(opened, request, opened.layout)
     if aggregate.function not in DERIVED:
-        groups = answer_in_buckets(opened, [aggregate])
-        if len(groups) > most:
-            raise opened.limits.too_many()
-        return {group.key: (group.ranks, group.estimates[0]) for group in groups}
-    written = ExactWriter(request, opened.layout, opened.plan(aggregate).only_side).statement()
+        return count_types(opened, request, layout)
+    written = ExactWriter(request, layout).statement()
     names = [f"rank_{i}" for i in range(len(opened.query.keys))]
     text, limits = written.text, opened.limits
     if names:
@@ -736,24 +739,16 @@ class ExactWriter(Writer):
     # GROUP BY a row for each group, with ``group_key`` (JSON) and ``rank_0 …``, the places of the
     # group's values in their order, before them.
 
-    def __init__(self, request: Request, layout: BucketLayout | CellLayout, side: Side) -> None:
+    def __init__(self, request: Request, layout: CellLayout) -> None:
         super().__init__(request)
         self._aggregate = request.aggregate
         self._chosen = condition_on(request.query, request.aggregate)
-        self._alias, self._more = "c", list[str]()
-        if isinstance(layout, CellLayout):
-            self._relation = layout.view.view
-        elif side == 1:
-            self._relation, self._alias = layout.tables.sat, "s"
-            if request.aggregate.function in ("disc", "cont"):
-                self._more = [f"CROSS JOIN generate_series(1, s.{layout.tables.count})"]
-        else:
-            self._relation, self._alias = layout.tables.qit, "q"
+        self._alias, self._relation = "c", layout.view.view
         self._aggregate_all()
 
     def _aggregate_all(self) -> None:
         parts = [self._chosen, self._aggregate.operand, *self.keys.values()]
-        source = [*join_relations(self._relation, self._alias, parts, self.lookups), *self._more]
+        source = join_relations(self._relation, self._alias, parts, self.lookups)
         keys = {name: self._write(key) for name, key in self.keys.items()}
         where = [self._write(part) for part in parts_of(self._chosen)]
         self.steps.add(

@@ -374,6 +374,12 @@ FLAT: Final = 1e-9
 """How much of the matching values their uneven spread must exceed to tell us anything."""
 
 
+def empty(aggregate: ex.Aggregate) -> Estimated:
+    """Answer an aggregate of no record."""
+    is_number = aggregate.function in ("count", "distinct")
+    return Estimated(0.0, 0.0, 0, 0) if is_number else NOTHING
+
+
 def all_but(n_records: int, neither: Estimated) -> Estimated:
     """Count the records that are not among those counted."""
     lower, upper = neither.lower_bound or 0, neither.upper_bound or 0

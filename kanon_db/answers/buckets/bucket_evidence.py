@@ -33,12 +33,13 @@ from kanon_db.query.formulas import (
     MatchedPairs,
     all_but,
     common_spelling,
+    empty,
     judged,
     summed,
     trust,
     trust_of_counts,
 )
-from kanon_db.query.layout import BucketLayout, Side, parts_of
+from kanon_db.query.layout import BucketLayout, parts_of
 
 Answers = Mapping[tuple[int, ...], Estimated]
 """By the rank of each key's value."""
@@ -58,22 +59,19 @@ def answer_in_buckets(opened: OpenQuery, aggregates: Sequence[Aggregate]) -> lis
     if not isinstance(layout, BucketLayout):
         raise TypeError("these are no buckets")
     # A group of which an aggregate chooses nobody is a group all the same.
-    is_listed = bool(opened.query.keys) and any(one != _EVERYBODY for one in aggregates)
-    listing = [_EVERYBODY] if is_listed else []
-    plans = [opened.plan(one) for one in (*listing, *aggregates)]
+    listing = _EVERYBODY if opened.query.keys else aggregates[0]
+    measures = list(dict.fromkeys((listing, *aggregates)))
     evidence = BucketEvidence(opened, layout, opened.store)
-    answers = evidence.answers(plans)
-    nothing = [Estimated(0.0, 0.0, 0, 0) if one.function == "count" else NOTHING
-               for one in aggregates]  # fmt: skip
+    plans = map(opened.plan, measures)
+    answers = dict(zip(measures, evidence.answers(list(plans)), strict=True))
     room = opened.limits.text
     groups = []
-    for ranks in answers[0]:
+    for ranks in answers[listing]:
         key = evidence.key(ranks)
         room -= len(key.encode())
         if room < 0:
             raise opened.limits.too_many()
-        own = zip(answers[len(listing) :], nothing, strict=True)
-        estimates = tuple(by_ranks.get(ranks, none) for by_ranks, none in own)
+        estimates = tuple(answers[one].get(ranks, empty(one)) for one in aggregates)
         groups.append(Group(key, ranks, estimates))
     return groups
 
@@ -135,6 +133,8 @@ class BucketEvidence:
                 tries.want_truth(condition)
             if plan.number is not None:
                 tries.want("number", plan.number)
+            if plan.is_distinct and plan.measure.operand is not None:
+                tries.want("key", plan.measure.operand)
             if plan.shape == "pairs":
                 self._require_room()
         self._outcomes = tries.ask()
@@ -227,12 +227,13 @@ class BucketEvidence:
 
     def _exact(self, plan: Plan, totals: BucketTotals) -> Answers:
         sums = totals.sums
-        side = plan.only_side
+        if plan.is_distinct:
+            return self._count_values(plan, sums)
         if plan.summed is None:
             if not plan.keys:
                 return {(): _exactly(float(sums.totals.sum()))}
             return {
-                self._ranks_of(side, group): _exactly(n)
+                self._ranks(plan, group): _exactly(n)
                 for group, n in zip(sums.group.tolist(), sums.totals[0].tolist(), strict=True)
             }
         outcomes = self._outcomes.number(plan.summed)
@@ -244,8 +245,21 @@ class BucketEvidence:
             x, n = x_of[ranks[here]], sums.totals[0, here]
             is_number = ~np.isnan(x)
             own = _sum_exactly(x[is_number], n[is_number], is_average=is_average)
-            answers[self._ranks_of(side, group) if plan.keys else ()] = own
+            answers[self._ranks(plan, group) if plan.keys else ()] = own
         return answers
+
+    def _count_values(self, plan: Plan, sums: SumsByGroup) -> Answers:
+        """Count the values that each group has."""
+        if plan.measure.operand is None:
+            raise TypeError("COUNT(DISTINCT ...) counts the values of something")
+        n_values = self._outcomes.key(plan.measure.operand).answers.size + 1
+        if not plan.keys:
+            return {(): _exactly(sums.group.size)}
+        groups, counts = np.unique(sums.group // n_values, return_counts=True)
+        return {
+            self._ranks(plan, group): _exactly(n)
+            for group, n in zip(groups.tolist(), counts.tolist(), strict=True)
+        }
 
     def _counts(
         self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None
@@ -296,7 +310,7 @@ class BucketEvidence:
         places: FloatArray,
     ) -> Judge:
         """Judge counts of some ranks, of which these are the values."""
-        if plan.shape == "pairs":
+        if plan.shape != "apart":
             known = trust(self._layout.assignment)
             return lambda groups, _margins, _ranks: lambda at: judged(groups.pairs(at), known)
         weights = self._weights(totals)
@@ -389,14 +403,12 @@ class BucketEvidence:
         known = trust(self._layout.assignment, is_weighted=True, is_paper=is_paper)
         return judged(pairs, known, by_weights=by_weights, is_paper=is_paper)
 
-    def _ranks_of(self, side: Side, group: int) -> tuple[int, ...]:
-        """Return the rank of each key's value in a group of one side, which has all keys."""
-        return self._groupings[side].ranks(group)
-
     def _ranks(self, plan: Plan, number: int) -> tuple[int, ...]:
-        """Return the rank of each key's value in a pair of groups."""
+        """Return the rank of each key's value in a group, or a pair of them."""
         if plan.shape == "pairs":
             return Grouping(self._keys).ranks(number)
+        if plan.shape == "exact":
+            return self._groupings[plan.only_side].ranks(number)
         records, values = self._groupings
         of_sides = divmod(number, values.n)
         ranks = {

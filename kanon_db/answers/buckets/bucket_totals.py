@@ -105,10 +105,12 @@ class BucketCounter:
 
     def _add(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         totals.n_records += slots.n
-        if plan.shape == "exact":
+        if plan.shape == "exact" and totals.ranked is None:
             self._add_exact(plan, totals, slots)
         elif plan.shape == "pairs":
             self._add_pairs(plan, totals, slots)
+        elif plan.shape == "exact" and totals.ranked is not None:
+            self._rank_exactly(plan, totals.ranked, slots)
         else:
             masks = slots.where(plan.records), slots.where(plan.values)
             groups = [
@@ -145,16 +147,10 @@ class BucketCounter:
         groups: Sequence[AnyIntArray | None],
     ) -> None:
         """Sort the slots of each bucket."""
-        side, n_ranks = ranked.side, ranked.n_ranks
+        side = ranked.side
         other: Side = 0 if side else 1
-        ranks = self._ranks_of(plan)
-        n_groups, n_others = self.groupings[side].n, self.groupings[other].n
-        n_places = n_groups * n_ranks
-        place = slots.look_up(ranks, ranks.answers)
-        if (group := groups[side]) is not None:
-            place = group.astype(place.dtype) * n_ranks + place
-        place = np.where(masks[side].view(np.bool_), place, n_places)
-        place = place.astype(np.min_scalar_type(n_places))
+        n_others = self.groupings[other].n
+        place = self._places(plan, ranked, slots, masks[side], groups[side])
         if records is not None:
             of_records = groups[0]
             if side == 0:
@@ -172,10 +168,34 @@ class BucketCounter:
                 ranked.add(size, own[here], beside)
                 slots.heartbeat()
 
-    def _ranks_of(self, plan: Plan) -> Outcomes:
-        if plan.ranked is None:
-            raise TypeError("nothing is ordered")
-        return self.outcomes.number(plan.ranked).ranked()
+    def _rank_exactly(self, plan: Plan, ranked: RankedSums, slots: Slots) -> None:
+        """Count the slots of each rank, where all that is asked of is on one side."""
+        side = plan.only_side
+        mask = slots.where(plan.values if side else plan.records)
+        place = self._places(plan, ranked, slots, mask, self.groupings[side].of(slots, mask))
+        numbers, counts = np.unique(place[mask.view(np.bool_)], return_counts=True)
+        n = counts.astype(np.float64)
+        ranked.pairs.add(numbers.astype(np.int64), np.stack([n, 0 * n, n, n] * 2))
+
+    def _places(
+        self, plan: Plan, ranked: RankedSums, slots: Slots, mask: Mask, group: AnyIntArray | None
+    ) -> AnyIntArray:
+        """Return the group of each slot times the number of ranks, plus its rank."""
+        n_places = self.groupings[ranked.side].n * ranked.n_ranks
+        ranks = self._values_of(plan)
+        place = slots.look_up(ranks, ranks.answers)
+        if group is not None:
+            place = group.astype(place.dtype) * ranked.n_ranks + place
+        places: AnyIntArray = np.where(mask.view(np.bool_), place, n_places)
+        return places.astype(np.min_scalar_type(n_places))
+
+    def _values_of(self, plan: Plan) -> Outcomes:
+        """Return the rank of each value of what is not only counted."""
+        if plan.measure.operand is None:
+            raise TypeError("nothing but records is counted")
+        if plan.is_distinct:
+            return self.outcomes.key(plan.measure.operand)
+        return self.outcomes.number(plan.measure.operand).ranked()
 
     def _add_exact(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         """Count what is on one side, by group and by what is summed."""
@@ -183,7 +203,7 @@ class BucketCounter:
         mask = slots.where(plan.values if side else plan.records)
         grouping = self.groupings[side]
         group = grouping.of(slots, mask)
-        if plan.summed is None:
+        if plan.summed is None and not plan.is_distinct:
             counts = (
                 np.array([np.count_nonzero(mask)])
                 if group is None
@@ -192,12 +212,9 @@ class BucketCounter:
             numbers = np.flatnonzero(counts)
             totals.sums.add(numbers, counts[numbers][np.newaxis].astype(np.float64))
             return
-        outcomes = self.outcomes.number(plan.summed)
-        _, rank = np.unique(outcomes.answers, return_inverse=True)
-        own = slots.look_up(outcomes, rank)
-        number = (
-            own if group is None else group.astype(np.int64) * (outcomes.answers.size + 1) + own
-        )
+        ranks = self._values_of(plan)
+        own = slots.look_up(ranks, ranks.answers)
+        number = own if group is None else group.astype(np.int64) * (ranks.answers.size + 1) + own
         chosen = number[mask.view(np.bool_)]
         numbers, counts = np.unique(chosen, return_counts=True)
         totals.sums.add(numbers, counts[np.newaxis].astype(np.float64))
@@ -302,7 +319,7 @@ class BucketCounter:
         sums, ranked = totals.sums, totals.ranked
         number = None if plan.summed is None else self.outcomes.number(plan.summed)
         if ranked is not None:
-            number = self._ranks_of(plan)
+            number = self._values_of(plan)
         keys = self.keys
         for run in slots.chunk.runs:
             size = run.bucket_size
