@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kanon_db.algorithms.bucketization.bucket_assignment import draw_matchings
-from kanon_db.algorithms.bucketization.buckets import BucketSetting, in_slots, unpack_levels
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.bucketization.buckets import BucketSetting, in_slots
+from kanon_db.algorithms.ground.arrays import IntArray, unpack_levels
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.answers.scope import cell_layout
 from kanon_db.catalog.entries import (

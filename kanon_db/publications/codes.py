@@ -20,12 +20,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kanon_db.algorithms.bucketization.buckets import BucketSetting
 from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, WordArray, hash_numbers
 from kanon_db.catalog.names import free_column_name
 from kanon_db.errors import VerificationError
@@ -36,6 +35,9 @@ from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import run_with_helper
 from kanon_db.transfer.columns import column_types, inverse_permutation, parts_of
 from kanon_db.transfer.values import RankedColumn
+
+if TYPE_CHECKING:
+    from kanon_db.algorithms.bucketization.buckets import BucketSetting
 
 RECORDS_OF_CHUNK: Final = 1 << 20
 """Records of a chunk, about: it is read and counted at once."""

@@ -473,25 +473,3 @@ def next_state(state: np.uint64) -> np.uint64:
     state ^= state >> np.uint64(7)
     state ^= state << np.uint64(17)
     return state
-
-
-def unpack_bits(packed: bytes, n_records: int) -> npt.NDArray[np.uint8]:
-    """Return the bits of a bitmap."""
-    bits = np.frombuffer(packed, dtype=np.uint8)
-    return np.unpackbits(bits, bitorder="little", count=n_records)
-
-
-def unpack_levels(planes: bytes, n_records: int) -> IntArray:
-    """Return the numbers whose binary digits are bitmaps, the lowest first.
-
-    Examples
-    --------
-    >>> unpack_levels(bytes([0b01, 0b11]), 2).tolist()
-    [3, 2]
-    """
-    length = -(-n_records // 8)
-    levels = np.zeros(n_records, dtype=np.int64)
-    for digit, first in enumerate(range(0, len(planes), length)):
-        plane = unpack_bits(planes[first : first + length], n_records)
-        levels += plane.astype(np.int64) << digit
-    return levels

@@ -449,3 +449,20 @@ def _roots(n: int, one: IntArray, other: IntArray) -> IntArray:
     for i in range(n):
         root[i] = root[root[i]]
     return root
+
+
+def unpack_levels(planes: bytes, n_records: int) -> IntArray:
+    """Return the numbers whose binary digits are bitmaps, the lowest first.
+
+    Examples
+    --------
+    >>> unpack_levels(bytes([0b01, 0b11]), 2).tolist()
+    [3, 2]
+    """
+    length = -(-n_records // 8)
+    levels = np.zeros(n_records, dtype=np.int64)
+    for digit, first in enumerate(range(0, len(planes), length)):
+        plane = np.frombuffer(planes[first : first + length], dtype=np.uint8)
+        bits = np.unpackbits(plane, bitorder="little", count=n_records)
+        levels += bits.astype(np.int64) << digit
+    return levels

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.buckets import unpack_levels
-from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray
+from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, unpack_levels
 from kanon_db.answers.buckets.slots import Slots
 from kanon_db.publications.codes import Store
 from kanon_db.query.layout import BucketLayout

@@ -18,10 +18,15 @@ from kanon_db.algorithms.bucketization.buckets import (
     BucketContents,
     BucketedRecords,
     BucketSetting,
-    unpack_levels,
 )
 from kanon_db.algorithms.bucketization.value_model import WeightUnits, learn_levels
-from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, IntArray, taken
+from kanon_db.algorithms.ground.arrays import (
+    AnyIntArray,
+    CodeArray,
+    IntArray,
+    taken,
+    unpack_levels,
+)
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source, published_schema
 from kanon_db.catalog.names import free_column_name
