@@ -188,7 +188,8 @@ class BucketEvidence:
         n_groups = records.n, values.n
         weights, ranked, n_of_records = None, None, records.n
         if plan.ranked is not None:
-            n_ranks, side = self._outcomes.number(plan.ranked).distinct.size, plan.side(plan.ranked)
+            side = plan.side(plan.ranked)
+            n_ranks = max(self._outcomes.number(plan.ranked).distinct.size, 1)
             if n_groups[0] * n_groups[1] * n_ranks > LARGEST:
                 raise self._opened.limits.too_many()
             ranked = RankedSums(n_groups, n_ranks, side or 0)
@@ -321,13 +322,13 @@ class BucketEvidence:
                 if weights is None or chosen is None or not ranks:
                     return None
                 are_chosen, x = chosen[h]
-                if x is not None:
+                if x is not None and places.size:
                     first, last = places[ranks[0]], places[ranks[-1]]
                     are_chosen = are_chosen & (first <= x) & (x <= last)
                 own = weights.count(ChosenValues(are_chosen, None), by_others=False)
                 if own is None or x is not None:
                     return own
-                of_ranks = own.reshape(-1, places.size)[:, ranks.start : ranks.stop]
+                of_ranks = own.reshape(self._groupings[0].n, -1)[:, ranks.start : ranks.stop]
                 summed: FloatArray = of_ranks.sum(axis=1)
                 return summed
 
