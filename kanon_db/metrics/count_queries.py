@@ -15,6 +15,7 @@ from kanon_db.algorithms.ground.arrays import (
     CodeArray,
     FloatArray,
     IntArray,
+    Integer,
     WordArray,
 )
 from kanon_db.algorithms.ground.computation import UNLIMITED, Pulse, kernel
@@ -498,12 +499,13 @@ def _matching(qi_codes: CodeArray, qi_tables: list[WordArray | None]) -> WordArr
 
 @kernel
 def _add_bits(words: WordArray, totals: IntArray) -> None:
+    one = np.int64(1)  # a constant would compile what it is given to again
     for i in range(words.size):
-        _add_word(words[i], 1, totals)
+        _add_word(words[i], one, totals)
 
 
 @kernel
-def _add_word(word: np.uint64, amount: int, totals: IntArray) -> None:
+def _add_word(word: np.uint64, amount: Integer, totals: IntArray) -> None:
     """Add an amount to the total of each query whose bit is set."""
     while word:
         rest = word & (word - np.uint64(1))
@@ -523,6 +525,7 @@ def _add_estimates(
     """Add q s / |g| of each bucket to the 64 totals."""
     q = np.zeros(64, dtype=np.int64)
     s = np.zeros(64, dtype=np.int64)
+    one = np.int64(1)
     record, row = 0, 0
     for g in range(qit_ends.size):
         size = qit_ends[g] - record
@@ -533,10 +536,10 @@ def _add_estimates(
             any_s |= sat_words[j]
         both = any_q & any_s
         if both:
-            q[:] = 0
-            s[:] = 0
+            for bit in range(64):
+                q[bit] = s[bit] = 0
             for i in range(record, qit_ends[g]):
-                _add_word(qit_words[i] & both, 1, q)
+                _add_word(qit_words[i] & both, one, q)
             for j in range(row, sat_ends[g]):
                 _add_word(sat_words[j] & both, sat_counts[j], s)
             for bit in range(64):

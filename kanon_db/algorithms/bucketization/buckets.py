@@ -396,7 +396,8 @@ def _cap(weights: SingleArray, starts: IntArray, values: CodeArray, caps: Single
     counts = np.empty(n_values, dtype=np.float32)
     for g in range(starts.size - 1):
         start, end = starts[g], starts[g + 1]
-        counts[:] = 0
+        for v in range(n_values):
+            counts[v] = 0
         for i in range(start, end):
             counts[values[i]] += np.float32(1)
         for i in range(start, end):
@@ -420,10 +421,11 @@ def fit_margins(
     """
     n, m = weights.shape
     columns = np.empty_like(counts)
-    one = np.ones_like(counts)[0]
+    one = counts.dtype.type(1)
     for _ in range(times):
         off = one - one
-        columns[:] = 0
+        for v in range(m):
+            columns[v] = 0
         for i in range(n):
             total = one - one
             for v in range(m):

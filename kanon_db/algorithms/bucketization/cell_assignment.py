@@ -25,6 +25,7 @@ from kanon_db.algorithms.bucketization.joint_assignment import JointPlan, Sensit
 from kanon_db.algorithms.bucketization.privacy import FPrimePrivacy
 from kanon_db.algorithms.ground.arrays import (
     AnyIntArray,
+    BoolArray,
     CodeArray,
     IntArray,
     order_of,
@@ -112,7 +113,10 @@ def best_cut(
         ends = np.cumsum(weights[records])
         stride = -(-int(ends[-1]) // most)
         among = records[np.searchsorted(ends, np.arange(0, ends[-1], stride), side="right")]
-    looked_at, lowest, n_codes = _sample(codes, among)
+    looked_at = np.empty((codes.shape[1], among.size), dtype=codes.dtype)
+    lowest = np.empty(codes.shape[1], dtype=np.int64)
+    n_codes = np.empty(codes.shape[1], dtype=np.int64)
+    _sample(codes, among, looked_at, lowest, n_codes)
     # Codes are few in a small set, however far apart they are.
     kept = {}
     for a in np.flatnonzero(n_codes > 2 * among.size).tolist():
@@ -172,164 +176,190 @@ def _divide(
     return n_lower
 
 
-@kernel
-def _sample(codes: CodeArray, records: IntArray) -> tuple[CodeArray, CodeArray, IntArray]:
-    """Sample records; return their codes above the lowest, the lowest, and the ranges of codes."""
-    n_qi = codes.shape[1]
-    looked_at = np.empty((n_qi, records.size), dtype=codes.dtype)
-    lowest = codes[records[0]].copy()
-    highest = lowest.copy()
-    for i in range(records.size):
-        record = records[i]
-        for a in range(n_qi):
-            code = codes[record, a]
-            looked_at[a, i] = code
-            lowest[a] = min(lowest[a], code)
-            highest[a] = max(highest[a], code)
-    for a in range(n_qi):
-        looked_at[a] -= lowest[a]
-    return looked_at, lowest, highest.astype(np.int64) - lowest + 1
+@innermost
+def _sample(
+    codes: CodeArray, records: IntArray, looked_at: CodeArray, lowest: IntArray, n_codes: IntArray
+) -> None:
+    """Sample records: set their codes above the lowest, the lowest, and the ranges of codes."""
+    for a in range(codes.shape[1]):
+        low = high = codes[records[0], a]
+        for record in records:
+            low, high = min(low, codes[record, a]), max(high, codes[record, a])
+        lowest[a] = low
+        n_codes[a] = np.int64(high) - low + 1
+        for i in range(records.size):
+            looked_at[a, i] = codes[records[i], a] - low
 
 
-@kernel
 def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int]:
     """Weigh all cuts of all attributes, given codes of shape (n_qi, n)."""
-    # An attribute of one code adds as much to what is divided as to the sides, and is left out.
-    varied = np.flatnonzero(n_codes > 1)
     n = codes.shape[1]
-    first = np.zeros(n_codes.size + 1, dtype=np.int64)  # where the codes of each attribute begin
-    first[1:] = np.cumsum(n_codes)
-    totals = np.zeros(first[-1], dtype=np.int64)
-    for a in varied:
+    first = np.append(0, np.cumsum(n_codes))  # where the codes of each attribute begin
+    totals, squares, lower, shared = np.zeros((4, first[-1]), dtype=np.int64)
+    combined = np.zeros(n, dtype=np.int64)
+    _count_codes(codes, n_codes, first, totals, combined)
+    is_wide = np.outer(n_codes, n_codes) > n
+    several = np.flatnonzero(n_codes > 1)
+    of_wide = np.empty(n if is_wide[np.ix_(several, several)].any() else 0, dtype=np.int64)
+    table = np.empty(n, dtype=np.int32)
+    _square_lower(codes, n_codes, first, totals, is_wide, table, of_wide, lower, squares)
+    best = np.full(2, -1, dtype=np.int64)
+    _weigh_cuts(codes, n_codes, first, least, totals, combined, squares, shared, best)
+    return int(best[0]), int(best[1])
+
+
+# In what follows, an attribute of one code is left out: it adds as much to what is divided as to
+# the sides. Loops are plain, since what numpy does to arrays takes seconds to compile.
+
+
+@innermost
+def _count_codes(
+    codes: CodeArray, n_codes: IntArray, first: IntArray, totals: IntArray, combined: IntArray
+) -> None:
+    """Count each code, and add up how many have each code of a record."""
+    for a in range(n_codes.size):
+        if n_codes[a] > 1:
+            for i in range(combined.size):
+                totals[first[a] + codes[a, i]] += 1
+            for i in range(combined.size):
+                combined[i] += totals[first[a] + codes[a, i]]
+
+
+@innermost
+def _weigh_cuts(
+    codes: CodeArray,
+    n_codes: IntArray,
+    first: IntArray,
+    least: int,
+    totals: IntArray,
+    combined: IntArray,
+    lower_squares: IntArray,
+    shared: IntArray,
+    best: IntArray,  # (2,): set to the attribute, and its last lower code, of the best cut
+) -> None:
+    n = combined.size
+    squares = 0
+    for place in range(totals.size):
+        squares += totals[place] ** 2
+    best_fall = 0.0
+    for a in range(n_codes.size):
+        if n_codes[a] == 1:
+            continue
         for i in range(n):
-            totals[first[a] + codes[a, i]] += 1
-    combined = np.zeros(n, dtype=np.int64)  # how many have each code of a record, in sum
-    for a in varied:
-        for i in range(n):
-            combined[i] += totals[first[a] + codes[a, i]]
-    lower_squares = _lower_squares(codes, n_codes, first, varied, totals)
-    squares = (totals**2).sum()
-    best = 0.0
-    best_attribute = -1
-    best_last = -1
-    for a in varied:
-        shared = np.zeros(n_codes[a], dtype=np.int64)
-        for i in range(n):
-            shared[codes[a, i]] += combined[i]
+            shared[first[a] + codes[a, i]] += combined[i]
         n_lower = 0
         n_shared = 0
-        for code in range(n_codes[a] - 1):
-            place = first[a] + code
+        for place in range(first[a], first[a + 1] - 1):
             n_lower += totals[place]
-            n_shared += shared[code]
+            n_shared += shared[place]
             if totals[place] == 0 or n_lower < least or n - n_lower < least:
                 continue
             # Where c of all t records with a code are below, (t - c)² = t² - 2 t c + c².
             upper_squares = squares - 2 * n_shared + lower_squares[place]
             fall = lower_squares[place] / n_lower + upper_squares / (n - n_lower) - squares / n
-            if fall > best * (1 + 1e-12):
-                best = fall
-                best_attribute = int(a)
-                best_last = code
-    return best_attribute, best_last
+            if fall > best_fall * (1 + 1e-12):
+                best_fall = fall
+                best[0], best[1] = a, place - first[a]
 
 
-@kernel
-def _lower_squares(
-    codes: CodeArray, n_codes: IntArray, first: IntArray, varied: IntArray, totals: IntArray
-) -> IntArray:
-    """Return, for a cut at each code, the sum of squared counts of all codes below it.
+@innermost
+def _square_lower(
+    codes: CodeArray,
+    n_codes: IntArray,
+    first: IntArray,
+    totals: IntArray,
+    is_wide: BoolArray,
+    table: CodeArray,
+    order: IntArray,
+    lower: IntArray,
+    squares: IntArray,
+) -> None:
+    """Set, for a cut at each code, the sum of squared counts of all codes below it.
 
     For two attributes with few codes it follows from a table of their pairs, in one step a record.
     """
-    n = codes.shape[1]
-    squares = np.zeros_like(totals)
-    lower = np.empty_like(totals)
-    table = np.empty(n, dtype=np.int32)
-    cells = np.empty((0, 0), dtype=np.int32)
-    for a in varied:
-        of_a = slice(first[a], first[a + 1])
-        squares[of_a] += np.cumsum(totals[of_a] ** 2)
-        is_wide = n_codes[varied] * n_codes[a] > n
-        for b in varied[~is_wide]:
-            if b < a:
-                _count_pairs(codes[a], codes[b], n_codes[b], table[: n_codes[a] * n_codes[b]])
-                _add_of_table(table, n_codes[b], 1, squares[of_a], lower[: n_codes[b]])
-                _add_of_table(
-                    table, 1, n_codes[b], squares[first[b] : first[b + 1]], lower[: n_codes[a]]
-                )
-        others = varied[is_wide & (varied != a)]
-        if others.size:
-            if not cells.size:
-                cells = _cells(codes, first)
-            lower[:] = 0
-            _add_of_records(codes[a], totals[of_a], cells, others, lower, squares[of_a])
-    return squares
+    for a in range(n_codes.size):
+        if n_codes[a] == 1:
+            continue
+        below = 0
+        has_wide = False
+        for place in range(first[a], first[a + 1]):
+            below += totals[place] ** 2
+            squares[place] += below
+        for b in range(n_codes.size):
+            if b == a or n_codes[b] == 1:
+                continue
+            if is_wide[a, b]:
+                has_wide = True
+            elif b < a:
+                _add_of_pairs(codes, n_codes, first, a, b, table, lower, squares)
+        if has_wide:
+            _add_of_records(codes, n_codes, first, a, totals, is_wide, order, lower, squares)
 
 
 @innermost
-def _count_pairs(codes: CodeArray, others: CodeArray, n_others: int, table: CodeArray) -> None:
-    """Count the records with each code of one attribute, row by row, and of another."""
-    table[:] = 0
-    for i in range(codes.size):
-        table[codes[i] * n_others + others[i]] += 1
-
-
-@innermost
-def _add_of_table(
-    table: CodeArray, row: int, column: int, squares: IntArray, lower: IntArray
+def _add_of_pairs(
+    codes: CodeArray,
+    n_codes: IntArray,
+    first: IntArray,
+    a: int,
+    b: int,
+    table: CodeArray,
+    lower: IntArray,
+    squares: IntArray,
 ) -> None:
-    """Add the squared counts of one attribute's codes below each code of the other.
-
-    The table comes with its row and column strides, so that it can be read transposed.
-    """
-    lower[:] = 0
-    for code in range(squares.size):
-        for other in range(lower.size):
-            lower[other] += table[code * row + other * column]
-            squares[code] += lower[other] ** 2
-
-
-@kernel
-def _cells(codes: CodeArray, first: IntArray) -> CodeArray:
-    """Offset the codes of each attribute, so that no two attributes share a code."""
-    n_qi, n = codes.shape
-    cells = np.empty((n, n_qi), dtype=np.int32)
-    for i in range(n):
-        for a in range(n_qi):
-            cells[i, a] = first[a] + codes[a, i]
-    return cells
+    """Add the squared counts of either attribute's codes below each code of the other."""
+    for cell in range(n_codes[a] * n_codes[b]):
+        table[cell] = 0
+    for i in range(codes.shape[1]):
+        table[codes[a, i] * n_codes[b] + codes[b, i]] += 1
+    for turn in range(2):
+        one, other = (a, b) if turn == 0 else (b, a)
+        row, column = (n_codes[b], 1) if turn == 0 else (1, n_codes[b])
+        for there in range(n_codes[other]):
+            lower[there] = 0
+        for code in range(n_codes[one]):
+            for there in range(n_codes[other]):
+                lower[there] += table[code * row + there * column]
+                squares[first[one] + code] += lower[there] ** 2
 
 
-@kernel
+@innermost
 def _add_of_records(
     codes: CodeArray,
+    n_codes: IntArray,
+    first: IntArray,
+    a: int,
     totals: IntArray,
-    cells: CodeArray,
-    others: IntArray,
+    is_wide: BoolArray,
+    order: IntArray,
     lower: IntArray,
     squares: IntArray,
 ) -> None:
     """Add the same of attributes whose tables of pairs would have more cells than records."""
-    # Counting sort: the records of code c end at ends[c].
-    ends = np.cumsum(totals)
-    place = ends - totals
-    order = np.empty(codes.size, dtype=np.int64)
-    for i in range(codes.size):
-        order[place[codes[i]]] = i
-        place[codes[i]] += 1
+    # Counting sort: the records of a code end where its place in `lower` has come to.
+    n_before = 0
+    for place in range(first[a], first[a + 1]):
+        lower[place] = n_before
+        n_before += totals[place]
+    for i in range(order.size):
+        place = first[a] + codes[a, i]
+        order[lower[place]] = i
+        lower[place] += 1
+    for place in range(lower.size):
+        lower[place] = 0
     below = 0
     begin = 0
-    for code in range(ends.size):
-        for k in range(begin, ends[code]):
-            i = order[k]
-            there = 0
-            for b in others:
-                there += lower[cells[i, b]]
-                lower[cells[i, b]] += 1
-            below += 2 * there + others.size  # (c + 1)² = c² + 2 c + 1
-        begin = ends[code]
-        squares[code] += below
+    for place in range(first[a], first[a + 1]):
+        end = begin + totals[place]
+        for b in range(n_codes.size):
+            if b != a and n_codes[b] > 1 and is_wide[a, b]:
+                for k in range(begin, end):
+                    there = first[b] + codes[b, order[k]]
+                    below += 2 * lower[there] + 1  # (c + 1)² = c² + 2 c + 1
+                    lower[there] += 1
+        begin = end
+        squares[place] += below
 
 
 Tightened: TypeAlias = Callable[[Fraction], FPrimePrivacy]

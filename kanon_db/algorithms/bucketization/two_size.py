@@ -236,7 +236,7 @@ def _look_at_pairs(
     The candidates of a pair are the lists Gamma of [GB] Lemma 4: candidate t is (b1 - t d1, b2 + t
     d2). Loss increases with t (Lemma 3), so that the first valid one is the best.
     """
-    size1, size2 = place
+    size1, size2 = place[0], place[1]
     for _ in range(n_pairs):
         if size2 > largest:
             size1 += 1

@@ -785,7 +785,9 @@ def _inform(
         longest = max(longest, starts[g + 1] - starts[g])
     sums = np.empty((longest, n_values), dtype=np.float32)  # by effect of a bucket
     its_effects = np.empty(longest, dtype=np.int32)
-    places = np.full(information.shape[0], -1, dtype=np.int32)
+    places = np.empty(information.shape[0], dtype=np.int32)
+    for code in range(places.size):
+        places[code] = -1
     for g in range(starts.size - 1):
         for j in range(n_features):
             n_effects = 0
@@ -796,11 +798,11 @@ def _inform(
                 if places[code] < 0:
                     places[code] = n_effects
                     its_effects[n_effects] = code
-                    sums[n_effects] = 0
+                    for v in range(n_values):
+                        sums[n_effects, v] = 0
                     n_effects += 1
-                row = sums[places[code]]
                 for v in range(n_values):
-                    row[v] += residuals[i, v]
+                    sums[places[code], v] += residuals[i, v]
             for place in range(n_effects):
                 code = its_effects[place]
                 places[code] = -1
@@ -825,12 +827,14 @@ def _round(
     n_values = weights.shape[1]
     counts = np.empty(n_values, dtype=np.int64)
     state = seed * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
-    fine = np.empty(0, dtype=np.int64)
+    longest = 0
+    for g in range(starts.size - 1):
+        longest = max(longest, starts[g + 1] - starts[g])
+    fine = np.empty(longest, dtype=np.int64)
     for g in range(starts.size - 1):
         start, end = starts[g], starts[g + 1]
-        if end - start > fine.size:
-            fine = np.empty(end - start, dtype=np.int64)
-        counts[:] = 0
+        for v in range(n_values):
+            counts[v] = 0
         for i in range(start, end):
             counts[values[i]] += 1
         for v in range(n_values):

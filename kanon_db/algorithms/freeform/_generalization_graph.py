@@ -92,7 +92,8 @@ def _halve(values: CodeArray, step: IntArray, size: int, order: IntArray) -> Non
                     widest, loss = j, spread
             if loss > 0:
                 by_value = np.argsort(values[part, widest], kind="mergesort")
-                order[start:end] = part[by_value]
+                for i, record in enumerate(part[by_value]):
+                    order[start + i] = record
         size //= 2
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, WordArray
+from kanon_db.algorithms.ground.arrays import BoolArray, IntArray, Integer, WordArray
 from kanon_db.algorithms.ground.computation import Pulse, kernel
 from kanon_db.algorithms.recoding.loss import NULL, ExactLoss
 
@@ -260,7 +260,7 @@ def _price(cuts: PairCuts, state: SearchState, d: int, t: int) -> int:
 
 @kernel
 def _largest_duals(
-    types: DistinctRecords, goal: SearchGoal, state: SearchState, d: int, first: int, size: int
+    types: DistinctRecords, goal: SearchGoal, state: SearchState, d: int, first: Integer, size: int
 ) -> int:
     """Sum the largest duals of 0, 1, … candidates of depth d from the first; return how many.
 
@@ -296,7 +296,7 @@ def _is_within(
 
 
 @kernel(forceinline=True)
-def _keep(state: SearchState, size: int, place: int, u: int, loss: int, dual: int) -> None:
+def _keep(state: SearchState, size: int, place: Integer, u: int, loss: int, dual: int) -> None:
     """Make type u a candidate at depth ``size``."""
     state.candidates[size, place] = u
     state.candidate_losses[size, place] = loss
@@ -312,7 +312,8 @@ def _choose(
     state.chosen[size] = t
     state.used[size] = state.used[d] + 1 if d > 0 and state.chosen[d] == t else 1
     state.dual[size] = state.dual[d] + goal.duals[t] - _price(cuts, state, d, t)
-    state.odd[size] = state.odd[d]
+    for c in range(state.odd.shape[1]):
+        state.odd[size, c] = state.odd[d, c]
     for c in range(cuts.starts[t], cuts.starts[t + 1]):
         state.odd[size, cuts.of_type[c]] ^= True
     _join(types, state, d, t)
@@ -325,7 +326,8 @@ def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int,
     for r in range(size):
         found.members[row, r] = state.chosen[r + 1]
     found.members[row, size] = u
-    found.members[row, size + 1 :] = -1
+    for r in range(size + 1, found.members.shape[1]):
+        found.members[row, r] = -1
     found.sizes[row] = size + 1
     found.losses[row] = (size + 1) * loss
     found.reduced_costs[row] = (size + 1) * loss - dual
@@ -337,13 +339,14 @@ def _note(state: SearchState, found: FoundClasses, size: int, u: int, loss: int,
 def _extend(
     types: DistinctRecords, cuts: PairCuts, goal: SearchGoal, state: SearchState, found:
     FoundClasses, d: int, first: int,
-) -> int:  # fmt: skip
+) -> Integer:  # fmt: skip
     """Record classes of one more record below the limit; return how many may grow further.
 
     That record is one of the candidates of depth d from the first on.
     """
     k, limit = goal.k, goal.limit
-    size, n_kept = d + 1, 0
+    size = d + 1
+    n_kept: Integer = np.int64(0)  # a constant would compile what it is given to again
     n_best = _largest_duals(types, goal, state, d, first, size)
     for c in range(first, state.n_candidates[d]):
         u = state.candidates[d, c]
@@ -359,15 +362,16 @@ def _extend(
 
 @kernel(forceinline=True)
 def _thin_out(
-    types: DistinctRecords, goal: SearchGoal, state: SearchState, size: int, n_kept: int
-) -> int:
+    types: DistinctRecords, goal: SearchGoal, state: SearchState, size: int, n_kept: Integer
+) -> Integer:
     """Drop candidates that the bound excludes once others are gone; return how many are left."""
     k, limit = goal.k, goal.limit
-    before = -1
+    none: Integer = np.int64(0)
+    before: Integer = np.int64(-1)
     while n_kept != before and n_kept > 0:
         before = state.n_candidates[size] = n_kept
-        n_best = _largest_duals(types, goal, state, size, 0, size)
-        n_kept = 0
+        n_best = _largest_duals(types, goal, state, size, none, size)
+        n_kept = none
         for c in range(before):
             u = state.candidates[size, c]
             loss, dual = state.candidate_losses[size, c], state.candidate_duals[size, c]

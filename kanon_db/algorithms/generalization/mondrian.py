@@ -225,7 +225,8 @@ def _cut_parts(
             parts.stack[n_parts + 1] = start, start + n_lower
             n_parts += 2
         else:
-            parts.class_of_record[parts.order[start:end]] = n_classes
+            for i in range(start, end):
+                parts.class_of_record[parts.order[i]] = n_classes
             n_classes += 1
     return n_parts, n_classes
 
@@ -241,7 +242,9 @@ def _put_lower_first(parts: _Parts, values: CodeArray, start: Integer, end: Inte
         values[n_lower] = value
         n_lower += is_lower
         n_upper += 1 - is_lower
-    values[n_lower:end] = parts.upper[start:n_upper]
+    for i in range(start, n_upper):
+        values[n_lower] = parts.upper[i]
+        n_lower += 1
 
 
 @kernel

@@ -317,7 +317,8 @@ def _split_near(
         if least < 0 or loss < least:
             least = loss
             best[:] = False
-            best[order[:size]] = True
+            for i in range(size):
+                best[order[i]] = True
     return least
 
 

@@ -159,11 +159,12 @@ def _search(columns: _CoverColumns, state: _CoverState, budget: int) -> int:
             state.entered[d] = True
             state.position[d] = 0
             state.n_children[d] = 0
-            if not state.left[d].any():
+            if _is_covered(state, d):
                 if state.loss[d] < state.best[0]:
                     state.best[0] = state.loss[d]
                     state.n_best[0] = d
-                    state.best_taken[:d] = state.taken[:d]
+                    for i in range(d):
+                        state.best_taken[i] = state.taken[i]
             elif _raise_duals(columns, state, d):
                 _branch(columns, state, d)
         if state.position[d] == state.n_children[d]:
@@ -176,6 +177,15 @@ def _search(columns: _CoverColumns, state: _CoverState, budget: int) -> int:
         budget -= state.n_columns[d] + 1
         _take(columns, state, d, child)
     return _PAUSED
+
+
+@kernel
+def _is_covered(state: _CoverState, d: int) -> bool:
+    """Tell whether the classes taken hold all records."""
+    for n_left in state.left[d]:  # noqa: SIM110  # compiled
+        if n_left:
+            return False
+    return True
 
 
 @kernel
@@ -267,7 +277,8 @@ def _take(columns: _CoverColumns, state: _CoverState, d: int, child: int) -> Non
     if bound >= state.best[0]:
         return
     left = state.left[d + 1]
-    left[:] = state.left[d]
+    for t in range(left.size):
+        left[t] = state.left[d, t]
     for i in range(columns.n_types[column]):
         left[columns.types[column, i]] -= columns.counts[column, i]
     n = 0

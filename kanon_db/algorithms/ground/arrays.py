@@ -232,7 +232,8 @@ def _by_digit(
     nexts = np.zeros((1 << width) + 1, dtype=np.int64)
     for number in numbers:
         nexts[((np.uint64(number) - low) >> np.uint64(shift) & mask) + np.uint64(1)] += 1
-    nexts = np.cumsum(nexts)
+    for i in range(1, nexts.size):
+        nexts[i] += nexts[i - 1]
     order = np.empty_like(before)
     for place in before:
         digit = (np.uint64(numbers[place]) - low) >> np.uint64(shift) & mask

@@ -292,7 +292,7 @@ def kernel(
 
 def _compile(function: _Function, options: Mapping[str, object]) -> _Function:
     compiler: Any = numba.njit
-    dispatcher = compiler(cache=True, nogil=True, **options)(function)
+    dispatcher = compiler(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
     dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
     return cast("_Function", dispatcher)
 

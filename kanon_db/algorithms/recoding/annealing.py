@@ -304,18 +304,21 @@ def _dispersed(
 @kernel
 def _disperse(typed: TypedRecords, classes: ClassSummaries, given_up: IntArray) -> None:
     is_given_up = np.zeros(classes.sizes.size, dtype=np.bool_)
-    is_given_up[given_up] = True
     for g in given_up:
-        members = members_of(classes, g).copy()
+        is_given_up[g] = True
+    for g in given_up:
+        members = np.empty(classes.sizes[g], dtype=np.int64)
         targets = np.empty(members.size, dtype=np.int64)
+        is_alone = False
         for i in range(members.size):
-            record = np.int64(members[i])
+            record = members[i] = np.int64(classes.members[classes.starts[g] + i])
             targets[i] = _best_other_class(typed, classes, record, members.size, is_given_up)
-        if (targets < 0).any():
+            is_alone = is_alone or targets[i] < 0
+        if is_alone:
             is_given_up[g] = False
             continue
         for i in range(members.size):
-            make_move(typed.records, classes, np.int64(members[i]), targets[i])
+            make_move(typed.records, classes, members[i], targets[i])
 
 
 @kernel

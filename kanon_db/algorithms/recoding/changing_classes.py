@@ -241,7 +241,7 @@ def union_loss(records: PackedRecords, classes: ClassSummaries, g: Integer, h: I
     total = -records.one_value
     for word in range(classes.present.shape[1]):
         total += bits_loss(
-            classes.present[g, word] | classes.present[h, word], word, records.bit_loss
+            classes.present[g, word] | classes.present[h, word], np.int32(word), records.bit_loss
         )
     for j in range(records.whole.size):
         low = min(classes.ends[g, j, 0], classes.ends[h, j, 0])

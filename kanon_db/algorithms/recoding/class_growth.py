@@ -126,7 +126,8 @@ def _grow(
 ) -> Integer:
     """Grow one class from the row type at position ``seed``; ``first`` is the first one left."""
     members = np.empty(k, dtype=np.int64)
-    growing.low[:] = growing.high[:] = left.columns[:, seed]
+    for j in range(units.numeric.size):
+        growing.low[j] = growing.high[j] = left.columns[j, seed]
     chosen: Integer = seed
     loss: Integer = np.int64(0)
     is_searching = False

@@ -190,7 +190,7 @@ def _losses(
 ) -> IntArray:
     """Loss, in units, of one record of each class; records lie class by class."""
     losses = np.zeros(ends.size, dtype=np.int64)
-    seen = np.full(of_count.shape[1], -1, dtype=np.int64)
+    seen = np.empty(of_count.shape[1], dtype=np.int64)
     for j in range(numeric.size):
         seen[:] = -1
         start = 0
@@ -210,7 +210,9 @@ def _losses(
 
 @kernel
 def _numeric_loss(positions: IntArray, whole: int) -> int:
-    smallest, largest = positions.min(), positions.max()
+    smallest = largest = positions[0]
+    for position in positions:
+        smallest, largest = min(smallest, position), max(largest, position)
     if smallest != NULL:
         return int(largest - smallest)
     return whole if largest != NULL else 0

@@ -1,0 +1,106 @@
+"""What compiling costs the first publication of each kind: CPU seconds, kernel by kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from numba.core import event
+
+from benchmarks.harness import REST, private_server, table
+from kanon_db.interfaces.python import connect
+
+_PEOPLE = Path(__file__).parents[1] / "kanon_db/interfaces/fair.csv.gz"
+_KNOWN = (
+    "rate_marriage", "age", "yrs_married", "children", "religious", "educ", "occupation",
+    "occupation_husb",
+)  # fmt: skip
+_BUCKETS = {"privacy": {"default": 0.2, "values": {"0.0": 0.9}}}
+_ROWS = {"k": 5}
+PUBLICATIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "buckets, as in `make demo`": ("publish_buckets", _BUCKETS),
+    "buckets, random": ("publish_buckets", {**_BUCKETS, "assignment": "random"}),
+    "generalized": ("publish_generalized", {**_ROWS, "refine": False}),
+    "generalized, refined": ("publish_generalized", {**_ROWS, "options": {"time_limit": 5}}),
+    "freeform": ("publish_freeform", _ROWS),
+    "suppressed": ("publish_suppressed", _ROWS),
+}
+
+
+def main() -> str:
+    """Publish the demo's people twice in a process whose cache of compiled code is empty."""
+    rows, kernels = [], []
+    with private_server() as dsn:
+        _load(dsn)
+        for name, (function, given) in PUBLICATIONS.items():
+            measured = _measure(dsn, function, given)
+            compiled = measured["kernels"]
+            measured["compiling"] = sum(compiled.values())
+            taken = ("import", "first", "second", "compiling")
+            rows.append([name, *(f"{measured[what]:.1f}" for what in taken), len(compiled)])
+            slowest = sorted(compiled.items(), key=lambda kernel: -kernel[1])[:25]
+            kernels += [[name, kernel, f"{seconds:.2f}"] for kernel, seconds in slowest]
+    heading = ["publication", "import, s", "first call, s", "second call, s",
+               "compiling, s", "kernels"]  # fmt: skip
+    return (
+        "CPU seconds of a process whose cache of compiled code is empty, for 6,366 people.\n\n"
+        + table(heading, rows)
+        + REST
+        + table(["publication", "kernel", "seconds of its own"], kernels)
+    )
+
+
+def _load(dsn: str) -> None:
+    with connect(dsn) as kanon:
+        kanon.load(_PEOPLE, "people")
+        kanon.register_source("people", quasi_identifiers=_KNOWN, sensitive="affairs")
+
+
+def _measure(dsn: str, function: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as cache:
+        run = subprocess.run(
+            [sys.executable, "-m", "benchmarks.first_calls", dsn, function, json.dumps(given)],
+            env={**os.environ, "NUMBA_CACHE_DIR": cache},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return dict(json.loads(run.stdout))
+
+
+def _publish_twice(dsn: str, function: str, given: Mapping[str, Any]) -> None:
+    """Print what two calls and each kernel of the first took."""
+    taken: dict[str, Any] = {"import": time.process_time(), "kernels": {}}
+    within: list[float] = []
+
+    class Listener(event.Listener):
+        def on_start(self, _event: event.Event) -> None:
+            within.extend((time.thread_time(), 0.0))
+
+        def on_end(self, happened: event.Event) -> None:
+            inner = within.pop()
+            passed = time.thread_time() - within.pop()
+            kernel = happened.data["dispatcher"].py_func
+            name = f"{kernel.__module__.removeprefix('kanon_db.algorithms.')}.{kernel.__name__}"
+            taken["kernels"][name] = taken["kernels"].get(name, 0) + passed - inner
+            if within:
+                within[-1] += passed
+
+    event.register("numba:compile", Listener())
+    with connect(dsn) as kanon:
+        for call in ("first", "second"):
+            before = time.process_time()
+            getattr(kanon, function)("people", "people_t", dry_run=True, **given)
+            taken[call] = time.process_time() - before
+    print(json.dumps(taken))
+
+
+if __name__ == "__main__":
+    _publish_twice(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
