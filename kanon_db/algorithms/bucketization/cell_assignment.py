@@ -890,7 +890,7 @@ class SettledCell:
         values = np.flatnonzero(cell.counts)
         counts, thresholds = cell.counts[values], cell.room.privacy
         if values.size < len(thresholds.thresholds):
-            thresholds = FPrimePrivacy(tuple(thresholds.thresholds[i] for i in values))
+            thresholds = thresholds.of_values(values)
         setting = search(counts, thresholds)
         return cls(values, counts, thresholds.occurrence_limits(setting.sizes), setting)
 

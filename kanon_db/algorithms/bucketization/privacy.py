@@ -100,7 +100,7 @@ class FPrimePrivacy:
 
     @cached_property
     def _in_arrays(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
-        """Numerators and denominators, of shape (m, 1), and the largest denominator.
+        """Numerators and denominators, of shape (m, 1), and no less than the largest denominator.
 
         Cached: assignment in cells computes limits of the same thresholds thousands of times.
         """
@@ -114,6 +114,22 @@ class FPrimePrivacy:
             np.array(denominators, dtype=integer).reshape(shape),
             largest,
         )
+
+    @cached_property
+    def kinds(self) -> IntArray:
+        """Number the distinct thresholds: values with equal ones have the same number."""
+        numbers: dict[Fraction, int] = {}
+        each = [numbers.setdefault(threshold, len(numbers)) for threshold in self.thresholds]
+        return np.array(each, dtype=np.int64)
+
+    def of_values(self, values: IntArray) -> FPrimePrivacy:
+        """Return the thresholds of the values at some positions."""
+        some = FPrimePrivacy(tuple(self.thresholds[i] for i in values.tolist()))
+        numerators, denominators, largest = self._in_arrays
+        # Thousands of cells have some of the values each; fractions are compared only once.
+        vars(some)["_in_arrays"] = numerators[values], denominators[values], largest
+        vars(some)["kinds"] = self.kinds[values]
+        return some
 
     def limits_of_many(self, sizes: IntArray, pulse: Pulse) -> SmallIntArray:
         """Return the occurrence limits of sizes up to 2^15 - 1, a block of sizes at a time."""
@@ -166,7 +182,8 @@ class FPrimePrivacy:
         -----
         **Source:** [GB] Section 5.
         """
-        return min((-(-t.denominator // t.numerator) for t in self.thresholds), default=1)
+        numerators, denominators, _ = self._in_arrays
+        return int((-(-denominators // numerators)).min()) if self.thresholds else 1
 
     def corresponding_l(self) -> int:
         """Smallest l whose l-diversity implies this F'-privacy: ceil(1 / min_i f'_i).
@@ -201,13 +218,11 @@ class FPrimePrivacy:
         **Source:** [GB] Lemma 1.
         """
         checked, n_records = record_counts(counts, len(self.thresholds))
-        return np.array(
-            [
-                count * threshold.denominator > n_records * threshold.numerator
-                for count, threshold in zip(checked.tolist(), self.thresholds, strict=True)
-            ],
-            dtype=np.bool_,
-        )
+        numerators, denominators, largest = self._in_arrays
+        integer = np.int64 if largest * max(n_records, 1) < 2**63 else object
+        needed = checked.astype(integer) * denominators[:, 0]
+        is_broken: BoolArray = (needed > numerators[:, 0].astype(integer) * n_records).astype(bool)
+        return is_broken
 
 
 _RULES = ("theta", "base", "default", "l", "null", "cap")

@@ -6,10 +6,8 @@ each of a few hundred pairs.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Final, Literal
 
 import numpy as np
@@ -88,14 +86,32 @@ def anatomy(counts: npt.ArrayLike, l: int) -> BucketSetting:
 
 Pruning = Literal["none", "loss", "full"]
 
-ValueTypes = Mapping[tuple[int, Fraction], int]
-"""How many sensitive values have the same number of records and the same threshold."""
-
 _STEPS_PER_BEAT = 2**17
 """Values examined between two beats, a few milliseconds of work."""
 
 _STEPS_PER_PAIR: Final = 8
 """Cost of computing the candidates of a pair, in values examined."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValueTypes:
+    """Sensitive values; those with the same number of records and the same threshold are one."""
+
+    counts: IntArray  # (m,)
+    n_values: IntArray  # (m,): how many values are of the type
+    privacy: FPrimePrivacy
+
+    @classmethod
+    def of(cls, counts: IntArray, privacy: FPrimePrivacy) -> ValueTypes:
+        """Find the types of values, given how many records have each."""
+        types = counts * (int(privacy.kinds.max(initial=0)) + 1) + privacy.kinds
+        _, first, n_values = np.unique(types, return_index=True, return_counts=True)
+        return cls(counts[first], n_values, privacy.of_values(first))
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return int(self.counts @ self.n_values)
 
 
 @dataclass(frozen=True)
@@ -112,10 +128,9 @@ class SettingProblem:
     @classmethod
     def of(cls, types: ValueTypes, smallest: int, largest: int, pulse: Pulse) -> SettingProblem:
         """Compute the capacities, and leave out values that are not binding."""
-        counts = np.array([count for count, _ in types], dtype=np.int64)
-        privacy = FPrimePrivacy(tuple(threshold for _, threshold in types))
-        n_values = np.array(list(types.values()), dtype=np.int64)
-        limits = np.ascontiguousarray(privacy.limits_of_many(np.arange(largest + 1), pulse).T)
+        counts, n_values = types.counts, types.n_values
+        sizes = np.arange(largest + 1)
+        limits = np.ascontiguousarray(types.privacy.limits_of_many(sizes, pulse).T)
         capacity = np.zeros(largest + 1, dtype=np.int64)
         step = max(1, _STEPS_PER_BEAT // (_STEPS_PER_PAIR * counts.size))
         for first in range(smallest, largest + 1, step):
@@ -123,7 +138,7 @@ class SettingProblem:
             fill_capacity(counts, n_values, limits, first, min(first + step, largest + 1), capacity)
         binding = binding_values(counts, limits)
         return cls(
-            int(counts @ n_values), smallest, largest, capacity, counts[binding],
+            types.n_records, smallest, largest, capacity, counts[binding],
             np.take(limits, binding, axis=1),
         )  # fmt: skip
 
@@ -418,7 +433,7 @@ def two_size(
             if smallest <= MAX_BUCKET_SIZE
             else f"raise the thresholds: max_bucket_size cannot exceed {MAX_BUCKET_SIZE}",
         )
-    types = Counter(zip(checked.tolist(), privacy.thresholds, strict=True))
+    types = ValueTypes.of(checked, privacy)
     largest = min(max_bucket_size, n_records)
     _check_memory(types, largest, max_bucket_size)
     best = SettingProblem.of(types, smallest, largest, pulse).best(pruning, pulse)
@@ -432,11 +447,12 @@ def two_size(
 
 
 def _check_memory(types: ValueTypes, largest: int, max_bucket_size: int) -> None:
-    if len(types) * largest > _MAX_CELLS:
+    n_types = types.counts.size
+    if n_types * largest > _MAX_CELLS:
         raise InvalidParameterError(
             "the search for a bucket setting needs too much memory",
-            detail=f"{len(types):,} distinct thresholds, max_bucket_size = {max_bucket_size}",
-            hint=f"lower max_bucket_size to at most {_MAX_CELLS // len(types)}",
+            detail=f"{n_types:,} distinct thresholds, max_bucket_size = {max_bucket_size}",
+            hint=f"lower max_bucket_size to at most {_MAX_CELLS // n_types}",
         )
 
 
@@ -470,7 +486,7 @@ def joint_problem(
         return None
     problem: SettingProblem | None = None
     for counts, privacy in tables:
-        types = Counter(zip(counts.tolist(), privacy.thresholds, strict=True))
+        types = ValueTypes.of(counts, privacy)
         _check_memory(types, largest, max_bucket_size)
         own = SettingProblem.of(types, smallest, largest, pulse)
         problem = own if problem is None else problem.and_of(own)
@@ -479,8 +495,8 @@ def joint_problem(
 
 def _hint(types: ValueTypes, smallest: int, max_bucket_size: int, pulse: Pulse) -> str:
     """Name the smallest sufficient max_bucket_size, if it is within reach."""
-    n_records = sum(count * n_values for (count, _), n_values in types.items())
-    largest = min(n_records, 4 * max_bucket_size, _MAX_SUGGESTED_SIZE, _MAX_CELLS // len(types))
+    most = _MAX_CELLS // types.counts.size
+    largest = min(types.n_records, 4 * max_bucket_size, _MAX_SUGGESTED_SIZE, most)
     if largest <= max_bucket_size:
         return "raise the thresholds of the privacy specification"
     instance = SettingProblem.of(types, smallest, largest, pulse)
