@@ -152,18 +152,10 @@ def divided(
 
 @kernel
 def _divide(
-    qi_codes: CodeArray,
-    attribute: int,
-    last: int,
-    sa_codes: CodeArray,
-    records: IntArray,
-    weights: IntArray | None,
-    start: int,
-    end: int,
-    n_lower: int,
-    divided_records: IntArray,
+    qi_codes: CodeArray, attribute: int, last: int, sa_codes: CodeArray, records: IntArray,
+    weights: IntArray | None, start: int, end: int, n_lower: int, divided_records: IntArray,
     counts: IntArray,
-) -> int:
+) -> int:  # fmt: skip
     """Put lower records at the front and upper ones at the back; return how many are lower."""
     for i in range(start, end):
         record = records[i]
@@ -227,16 +219,10 @@ def _count_codes(
 
 @innermost
 def _weigh_cuts(
-    codes: CodeArray,
-    n_codes: IntArray,
-    first: IntArray,
-    least: int,
-    totals: IntArray,
-    combined: IntArray,
-    lower_squares: IntArray,
-    shared: IntArray,
-    best: IntArray,  # (2,): set to the attribute, and its last lower code, of the best cut
-) -> None:
+    codes: CodeArray, n_codes: IntArray, first: IntArray, least: int, totals: IntArray,
+    combined: IntArray, lower_squares: IntArray, shared: IntArray, best: IntArray,
+) -> None:  # fmt: skip
+    """Set the attribute, and its last lower code, of the best cut."""
     n = combined.size
     squares = 0
     for place in range(totals.size):
@@ -264,16 +250,10 @@ def _weigh_cuts(
 
 @innermost
 def _square_lower(
-    codes: CodeArray,
-    n_codes: IntArray,
-    first: IntArray,
-    totals: IntArray,
-    is_wide: BoolArray,
-    table: CodeArray,
-    order: IntArray,
-    lower: IntArray,
+    codes: CodeArray, n_codes: IntArray, first: IntArray, totals: IntArray,
+    is_wide: BoolArray, table: CodeArray, order: IntArray, lower: IntArray,
     squares: IntArray,
-) -> None:
+) -> None:  # fmt: skip
     """Set, for a cut at each code, the sum of squared counts of all codes below it.
 
     For two attributes with few codes it follows from a table of their pairs, in one step a record.
@@ -299,15 +279,9 @@ def _square_lower(
 
 @innermost
 def _add_of_pairs(
-    codes: CodeArray,
-    n_codes: IntArray,
-    first: IntArray,
-    a: int,
-    b: int,
-    table: CodeArray,
-    lower: IntArray,
-    squares: IntArray,
-) -> None:
+    codes: CodeArray, n_codes: IntArray, first: IntArray, a: int, b: int, table: CodeArray,
+    lower: IntArray, squares: IntArray,
+) -> None:  # fmt: skip
     """Add the squared counts of either attribute's codes below each code of the other."""
     for cell in range(n_codes[a] * n_codes[b]):
         table[cell] = 0
@@ -326,16 +300,9 @@ def _add_of_pairs(
 
 @innermost
 def _add_of_records(
-    codes: CodeArray,
-    n_codes: IntArray,
-    first: IntArray,
-    a: int,
-    totals: IntArray,
-    is_wide: BoolArray,
-    order: IntArray,
-    lower: IntArray,
-    squares: IntArray,
-) -> None:
+    codes: CodeArray, n_codes: IntArray, first: IntArray, a: int, totals: IntArray,
+    is_wide: BoolArray, order: IntArray, lower: IntArray, squares: IntArray,
+) -> None:  # fmt: skip
     """Add the same of attributes whose tables of pairs would have more cells than records."""
     # Counting sort: the records of a code end where its place in `lower` has come to.
     n_before = 0
