@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 from kanon_db.answers.estimates import answer
+from kanon_db.answers.rows import cell_columns
 from kanon_db.errors import KanonError
-from kanon_db.query import cell_conditions, likelihoods
+from kanon_db.query import likelihoods
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Connection, fetch
 
@@ -23,7 +24,7 @@ def paper_answers(connection: Connection, query: str) -> list[tuple[str, float |
     """
     session = PsycopgSession(connection)
     with pytest.MonkeyPatch.context() as patch, session.transaction():
-        for module in (cell_conditions, likelihoods):
+        for module in (cell_columns, likelihoods):
             patch.setattr(module, "MOST_VALUES", 10**6)
         patch.setattr(likelihoods, "_MOST_SPREAD", 10**15)
         session.fetch("SET LOCAL kanon.estimator = 'paper'")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from typing import Final
+from typing import Final, Protocol
 
+from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.answers.buckets.bucket_evidence import rank_in_buckets
-from kanon_db.answers.rows.coded_rows import count_cells
+from kanon_db.answers.rows.coded_rows import CellSums, from_types
+from kanon_db.answers.rows.evidence import KnownTypes
+from kanon_db.answers.rows.value_counts import MOST_SUMS, ValueCounts
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.value_counts import MOST_SUMS, CellCounts, ValueCounts
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import (
     DERIVED,
     Aggregate,
     Column,
-    ComparisonOperator,
     Expression,
     Key,
     Measure,
@@ -204,42 +204,6 @@ def count_distinct(
     return Estimated(min(max(sum(chances), lower), upper), error, lower, upper)
 
 
-def apart_ranges(ranges: Iterable[tuple[Decimal, Decimal]]) -> int:
-    """Return how many ranges are the most of which no two have a value in common.
-
-    Notes
-    -----
-    Taking the one that ends first, again and again, is optimal. Ranges that touch may both have the
-    value at which they do.
-
-    Examples
-    --------
-    >>> apart_ranges([(1, 5), (4, 9), (6, 7), (7, 20)])
-    2
-    """
-    n, end = 0, None
-    for high, low in sorted((high, low) for low, high in ranges):
-        if end is None or low > end:
-            n, end = n + 1, high
-    return n
-
-
-def apart_sets(sets: Iterable[Sequence[str]]) -> int:
-    """Return of how many sets no two have an element in common: small ones first.
-
-    Examples
-    --------
-    >>> apart_sets(["ab", "bcd", "dc", "a"])
-    2
-    """
-    n, used = 0, set[str]()
-    for elements in sorted(sets, key=lambda one: (len(one), one)):
-        if used.isdisjoint(elements):
-            n += 1
-            used.update(elements)
-    return n
-
-
 def _most(count: Estimated) -> float:
     return count.upper_bound or 0
 
@@ -253,11 +217,8 @@ def _chance(count: Estimated, errors: int) -> float:
     return 1.0 - math.pow(1 - min(max(expected / most, 0), 1), most)
 
 
-MOST_COUNTS: Final = 120
-"""The most counts that one aggregate is made from: after these, bounds are as they were found."""
-
-MOST_CHEAP: Final = 2_000
-"""The same, of counts that take no statement."""
+_MOST_COUNTS: Final = 2_000
+"""How many counts one percentile may take, for all groups."""
 
 _FIRST_COUNTS: Final = 16
 """How many values are counted at first, if there are many groups."""
@@ -268,87 +229,43 @@ Counts = Mapping[str, Estimated]
 """The answer for each group."""
 
 
-def below(
-    query: Query, aggregate: ex.Aggregate, operator: ex.ComparisonOperator, rung: str
-) -> Query:
-    """Count the records of each group whose value compares like that with a constant."""
-    if aggregate.operand is None or aggregate.type is None:
-        raise TypeError("a percentile is that of something")
-    chosen = condition_on(query, aggregate)
-    constant = ex.Constant(rung, aggregate.type)
-    parts = [*([] if chosen is None else [chosen])]
-    parts.append(ex.Comparison(operator, aggregate.operand, constant))
-    count = Measure("", ex.Aggregate("count", None))
-    return Query(ex.joined(ex.And, parts), query.keys, (count,), listed=(0,))
+class CountsByValue(Protocol):
+    """Counts the records of each group whose value lies below or above any number."""
+
+    @property
+    def places(self) -> FloatArray:
+        """The values that there are, ascending."""
+
+    def count(self, operator: ex.ComparisonOperator, number: float) -> Counts:
+        """Count the records of each group, by its key, whose value compares like that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """Values in their order: all that there may be from one to another, or some of them."""
-
-    rungs: list[str]
-    places: list[float]
-    is_complete: bool
-    is_whole: bool
-
-    def at(self, number: int) -> Rung | None:
-        """Return a value; None beyond either end."""
-        if 0 <= number < len(self.rungs):
-            return Rung(self.rungs[number], self.places[number])
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """A value, as text and as a number."""
-
-    text: str
-    place: float
-
-
-_Test = Callable[[Ladder, int], float | None]
-"""A number that is not negative where something holds, and never falls from rung to rung; None if
-it is not known."""
+_Test = Callable[[int], float | None]
+"""Of a value's place: a number that is not negative where something holds, and never falls from
+value to value; None if it is not known."""
 
 
 class QuantileSearch:
-    """Finds one percentile, for all groups.
-
-    Parameters
-    ----------
-    opened : OpenQuery
-    aggregate : Aggregate
-    count : callable
-        Counts the records of each group whose value compares like that with a constant.
-    totals : Counts
-        How many records have a value.
-    ladder : callable
-        Lists the values between two.
-    most : int
-        How many counts it may take.
-    """
+    """Finds one percentile, for all groups, given how many records have a value."""
 
     def __init__(
         self,
         opened: OpenQuery,
         aggregate: ex.Aggregate,
-        count: Callable[[ex.ComparisonOperator, str], Counts],
+        counts: CountsByValue,
         totals: Counts,
-        ladder: Callable[[str | None, str | None], Ladder],
-        most: int = MOST_COUNTS,
     ) -> None:
         self._opened = opened
         self._aggregate = aggregate
-        self._count = count
+        self._counts = counts
+        self._values: list[float] = counts.places.tolist()
         self._totals = totals
-        self._read_ladder = ladder
         self._quantile = Quantile(aggregate.share or 0.0, aggregate.function == "cont")
-        self._known: dict[tuple[str, str], Counts] = {}
-        self._left = min(most, opened.limits.n_answers // (len(totals) + 1))
+        self._known: dict[tuple[str, float], Counts] = {}
+        self._left = min(_MOST_COUNTS, opened.limits.n_answers // (len(totals) + 1))
         layout, names = opened.layout, ex.attributes(aggregate.operand)
         cells = [] if isinstance(layout, BucketLayout) else [layout.cells[n] for n in names]
         self._is_between = any(cell.kind == "range" for cell in cells)
-        self._ladders: dict[tuple[str | None, str | None], Ladder] = {}
         # What a group counts that no published record may be in: records that are left out may.
         left_out = 0 if isinstance(layout, BucketLayout) else layout.left_out
         self._missing = Estimated(0.0, left_out / 2, 0, left_out)
@@ -357,17 +274,16 @@ class QuantileSearch:
     def answers(self) -> dict[str, Estimated]:
         """Answer for each group."""
         if len(self._totals) > 1:
-            rungs = self._ladder(None, None).rungs
-            step = max(len(rungs) // _FIRST_COUNTS, 1)
-            for rung in rungs[step // 2 :: step]:
-                self._at("<=", rung)
+            step = max(len(self._values) // _FIRST_COUNTS, 1)
+            for value in self._values[step // 2 :: step]:
+                self._at("<=", value)
         return {group: self._answer(group, total) for group, total in self._totals.items()}
 
     # -- one group ----------------------------------------------------------------------------
 
     def _answer(self, group: str, total: Estimated) -> Estimated:
         self._opened.session.heartbeat()
-        if not total.upper_bound or not self._ladder(None, None).rungs:
+        if not total.upper_bound or not self._values:
             return NOTHING
         low, high = self._bounds(group, total)
         if low is not None and low == high:
@@ -402,24 +318,22 @@ class QuantileSearch:
     ) -> float | None:
         """Return the greatest value below which there are not too many records."""
 
-        def test(ladder: Ladder, number: int) -> float | None:
-            sides = self._less(group, total, ladder, number)
+        def test(place: int) -> float | None:
+            sides = self._less(group, total, place)
             return None if sides is None else too_many(sides)
 
-        before, _ = self._first(test)
-        return None if before is None else before.place
+        return self._first(test)[0]
 
     def _least(
         self, group: str, total: Estimated, enough: Callable[[Sides], float]
     ) -> float | None:
         """Return the least value up to which there are enough records."""
 
-        def test(ladder: Ladder, number: int) -> float | None:
-            sides = self._up_to(group, total, ladder.rungs[number])
+        def test(place: int) -> float | None:
+            sides = self._up_to(group, total, self._values[place])
             return None if sides is None else enough(sides)
 
-        _, rung = self._first(test)
-        return None if rung is None else rung.place
+        return self._first(test)[1]
 
     # -- the estimate -------------------------------------------------------------------------
 
@@ -436,48 +350,46 @@ class QuantileSearch:
             target = rank - 0.5
             if target >= n:
                 target = n * min(max(quantile.share, 0.05), 0.95)
-            value, step, rung = self._expect(group, target)
+            value, step, after = self._expect(group, target)
             ends.append(value)
-            off = max(self._error_below(group, total, rung), 1.0)  # a rank is a whole number
+            off = max(self._error_below(group, total, after), 1.0)  # a rank is a whole number
             low, high = (self._near(group, target + sign * off, sign) for sign in (-1, 1))
             width = max(width, high - low, step)
         return between(ends[0], ends[-1], quantile.part(n)), width / 2
 
-    def _expect(self, group: str, target: float) -> tuple[float, float, str]:
-        """Return the value up to which so many records are expected, the step to it, its rung."""
+    def _expect(self, group: str, target: float) -> tuple[float, float, float]:
+        """Return up to which value so many records are expected, the step to it, what follows."""
 
-        def test(ladder: Ladder, number: int) -> float | None:
-            counts = self._at("<=", ladder.rungs[number])
+        def test(place: int) -> float | None:
+            counts = self._at("<=", self._values[place])
             if counts is None:
                 return None
             return (counts.get(group, self._missing).estimate or 0) - (target - _CLOSE)
 
         before, after = self._first(test)
         if after is None:  # less are expected altogether
-            after = self._ladder(None, None).at(len(self._ladder(None, None).rungs) - 1)
-        if after is None:
-            raise TypeError("there is no value")
+            after = self._values[-1]
         if before is None:
-            return after.place, 0.0, after.text
-        step = max(after.place - before.place, 0)
+            return after, 0.0, after
+        step = max(after - before, 0)
         if not self._is_between or not math.isfinite(step):
-            return after.place, step, after.text
+            return after, step, after
         less, more = (
-            (self._at("<=", rung.text) or {}).get(group, self._missing).estimate or 0
-            for rung in (before, after)
+            (self._at("<=", value) or {}).get(group, self._missing).estimate or 0
+            for value in (before, after)
         )
         part = (target - less) / (more - less) if more > less else 1
-        place = between(before.place, after.place, min(max(part, 0), 1))
+        place = between(before, after, min(max(part, 0), 1))
         is_whole = self._aggregate.type is not None and self._aggregate.type.category == "integer"
         if is_whole:
-            return float(math.ceil(place)), 1.0, after.text
-        return place, 0.0, after.text
+            return float(math.ceil(place)), 1.0, after
+        return place, 0.0, after
 
     def _near(self, group: str, target: float, sign: int) -> float:
         """Return about the value up to which so many are expected."""
         known = sorted(
-            (float(rung), counts.get(group, self._missing).estimate or 0)
-            for (operator, rung), counts in self._known.items()
+            (value, counts.get(group, self._missing).estimate or 0)
+            for (operator, value), counts in self._known.items()
             if operator == "<="
         )
         before = None
@@ -485,42 +397,38 @@ class QuantileSearch:
             if n >= target - _CLOSE:
                 if before is None or n <= before[1]:
                     return place
-                if not self._is_between and self._ladder(None, None).is_complete:
+                if not self._is_between:
                     return place if sign > 0 else before[0]
                 part = min(max((target - before[1]) / (n - before[1]), 0), 1)
                 return between(before[0], place, part)
             before = (place, n)
         return known[-1][0] if known else math.nan
 
-    def _error_below(self, group: str, total: Estimated, rung: str) -> float:
+    def _error_below(self, group: str, total: Estimated, value: float) -> float:
         """Return by how many records the result's place among the others may be off."""
-        error = (self._at("<=", rung) or {}).get(group, self._missing).std_error or 0
+        error = (self._at("<=", value) or {}).get(group, self._missing).std_error or 0
         if total.lower_bound == total.upper_bound:
             return error
-        above = (self._at(">", rung) or {}).get(group, self._missing).std_error or 0
+        above = (self._at(">", value) or {}).get(group, self._missing).std_error or 0
         share = self._quantile.share
         return (1 - share) * error + share * above
 
     # -- counts -------------------------------------------------------------------------------
 
-    def _first(self, test: _Test) -> tuple[Rung | None, Rung | None]:
-        """Search for where a test begins to hold: the last rung before that, and the first after.
+    def _first(self, test: _Test) -> tuple[float | None, float | None]:
+        """Search for where a test begins to hold: the last value before that, and the first after.
 
         They are neighbours, unless the test does not know more.
         """
-        before = after = None
-        ladder = self._ladder(None, None)
-        while True:
-            low, high = self._narrow(test, ladder)
-            before, after = ladder.at(low) or before, ladder.at(high) or after
-            if ladder.is_complete or high - low > 1:
-                return before, after
-            ladder = self._ladder(before and before.text, after and after.text)
+        low, high = self._narrow(test)
+        return (
+            self._values[low] if low >= 0 else None,
+            self._values[high] if high < len(self._values) else None,
+        )
 
-    @staticmethod
-    def _narrow(test: _Test, ladder: Ladder) -> tuple[int, int]:
+    def _narrow(self, test: _Test) -> tuple[int, int]:
         """Search by turns where the number would be 0 on a straight line, and in the middle."""
-        low, high = -1, len(ladder.rungs)
+        low, high = -1, len(self._values)
         at_low = at_high = math.nan
         is_turn = True
         while high - low > 1:
@@ -529,9 +437,9 @@ class QuantileSearch:
                 number = round(low - at_low / (at_high - at_low) * (high - low))
                 number = min(max(number, low + 1), high - 1)
             is_turn = not is_turn
-            excess = test(ladder, number)
+            excess = test(number)
             if excess is None:  # no more counts: only those that are known already
-                known = ((i, test(ladder, i)) for i in range(low + 1, high))
+                known = ((i, test(i)) for i in range(low + 1, high))
                 number, excess = next(((i, one) for i, one in known if one is not None), (0, None))
             if excess is None:
                 break
@@ -541,20 +449,19 @@ class QuantileSearch:
                 low, at_low = number, excess
         return low, high
 
-    def _up_to(self, group: str, total: Estimated, rung: str) -> Sides | None:
+    def _up_to(self, group: str, total: Estimated, value: float) -> Sides | None:
         """Return what is known of the records up to a value, and above it."""
-        return self._sides(group, total, self._at("<=", rung), lambda: self._at(">", rung))
+        return self._sides(group, total, self._at("<=", value), lambda: self._at(">", value))
 
-    def _less(self, group: str, total: Estimated, ladder: Ladder, number: int) -> Sides | None:
+    def _less(self, group: str, total: Estimated, place: int) -> Sides | None:
         """Return what is known of the records below a value, and of the others."""
-        if self._is_known and ladder.is_complete:
-            if number:
-                return self._up_to(group, total, ladder.rungs[number - 1])
-            if ladder.is_whole:
-                least, most = total.lower_bound or 0, total.upper_bound or 0
-                return Sides(least, most, (0, 0), (least, most))
-        rung = ladder.rungs[number]
-        return self._sides(group, total, self._at("<", rung), lambda: self._at(">=", rung))
+        if self._is_known:
+            if place:
+                return self._up_to(group, total, self._values[place - 1])
+            least, most = total.lower_bound or 0, total.upper_bound or 0
+            return Sides(least, most, (0, 0), (least, most))
+        value = self._values[place]
+        return self._sides(group, total, self._at("<", value), lambda: self._at(">=", value))
 
     def _sides(
         self,
@@ -576,20 +483,14 @@ class QuantileSearch:
             else Sides(least, most, one, _ends(above.get(group, self._missing)))
         )
 
-    def _at(self, operator: ex.ComparisonOperator, rung: str) -> Counts | None:
+    def _at(self, operator: ex.ComparisonOperator, value: float) -> Counts | None:
         """Count the records of each group whose value compares like that; None if no more may."""
-        counts = self._known.get((operator, rung))
+        counts = self._known.get((operator, value))
         if counts is None and self._left > 0:
             self._left -= 1
-            counts = self._count(operator, rung)
-            self._known[operator, rung] = counts
+            counts = self._counts.count(operator, value)
+            self._known[operator, value] = counts
         return counts
-
-    def _ladder(self, above: str | None, below_: str | None) -> Ladder:
-        """Read the values between two."""
-        if (above, below_) not in self._ladders:
-            self._ladders[above, below_] = self._read_ladder(above, below_)
-        return self._ladders[above, below_]
 
 
 def _ends(count: Estimated) -> tuple[float, float]:
@@ -625,31 +526,10 @@ def derive_answers(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[st
         query = opened.query._replace(measures=(Measure("", constant),))
         return count(query)
     if isinstance(opened.layout, BucketLayout):
-        counts = rank_in_buckets(opened, aggregate)
-        places = counts.places.tolist()
-        listed = Ladder(list(map(repr, places)), places, is_complete=True, is_whole=True)
-        return QuantileSearch(
-            opened, aggregate, counts.count, counts.totals(), lambda *_: listed, MOST_CHEAP
-        ).answers()
+        ranked = rank_in_buckets(opened, aggregate)
+        return QuantileSearch(opened, aggregate, ranked, ranked.totals()).answers()
     totals = count(_counting(opened.query, aggregate))
-
-    def ladder(above: str | None, below_: str | None) -> Ladder:
-        rows = opened.rungs(aggregate, above, below_)
-        return Ladder(
-            [row["rung"] for row in rows],
-            [float(row["place"]) for row in rows],
-            not rows or rows[0]["n"] <= len(rows),
-            above is None and below_ is None,
-        )
-
-    cells = CellCounts.of(opened, aggregate) or ValueCounts.of(opened, aggregate)
-    if cells is not None:
-        return QuantileSearch(opened, aggregate, cells.count, totals, ladder, MOST_CHEAP).answers()
-
-    def compared(operator: ComparisonOperator, rung: str) -> dict[str, Estimated]:
-        return count(below(opened.query, aggregate, operator, rung))
-
-    return QuantileSearch(opened, aggregate, compared, totals, ladder).answers()
+    return QuantileSearch(opened, aggregate, ValueCounts.of(opened, aggregate), totals).answers()
 
 
 def _is_one_of_each_group(query: Query, aggregate: Aggregate) -> bool:
@@ -723,16 +603,15 @@ def _apart(opened: OpenQuery, aggregate: Aggregate, operand: Expression) -> int:
     request = Request(
         _counting(opened.query, aggregate), Aggregate("count", operand), opened.lookups
     )
-    sums = count_cells(opened, request, layout, operand.name, MOST_SUMS)
-    if sums is None:
-        return 0
-    (sure,) = sums.sure.sum(axis=0).nonzero()
-    rows = sums.column.cells(sure[: opened.limits.n_answers].tolist())
-    if layout.cells[operand.name].kind == "set":
-        return apart_sets([json.loads(row["elements"]) for row in rows])
-    return apart_ranges(
-        [(Decimal(row["low"] or "-Infinity"), Decimal(row["high"] or "Infinity")) for row in rows]
-    )
+    name = operand.name
+
+    def counted(types: KnownTypes) -> int:
+        sums = CellSums.of_column(opened, types, name, (), MOST_SUMS)
+        if sums is None:
+            return 0
+        return types.column(name).n_apart(sums.cell[sums.sure > 0][: opened.limits.n_answers])
+
+    return from_types(opened, request, layout, counted, (name,))
 
 
 def _is_listed(opened: OpenQuery, operand: Expression) -> bool:

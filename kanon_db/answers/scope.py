@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
 from typing import Literal as OneOf
 
@@ -321,9 +321,6 @@ def plain_column(session: Session, column: ColumnType) -> Column:
     return Column(column.name, session.identifier(column.name), type_)
 
 
-_GROUPS_AT_ONCE: Final = 16
-"""Groups of a statement that are read at a time."""
-
 GroupValues: TypeAlias = tuple[tuple[int, str, int], ...]
 """Of the keys that make a group: the number of the key, its value as JSON, and its rank."""
 
@@ -372,9 +369,9 @@ class OpenQuery:
 
     def tries(self) -> Tries:
         """Return what asks the server of distinct values."""
-        from kanon_db.answers.tries import Tries
+        from kanon_db.answers.tries import StatementTries
 
-        return Tries(self, self.lookups)
+        return StatementTries(self, self.lookups)
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement of this query; errors that depend on the data do not quote it."""
@@ -404,22 +401,18 @@ class OpenQuery:
         self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
     ) -> Sequence[Callable[[], KnownTypes]]:
         """Read the numbers of cells that are published, or else number the cells of the view."""
-        from kanon_db.answers.rows.evidence import ListedTypes
-        from kanon_db.answers.rows.evidence_sql import PieceWriter, ValuePieceWriter, is_numbered
-        from kanon_db.answers.rows.stored_types import StoredTypes
-        from kanon_db.query.likelihoods import apart_from_required
+        from kanon_db.answers.rows.stored_types import StoredTypes, ViewTypes
 
-        kind, room = ValuePieceWriter if lists_values else PieceWriter, self.limits.kept
-
-        def listed() -> KnownTypes:
-            rest, required = apart_from_required(request, layout)
-            writer = kind(rest, layout, also, is_stored=False, required=required, room=room)
-            return ListedTypes(self, writer)
-
-        def stored() -> KnownTypes:
-            return StoredTypes(self, request, layout, also, room, lists_values=lists_values)
-
-        return [stored, listed] if is_numbered(request, layout, also) else [listed]
+        room = self.limits.kept
+        needed = [*request.query.evaluated, request.aggregate.operand, request.aggregate.condition]
+        names = {*also, *(name for part in needed for name in attributes(part))}
+        ways: list[type[StoredTypes | ViewTypes]] = [ViewTypes]
+        if layout.has_numbers(names):
+            ways.insert(0, StoredTypes)
+        return [
+            partial(way, self, request, layout, also, room, lists_values=lists_values)
+            for way in ways
+        ]
 
     def too_much(self) -> UnsupportedQueryError:
         """Make the refusal of what would list or try more than memory holds."""
@@ -498,18 +491,6 @@ class OpenQuery:
         )
         (row,) = self.fetch(f"SELECT {counted} AS n", *bound.bound)
         return int(row["n"])
-
-    def rungs(
-        self, aggregate: Aggregate, above: str | None = None, below: str | None = None
-    ) -> Sequence[Row]:
-        """List the values that an aggregate's operand may have, in their order."""
-        from kanon_db.query.likelihoods import rungs
-        from kanon_db.query.sql import Request
-
-        request, operand = Request(self.query, aggregate, self.lookups), aggregate.operand
-        side = None if operand is None else self.plan(aggregate).side(operand)
-        written = rungs(request, self.layout, side, above, below)
-        return self.fetch(written.text, *written.bound)
 
     @contextmanager
     def _own_words(self) -> Iterator[None]:

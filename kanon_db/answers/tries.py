@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple, Protocol
 from typing import Literal as OneOf
@@ -29,10 +30,20 @@ MOST_TEXT: Final = 8_000_000
 _NUMBER: Final = [("is_null", "?"), ("is_odd", "?"), ("x", ">f8")]
 
 
-class Domain(NamedTuple):
+class Domain(Protocol):
     """Values of a column, with their numbers from 0 on."""
 
-    # Writes a query of the columns ``i`` and ``v``, which binds its constants
+    @property
+    def n(self) -> int:
+        """How many there are."""
+
+    def write(self, constants: Constants) -> str:
+        """Write a query of the columns ``i`` and ``v``, which binds its constants."""
+
+
+class ColumnValues(NamedTuple):
+    """The values that a relation has of a column."""
+
     write: Callable[[Constants], str]
     n: int
 
@@ -52,15 +63,15 @@ class Combinations:
             return len(self.numbers)
         return prod(domain.n for domain in self.domains.values())
 
-    def source(self, constants: Constants) -> list[str]:
-        """Write them as relations ``d0 …``."""
-        written = [f"({domain.write(constants)})" for domain in self.domains.values()]
+    def source(self, constants: Constants, names: Mapping[Domain, str]) -> list[str]:
+        """Write them as relations ``d0 …``, from those with the values of each domain."""
+        written = [names[domain] for domain in self.domains.values()]
         if self.numbers is None:
             return [f"{'CROSS JOIN ' if k else ''}{sql} AS d{k}" for k, sql in enumerate(written)]
         columns = [constants.texts(tuple(map(str, own.tolist()))) for own in self.numbers.T]
-        names = ", ".join(f"j{k}" for k in range(len(written)))
+        places = ", ".join(f"j{k}" for k in range(len(written)))
         arrays = ", ".join(f"{column}::int4[]" for column in columns)
-        met = f"unnest({arrays}) WITH ORDINALITY AS met ({names}, o)"
+        met = f"unnest({arrays}) WITH ORDINALITY AS met ({places}, o)"
         return [met, *(f"JOIN {sql} AS d{k} ON d{k}.i = met.j{k}" for k, sql in enumerate(written))]
 
     @property
@@ -94,7 +105,7 @@ class AxisCut(NamedTuple):
 
 @dataclass(eq=False)
 class Probe:
-    """What is probe, and then the answer."""
+    """What is asked, and then the answer."""
 
     what: OneOf["truth", "number", "key", "cut"]
     expression: ex.Expression
@@ -111,13 +122,11 @@ class Fetcher(Protocol):
         """Run a statement."""
 
 
-@dataclass
-class Tries:
-    """Collects what a question asks of values, and asks it in one statement."""
+class Tries(ABC):
+    """Collects what a question asks of values, and asks it at once."""
 
-    _fetcher: Fetcher
-    _lookups: Sequence[Lookup]
-    _wanted: list[Probe] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._wanted: list[Probe] = []
 
     def want_truth(self, condition: ex.Expression, of: Combinations) -> Callable[[], Truth]:
         """Ask where a condition is true, false, or unknown."""
@@ -144,44 +153,66 @@ class Tries:
         return self._want(Probe("cut", condition, Combinations(domains), column=column))
 
     def ask(self) -> None:
-        """Run the statement; errors are those of the question's arithmetic."""
-        if not self._wanted:
-            return
+        """Ask; errors are those of the question's arithmetic."""
+        if self._wanted:
+            self.answer(self._wanted)
+        self._wanted = []
+
+    @abstractmethod
+    def answer(self, wanted: Sequence[Probe]) -> None:
+        """Answer each."""
+
+    def _want(self, probe: Probe) -> Callable[[], Any]:
+        self._wanted.append(probe)
+        return lambda: probe.answer
+
+
+class StatementTries(Tries):
+    """Asks PostgreSQL in one statement."""
+
+    def __init__(self, fetcher: Fetcher, lookups: Sequence[Lookup]) -> None:
+        super().__init__()
+        self._fetcher, self._lookups = fetcher, lookups
+        self._numbers: dict[int, int] = {}  # Of what is asked
+        self._names: dict[Domain, str] = {}  # Of the relations with their values
+
+    def answer(self, wanted: Sequence[Probe]) -> None:
+        """Run the statement."""
         constants = Constants()
+        domains = dict.fromkeys(one for probe in wanted for one in probe.of.domains.values())
+        self._names = {domain: f"v{number}" for number, domain in enumerate(domains)}
+        self._numbers = {id(probe): number for number, probe in enumerate(wanted)}
+        values = [f"{name} AS ({one.write(constants)})" for one, name in self._names.items()]
         groups: dict[int, list[Probe]] = {}
-        for probe in self._wanted:
+        for probe in wanted:
             is_alone = probe.what in ("key", "cut")
             groups.setdefault(id(probe if is_alone else probe.of), []).append(probe)
         relations = [
             f"(\n{self._write(own, constants)}\n) AS a{number}"
             for number, own in enumerate(groups.values())
         ]
+        given = f"WITH {', '.join(values)} " if values else ""
         (row,) = self._fetcher.fetch(
-            f"SELECT * FROM {' CROSS JOIN '.join(relations)}", *constants.bound
+            f"{given}SELECT * FROM {' CROSS JOIN '.join(relations)}", *constants.bound
         )
-        for own in groups.values():
-            for probe in own:
-                probe.answer = _read(probe, row, self._wanted.index(probe))
-        self._wanted.clear()
-
-    def _want(self, probe: Probe) -> Callable[[], Any]:
-        self._wanted.append(probe)
-        return lambda: probe.answer
+        for probe in wanted:
+            probe.answer = _read(probe, row, self._numbers[id(probe)])
 
     def _write(self, group: Sequence[Probe], constants: Constants) -> str:
         """Write what is asked of the same combinations: one row."""
         of = group[0].of
         if group[0].what == "cut":
-            return _write_cut(self._wanted.index(group[0]), group[0], constants)
+            names = [self._names[domain] for domain in of.domains.values()]
+            return _write_cut(self._numbers[id(group[0])], group[0], constants, names)
         place = {name: f"d{k}.v" for k, name in enumerate(of.domains)}
 
         def spell(column: ex.Column) -> str:
             return place[column.name] if column.lookup is None else f"l{column.lookup}.{column.sql}"
 
-        numbered = [(self._wanted.index(probe), probe) for probe in group]
+        numbered = [(self._numbers[id(probe)], probe) for probe in group]
         expressions = [probe.expression for probe in group]
         _, *lookups = join_relations("", "", expressions, self._lookups, place)
-        source = " ".join([*(of.source(constants) or ["(VALUES (1)) AS one"]), *lookups])
+        source = " ".join([*(of.source(constants, self._names) or [_ONE]), *lookups])
         columns = ", ".join(
             f"({write(probe.expression, spell, constants)}) AS x{n}" for n, probe in numbered
         )
@@ -195,6 +226,8 @@ class Tries:
 
 
 Truth = NDArray[np.uint8]
+
+_ONE: Final = "(VALUES (1)) AS one"
 
 _WRITTEN: Final = {
     "truth": "string_agg(CASE {0} WHEN true THEN '2' WHEN false THEN '0' ELSE '1' END, ''"
@@ -221,7 +254,7 @@ def _write_key(n: int, probe: Probe, each: str) -> str:
     )
 
 
-def _write_cut(n: int, probe: Probe, constants: Constants) -> str:
+def _write_cut(n: int, probe: Probe, constants: Constants, names: Sequence[str]) -> str:
     column = probe.column
     if column is None:
         raise TypeError("an axis is that of a column")
@@ -251,12 +284,12 @@ def _write_cut(n: int, probe: Probe, constants: Constants) -> str:
     )
     outcome = f"(CASE {null} WHEN true THEN 2 WHEN false THEN 0 ELSE 1 END)"
     columns = f"({listed}) AS a{n}, {outcome} AS t{n}"
-    for domain in probe.of.domains.values():
+    for name in names:
         place = place_of(type_, "d.v")
         columns += (
             ", (SELECT string_agg(int4send((SELECT count(*)::int4 FROM unnest(m.m) AS p (p)"
             " WHERE p.p << numrange(e.e, e.e, '[]'))) || boolsend(m.m @> e.e), ''::bytea"
-            f" ORDER BY e.i) FROM (SELECT d.i, {place} AS e FROM ({domain.write(constants)}) AS d"
+            f" ORDER BY e.i) FROM (SELECT d.i, {place} AS e FROM {name} AS d"
             f" WHERE num_nulls(d.v) = 0 OFFSET 0) AS e) AS r{n}"
         )
     return f"SELECT {columns} FROM (SELECT {pieces} AS m OFFSET 0) AS m"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
@@ -324,6 +324,11 @@ class CellLayout(NamedTuple):
     def columns(self) -> dict[str, Column]:
         """All columns that a query may name."""
         return {name: cell.column for name, cell in self.cells.items()}
+
+    def has_numbers(self, names: Collection[str]) -> bool:
+        """Whether the table of classes has the cells of some columns."""
+        own = self.classes
+        return own is not None and own.columns | own.ends >= {*names}
 
 
 class Lookup(NamedTuple):

@@ -435,8 +435,6 @@ class Request:
     query: Query
     aggregate: Aggregate
     lookups: Sequence[Lookup] = ()
-    # Quotes a value: the values are then part of the text, for people to read and run
-    literal: Callable[[str], str] | None = None
     most: int | None = None  # How many groups to answer at most, before they are put in order
 
 
@@ -446,7 +444,7 @@ class Writer:
     def __init__(self, request: Request) -> None:
         query, aggregate = request.query, request.aggregate
         self.steps = Steps()
-        self.constants = Constants(request.literal)
+        self.constants = Constants()
         self.lookups = request.lookups
         self.function = aggregate.function
         self.weighed = None if aggregate.function in ("count", "distinct") else aggregate.operand

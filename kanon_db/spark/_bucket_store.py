@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -13,7 +13,6 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
 from kanon_db.answers.buckets.learned_weights import RecordWeights
 from kanon_db.answers.buckets.slots import Slots
-from kanon_db.answers.tries import FALSE, TRUE, UNKNOWN, Combinations, Ranked
 from kanon_db.errors import SchemaMismatchError
 from kanon_db.publications.codes import (
     RECORDS_OF_CHUNK,
@@ -24,7 +23,7 @@ from kanon_db.publications.codes import (
 )
 from kanon_db.query import expressions as ex
 from kanon_db.query.layout import QIT, SAT, SHARES, BucketLayout, Side, weight_field
-from kanon_db.spark._row_evidence import SparkConditions, SparkQuery
+from kanon_db.spark._spark_query import SparkQuery, SparkTries
 from kanon_db.spark._tables import TableSession
 from kanon_db.spark.environment import failures_as_errors, quiet, quote_column
 
@@ -48,10 +47,10 @@ class SparkBucketQuery(SparkQuery):
             raise TypeError("these are no buckets")
         return SparkStore(self, layout)
 
-    def tries(self) -> SparkTries:  # type: ignore[override]
+    def tries(self) -> SparkTries:
         """Return what asks Spark of distinct values."""
         session = cast("TableSession", self.session).tables.session
-        return SparkTries(SparkConditions(session, self._own_words), self.store.distinct)
+        return SparkTries(session, self._own_words, self.store.distinct)
 
     def weights(
         self,
@@ -117,45 +116,6 @@ class FieldWeights:
     def weights(self) -> RecordWeights:
         """Return what all records weigh."""
         return self.sums
-
-
-class SparkTries:
-    """Asks Spark what conditions and expressions give for distinct values."""
-
-    def __init__(self, conditions: SparkConditions, distinct: Callable[[str], pa.Array]) -> None:
-        self._conditions, self._distinct = conditions, distinct
-
-    def want_truth(self, condition: ex.Expression, of: Combinations) -> Callable[[], Any]:
-        """Find where a condition is true, false, or unknown."""
-        true, false = self._conditions.flags(condition, self._values(of))
-        truth = np.where(true, TRUE, np.where(false, FALSE, UNKNOWN)).astype(np.uint8)
-        return lambda: truth
-
-    def want_number(self, expression: ex.Expression, of: Combinations) -> Callable[[], FloatArray]:
-        """Find the number of each; NaN for NULL."""
-        numbers = self._conditions.numbers(expression, self._values(of))
-        return lambda: numbers
-
-    def want_key(self, expression: ex.Expression, of: Combinations) -> Callable[[], Ranked]:
-        """Find the values in their order, and the JSON of each."""
-        ranks, texts = self._conditions.keys(expression, self._values(of))
-        return lambda: Ranked(ranks, texts)
-
-    def ask(self) -> None:
-        """Do nothing more: all is found."""
-
-    def _values(self, of: Combinations) -> dict[str, pa.Array]:
-        """Return the values of each combination, by their columns."""
-        if not of.domains:
-            return {}
-        numbers = of.numbers
-        if numbers is None:
-            shape = [domain.n for domain in of.domains.values()]
-            numbers = np.stack(np.unravel_index(np.arange(of.n), shape), axis=1)
-        return {
-            name: self._distinct(name).take(own)
-            for name, own in zip(of.domains, numbers.T, strict=True)
-        }
 
 
 @dataclass(eq=False)

@@ -6,22 +6,13 @@ types of records, and the answer is calculated from these on the driver.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
 
-import numpy as np
-
-from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.answers.estimates import AnswerRow, QueryAnswer, counts, one_count
 from kanon_db.answers.rewrite import rewritten
-from kanon_db.answers.rows.cell_evidence import MOST_COMBINED
-from kanon_db.answers.rows.coded_rows import combinations
-from kanon_db.answers.rows.evidence import Flags, NotReadError, distinct
-from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.scope import (
     ASSIGNMENTS,
     Estimator,
@@ -33,7 +24,7 @@ from kanon_db.answers.scope import (
 )
 from kanon_db.catalog.entries import Publication, changed
 from kanon_db.declaration import unknown
-from kanon_db.errors import NotFoundError, UnsupportedQueryError
+from kanon_db.errors import NotFoundError
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
@@ -49,27 +40,17 @@ from kanon_db.query.layout import (
     CellLayout,
     is_vague,
 )
-from kanon_db.query.likelihoods import MOST_GROUPED, MOST_RUNGS, most_listed
-from kanon_db.session.protocol import Row
 from kanon_db.spark._bucket_store import SparkBucketQuery
-from kanon_db.spark._cell_values import (
-    AxisValue,
-    CellShares,
-    ColumnCells,
-    ConditionOutcomes,
-    Key,
-    outcomes_of_cells,
-    text_of_axis_value,
-)
 from kanon_db.spark._publication_folder import Folder, Manifest
-from kanon_db.spark._row_evidence import (
-    IN_POSTGRESQL,
-    SparkConditions,
-    SparkQuery,
-    only_in_postgresql,
-    read_or_refused,
+from kanon_db.spark._row_store import (
+    CellShares,
+    SparkRowQuery,
+    find_value_shares,
+    is_known,
+    keep_value_shares,
 )
 from kanon_db.spark._spark_kind import check_files
+from kanon_db.spark._spark_query import IN_POSTGRESQL, SparkQuery
 from kanon_db.spark._tables import SCHEMA, TableSession, column_type, open_tables
 from kanon_db.spark.environment import (
     own_session,
@@ -79,322 +60,7 @@ from kanon_db.spark.kinds.row_files import rows_of, view_of
 from kanon_db.transfer.columns import ColumnType
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from kanon_db.algorithms.ground.arrays import IntArray
-    from kanon_db.answers.rows.evidence import KnownColumn, KnownTypes
-    from kanon_db.query.sql import Request
-    from kanon_db.spark._row_evidence import CalculatedEvidence, CountedRecordTypes
-
-
-# What MIN, MAX, percentiles and COUNT(DISTINCT ...) need of a column, found on the driver.
-#
-# It is what `kanon_db.answers.rows.evidence_sql` and `measures` write as SQL.
-
-
-_MOST_ROWS: Final = 5_000_000
-"""Combinations of values of all types."""
-
-
-@dataclass(frozen=True, eq=False)
-class CountedColumn:
-    """:class:`~kanon_db.answers.rows.evidence.KnownColumn` of cells that Spark has counted."""
-
-    own: ColumnCells
-    tries: SparkConditions
-    rarity: float  # See :class:`~kanon_db.query.layout.CellLayout`
-
-    def values(
-        self,
-        operand: ex.Expression,
-        condition: ex.Expression,
-        type_: ex.Type,
-        most: int | None,
-    ) -> list[Row]:
-        """Return what values an expression on the column has in each cell.
-
-        Raises UnsupportedQueryError if there are too many of them, or one is not finite.
-        """
-        own, name = self.own, self.own.cell.column.name
-
-        def tried(values: Any) -> tuple[Flags, Flags]:
-            return self.tries.flags(condition, {name: values})
-
-        with read_or_refused():
-            truths = outcomes_of_cells(condition, own, tried, self.rarity, is_tabled=False)
-            of_each = list(
-                self._ends(type_)
-                if most is None
-                else self._list_values(operand, tried, type_, most)
-            )
-        return [
-            {
-                "suppressed": bool(own.hidden[i]), "n": int(own.n[i]),
-                "t": float(truths.true[i]), "st": bool(truths.surely[i]),
-                "pt": bool(truths.possibly[i]), **told,
-            }
-            for i, told in enumerate(of_each)
-        ]  # fmt: skip
-
-    def axis(self) -> Row | None:
-        """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
-        shares, type_ = self.own.shares, self.own.cell.column.type
-        if shares is None:
-            return None
-        points = [text_of_axis_value(point, type_) for point in shares.points]
-        return {"points": points, "shares": np.diff(shares.upto).tolist()}
-
-    def cells(self, numbers: Sequence[int]) -> list[Row]:
-        """Return cells with these numbers."""
-        keys = [self.own.keys[number] for number in numbers]
-        if self.own.cell.kind == "set":
-            return [{"elements": json.dumps(list(key))} for key in keys]
-        ends = (_ends_of(key, self.own.cell.column.type) for key in keys)
-        return [{"low": low, "high": high} for low, high in ends]
-
-    def _ends(self, type_: ex.Type) -> Iterator[Row]:
-        """Return the ends of ranges, and what is known of their shares."""
-        of_ranges = {} if self.own.shares is None else self.own.shares.of_ranges
-        for key in self.own.keys:
-            least, most = _ends_of(key, type_)
-            known = of_ranges.get(key)
-            # The parts of the table of shares are counted from 1.
-            first, last, own = (
-                (None,) * 3 if known is None else (known[0] + 1, known[1] + 1, known[2])
-            )
-            yield {"least": least, "most": most, "first": first, "last": last, "own": own}
-
-    def _list_values(
-        self, operand: ex.Expression, outcome_of: ConditionOutcomes, type_: ex.Type, most: int
-    ) -> Iterator[Row]:
-        """Return the values of each cell that meet the condition, and between which they lie."""
-        own, listed = self.own, self.own.listed(most)
-        x = self.tries.values(operand, {own.cell.column.name: listed.values}, type_)
-        numbers = np.array([np.nan if one is None else float(one) for one in x])
-        exact = [None if one is None else Decimal(text_of_axis_value(one, type_)) for one in x]
-        is_met = outcome_of(listed.values)[0][listed.value]
-        ends = np.cumsum(np.bincount(listed.cell, minlength=own.n.size))
-        for key, cell in zip(
-            self._keys, np.split(np.arange(listed.cell.size), ends[:-1]), strict=True
-        ):
-            met = cell[is_met[cell]]
-            values = listed.value[met]
-            least = most_ = None
-            if not listed.is_open[cell].any():
-                known = [one for value in values.tolist() if (one := exact[value]) is not None]
-                if known:
-                    least, most_ = str(min(known)), str(max(known))
-            elif isinstance(operand, ex.Column):
-                least, most_ = _ends_of(key, type_)
-            yield {
-                "least": least, "most": most_,
-                "xs": numbers[values].tolist(), "ws": listed.w[met].tolist(),
-            }  # fmt: skip
-
-    @property
-    def _keys(self) -> Sequence[Key]:
-        return self.own.keys or [None] * self.own.n.size
-
-
-def _ends_of(key: Key, type_: ex.Type) -> tuple[str | None, str | None]:
-    """Write the ends of a range; None where it has none."""
-    low, high = (None, None) if key is None else key
-    return (
-        None if low is None else text_of_axis_value(low, type_),
-        None if high is None else text_of_axis_value(high, type_),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class OperandValues:
-    """The values that an operand may have, each of them once, in their order."""
-
-    exact: list[Decimal]
-    rows: list[Row]  # Its ``rung`` and ``place``
-
-    @classmethod
-    def of(cls, values: Iterable[AxisValue | None], type_: ex.Type) -> Self:
-        """Put values in order."""
-        rungs: dict[Decimal, Row] = {}
-        for value in values:
-            if value is not None:
-                text = text_of_axis_value(value, type_)
-                rungs.setdefault(Decimal(text), {"rung": text, "place": float(value)})
-        ordered = sorted(rungs)
-        return cls(ordered, [rungs[one] for one in ordered])
-
-    @classmethod
-    def of_column(
-        cls, own: ColumnCells, operand: ex.Expression, type_: ex.Type, tries: SparkConditions
-    ) -> Self:
-        """List the ends of ranges, or the values of an expression on a column.
-
-        Raises NotReadError if there are too many of them, or one is not finite.
-        """
-        if isinstance(operand, ex.Column) and own.cell.kind == "range":
-            return cls.of((end for key in own.keys if key is not None for end in key), type_)
-        listed = own.listed(with_shares=False)
-        x = tries.values(operand, {own.cell.column.name: listed.values}, type_)
-        return cls.of((x[value] for value in np.unique(listed.value).tolist()), type_)
-
-    @classmethod
-    def of_columns(
-        cls,
-        counted: CountedRecordTypes,
-        names: Sequence[str],
-        operand: ex.Expression,
-        type_: ex.Type,
-        tries: SparkConditions,
-    ) -> Self:
-        """List the values of an expression on the columns that types are told apart by.
-
-        Raises NotReadError if there are too many of them, or one is not finite.
-        """
-        import pyarrow as pa
-
-        columns = counted.columns
-        most = most_listed(own.cell for own in columns.values() if is_vague(own.cell))
-        listed = {place: own.listed(most, with_shares=False) for place, own in columns.items()}
-        lists = {place: one.listing(columns[place].n.size) for place, one in listed.items()}
-        n_rows = np.ones(counted.n.size)
-        for place, listing in lists.items():
-            n_rows = n_rows * listing.lengths[counted.codes[place]]
-        if n_rows.sum() > _MOST_ROWS:
-            raise NotReadError
-        rows = combinations(lists, counted.codes, counted.n.size)
-        values = {place: lists[place].value[at] for place, at in rows.at.items()}
-        first, _ = distinct(list(values.values()), [len(one.values) for one in listed.values()])
-        if first.size > MOST_COMBINED:
-            raise NotReadError
-        given = {name: listed[place].values.take(pa.array(values[place][first]))
-                 for place, name in enumerate(names)}  # fmt: skip
-        return cls.of(tries.values(operand, given, type_), type_)
-
-    def between(self, above: str | None, below: str | None) -> list[Row]:
-        """Return those between two, both included: of too many, some at equal distances."""
-        low, high = (None if end is None else Decimal(end) for end in (above, below))
-        rows = [
-            row
-            for one, row in zip(self.exact, self.rows, strict=True)
-            if (low is None or one >= low) and (high is None or one <= high)
-        ]
-        n = len(rows)
-        step = max(n - 2, 0) // MOST_RUNGS + 1
-        return [{**row, "n": n} for i, row in enumerate(rows) if i % step == 0 or i == n - 1]
-
-
-# Questions about published rows: what Spark counts of them, and what is calculated from it.
-#
-# Spark counts the rows with the same cells in the columns that a question mentions. What each cell
-# tells, and the answer, are calculated on the driver by the code that reads the table of classes in
-# PostgreSQL. Nothing but the published files is read.
-
-
-@dataclass(frozen=True)
-class SparkRowQuery(SparkQuery):
-    """A query of published rows in files."""
-
-    rows: DataFrame
-    shares: Mapping[str, CellShares | None]  # Of the columns that it mentions
-    # What was counted for its other aggregates, by the columns
-    counted: dict[tuple[str, ...], CountedRecordTypes] = field(default_factory=dict)
-    # The values of each expression of which a percentile was asked
-    ladders: dict[tuple[ex.Expression, ex.Type], OperandValues] = field(default_factory=dict)
-
-    def known_types(
-        self, request: Request, layout: CellLayout, also: Sequence[str], *, lists_values: bool
-    ) -> Sequence[Callable[[], KnownTypes]]:
-        """Count the types of records, and calculate what their cells tell."""
-        from kanon_db.spark._row_evidence import CalculatedEvidence
-
-        def counted() -> KnownTypes:
-            pieces = Pieces.of(request, layout, also, lists_values=lists_values)
-            types = self._count_record_types(layout, tuple(pieces.places))
-            read = CalculatedEvidence(pieces, request, layout, types.columns, self._tries)
-            return _CellsOnDriver(pieces, read, types, self._tries, layout.rarity)
-
-        return [counted]
-
-    def too_much(self) -> UnsupportedQueryError:
-        """Refuse what would list or try more than the driver holds."""
-        return only_in_postgresql()
-
-    def rungs(
-        self, aggregate: ex.Aggregate, above: str | None = None, below: str | None = None
-    ) -> list[Row]:
-        """List the values that an aggregate's operand may have, in their order."""
-        operand, type_, layout = aggregate.operand, aggregate.type, self.layout
-        if operand is None or type_ is None or not isinstance(layout, CellLayout):
-            raise TypeError("the values of an operand are asked for")
-        if (operand, type_) not in self.ladders:
-            with read_or_refused():
-                self.ladders[operand, type_] = self._rungs(layout, operand, type_)
-        return self.ladders[operand, type_].between(above, below)
-
-    def _rungs(self, layout: CellLayout, operand: ex.Expression, type_: ex.Type) -> OperandValues:
-
-        names = tuple(name for name in layout.cells if name in ex.attributes(operand))
-        if len(names) > 1:
-            counted = self._count_record_types(layout, names)
-            return OperandValues.of_columns(counted, names, operand, type_, self._tries)
-        known = next((one for one in self.counted if names[0] in one), names)
-        own = self._count_record_types(layout, known).columns[known.index(names[0])]
-        return OperandValues.of_column(own, operand, type_, self._tries)
-
-    def _count_record_types(self, layout: CellLayout, names: tuple[str, ...]) -> CountedRecordTypes:
-        """Count the types of records that some columns tell apart."""
-        from kanon_db.spark._row_evidence import CountedRecordTypes
-
-        if names not in self.counted:
-            numbered = {name: place for place, name in enumerate(names)}
-            pattern = self.publication.layout.get("pattern")
-            self.counted[names] = CountedRecordTypes.of(
-                self.rows, layout.cells, numbered, pattern, self.shares
-            )
-        counted = self.counted[names]
-        if counted.n.sum() != layout.n_rows:
-            raise changed(self.publication)
-        return counted
-
-    @property
-    def _tries(self) -> SparkConditions:
-        from kanon_db.spark._row_evidence import SparkConditions
-
-        return SparkConditions(self.rows.sparkSession, self._own_words)
-
-    def has_cells(self, cell: CellDescription, *, hidden: bool) -> bool:
-        """Whether some cells of a column are suppressed, or some are not."""
-        if cell.mark is None:
-            return not hidden
-        mark = self.rows[self.publication.layout["pattern"]].substr(cell.mark, 1)
-        is_wanted = mark == "*" if hidden else mark != "*"
-        return bool(self.rows.where(is_wanted).limit(1).count())
-
-    def is_wide(self, layout: CellLayout, cell: CellDescription) -> bool:  # noqa: ARG002
-        """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
-        from kanon_db.spark._row_evidence import is_wide
-
-        return is_wide(self.rows, cell, MOST_GROUPED)
-
-
-@dataclass(frozen=True, eq=False)
-class _CellsOnDriver:
-    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` that Spark has counted."""
-
-    pieces: Pieces
-    read: CalculatedEvidence
-    _counted: CountedRecordTypes
-    _tries: SparkConditions
-    _rarity: float
-
-    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
-        """Return all types."""
-        return self._counted.all()
-
-    def column(self, name: str) -> KnownColumn:
-        """Return what is known of the cells of one column."""
-        own = self._counted.columns[self.pieces.places[name]]
-        return CountedColumn(own, self._tries, self._rarity)
+    from pyspark.sql import SparkSession
 
 
 def cell_layout(session: TableSession, publication: Publication, *, is_paper: bool) -> CellLayout:
@@ -440,8 +106,6 @@ def row_query(query: SparkQuery, layout: CellLayout, release: str) -> SparkRowQu
 
     Raises UnsupportedQueryError if nothing is known of a column.
     """
-    from kanon_db.spark._row_evidence import find_value_shares, is_known, keep_value_shares
-
     session, publication = query.session, query.publication
     if not isinstance(session, TableSession):
         raise TypeError("these are no files")

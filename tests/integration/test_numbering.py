@@ -20,8 +20,6 @@ from kanon_db.answers.rows import (
     cell_columns,
     cell_evidence,
     coded_rows,
-    evidence,
-    evidence_sql,
     stored_types,
 )
 from kanon_db.errors import UnsupportedQueryError
@@ -146,8 +144,8 @@ MANY = (
 @pytest.mark.parametrize(
     ("module", "limit", "most"),
     [
-        (stored_types, "_COLUMN_BYTES", 1 << 40), (evidence, "_TYPES_AT_ONCE", 3),
-        (coded_rows, "_MOST_DENSE", 1), (evidence_sql, "_TRIED_TOGETHER", 1),
+        (stored_types, "_COLUMN_BYTES", 1 << 40), (stored_types, "_TYPES_AT_ONCE", 3),
+        (coded_rows, "_MOST_DENSE", 1),
     ],
 )  # fmt: skip
 def test_what_is_too_much_at_once_is_counted_in_another_way(
@@ -164,22 +162,21 @@ def test_what_is_too_much_at_once_is_counted_in_another_way(
 
 
 @pytest.mark.parametrize(
-    ("modules", "limit", "most"),
+    ("module", "limit", "most"),
     [
-        ((cell_columns, evidence_sql), "MOST_LISTED", 3),
-        ((cell_evidence, evidence_sql), "MOST_COMBINED", 2),
-        ((coded_rows,), "_MOST_BYTES", 900),
+        (cell_columns, "MOST_LISTED", 3),
+        (cell_evidence, "MOST_COMBINED", 2),
+        (coded_rows, "_MOST_BYTES", 900),
     ],
 )
 def test_more_than_is_listed_or_tried_is_refused(
     parties: Parties,
-    modules: tuple[ModuleType, ...],
+    module: ModuleType,
     limit: str,
     most: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in modules:
-        monkeypatch.setattr(module, limit, most)
+    monkeypatch.setattr(module, limit, most)
     with pytest.raises(UnsupportedQueryError, match="more values") as refused:
         asked(parties, MANY[0])
     assert refused.value.hint
@@ -246,10 +243,10 @@ QUESTIONS = (
     "SELECT AVG(wage) FROM {} WHERE sick = 'flu'",
     "SELECT COUNT(*) FROM {} WHERE wage > ward",
     "SELECT COUNT(*) FROM {} WHERE 9 / (wage + 1) = 0",
-)
-OTHERWISE = (  # a column's own cells are asked for, or more is compared than is tried
-    "SELECT COUNT(*) FROM {} WHERE wage > 1000 AND extract(year FROM born) = wage",
     "SELECT MIN(wage), percentile_disc(0.5) WITHIN GROUP (ORDER BY wage) FROM {}",
+)
+OTHERWISE = (  # more is compared than is tried
+    "SELECT COUNT(*) FROM {} WHERE wage > 1000 AND extract(year FROM born) = wage",
 )
 
 
@@ -305,7 +302,7 @@ def test_both_ways_give_the_same_answers(
         query = question.format(name)
         found = asked(parties, query)
         with monkeypatch.context() as patch:  # types are read from the table of classes alone
-            patch.setattr(evidence.ListedTypes, "all", lambda _: iter(()))
+            patch.setattr(stored_types.ViewTypes, "all", lambda _: iter(()))
             assert (asked(parties, query) == found) == (question in QUESTIONS), query
         with monkeypatch.context() as patch:
             patch.setattr(scope, "_class_table", lambda *_: None)

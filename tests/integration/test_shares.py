@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from kanon_db.answers.estimates import answer
+from kanon_db.answers.rows.value_counts import ValueCounts
 from kanon_db.answers.scope import open_query
-from kanon_db.answers.value_counts import CellCounts
 from kanon_db.query.formulas import common_spelling
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.bucket_ways import as_in_the_paper
@@ -225,7 +225,7 @@ def test_counts_below_many_values_are_those_of_a_statement_each(
     with parties.analyst.transaction(force_rollback=True):
         parties.analyst.execute(f"SET LOCAL kanon.estimator = '{estimator}'")
         opened = open_query(session, f"SELECT MAX({column}) FROM {name} {where}")
-        cells = CellCounts.of(opened, opened.query.measures[0].aggregate)
+        cells = ValueCounts.of(opened, opened.query.measures[0].aggregate)
         assert cells is not None
         for number in numbers[column]:
             for operator in ("<", "<=", ">", ">="):
@@ -234,7 +234,7 @@ def test_counts_below_many_values_are_those_of_a_statement_each(
                 if " OR " in where:
                     both = f"WHERE ({where[6:]}) AND {condition}"
                 asked = Functions(parties.analyst).estimate(f"SELECT COUNT(*) FROM {name} {both}")
-                found = cells.count(operator, number)[common_spelling("{}")]
+                found = cells.count(operator, float(number))[common_spelling("{}")]
                 assert (found.lower_bound, found.upper_bound) == asked[2:]
                 assert found.estimate == pytest.approx(asked[0], rel=1e-6, abs=1e-6)
                 if not where:
@@ -272,12 +272,12 @@ def test_numbers_beyond_those_that_are_exact(parties: Parties) -> None:
 def test_percentiles_of_more_ranges_than_memory_holds(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A statement for each value gives the same bounds."""
+    """The values of each record give the same bounds."""
     query = "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY age) FROM classes"
     session = PsycopgSession(parties.analyst)
     with session.transaction():
         (row,) = answer(session, query).rows
-        monkeypatch.setattr(CellCounts, "of", lambda *_: None)
+        monkeypatch.setattr(ValueCounts, "_of_column", lambda *_: None)
         (other,) = answer(session, query).rows
     assert (other.lower_bound, other.upper_bound) == (row.lower_bound, row.upper_bound)
     assert other.estimate == pytest.approx(row.estimate)

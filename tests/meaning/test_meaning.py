@@ -11,7 +11,7 @@ import pytest
 from kanon_db.answers import scope
 from kanon_db.answers.estimates import AnswerRow, answer
 from kanon_db.answers.measures import Totals
-from kanon_db.answers.rows import evidence, stored_types
+from kanon_db.answers.rows import stored_types
 from kanon_db.errors import KanonError
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Parties, fetch, parties, sqlstate_of
@@ -239,7 +239,7 @@ FIGURES = ("estimate", "lower_bound", "upper_bound")
 
 def compared_ways(parties: Parties, question: str) -> tuple[str | None, int]:
     """Say how answers from the table of classes and from the view differ, and which was used."""
-    stored, listed = stored_types.StoredTypes, evidence.ListedTypes
+    stored, listed = stored_types.StoredTypes, stored_types.ViewTypes
     with (
         mock.patch.object(stored, "all", autospec=True, side_effect=stored.all) as by_number,
         mock.patch.object(listed, "all", autospec=True, side_effect=listed.all) as from_view,

@@ -180,11 +180,11 @@ class RankedCounts:
     keys: Mapping[str, int]  # The pair of groups of each key
     judge: Judge
 
-    def count(self, operator: ComparisonOperator, number: str) -> Mapping[str, Estimated]:
+    def count(self, operator: ComparisonOperator, number: float) -> Mapping[str, Estimated]:
         """Count the records of each group, by its key, whose value compares like that."""
         is_above = operator in (">", ">=")
         at = int(np.searchsorted(
-            self.places, float(number), "right" if operator in ("<=", ">") else "left"
+            self.places, number, "right" if operator in ("<=", ">") else "left"
         ))  # fmt: skip
         ranks = range(at, self.sums.n_ranks) if is_above else range(at)
         return self._count(ranks)

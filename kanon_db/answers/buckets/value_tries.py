@@ -20,7 +20,7 @@ from kanon_db.answers.buckets.slots import (
     may_fail,
 )
 from kanon_db.answers.scope import OpenQuery
-from kanon_db.answers.tries import Combinations, Domain, Ranked, Tries
+from kanon_db.answers.tries import ColumnValues, Combinations, Domain, Ranked, Tries
 from kanon_db.publications.codes import Chunk, Store, StoredColumn
 from kanon_db.query import expressions as ex
 
@@ -147,7 +147,7 @@ class ValueTries:
     def _domain(self, name: str) -> Domain:
         if name not in self._domains:
             text = self.store.values(name)
-            self._domains[name] = Domain(lambda _: text, self.store.columns[name].n_values)
+            self._domains[name] = ColumnValues(lambda _: text, self.store.columns[name].n_values)
         return self._domains[name]
 
     def _occurring(self, columns: tuple[str, ...]) -> IntArray:

@@ -18,13 +18,12 @@ from kanon_db.answers.rows.evidence import Cells, Flags, NotReadError, Truths
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import (
-    MOST_TABLED,
-    MOST_VALUES,
     can_cover,
     may_fail,
     value_at,
 )
 from kanon_db.query.layout import CellDescription
+from kanon_db.query.likelihoods import MOST_VALUES
 from kanon_db.query.sql import Constants
 
 Outcome = Callable[[], Truths]
@@ -208,6 +207,9 @@ def _list_hidden(listed: Listed, cells: Cells, rarity: float) -> Listed:
     )
 
 
+MOST_TABLED: Final = 100_000
+"""The most values of whole numbers, or days, for each of which a condition is tried."""
+
 _POINTS: Final = 100
 """How many points of a continuous range are listed."""
 
@@ -240,10 +242,9 @@ class RangeEnds:
     is_null: Flags
     from_all: Flags  # Whether it has no lower, or no upper end
     to_all: Flags
-    # Of continuous ranges, the coordinates of all ends in their order, and SQL of a query of their
-    # places ``i`` and values ``v``
+    # Of continuous ranges, the coordinates of all ends in their order, and these as values
     at: FloatArray | None = None
-    values: Callable[[Constants], str] | None = None
+    values: Domain | None = None
 
     @cached_property
     def inside(self) -> IntArray:
@@ -367,7 +368,7 @@ class Cover:
     @classmethod
     def asked(cls, leaf: ex.Expression, column: RangeColumn, tries: Tries) -> Cover:
         """Ask where a condition cuts the axis."""
-        of = None if column.ends.at is None else continuous_values(column)
+        of = None if column.ends.at is None else ContinuousValues.of(column)
         return cls(column, tries.want_cut(leaf, column.cell.column, of))
 
     @cached_property
@@ -466,36 +467,56 @@ def _extent(ends: RangeEnds) -> tuple[Any, Any]:
     return (float(finite.min(initial=0)) - 1, float(finite.max(initial=0)) + 1)
 
 
-def continuous_values(column: RangeColumn, others: Sequence[float] = ()) -> Domain:
-    """Return the ends of ranges, the points of their axis, and other values, then NULL."""
-    type_, ends, values = column.cell.column.type, column.ends.at, column.ends.values
-    if ends is None or values is None:
-        raise TypeError("these are the values of continuous ranges")
-    points = [] if column.axis is None else column.axis.points.tolist()
-    n_ends, places = ends.size, tuple(map(repr, (*points, *others)))
-    n = n_ends + len(places)
+@dataclass(frozen=True, eq=False)
+class ContinuousValues:
+    """The ends of ranges, the values nearest to some places on their axis, then NULL."""
 
-    def written(constants: Constants) -> str:
+    type: ex.Type
+    ends: Domain
+    places: Sequence[float]
+
+    @classmethod
+    def of(cls, column: RangeColumn, others: Sequence[float] = ()) -> ContinuousValues:
+        """Return those of a column: places are the points of its axis, and others."""
+        if column.ends.values is None:
+            raise TypeError("these are the values of continuous ranges")
+        points = [] if column.axis is None else column.axis.points.tolist()
+        return cls(column.cell.column.type, column.ends.values, (*points, *others))
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return self.ends.n + len(self.places) + 1
+
+    def write(self, constants: Constants) -> str:
+        """Write them as a query."""
+        places = constants.texts(tuple(map(repr, self.places)))
         return (
-            f"SELECT e.i::int8 AS i, e.v FROM ({values(constants)}) AS e UNION ALL"
-            f" SELECT {n_ends} + u.o - 1, {value_at(type_, 'u.p')}"
-            f" FROM unnest({constants.texts(places)}::float8[]) WITH ORDINALITY AS u (p, o)"
-            f" UNION ALL SELECT {n}, NULL::{type_.name}"
+            f"SELECT e.i::int8 AS i, e.v FROM ({self.ends.write(constants)}) AS e UNION ALL"
+            f" SELECT {self.ends.n} + u.o - 1, {value_at(self.type, 'u.p')}"
+            f" FROM unnest({places}::float8[]) WITH ORDINALITY AS u (p, o)"
+            f" UNION ALL SELECT {self.n - 1}, NULL::{self.type.name}"
         )
 
-    return Domain(written, n + 1)
 
+@dataclass(frozen=True, eq=False)
+class WholeValues:
+    """The values at whole numbers of an axis, ascending, and NULL with the last number."""
 
-def whole_numbers(type_: ex.Type, numbers: IntArray) -> Domain:
-    """Return the values at whole numbers of an axis, ascending, and NULL with the last number."""
-    value = f"u.p::{type_.name}"
-    if type_.name == "date":
-        value = "('2000-01-01'::date + u.p::int4)"
-    n = numbers.size
-    is_run = n > 0 and int(numbers[-1]) - int(numbers[0]) == n - 1
+    type: ex.Type
+    numbers: IntArray
 
-    def written(constants: Constants) -> str:
-        if is_run:
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return self.numbers.size + 1
+
+    def write(self, constants: Constants) -> str:
+        """Write them as a query."""
+        value, numbers = f"u.p::{self.type.name}", self.numbers
+        if self.type.name == "date":
+            value = "('2000-01-01'::date + u.p::int4)"
+        if numbers.size and int(numbers[-1]) - int(numbers[0]) == numbers.size - 1:
             first = int(numbers[0])
             source = f"generate_series({first}::int8, {int(numbers[-1])}::int8) AS u (p)"
             place = f"u.p - ({first})"
@@ -504,10 +525,8 @@ def whole_numbers(type_: ex.Type, numbers: IntArray) -> Domain:
             source, place = f"unnest({texts}::int8[]) WITH ORDINALITY AS u (p, o)", "u.o - 1"
         return (
             f"SELECT {place} AS i, {value} AS v FROM {source}"
-            f" UNION ALL SELECT {n}, NULL::{type_.name}"
+            f" UNION ALL SELECT {numbers.size}, NULL::{self.type.name}"
         )
-
-    return Domain(written, n + 1)
 
 
 class _Tried:
@@ -546,7 +565,7 @@ class _Tried:
         else:
             listed = column.listed(MOST_VALUES, with_shares=False)
             numbers = np.unique(np.concatenate([everything, listed.numbers]))
-        domain = whole_numbers(type_, numbers)
+        domain = WholeValues(type_, numbers)
         truth = tries.want_truth(leaf, Combinations({column.name: domain}))
 
         def code(codes: IntArray) -> IntArray:
@@ -707,9 +726,9 @@ class _RangeLister:
         numbers = np.empty(0, dtype=np.int64)
         if self._is_discrete:
             numbers, value = np.unique(value, return_inverse=True)
-            domain = whole_numbers(column.cell.column.type, numbers)
+            domain: Domain = WholeValues(column.cell.column.type, numbers)
         else:
-            domain = continuous_values(column, self._others.tolist())
+            domain = ContinuousValues.of(column, self._others.tolist())
         for cells, is_anything in self._null:
             cell = np.concatenate([cell, cells])
             value = np.concatenate([value, np.full(cells.size, domain.n - 1)])
@@ -720,7 +739,11 @@ class _RangeLister:
         order = np.argsort(cell, kind="stable")
         cell = cell[order]
         least, most = (
-            np.where((is_endless | ends.is_null)[cell], np.nan, ends.coordinates(codes[cell]))
+            np.where(
+                (is_endless | ends.is_null)[cell],
+                np.nan,
+                as_doubles(ends.coordinates(codes[cell]), column.cell.column.type),
+            )
             for is_endless, codes in ((ends.from_all, ends.low), (ends.to_all, ends.high))
         )
         if numbers.size:  # what stands for itself alone
@@ -733,8 +756,18 @@ class _RangeLister:
         )  # fmt: skip
 
 
-MOST_LISTED: Final = 400_000
+MOST_LISTED: Final = 2_000_000
 """Values that are listed of all cells of a column."""
+
+
+def as_doubles(numbers: FloatArray, type_: ex.Type) -> FloatArray:
+    """Return the double precision of values from their places on the axis: a real has more digits.
+
+    >>> as_doubles(np.array([22.6]), ex.Type("real", "float")).tolist()
+    [22.600000381469727]
+    """
+    is_real = type_.name == "real"
+    return numbers.astype(np.float32).astype(np.float64) if is_real else numbers
 
 
 def _shortest(numbers: FloatArray) -> FloatArray:

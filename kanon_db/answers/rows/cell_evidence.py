@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -10,12 +12,16 @@ import numpy as np
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.rows.cell_columns import KnownCells, Listed, Outcome, ValueColumn
 from kanon_db.answers.rows.evidence import (
+    LARGEST,
     Cells,
+    Codes,
     Listing,
     Moments,
     NotFiniteError,
     NotReadError,
     Truths,
+    combinations,
+    distinct,
 )
 from kanon_db.answers.rows.pieces import Pieces, Unit
 from kanon_db.answers.tries import FALSE, TRUE, Combinations, Domain, Ranked, Tries
@@ -23,6 +29,12 @@ from kanon_db.query import expressions as ex
 
 MOST_COMBINED: Final = 200_000
 """Combinations of values for which a condition is tried; less where there are many conditions."""
+
+_OF_RECORDS: Final = 5
+"""So many times as many, where only those that records may have are tried."""
+
+_LISTED_AGAIN: Final = 10
+"""So many times as many may be the same."""
 
 _FULL: Final = 8
 """So many conditions may have as many each."""
@@ -40,9 +52,12 @@ class CellEvidence:
         columns: Mapping[int, KnownCells],
         tries: Tries,
         ends: Callable[[int, int], tuple[Any, ...]],
+        types: Mapping[int, IntArray] | None = None,
     ) -> None:
+        # `types`: the numbers of the cells that records have together, by the column; without them,
+        # all combinations are tried.
         self._pieces, self._columns, self._tries = pieces, columns, tries
-        self._ends = ends
+        self._ends, self._types = ends, types
         self._names = {place: name for name, place in pieces.places.items()}
         self.cells: dict[int, Cells] = {place: columns[place].cells for place in pieces.vague}
         self.sizes = {place: own.cells.n.size for place, own in columns.items()}
@@ -57,6 +72,9 @@ class CellEvidence:
             if isinstance(own, ValueColumn) and place not in self._listed
         } | {place: listed.domain for place, listed in self._listed.items()}
         self.n_values = self.sizes | {place: own.n for place, own in self._domains.items()}
+        self.lists = {
+            place: _listing(own, self.sizes[place]) for place, own in self._listed.items()
+        }
         self.met: dict[tuple[int, ...], IntArray] = {}
         self._outcomes = self._want_outcomes(units)
         self._truths = {
@@ -67,7 +85,8 @@ class CellEvidence:
         self._keys = [tries.want_key(key, self._combined(places)) for key, places in pieces.keys]
         self._numbers, self._moments = self._want_sums()
         tries.ask()
-        self.lists = {place: self._listing(place) for place in self._listed}
+        if pieces.summed is not None and pieces.summed.own is not None:
+            self._add_ends(pieces.summed.own)
 
     def _want_outcomes(self, units: Sequence[Unit]) -> dict[ex.Expression, Outcome]:
         return {
@@ -100,11 +119,40 @@ class CellEvidence:
     def _combined(self, places: Sequence[int]) -> Combinations:
         key = tuple(places)
         if key not in self._combinations:
-            of = Combinations({self._names[p]: self._domains[p] for p in key})
-            if of.n > MOST_COMBINED * _FULL // max(self._pieces.n_leaves, _FULL):
+            of, most = Combinations({self._names[p]: self._domains[p] for p in key}), MOST_COMBINED
+            if self._types is not None:
+                most *= _OF_RECORDS
+                if len(key) > 1:
+                    of = replace(of, numbers=self._find_met(key, self._types, most))
+            if of.n > most * _FULL // max(self._pieces.n_leaves, _FULL):
                 raise NotReadError
             self._combinations[key] = of
         return self._combinations[key]
+
+    def _find_met(self, places: tuple[int, ...], types: Codes, most: int) -> IntArray:
+        """Find the combinations of the values of some columns that records may have."""
+        sizes = [self.n_values[place] for place in places]
+        if prod(sizes) > LARGEST:
+            raise NotReadError
+        first, _ = distinct([types[place] for place in places], [self.sizes[p] for p in places])
+        codes = {place: types[place][first] for place in places}
+        lists = {place: self.lists[place] for place in places if place in self.lists}
+        n_listed = np.ones(first.size)
+        for place, listing in lists.items():
+            n_listed = n_listed * listing.lengths[codes[place]]
+        if n_listed.sum() > most * _LISTED_AGAIN:
+            raise NotReadError
+        rows = combinations(lists, codes, first.size)
+        values = [
+            lists[place].value[rows.at[place]] if place in lists else codes[place][rows.type_]
+            for place in places
+        ]
+        number = np.zeros(1, dtype=np.int64)
+        for value, size in zip(values, sizes, strict=True):
+            number = number * size + value
+        self.met[places] = np.unique(number)
+        shape = [max(size, 1) for size in sizes]
+        return np.column_stack(np.unravel_index(self.met[places], shape))
 
     def outcomes(self, leaf: ex.Expression, place: int) -> Truths:  # noqa: ARG002
         """Return what each cell of a column tells of a condition."""
@@ -156,27 +204,29 @@ class CellEvidence:
             ends.append(np.where(np.isfinite(of_cell), of_cell, np.nan))
         return Moments(_average(listed, own, n_cells), xx, ends[0], ends[1], is_wild | cells.hidden)
 
-    def _listing(self, place: int) -> Listing:
-        listed, n_cells = self._listed[place], self.sizes[place]
-        lengths = np.bincount(listed.cell, minlength=n_cells)
-        none = np.empty(0)
-        least, most = none, none
-        summed = self._pieces.summed
-        if summed is not None and summed.own == place and self._own_numbers is not None:
-            least, most = listed.extremes(self._finite(self._own_numbers()))
-            hidden = self._columns[place].cells.hidden[listed.cell]
-            if hidden.any():
-                own = self._own_numbers()[listed.value]
-                least, most = np.where(hidden, own, least), np.where(hidden, own, most)
-        return Listing(
-            np.cumsum(lengths) - lengths, lengths, listed.value, listed.w, listed.is_open,
-            least, most,
-        )  # fmt: skip
+    def _add_ends(self, place: int) -> None:
+        """Add the ends of what each value of a column that is summed itself stands for."""
+        if self._own_numbers is None:
+            raise TypeError("the numbers of its values were asked for")
+        listed, numbers = self._listed[place], self._own_numbers()
+        least, most = listed.extremes(self._finite(numbers))
+        hidden = self._columns[place].cells.hidden[listed.cell]
+        if hidden.any():
+            own = numbers[listed.value]
+            least, most = np.where(hidden, own, least), np.where(hidden, own, most)
+        self.lists[place] = replace(self.lists[place], least=least, most=most)
 
     def _finite(self, numbers: FloatArray) -> FloatArray:
         if not self._pieces.lists_values and np.isinf(numbers).any():
             raise NotFiniteError
         return numbers
+
+
+def _listing(listed: Listed, n_cells: int) -> Listing:
+    lengths, none = np.bincount(listed.cell, minlength=n_cells), np.empty(0)
+    return Listing(
+        np.cumsum(lengths) - lengths, lengths, listed.value, listed.w, listed.is_open, none, none
+    )
 
 
 def _average(listed: Listed, x: FloatArray, n_cells: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Reads the distinct cells of columns as arrays, from the table of classes."""
+"""Reads the distinct cells of columns as arrays, from the table of classes or the view."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.answers.rows.cell_columns import (
     Axis,
     KnownCells,
@@ -17,12 +18,12 @@ from kanon_db.answers.rows.cell_columns import (
     ValueColumn,
 )
 from kanon_db.answers.rows.evidence import Cells, NotReadError
-from kanon_db.answers.tries import Domain, Fetcher
+from kanon_db.answers.tries import ColumnValues, Domain, Fetcher
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import labels, members_of, on_axis, place_of, texts
 from kanon_db.query.expressions import TEXT
-from kanon_db.query.layout import CellDescription, CellLayout
-from kanon_db.query.sql import Constants
+from kanon_db.query.layout import CellDescription, CellLayout, is_vague
+from kanon_db.query.sql import Constants, number_columns, speller, write
 
 _CELL: Final = [("n", ">i8"), ("hidden", "?"), ("known", ">f8")]
 _RANGE: Final = [
@@ -37,23 +38,90 @@ class CellRelations:
     """The distinct cells of a publication's columns, by their numbers."""
 
     layout: CellLayout
+    is_stored: bool  # Whether the table of classes has the numbers; else the view's cells get some
+    required: Sequence[ex.Expression] = ()  # What all rows of the view must meet
 
     def cells(self, name: str, constants: Constants) -> str:
         """Write the cells of a column: ``number``, ``cell``, ``records`` and ``hidden``."""
-        own, cell = self.layout.classes, self.layout.cells[name]
+        cell = self.layout.cells[name]
+        of_column = self._stored_cells if self.is_stored else self._cells_of_view
+        written = of_column(name, constants)
+        if cell.labels is None:
+            return written
+        json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
+        members = members_of("t.cell", "l", texts(json).write())
+        return (
+            f"SELECT t.number, {members} AS cell, t.records, t.hidden FROM ({written}) AS t"
+            f" LEFT JOIN ({labels(json).write()}) AS l ON l.label = t.cell"
+        )
+
+    def _stored_cells(self, name: str, constants: Constants) -> str:
+        own = self.layout.classes
         if own is None:
             raise NotReadError
-        shown, join = f"t.{cell.column.sql}", ""
-        if cell.labels is not None:
-            json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
-            join = f" LEFT JOIN ({labels(json).write()}) AS l ON l.label = {shown}"
-            shown = members_of(shown, "l", texts(json).write())
         attribute = constants.write(ex.Constant(name, TEXT))
         return (
-            f"SELECT t.{own.number} AS number, {shown} AS cell, t.{own.records} AS records,"
-            f" t.{own.hidden} AS hidden FROM {own.table} AS t{join}"
+            f"SELECT t.{own.number} AS number, t.{self.layout.cells[name].column.sql} AS cell,"
+            f" t.{own.records} AS records, t.{own.hidden} AS hidden FROM {own.table} AS t"
             f" WHERE t.{own.attribute} = {attribute} AND t.{own.codes} IS NULL"
         )
+
+    def _cells_of_view(self, name: str, constants: Constants) -> str:
+        return (
+            "SELECT (dense_rank() OVER (ORDER BY d.h, d.k) - 1)::int4 AS number, d.c AS cell,"
+            f" d.n AS records, d.h AS hidden FROM ({self._alike([name], constants)}) AS d (h, k, c,"
+            " n)"
+        )
+
+    def _alike(self, names: Sequence[str], constants: Constants) -> str:
+        """Count the rows of the view with the same cells.
+
+        Of each column: whether they are hidden, what they are told apart by, and the cell itself.
+        """
+        shown = []
+        for name in names:
+            cell = self.layout.cells[name]
+            column, mark = f"c.{cell.column.sql}", "false"
+            if cell.mark is not None:
+                mark = f"substr(c.{self.layout.view.pattern}, {cell.mark}, 1) = '*'"
+            if not cell.column.type.is_grouped:  # conditions ask only whether it is NULL
+                column = key = f"NULLIF({column} IS NOT NULL, false)"
+            elif not is_vague(cell) and cell.column.type.category in (*ex.NUMBERS, "moment"):
+                key = column  # which the server puts in order faster than their texts
+            else:
+                key = f'{column}::text COLLATE "C"'
+            shown += [mark, key, column]
+        where = [write(part, speller("c"), constants) for part in self.required]
+        chosen = f" WHERE {' AND '.join(where)}" if where else ""
+        grouped = f" GROUP BY {', '.join(number_columns(len(shown)))}" if shown else ""
+        columns = ", ".join([*shown, "count(*)::int8"])
+        return f"SELECT {columns} FROM {self.layout.view.view} AS c{chosen}{grouped}"
+
+    def types(self, fetcher: Fetcher, names: Sequence[str], room: int) -> tuple[IntArray, IntArray]:
+        """Count the rows of the view with the same cells in some columns.
+
+        types: the numbers of cells, shape (n_types, n_columns). n: how many rows have each.
+        """
+        constants, places = Constants(), range(len(names))
+        named = [f"{one}{place}" for place in places for one in "hkc"]
+        numbers = [
+            f"dense_rank() OVER (ORDER BY a.h{place}, a.k{place}) - 1 AS i{place}"
+            for place in places
+        ]
+        fields = [*(f"int4send(t.i{place}::int4)" for place in places), "int8send(t.n)"]
+        size = 4 * len(names) + 8
+        (row,) = fetcher.fetch(
+            f"WITH t AS MATERIALIZED (SELECT {', '.join([*numbers, 'a.n'])} FROM ("
+            f"{self._alike(names, constants)}) AS a ({', '.join([*named, 'n'])}))"
+            f" SELECT (SELECT string_agg({' || '.join(fields)}, ''::bytea) FROM t"
+            f" WHERE (SELECT count(*) FROM t) <= {room // size}) AS types,"
+            f" (SELECT count(*) FROM t) AS n",
+            *constants.bound,
+        )
+        if row["types"] is None and row["n"]:
+            raise NotReadError
+        read = np.frombuffer(row["types"] or b"", [("i", ">i4", (len(names),)), ("n", ">i8")])
+        return read["i"].astype(np.int64), read["n"].astype(np.int64)
 
     def read(self, fetcher: Fetcher, names: Sequence[str]) -> dict[str, KnownCells]:
         """Read the cells of columns in one statement."""
@@ -81,7 +149,7 @@ class CellRelations:
 
         def read(row: Mapping[str, Any]) -> KnownCells:
             cells = _cells(np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
-            domain = Domain(write, cells.n.size)
+            domain = ColumnValues(write, cells.n.size)
             return ValueColumn(name, cells, domain, self.layout.rarity)
 
         return sql, read
@@ -153,12 +221,13 @@ class CellRelations:
 
         def read(row: Mapping[str, Any]) -> KnownCells:
             packed = np.frombuffer(row[f"c{place}"] or b"", np.dtype(_RANGE))
-            at = None
+            at = of_ends = None
             if not cell.is_discrete:
                 at = np.frombuffer(row[f"e{place}"] or b"", ">f8").astype(np.float64)
+                of_ends = ColumnValues(values, at.size)
             ends = RangeEnds(
                 packed["low"].astype(np.int64), packed["high"].astype(np.int64),
-                packed["is_null"], packed["from_all"], packed["to_all"], at, values,
+                packed["is_null"], packed["from_all"], packed["to_all"], at, of_ends,
             )  # fmt: skip
             cells = _cells(packed)
             return RangeColumn(
@@ -243,7 +312,7 @@ def _texts(values: Sequence[str | None], cell: CellDescription) -> Domain:
             sql += f" UNION ALL SELECT {len(shown)}, NULL::text{cell.element}"
         return sql
 
-    return Domain(write, len(values))
+    return ColumnValues(write, len(values))
 
 
 def _place(cell: CellDescription, end: str) -> str:

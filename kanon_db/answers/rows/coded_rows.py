@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -14,15 +14,14 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.rows.evidence import (
     Codes,
     Flags,
-    KnownColumn,
     KnownTypes,
-    Listing,
     NotFiniteError,
     NotReadError,
     PieceReader,
+    Rows,
     Truths,
+    combinations,
     distinct,
-    is_unknown,
 )
 from kanon_db.answers.rows.pieces import Summed, Unit
 from kanon_db.answers.scope import OpenQuery
@@ -97,16 +96,6 @@ def _every(parts: Iterator[Truths]) -> Truths:
         surely_false = surely_false | part.surely_false
         possibly_false = possibly_false | part.possibly_false
     return Truths(true, 1 - false, surely, possibly, surely_false, possibly_false)
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The combinations of values that the cells of types may stand for."""
-
-    type_: IntArray  # (n_rows,): the type of each, ascending
-    w: FloatArray  # (n_rows,): its share of the type
-    at: dict[int, IntArray]  # Where its value is in the listing of each listed column
-    first: IntArray  # (n_types,): the first row of each type
 
 
 class Evaluator:
@@ -256,34 +245,6 @@ class Evaluator:
         return Truths.joined(truths).at(of_type)
 
 
-def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Rows:
-    """List the combinations of the values that the cells of types may stand for.
-
-    `lists`: by the number of the column.
-    """
-    # `codes`: mapping of int to ndarray of int64, shape (n_types,).
-    each = np.arange(n_types)
-    if not lists:
-        return Rows(each, np.ones(n_types), {}, each)
-    type_, w = each, np.ones(n_types)
-    at: dict[int, IntArray] = {}
-    total = np.ones(n_types, dtype=np.int64)
-    for place, listing in lists.items():  # each row so far once for each value of the next column
-        cell = codes[place]
-        length = listing.lengths[cell]
-        total = total * length
-        start = listing.starts[cell]
-        if at:
-            length, start = length[type_], start[type_]
-        ends = np.cumsum(length)
-        at = {other: np.repeat(numbers, length) for other, numbers in at.items()}
-        at[place] = np.arange(ends[-1] if ends.size else 0)
-        at[place] += np.repeat(start - (ends - length), length)
-        type_, w = np.repeat(type_, length), np.repeat(w, length)
-        w *= listing.w.take(at[place])
-    return Rows(type_, w, at, np.cumsum(total) - total)
-
-
 @dataclass(frozen=True, eq=False)
 class GroupMoments:
     """What the records of types add to a sum: a row for each type and group."""
@@ -328,18 +289,21 @@ _WHOLE: Final = 0.999999999
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The values that the records of types may have, and between which they are, in groups."""
+    """Between which values the records of types are, in groups, and which these may be."""
 
-    group: IntArray  # (n_values,): how many records are expected to have a value, and to count
-    x: FloatArray
-    expected: FloatArray
     # (n_pairs,): of each pair of a type and a group that may have records: between which values
-    # these are, NaN where it could be anything, whether they surely count, and how many they are
-    of_group: IntArray
+    # these are, infinite where it could be anything, whether they surely count, how many they are,
+    # and the share of them of which nothing is known
+    group: IntArray
     least: FloatArray
     most: FloatArray
     surely: Flags
     n: FloatArray
+    u: FloatArray
+    # (n_values,): the pair, and how many of its records are expected to have a value, and to count
+    pair: IntArray
+    x: FloatArray
+    expected: FloatArray
 
 
 class _GroupNumbers:
@@ -476,13 +440,17 @@ class TypeCounter:
                     (pairs.least, least, np.inf), (pairs.most, most, -np.inf)
                 )
             ]  # fmt: skip
-            is_open = pairs.any(is_wild & possible) | ~np.isfinite(ends[0])
-            low, high = (np.where(is_open, np.nan, end) for end in ends)
+            is_open = pairs.any(is_wild & possible) | (ends[0] > ends[1])
+            low, high = (
+                np.where(is_open, far, end)
+                for far, end in zip((-np.inf, np.inf), ends, strict=True)
+            )
             there, shown = pairs.any(possible), possible & is_met & ~np.isnan(x)
-            own_group, own_n = pairs.first(group), n[chunk][type_]
+            pair, number = pairs.of_rows(rows.type_.size), np.cumsum(there) - 1
+            own_n, u = n[chunk][type_], self._unknown(some, n[chunk].size)[type_]
             yield Spread(
-                group[shown], x[shown], (n[chunk][rows.type_] * t)[shown],
-                own_group[there], low[there], high[there], surely[there], own_n[there],
+                pairs.first(group)[there], low[there], high[there], surely[there], own_n[there],
+                u[there], number[pair[shown]], x[shown], (n[chunk][rows.type_] * t)[shown],
             )  # fmt: skip
 
     def _likely(
@@ -522,15 +490,19 @@ class TypeCounter:
                 pairs.most(np.where(possible & ~np.isnan(most), most, -np.inf)),
                 pairs.any(is_wild),
             )
-        type_ = pairs.first(rows.type_)
-        u = np.zeros(n.size)
-        for place in self._pieces.vague:
-            u = np.maximum(u, self._read.cells[place].u[codes[place]])
+        type_, u = pairs.first(rows.type_), self._unknown(codes, n.size)
         of_pair = pairs.first(group)
         return CountedRows(
             type_, of_pair, n[type_], u[type_], pairs.add(t), surely,
             pairs.any(possible), moments,
         ).of(of_pair >= 0)  # fmt: skip
+
+    def _unknown(self, codes: Codes, n_types: int) -> FloatArray:
+        """Return the share of the records of each type of which nothing is known."""
+        u = np.zeros(n_types)
+        for place in self._pieces.vague:
+            u = np.maximum(u, self._read.cells[place].u[codes[place]])
+        return u
 
     def _measure(
         self, summed: Summed, codes: Codes, rows: Rows
@@ -581,6 +553,15 @@ class _RowsOfPairs:
     def first(self, values: IntArray) -> IntArray:
         firsts: IntArray = self._in_order(values)[self.starts]
         return firsts
+
+    def of_rows(self, n_rows: int) -> IntArray:
+        """Return the pair of each row."""
+        number = np.repeat(np.arange(self.starts.size), np.diff(self.starts, append=n_rows))
+        if self.order is None:
+            return number
+        pair = np.empty_like(number)
+        pair[self.order] = number
+        return pair
 
     def add(self, values: FloatArray) -> FloatArray:
         sums: FloatArray = self._of_each(np.add, values)
@@ -638,57 +619,48 @@ def from_types(
 
 @dataclass(frozen=True, eq=False)
 class CellSums:
-    """How many records of each group, a row, have each distinct cell, a column, and count."""
+    """How many records of each group have each distinct cell, and count: (n_sums,) arrays."""
 
     groups: list[str]  # Their keys
-    # (n_groups, n_cells): whether they count for all that is not about the column; of `unknown`,
-    # the share of which nothing is known
+    group: IntArray
+    cell: IntArray
+    # Whether they count for all that is not about the column; of `unknown`, the share of which
+    # nothing is known
     expected: FloatArray
     sure: FloatArray
     possible: FloatArray
     unknown: FloatArray
-    is_unknown: bool  # Whether most cells of a column are suppressed
-    together: float  # See `kanon_db.query.likelihoods`
-    column: KnownColumn
 
+    @classmethod
+    def of_column(
+        cls, opened: OpenQuery, types: KnownTypes, name: str, names: Sequence[str], most: int
+    ) -> CellSums | None:
+        """Count the records with each cell of a column; None if there are more than `most`.
 
-def count_cells(
-    opened: OpenQuery, request: Request, layout: CellLayout, name: str, most: int
-) -> CellSums | None:
-    """Count the records with each cell of a column; None if there are more than `most`.
-
-    `request`: A count, by conditions and groups that do not mention the column. `name`: the column.
-    """
-    # `most`: how many cells of all groups there may be.
-
-    def counted(types: KnownTypes) -> CellSums | None:
-        pieces, read = types.pieces, types.read
-        counter, place = TypeCounter(types, opened.session.heartbeat), pieces.places[name]
-        shape = counter.n_groups, read.sizes[place]
-        if not counter.has_few_groups or math.prod(shape) > most:
+        `names`: those of the keys. Conditions and groups do not mention the column.
+        """
+        counter, place = TypeCounter(types, opened.session.heartbeat), types.pieces.places[name]
+        n_cells = types.read.sizes[place]
+        n_sums = counter.n_groups * n_cells
+        if not counter.has_few_groups or n_sums > most:
             return None
-        expected, sure, possible, unknown = np.zeros((4, math.prod(shape)))
+        expected, sure, possible, unknown = np.zeros((4, n_sums))
         for codes, n in types.all():
             for counted in counter.counted(codes, n):
                 own = counted.of(counted.possibly)
-                at = own.group * shape[1] + codes[place][own.type_]
-                expected += np.bincount(at, own.n * own.m, expected.size)
-                sure += np.bincount(at, own.n * own.surely, expected.size)
-                possible += np.bincount(at, own.n, expected.size)
+                at = own.group * n_cells + codes[place][own.type_]
+                expected += np.bincount(at, own.n * own.m, n_sums)
+                sure += np.bincount(at, own.n * own.surely, n_sums)
+                possible += np.bincount(at, own.n, n_sums)
                 np.maximum.at(unknown, at, own.u)
                 opened.session.heartbeat()
-        there = np.flatnonzero(possible.reshape(shape).any(axis=1))
-        names = [key.name for key in request.query.keys]
-        groups = [key_of_values(names, counter.values(group)[1]) for group in there.tolist()]
-        expected, sure, possible, unknown = (
-            one.reshape(shape)[there] for one in (expected, sure, possible, unknown)
-        )
-        return CellSums(
-            groups, expected, sure, possible, unknown,
-            is_unknown(read, pieces.marked), pieces.together, types.column(name),
+        (there,) = possible.nonzero()
+        met, group = np.unique(there // max(n_cells, 1), return_inverse=True)
+        return cls(
+            [key_of_values(names, counter.values(number)[1]) for number in met.tolist()],
+            group, there % max(n_cells, 1),
+            expected[there], sure[there], possible[there], unknown[there],
         )  # fmt: skip
-
-    return from_types(opened, request, layout, counted, (name,))
 
 
 def key_of_values(names: Sequence[str], values: Sequence[str]) -> str:

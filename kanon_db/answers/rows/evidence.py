@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
-from kanon_db.answers.rows.evidence_sql import CellValueWriter, PieceWriter, WrittenPieces
 from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.catalog.entries import Publication
 from kanon_db.query import expressions as ex
@@ -26,21 +24,6 @@ class NotReadError(Exception):
 
 class NotFiniteError(NotReadError):
     """There are numbers to sum that are not finite."""
-
-
-_NUMBER: Final = [("is_null", "?"), ("is_odd", "?"), ("x", ">f8")]
-_CELL: Final = [("u", ">f8"), ("n", ">i8"), ("hidden", "?"), ("anything", "?"), ("endless", "?")]
-_LISTED: Final = [("i", ">i4"), ("j", ">i4"), ("w", ">f8"), ("is_open", "?")]
-_SUMMED: Final = [*_LISTED, ("least", _NUMBER), ("most", _NUMBER)]
-_OUTCOME: Final = [
-    ("t", ">f8"), ("f", ">f8"), ("st", "?"), ("pt", "?"), ("sf", "?"), ("pf", "?"),
-]  # fmt: skip
-_TRIED: Final = [("true", "?"), ("false", "?")]
-_TRUE: Final = 1
-_FALSE: Final = 2
-"""How a condition's truth is written; 0 is NULL."""
-_END: Final = [("side", ">i4"), ("rank", ">i4"), ("is_known", "?")]
-_MOMENTS: Final = [*((name, _NUMBER) for name in ("x", "xx", "least", "most")), ("is_wild", "?")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,150 +152,6 @@ def is_unknown(read: PieceReader, marked: Sequence[int]) -> bool:
     return any(one.n[one.hidden].sum() > one.n.sum() / 2 for one in of)
 
 
-class _Listings(dict[int, Listing]):
-    """The columns whose values were listed; too many were not."""
-
-    def __missing__(self, place: int) -> Listing:
-        raise NotReadError
-
-
-class ReadPieces:
-    """:class:`PieceReader` of what a statement has found.
-
-    `parts`: each piece by its name. `texts`: those of groups. Raises NotReadError.
-    """
-
-    def __init__(
-        self,
-        written: WrittenPieces,
-        parts: Mapping[str, bytes | None],
-        texts: Mapping[str, Sequence[str] | None],
-    ) -> None:
-        self._written, self._parts, self._texts = written, parts, texts
-        pieces = self._pieces = written.pieces
-        self.cells: dict[int, Cells] = {}
-        self.sizes: dict[int, int] = {}
-        for place in pieces.places.values():
-            if place in pieces.vague:
-                self.cells[place] = self._cells(place)
-                self.sizes[place] = self.cells[place].n.size
-                continue
-            (n_values,) = self._read(f"c{place}", [("n", ">i8")])["n"].tolist()
-            self.sizes[place] = n_values
-        listed = [place for place in pieces.vague if f"x{place}" in parts]
-        summed = None if pieces.summed is None else pieces.summed.own
-        self.lists: dict[int, Listing] = _Listings(
-            (place, self._listing(place, is_summed=place == summed)) for place in listed
-        )
-        self.n_values = dict(self.sizes)
-        for place, listing in self.lists.items():
-            self.n_values[place] = int(listing.value.max(initial=-1)) + 1
-        self.met = {places: self._combinations(places) for places in written.met}
-
-    def outcomes(self, leaf: ex.Expression, place: int) -> Truths:  # noqa: ARG002
-        """Return what each cell of a column tells of a condition."""
-        read = self._read(self._written.names[leaf], _OUTCOME)
-        return Truths(
-            read["t"].astype(np.float64), read["f"].astype(np.float64),
-            read["st"], read["pt"], read["sf"], read["pf"],
-        )  # fmt: skip
-
-    def tried(self, leaf: ex.Expression, places: Sequence[int]) -> Truths:
-        """Return what each combination of values tells of a condition."""
-        piece, at, n_conditions = self._written.tried[self._written.names[leaf]]
-        truths = self._read(piece, [("x", ">i2", (n_conditions,))])["x"][:, at]
-        self._require(truths.size, places)
-        return Truths.known(truths == _TRUE, truths == _FALSE)
-
-    def ends(
-        self,
-        leaf: ex.Expression,
-        one: int,  # noqa: ARG002
-        other: int,  # noqa: ARG002
-    ) -> tuple[IntArray, IntArray, IntArray, IntArray, Flags, Flags]:
-        """Return the places of the lower and upper ends of two columns' cells on their axis.
-
-        0 is no place. The last two say which cells are there.
-        """
-        read = self._read(f"{self._written.names[leaf]}_ends", _END)
-        sides = [read[read["side"] == side].reshape(-1, 2) for side in (0, 1)]
-        ranks = [side["rank"].astype(np.int64) for side in sides]
-        known = [side["is_known"][:, 0] for side in sides]
-        return ranks[0][:, 0], ranks[0][:, 1], ranks[1][:, 0], ranks[1][:, 1], known[0], known[1]
-
-    def key(self, number: int, places: Sequence[int]) -> tuple[IntArray, list[str]]:
-        """Return the number of each combination's group value, and the values as JSON."""
-        ranks = self._read(f"g{number}", [("r", ">i4")])["r"].astype(np.int64)
-        self._require(ranks.size, places)
-        texts = self._texts[f"g{number}_texts"]
-        if texts is None and ranks.size:
-            raise NotReadError
-        return ranks, list(texts or [])
-
-    def numbers(self, places: Sequence[int]) -> FloatArray:
-        """Return the number of each combination of values; NaN where there is none."""
-        read = self._read("values", _NUMBER)
-        self._require(read.size, places)
-        return self._numbers(read)
-
-    def moments(self) -> Moments:
-        """Return what is summed of each cell of a column."""
-        read = self._read("moments", _MOMENTS)
-        x, xx, least, most = (self._numbers(read[name]) for name in ("x", "xx", "least", "most"))
-        return Moments(x, xx, least, most, read["is_wild"])
-
-    def _combinations(self, places: tuple[int, ...]) -> IntArray:
-        name = f"met{'_'.join(map(str, places))}"
-        if math.prod(self.n_values[place] for place in places) > _LARGEST:
-            raise NotReadError
-        number = np.zeros(1, dtype=np.int64)
-        read = self._read(name, [(f"j{place}", ">i4") for place in places])
-        for place in places:
-            number = number * self.n_values[place] + read[f"j{place}"].astype(np.int64)
-        return number
-
-    def _require(self, n: int, places: Sequence[int]) -> None:
-        met = self.met.get(tuple(places))
-        wanted = math.prod(self.n_values[place] for place in places) if met is None else met.size
-        if n != wanted:
-            raise NotReadError
-
-    def _cells(self, place: int) -> Cells:
-        read = self._read(f"c{place}", _CELL)
-        flags = (read[name] for name in ("hidden", "anything", "endless"))
-        return Cells(read["n"].astype(np.float64), read["u"].astype(np.float64), *flags)
-
-    def _listing(self, place: int, *, is_summed: bool) -> Listing:
-        read = self._read(f"x{place}", _SUMMED if is_summed else _LISTED)
-        none = np.empty(0)
-        lengths = np.bincount(read["i"], minlength=self.sizes[place])
-        return Listing(
-            np.cumsum(lengths) - lengths,
-            lengths,
-            read["j"].astype(np.int64),
-            read["w"].astype(np.float64),
-            read["is_open"],
-            self._numbers(read["least"]) if is_summed else none,
-            self._numbers(read["most"]) if is_summed else none,
-        )
-
-    def _read(self, name: str, fields: Any) -> NDArray[np.void]:
-        part = self._parts.get(name)
-        if part is None:
-            raise NotReadError
-        return np.frombuffer(part, dtype=np.dtype(fields))
-
-    def _numbers(self, read: NDArray[np.void]) -> FloatArray:
-        """Return numbers, NaN where there is none; the server puts what is no number last."""
-        x = read["x"].astype(np.float64)
-        if read["is_odd"].any():
-            if not self._pieces.lists_values:
-                raise NotFiniteError
-            x[np.isnan(x)] = np.inf
-        numbers: FloatArray = np.where(read["is_null"], np.nan, x)
-        return numbers
-
-
 class KnownTypes(Protocol):
     """The types of records that a request tells apart, and what each of their cells tells."""
 
@@ -331,34 +170,48 @@ class KnownTypes(Protocol):
         """Return what is known of the cells of one column."""
 
 
+class SharesBelow(Protocol):
+    """Of each cell, the share of its records whose value counts and is below a number."""
+
+    def __call__(self, number: float, *, is_included: bool) -> FloatArray:
+        """Return the shares; `is_included` counts the number itself, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellValues:
+    """What numbers an expression on a column has in each of its cells, where a condition holds.
+
+    Numbers are those of double precision, whose order is PostgreSQL's: NaN is infinite.
+    """
+
+    truths: Truths  # Of the condition, which leaves NULLs out
+    hidden: Flags
+    least: FloatArray  # Infinite where it could be anything
+    most: FloatArray
+    places: FloatArray  # All finite ones that there are, ascending
+    below: SharesBelow
+
+
 class KnownColumn(Protocol):
     """The distinct cells of one column, by their numbers."""
 
     def values(
-        self,
-        operand: ex.Expression,
-        condition: ex.Expression,
-        type_: ex.Type,
-        most: int | None,
-    ) -> Sequence[Row]:
-        """Return what values an expression on the column has in each cell.
+        self, operand: ex.Expression, condition: ex.Expression, most: int | None
+    ) -> CellValues:
+        """Say what numbers an expression on the column has in each cell, where a condition holds.
 
-        The rows, and the parameters, are those of
-        :meth:`~kanon_db.answers.rows.evidence_sql.CellValueWriter.values`.
+        `most`: how many values of a wide range are listed; None for the ends of ranges only.
         """
 
-    def axis(self) -> Row | None:
-        """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
-
-    def cells(self, numbers: Sequence[int]) -> Sequence[Row]:
-        """Return cells; see `CellValueWriter.cells_of`."""
+    def n_apart(self, cells: IntArray) -> int:
+        """Return of how many of some cells no two have a value in common."""
 
 
 _DENSE: Final = 4
 _FEW: Final = 1 << 16
 """So many combinations, beside as many times the number of types, have a place in an array each."""
 
-_LARGEST: Final = 1 << 62
+LARGEST: Final = 1 << 62
 
 Codes = Mapping[int, IntArray]
 """The numbers of the cells of each type, by the number of the column."""
@@ -382,7 +235,7 @@ def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray,
     """
     packed, size = np.zeros(codes[0].size, dtype=np.int64), 1
     for numbers, one in zip(codes, sizes, strict=True):
-        if size * one > _LARGEST:
+        if size * one > LARGEST:
             numbers_met, packed = np.unique(packed, return_inverse=True)
             size = numbers_met.size
         packed, size = packed * one + numbers, size * one
@@ -395,6 +248,44 @@ def distinct(codes: Sequence[IntArray], sizes: Sequence[int]) -> tuple[IntArray,
     first = place[present]
     place[present] = np.arange(present.size)
     return first, place[packed]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The combinations of values that the cells of types may stand for."""
+
+    type_: IntArray  # (n_rows,): the type of each, ascending
+    w: FloatArray  # (n_rows,): its share of the type
+    at: dict[int, IntArray]  # Where its value is in the listing of each listed column
+    first: IntArray  # (n_types,): the first row of each type
+
+
+def combinations(lists: Mapping[int, Listing], codes: Codes, n_types: int) -> Rows:
+    """List the combinations of the values that the cells of types may stand for.
+
+    `lists`: by the number of the column.
+    """
+    # `codes`: mapping of int to ndarray of int64, shape (n_types,).
+    each = np.arange(n_types)
+    if not lists:
+        return Rows(each, np.ones(n_types), {}, each)
+    type_, w = each, np.ones(n_types)
+    at: dict[int, IntArray] = {}
+    total = np.ones(n_types, dtype=np.int64)
+    for place, listing in lists.items():  # each row so far once for each value of the next column
+        cell = codes[place]
+        length = listing.lengths[cell]
+        total = total * length
+        start = listing.starts[cell]
+        if at:
+            length, start = length[type_], start[type_]
+        ends = np.cumsum(length)
+        at = {other: np.repeat(numbers, length) for other, numbers in at.items()}
+        at[place] = np.arange(ends[-1] if ends.size else 0)
+        at[place] += np.repeat(start - (ends - length), length)
+        type_, w = np.repeat(type_, length), np.repeat(w, length)
+        w *= listing.w.take(at[place])
+    return Rows(type_, w, at, np.cumsum(total) - total)
 
 
 class StatementRunner(Protocol):
@@ -413,77 +304,3 @@ class StatementRunner(Protocol):
 
     def stream(self, n: int, statement: str, *values: Value) -> Iterator[Row]:
         """Run a statement, and keep only `n` of its rows at a time."""
-
-
-class ListedTypes:
-    """:class:`KnownTypes` of a view whose cells a statement numbers."""
-
-    def __init__(self, runner: StatementRunner, writer: PieceWriter) -> None:
-        self._asked, self._writer = runner, writer
-        written = writer.pieces()
-        rows = runner.fetch(written.text, *written.bound)
-        if not any(row["piece"] == "types" for row in rows):
-            raise NotReadError
-        self._parts = {row["piece"]: row["part"] for row in rows}
-        texts = {row["piece"]: row["texts"] for row in rows}
-        self.pieces: Pieces = written.pieces
-        self.read: PieceReader = ReadPieces(written, self._parts, texts)
-
-    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
-        """Return the numbers of the cells of each type, by the column, and its records."""
-        places = self.pieces.places.values()
-        fields = [*((str(place), ">i4") for place in places), ("n", ">f8")]
-        types = np.frombuffer(self._parts["types"], dtype=np.dtype(fields))
-        for first in range(0, types.size, _TYPES_AT_ONCE):
-            some = types[first : first + _TYPES_AT_ONCE]
-            codes = {place: some[str(place)].astype(np.int64) for place in places}
-            if some["n"].any():
-                yield codes, some["n"].astype(np.float64)
-
-    def column(self, name: str) -> KnownColumn:
-        """Return what is known of the cells of one column."""
-        return WrittenColumn(self._asked, self._writer, name)
-
-
-_TYPES_AT_ONCE: Final = 1 << 16
-
-
-@dataclass(frozen=True)
-class WrittenColumn:
-    """:class:`KnownColumn` of published relations."""
-
-    asked: StatementRunner
-    types: PieceWriter
-    name: str
-
-    def values(
-        self,
-        operand: ex.Expression,
-        condition: ex.Expression,
-        type_: ex.Type,
-        most: int | None,
-    ) -> Sequence[Row]:
-        """Return what values an expression on the column has in each cell."""
-        writer = CellValueWriter(self.types, self.name)
-        written = writer.values(operand, condition, type_.name, most)
-        return self.asked.fetch(written.text, *written.bound)
-
-    def axis(self) -> Row | None:
-        """Return the ``points`` and ``shares`` of the parts of an axis of ranges, if known."""
-        layout = self.types.layout
-        cell = layout.cells[self.name]
-        if cell.shares is None:
-            return None
-        is_real = cell.column.type.name == "real"
-        points = "s.points::real[]::float8[]::text[]" if is_real else "s.points"
-        (axis,) = self.asked.fetch(
-            f"SELECT {points} AS points, s.shares FROM {layout.view.shares} AS s"
-            " WHERE s.attribute = $1::text AND s.cell IS NULL",
-            self.name,
-        )
-        return axis
-
-    def cells(self, numbers: Sequence[int]) -> Sequence[Row]:
-        """Return cells with these numbers."""
-        written = CellValueWriter(self.types, self.name).cells_of(numbers)
-        return self.asked.fetch(written.text, *written.bound)

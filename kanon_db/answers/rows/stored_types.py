@@ -1,4 +1,4 @@
-"""Reads the types of records from a publication's table of classes, block by block."""
+"""Reads the types of records: from a publication's table of classes, or from its view."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.answers.rows.cell_columns import KnownCells, RangeColumn, RangeEnds
 from kanon_db.answers.rows.cell_evidence import CellEvidence
 from kanon_db.answers.rows.cell_relations import CellRelations
+from kanon_db.answers.rows.cell_values import TriedColumn
 from kanon_db.answers.rows.evidence import (
     Cells,
     KnownColumn,
     NotReadError,
     PieceReader,
     StatementRunner,
-    WrittenColumn,
     distinct,
 )
-from kanon_db.answers.rows.evidence_sql import PieceWriter
 from kanon_db.answers.rows.pieces import Pieces
-from kanon_db.answers.tries import Tries
+from kanon_db.answers.tries import StatementTries
 from kanon_db.catalog.entries import changed
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import ANY_END, BEGINS, place_of
 from kanon_db.query.layout import CellLayout, ClassTable
+from kanon_db.query.likelihoods import apart_from_required
 from kanon_db.query.sql import Request
 
 _COLUMN_BYTES: Final = 5_000_000
@@ -53,7 +53,7 @@ class StoredTypes:
     ) -> None:
         if layout.classes is None:
             raise TypeError("there is no table of classes")
-        self._runner, self._request, self._layout, self._also = runner, request, layout, also
+        self._runner, self._request, self._layout = runner, request, layout
         self._classes: ClassTable = layout.classes
         self.pieces = Pieces.of(request, layout, also, lists_values=lists_values)
         places = self.pieces.places
@@ -72,8 +72,8 @@ class StoredTypes:
 
     def column(self, name: str) -> KnownColumn:
         """Return what is known of the cells of one column."""
-        writer = PieceWriter(self._request, self._layout, self._also, is_stored=True)
-        return WrittenColumn(self._runner, writer, name)
+        own = self._columns[self.pieces.places[name]]
+        return TriedColumn(name, own, StatementTries(self._runner, ()))
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of each type, by the column, and its records."""
@@ -108,7 +108,7 @@ class StoredTypes:
     def _evidence(self) -> CellEvidence:
         """Read the cells, and ask; arithmetic may fail on values that no record has together."""
         runner, places = self._runner, self.pieces.places
-        relations = CellRelations(self._layout)
+        relations = CellRelations(self._layout, is_stored=True)
         numbered = [name for name in places if name not in self._classes.ends]
         columns = {
             places[name]: column for name, column in relations.read(runner, numbered).items()
@@ -116,6 +116,7 @@ class StoredTypes:
         for name in places:
             if name in self._classes.ends:
                 columns[places[name]] = self._range_cells(name)
+        self._columns = columns
         self._sizes = {place: column.cells.n.size for place, column in columns.items()}
         names = list(places)
 
@@ -124,7 +125,7 @@ class StoredTypes:
                 raise NotReadError
             return relations.ends_of_two(runner, names[one], names[other])
 
-        tries = Tries(runner, self._request.lookups)
+        tries = StatementTries(runner, self._request.lookups)
         try:
             with runner.session.savepoint():
                 return CellEvidence(self.pieces, columns, tries, ends)
@@ -231,3 +232,48 @@ class StoredTypes:
         )
         for _, of_block in groupby(rows, key=lambda row: row["block"]):
             yield {str(row["attribute"]): row["codes"] for row in of_block}
+
+
+class ViewTypes:
+    """The types of a view whose cells a statement numbers; see `evidence.KnownTypes`."""
+
+    def __init__(
+        self,
+        runner: StatementRunner,
+        request: Request,
+        layout: CellLayout,
+        also: Sequence[str],
+        room: int,
+        *,
+        lists_values: bool,
+    ) -> None:
+        self._runner = runner
+        rest, required = apart_from_required(request, layout, also)
+        self.pieces = Pieces.of(rest, layout, also, lists_values=lists_values)
+        names = list(self.pieces.places)
+        relations = CellRelations(layout, is_stored=False, required=required)
+        types, n = relations.types(runner, names, room)
+        self._codes = {place: types[:, place] for place in range(len(names))}
+        self._n = n.astype(np.float64)
+        self._columns = dict(enumerate(relations.read(runner, names).values()))
+
+        def ends(one: int, other: int) -> tuple[Any, ...]:
+            return relations.ends_of_two(runner, names[one], names[other])
+
+        tries = StatementTries(runner, request.lookups)
+        self.read: PieceReader = CellEvidence(self.pieces, self._columns, tries, ends, self._codes)
+
+    def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
+        """Return the numbers of the cells of each type, by the column, and its records."""
+        for first in range(0, self._n.size, _TYPES_AT_ONCE):
+            some = slice(first, first + _TYPES_AT_ONCE)
+            if self._n[some].any():
+                yield {place: own[some] for place, own in self._codes.items()}, self._n[some]
+
+    def column(self, name: str) -> KnownColumn:
+        """Return what is known of the cells of one column."""
+        own = self._columns[self.pieces.places[name]]
+        return TriedColumn(name, own, StatementTries(self._runner, ()))
+
+
+_TYPES_AT_ONCE: Final = 1 << 16

@@ -14,11 +14,10 @@ from kanon_db.answers._distribution import (
     Quantile,
     Sides,
     answer,
-    apart_ranges,
-    apart_sets,
     between,
     count_distinct,
 )
+from kanon_db.answers.rows.cell_values import apart_ranges, apart_sets
 from kanon_db.query.formulas import Estimated
 
 SHARES = st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.9, 1.0])

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
+from kanon_db.answers.rows.cell_columns import Cover, RangeColumn, RangeEnds
+from kanon_db.answers.rows.evidence import Cells, Truths
+from kanon_db.answers.tries import FALSE, TRUE, UNKNOWN
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Type
-from kanon_db.spark._cell_values import AxisRegions
+from kanon_db.query.layout import CellDescription
+from kanon_db.spark._spark_query import AxisRegions
 
 WHOLE, NUMERIC = Type("integer", "integer"), Type("numeric", "numeric")
 AGE = ex.Column("age", '"age"', WHOLE)
@@ -37,41 +43,59 @@ CONDITIONS = [
 ]
 
 
+def outcomes(
+    condition: ex.Expression, type_: Type, ranges: list[tuple[Any, Any]], at: list[Any] | None
+) -> Truths:
+    """Say what ranges tell; of continuous ones, `at` has the ends."""
+    column = ex.Column("age", '"age"', type_)
+    flags, n = np.zeros(len(ranges), dtype=np.bool_), np.ones(len(ranges))
+    places = {end: place for place, end in enumerate(at)} if at else {}
+    low, high = (np.array([places.get(pair[end], pair[end]) for pair in ranges], dtype=np.int64)
+                 for end in (0, 1))  # fmt: skip
+    known = None if at is None else np.array(at, dtype=np.float64)
+    cell = CellDescription(column, "range", is_discrete=at is None)
+    ends = RangeEnds(low, high, flags, flags, flags, known)
+    cells = RangeColumn("age", cell, Cells(n, n, flags, flags, flags), ends, None)
+    cut = AxisRegions(condition, type_).cut(at or [], None if at is None else type_)
+    return Cover(cells, lambda: cut).inside()
+
+
 @pytest.mark.parametrize(("condition", "is_met"), CONDITIONS)
-def test_whole_numbers_are_counted(condition: ex.Expression, is_met: object) -> None:
-    assert callable(is_met)
+def test_whole_numbers_are_counted(condition: ex.Expression, is_met: Callable[[Any], bool]) -> None:
     ranges = [(low, high) for low in range(-3, 13) for high in range(low, 13)]
-    lows, highs = zip(*ranges, strict=True)
-    part, is_whole, some = AxisRegions(condition, WHOLE).shares(lows, highs, is_discrete=True)
+    told = outcomes(condition, WHOLE, ranges, None)
     for i, (low, high) in enumerate(ranges):
         met = [is_met(value) for value in range(low, high + 1)]
-        assert part[i] == pytest.approx(sum(met) / len(met))
-        assert (is_whole[i], some[i]) == (all(met), any(met))
+        assert told.true[i] == pytest.approx(sum(met) / len(met))
+        assert (told.surely[i], told.possibly[i]) == (all(met), any(met))
 
 
 @pytest.mark.parametrize(("condition", "is_met"), CONDITIONS)
-def test_lengths_are_measured(condition: ex.Expression, is_met: object) -> None:
-    assert callable(is_met)
+def test_lengths_are_measured(condition: ex.Expression, is_met: Callable[[Any], bool]) -> None:
     ends = [Decimal(i) / 2 for i in range(-2, 22, 3)]
     ranges = [(low, high) for low in ends for high in ends if low <= high]
-    lows, highs = zip(*ranges, strict=True)
-    part, is_whole, some = AxisRegions(condition, NUMERIC).shares(lows, highs, is_discrete=False)
+    told = outcomes(condition, NUMERIC, ranges, ends)
     for i, (low, high) in enumerate(ranges):
         # Ends, and middles between points that conditions name: multiples of a quarter.
         n = int((high - low) * 8)
         steps = [Fraction(low) + Fraction(k, 8) for k in range(n + 1)]
         met = [is_met(value) for value in steps]
         length = np.mean(met[1::2]) if n else float(met[0])
-        assert part[i] == pytest.approx(length)
-        assert (is_whole[i], some[i]) == (all(met), any(met))
+        assert told.true[i] == pytest.approx(length)
+        assert (told.surely[i], told.possibly[i]) == (all(met), any(met))
 
 
 def test_null_is_unknown_to_comparisons() -> None:
     older, missing = compared(">", "5"), ex.NullTest(AGE)
-    assert AxisRegions(older, WHOLE).of_null is None
-    assert AxisRegions(missing, WHOLE).of_null is True
-    assert AxisRegions(ex.Or((older, missing)), WHOLE).of_null is True
-    assert AxisRegions(ex.And((older, ex.Not(missing))), WHOLE).of_null is False
-    true, false = AxisRegions(ex.Not(older), WHOLE).truths([None, 5, 6])
-    assert true.tolist() == [False, True, False]
-    assert false.tolist() == [False, False, True]
+    for condition, truth in (
+        (older, UNKNOWN), (missing, TRUE), (ex.Or((older, missing)), TRUE),
+        (ex.And((older, ex.Not(missing))), FALSE), (ex.Not(older), UNKNOWN),
+    ):  # fmt: skip
+        assert AxisRegions(condition, WHOLE).cut([], None).null == truth
+
+
+def test_what_is_beyond_all_whole_numbers_is_cut() -> None:
+    cut = AxisRegions(compared(">", "1e30"), WHOLE).cut([], None)
+    assert cut.first.tolist() == cut.last.tolist()
+    assert cut.to_all
+    assert not cut.from_all

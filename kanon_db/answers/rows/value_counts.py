@@ -1,0 +1,267 @@
+"""Counts the records below any value of an expression, from what its cells tell once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+
+from kanon_db.answers.rows.cell_values import ListedShares
+from kanon_db.answers.rows.coded_rows import CellSums, TypeCounter, from_types, key_of_values
+from kanon_db.answers.rows.evidence import CellValues, KnownTypes, Truths, is_unknown
+from kanon_db.answers.scope import OpenQuery
+from kanon_db.query import expressions as ex
+from kanon_db.query.expressions import Measure, Query
+from kanon_db.query.formulas import Estimated, common_spelling
+from kanon_db.query.layout import CellLayout, condition_on, parts_of
+from kanon_db.query.sql import Request
+
+if TYPE_CHECKING:
+    from kanon_db.algorithms.ground.arrays import FloatArray
+
+MOST_SUMS: Final = 1_000_000
+"""Groups times cells."""
+
+_MOST_LISTED: Final = 200_000
+"""Values that are listed of all cells together."""
+
+_FEWEST_LISTED: Final = 5
+_MOST_OF_A_CELL: Final = 1_000
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A condition, as what is on one column, and the rest."""
+
+    column: str
+    on_column: ex.Expression
+    rest: ex.Expression | None
+    is_plain: bool
+
+    @classmethod
+    def of(cls, query: Query, aggregate: ex.Aggregate) -> Self | None:
+        """Split by the column that an aggregate is of; None if that is not possible."""
+        operand = aggregate.operand
+        if operand is None or len(ex.attributes(operand)) != 1:
+            return None
+        (column,) = ex.attributes(operand)
+        parts = parts_of(condition_on(query, aggregate))
+        own = [part for part in parts if ex.attributes(part) == {column}]
+        rest = [part for part in parts if column not in ex.attributes(part)]
+        has_lookup = any(
+            one.lookup is not None for part in (operand, *own) for one in ex.columns(part)
+        )
+        in_keys = any(column in ex.attributes(key.expression) for key in query.keys)
+        if has_lookup or in_keys or len(own) + len(rest) < len(parts):
+            return None
+        on_column = ex.joined(ex.And, [*own, ex.NullTest(operand, negated=True)])
+        if on_column is None:
+            raise TypeError("there is a condition at least")
+        is_plain = isinstance(operand, ex.Column) and not own
+        return cls(column, on_column, ex.joined(ex.And, rest), is_plain)
+
+
+class ValueCounts:
+    """Counts the records of each group whose value lies below or above any number.
+
+    Parameters
+    ----------
+    sums : CellSums
+    values : CellValues
+    types : KnownTypes
+    opened : OpenQuery
+    rarity : float
+        See :class:`~kanon_db.query.layout.CellLayout`.
+    n : ndarray of float, shape (n_cells,)
+        How many records have each cell.
+
+    Attributes
+    ----------
+    places : ndarray of float
+        The values that there are, ascending.
+    """
+
+    # What is sure and possible follows from the least and the greatest value that a cell may stand
+    # for; what is expected, from the shares of the values in it.
+
+    def __init__(
+        self,
+        sums: CellSums,
+        values: CellValues,
+        types: KnownTypes,
+        opened: OpenQuery,
+        rarity: float,
+        n: FloatArray,
+    ) -> None:
+        self._groups, self._sums, self._values = (
+            list(map(common_spelling, sums.groups)),
+            sums,
+            values,
+        )
+        self._left_out = opened.publication.left_out
+        self._n_published = opened.publication.records - self._left_out
+        self._together = types.pieces.together
+        self._is_unknown = is_unknown(types.read, types.pieces.marked)
+        self._kept = np.where(values.hidden, 0.0, n**rarity)
+        cell, truths = sums.cell, values.truths
+        surely, possibly = truths.surely & ~values.hidden, truths.possibly | values.hidden
+        self._sure, self._possible = sums.sure * surely[cell], sums.possible * possibly[cell]
+        self._least, self._most = values.least[cell], values.most[cell]
+        self._whole = self._fill(truths.true)
+        self.places = values.places
+
+    @classmethod
+    def of(cls, opened: OpenQuery, aggregate: ex.Aggregate) -> ValueCounts:
+        """Read what is needed, in one go."""
+        layout, split = opened.layout, _Split.of(opened.query, aggregate)
+        if not isinstance(layout, CellLayout):
+            raise TypeError("these are no rows of cells")
+        counted = None if split is None else cls._of_column(opened, aggregate, layout, split)
+        return counted or cls._of_records(opened, aggregate, layout)
+
+    @classmethod
+    def _of_column(
+        cls, opened: OpenQuery, aggregate: ex.Aggregate, layout: CellLayout, split: _Split
+    ) -> ValueCounts | None:
+        """Count the cells of the column that decides; None if all groups have too many of them."""
+        keys, operand, name = opened.query.keys, aggregate.operand, split.column
+        count = ex.Aggregate("count", None)
+        query = Query(split.rest, keys, (Measure("", count),), listed=(0,))
+
+        def counted(types: KnownTypes) -> ValueCounts | None:
+            names = [key.name for key in keys]
+            sums = CellSums.of_column(opened, types, name, names, MOST_SUMS)
+            if sums is None or operand is None:
+                return None
+            cell, place = layout.cells[name], types.pieces.places[name]
+            n_listed = _MOST_LISTED // max(types.read.sizes[place], 1)
+            is_range = split.is_plain and cell.kind == "range" and cell.mark is None
+            listed = None if is_range else min(max(n_listed, _FEWEST_LISTED), _MOST_OF_A_CELL)
+            values = types.column(name).values(operand, split.on_column, listed)
+            n = np.bincount(sums.cell, minlength=values.hidden.size).astype(np.float64)
+            if place in types.read.cells:
+                n = types.read.cells[place].n
+            return cls(sums, values, types, opened, layout.rarity, n)
+
+        return from_types(opened, Request(query, count, opened.lookups), layout, counted, (name,))
+
+    @classmethod
+    def _of_records(
+        cls, opened: OpenQuery, aggregate: ex.Aggregate, layout: CellLayout
+    ) -> ValueCounts:
+        """List the values of each record, where cells of one column alone do not decide."""
+        summed = replace(aggregate, function="sum", share=None)
+        request = Request(opened.query, summed, opened.lookups)
+
+        def counted(types: KnownTypes) -> ValueCounts:
+            sums, values = _spread(opened, types, only_ends=_is_range(layout, aggregate))
+            return cls(sums, values, types, opened, layout.rarity, sums.possible)
+
+        return from_types(opened, request, layout, counted, lists_values=True)
+
+    def count(self, operator: ex.ComparisonOperator, number: float) -> dict[str, Estimated]:
+        """Count the records of each group, by its key, whose value compares like that."""
+        is_included, is_above = operator in ("<=", ">"), operator in (">", ">=")
+        sums, shares = self._sums, self._fill(self._values.below(number, is_included=is_included))
+        if is_above:
+            shares = np.clip(self._whole - shares, 0, 1)
+
+        def chosen(ends: FloatArray) -> Any:
+            below = ends <= number if is_included else ends < number
+            return ~below if is_above else below
+
+        surely, possibly = (self._least, self._most) if is_above else (self._most, self._least)
+        lower = self._of_groups(self._sure * chosen(surely))
+        upper = self._of_groups(self._possible * chosen(possibly)) + self._left_out
+        expected = sums.expected * shares[sums.cell]
+        p = expected / np.maximum(sums.possible, 1e-12)
+        variance = np.clip(p * (1 - p), 0, None)
+        added = self._of_groups(sums.possible * sums.unknown * np.sqrt(variance)) * self._together
+        error = np.sqrt(self._of_groups(sums.possible * variance) + added**2)
+        widest = (upper - lower) / 2
+        error = widest if self._is_unknown else np.minimum(error, widest)
+        estimate = self._of_groups(expected) * (1 + self._left_out / max(self._n_published, 1))
+        estimate = np.clip(estimate, lower, upper)
+        columns = (estimate.tolist(), error.tolist(), lower.tolist(), upper.tolist())
+        return {
+            group: Estimated(one, off, round(least), round(most))
+            for group, one, off, least, most in zip(self._groups, *columns, strict=True)
+        }
+
+    def _of_groups(self, values: FloatArray) -> FloatArray:
+        of_groups = np.bincount(self._sums.group, values, len(self._groups))
+        return of_groups.astype(np.float64)
+
+    def _fill(self, shares: FloatArray) -> FloatArray:
+        """Take suppressed cells as those that are kept, all together, the rarer the more."""
+        kept = float(self._kept.sum())
+        average = float(self._kept @ shares) / kept if kept else 0.0
+        filled: FloatArray = np.where(self._values.hidden, average, shares)
+        return filled
+
+
+def _is_range(layout: CellLayout, aggregate: ex.Aggregate) -> bool:
+    match aggregate.operand:
+        case ex.Column(lookup=None, name=name):
+            return layout.cells[name].kind == "range"
+    return False
+
+
+def _spread(
+    opened: OpenQuery, types: KnownTypes, *, only_ends: bool
+) -> tuple[CellSums, CellValues]:
+    """Take the records of a group that lie between the same values as if they had one cell."""
+    counter, names = (
+        TypeCounter(types, opened.session.heartbeat),
+        [k.name for k in opened.query.keys],
+    )
+    cells: dict[tuple[float, ...], int] = {}
+    n_of, unknown = defaultdict[int, float](float), defaultdict[int, float](float)
+    expected = defaultdict[tuple[int, float], float](float)
+    for codes, n_records in types.all():
+        for chunk in counter.spread(codes, n_records):
+            columns = (chunk.group, chunk.least, chunk.most, chunk.surely)
+            keys, number = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
+            own = np.array([cells.setdefault(tuple(key), len(cells)) for key in keys.tolist()])
+            cell = own[number.reshape(-1)] if own.size else np.empty(0, dtype=np.int64)
+            for (at,), records in _sum_by([cell], chunk.n):
+                n_of[int(at)] += records
+            for at, u in zip(cell.tolist(), chunk.u.tolist(), strict=True):
+                unknown[at] = max(unknown[at], u)
+            for (at, x), records in _sum_by([cell[chunk.pair], chunk.x], chunk.expected):
+                expected[int(at), x] += records
+            opened.session.heartbeat()
+            if len(expected) + len(cells) > opened.limits.n_answers:
+                raise opened.limits.too_many()
+    n_cells = len(cells)
+    bounds = np.array(list(cells), dtype=np.float64).reshape(-1, 4)
+    group_number, least, most, surely = bounds.T
+    records_of = np.array([n_of[at] for at in range(n_cells)])
+    listed = np.array(list(expected), dtype=np.float64).reshape(-1, 2)
+    of_value, values_ = listed[:, 0].astype(np.int64), listed[:, 1]
+    w = np.array(list(expected.values()), dtype=np.float64)
+    met, group = np.unique(group_number.astype(np.int64), return_inverse=True)
+    sums = CellSums(
+        [key_of_values(names, counter.values(number)[1]) for number in met.tolist()],
+        group, np.arange(n_cells), np.bincount(of_value, w, n_cells).astype(np.float64),
+        records_of * surely, records_of,
+        np.array([unknown[at] for at in range(n_cells)]),
+    )  # fmt: skip
+    all_ = np.ones(n_cells, dtype=np.bool_)
+    # The ends of ranges are enough: between these, values are on straight lines.
+    there = np.concatenate([*([] if only_ends else [values_]), least, most])
+    values = CellValues(
+        Truths.known(all_, ~all_), ~all_, least, most, np.unique(there[np.isfinite(there)]),
+        ListedShares(of_value, values_, w, np.ones(n_cells)),
+    )  # fmt: skip
+    return sums, values
+
+
+def _sum_by(keys: Sequence[Any], n: FloatArray) -> Iterator[tuple[tuple[float, ...], float]]:
+    """Sum numbers by the keys that they have in common."""
+    distinct, place = np.unique(np.column_stack(keys), axis=0, return_inverse=True)
+    sums = np.bincount(place.reshape(-1), n, len(distinct)).tolist()
+    yield from zip(map(tuple, distinct.tolist()), sums, strict=True)
