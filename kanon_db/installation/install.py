@@ -9,12 +9,18 @@ from typing import Final
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 import kanon_db
 from kanon_db.catalog.entries import OWNER
 from kanon_db.declaration import EVERYBODY
-from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
+from kanon_db.errors import (
+    InUseError,
+    InvalidParameterError,
+    PermissionDeniedError,
+    ServerError,
+)
 from kanon_db.installation._existing_publications import (
     find_again,
     give_back,
@@ -429,15 +435,69 @@ def _revision(session: PsycopgSession) -> str | None:
     return str(rows[0]["version_num"]) if rows else None
 
 
+@dataclass(frozen=True)
+class Revision:
+    """A state of the catalog, which a migration of this package makes."""
+
+    revision: str
+    follows: str | None  # The one before
+    message: str  # What the migration does
+    is_head: bool  # Whether it is the last
+
+    def __str__(self) -> str:
+        head = " (head)" if self.is_head else ""
+        return f"{self.follows or '<base>'} -> {self.revision}{head}, {self.message}"
+
+
+def revisions() -> list[Revision]:
+    """List the states of the catalog that this package knows, the last one first."""
+    known = ScriptDirectory.from_config(_alembic_config()).walk_revisions()
+    return [
+        Revision(one.revision, one.down_revision, one.doc, one.is_head)  # type: ignore[arg-type]  # no branches
+        for one in known
+    ]
+
+
+def current_revision(dsn: str) -> str | None:
+    """Read the revision of the catalog in a database, None where there is none."""
+    with open_connection(dsn) as connection:
+        session = PsycopgSession(connection)
+        with session.transaction():
+            return _revision(session)
+
+
+def stamp(dsn: str, revision: str) -> None:
+    """Say which revision the catalog is at, without running a migration."""
+    if revision not in {one.revision for one in revisions()}:
+        raise InvalidParameterError(
+            "no migration of this package has this revision", hint="`kanon db history` lists them"
+        )
+    with open_connection(dsn) as connection:
+        session = PsycopgSession(connection)
+        with session.transaction():
+            if _revision(session) is None:
+                raise ServerError(
+                    "kanon_db is not installed in this database", hint="run `kanon install`"
+                )
+            _lock(session)
+            with owning(session):
+                session.fetch("UPDATE kanon.alembic_version SET version_num = $1::text", revision)
+
+
+def _alembic_config(output: io.StringIO | None = None) -> Config:
+    config = Config(output_buffer=output)
+    config.set_main_option("script_location", str(resource_directory("migrations")))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
 def migration_script(current: str | None, target: str = "head") -> str:
     """Return the SQL that brings the catalog from one revision (None: nothing) to another.
 
     Raises ServerError when a newer package made the catalog.
     """
     script = io.StringIO()
-    config = Config(output_buffer=script)
-    config.set_main_option("script_location", str(resource_directory("migrations")))
-    config.set_main_option("path_separator", "os")
+    config = _alembic_config(script)
     try:
         command.upgrade(config, f"{current}:{target}" if current else target, sql=True)
     except CommandError:

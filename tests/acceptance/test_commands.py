@@ -60,12 +60,25 @@ def published(module_database: str, people: Path) -> str:
     return dsn
 
 
+def check_revisions(dsn: str) -> None:
+    """alembic's commands show where the catalog is, what would run, and take one's word for it."""
+    assert kanon("db", "history").stdout.startswith("<base> -> 0001 (head), The catalog")
+    assert kanon("db", "upgrade", "--sql", dsn=dsn).stdout.strip() == ""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE kanon.alembic_version SET version_num = '0000'")
+        assert kanon("db", "upgrade", "--sql", dsn=dsn).returncode == 1
+        assert kanon("db", "stamp", "0002", dsn=dsn).returncode == 1
+        assert kanon("db", "stamp", "0001", dsn=dsn).returncode == 0
+    assert kanon("db", "current", "--json", dsn=dsn).json() == {"revision": "0001", "is_head": True}
+
+
 @pytest.mark.slow("installs several times, each a process")
 def test_installation_is_repeatable_and_sound(new_database: Callable[..., str]) -> None:
     dsn = new_database(installed=False)
     refused = kanon("publications", dsn=dsn)
     assert refused.returncode == 1
     assert "kanon install" in refused.stderr
+    assert "CREATE TABLE kanon.setting" in kanon("db", "upgrade", "--sql", dsn=dsn).stdout
 
     for how in ("--compile", "--no-compile"):
         assert kanon("install", how, "--json", dsn=dsn).json()["actions"]
@@ -77,6 +90,7 @@ def test_installation_is_repeatable_and_sound(new_database: Callable[..., str]) 
     assert doctor.returncode == 0
     assert {finding["state"] for finding in doctor.json()["findings"]} <= {"ok", "warning"}
 
+    check_revisions(dsn)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("DROP VIEW kanon.publications CASCADE")
     assert kanon("doctor", dsn=dsn).returncode == 1

@@ -17,7 +17,7 @@ from alembic.script import ScriptDirectory
 from kanon_db.errors import InUseError, ServerError
 from kanon_db.installation import doctor
 from kanon_db.installation.doctor import examine
-from kanon_db.installation.install import install, uninstall
+from kanon_db.installation.install import current_revision, install, revisions, uninstall
 from kanon_db.installation.interpreter import resource_directory
 from tests.integration.parties import (
     Connection,
@@ -133,6 +133,10 @@ def test_a_second_migration(
         )  # fmt: skip
         before = look()
         second()
+        last, first = revisions()
+        assert (last.revision, last.follows, last.is_head) == ("0002", "0001", True)
+        assert (first.revision, first.follows, first.is_head) == ("0001", None, False)
+        assert current_revision(database) == "0001"
         catalog = {finding.subject: finding for finding in examine(database)}["catalog"]
         assert (catalog.state, catalog.remedy) == ("broken", "kanon install")
         assert "catalog at revision 0002, was 0001" in install(database).actions

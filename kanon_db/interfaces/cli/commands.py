@@ -318,6 +318,54 @@ def doctor(ctx: click.Context, dsn: str | None, directory: Path, as_json: bool) 
         ctx.exit(1)
 
 
+@click.group(cls=CommandGroup)
+def db() -> None:
+    """Revisions of the catalog, as alembic names them; `kanon install` runs the migrations."""
+
+
+@db.command("current")
+@database_options
+def db_current(dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Print the revision of the catalog in a database."""
+    from kanon_db.installation.install import current_revision, revisions
+
+    current = current_revision(choose_dsn(dsn, directory))
+    is_head = current == revisions()[0].revision
+    outcome = {"revision": current, "is_head": is_head}
+    console.print_outcome(f"{current}{' (head)' * is_head}", outcome, as_json=as_json)
+
+
+@db.command("history")
+def db_history(as_json: bool) -> None:
+    """List the revisions that this package knows, the last one first."""
+    from kanon_db.installation.install import revisions
+
+    known = revisions()
+    console.print_outcome("\n".join(map(str, known)), {"revisions": known}, as_json=as_json)
+
+
+@db.command("upgrade")
+@click.option("--sql", is_flag=True, required=True, help="Print the statements, and run nothing.")
+@database_options
+def db_upgrade(sql: bool, dsn: str | None, directory: Path, as_json: bool) -> None:  # noqa: ARG001
+    """Print the migrations that `kanon install` would run in a database."""
+    from kanon_db.installation.install import current_revision, migration_script
+
+    script = migration_script(current_revision(choose_dsn(dsn, directory)))
+    console.print_outcome(script, {"sql": script}, as_json=as_json)
+
+
+@db.command("stamp")
+@click.argument("revision")
+@database_options
+def db_stamp(revision: str, dsn: str | None, directory: Path, as_json: bool) -> None:
+    """Say which revision the catalog is at, without running a migration."""
+    from kanon_db.installation.install import stamp
+
+    stamp(choose_dsn(dsn, directory), revision)
+    console.print_outcome(f"Now at {revision}.", {"revision": revision}, as_json=as_json)
+
+
 @click.command(cls=Command)
 def version(as_json: bool) -> None:
     """Print the version of this program.
@@ -845,21 +893,8 @@ def add_operations(group: click.Group) -> None:
 
 
 for command in (
-    local,
-    install_command,
-    uninstall_command,
-    doctor,
-    service,
-    worker_command,
-    version,
-    load,
-    query,
-    export,
-    publications,
-    demo,
-    recommend,
-    report,
-    spark,
-):
+    local, install_command, uninstall_command, doctor, db, service, worker_command, version, load,
+    query, export, publications, demo, recommend, report, spark,
+):  # fmt: skip
     main.add_command(command)
 add_operations(main)
