@@ -1,4 +1,4 @@
-"""Writes what a published cell may stand for, and how likely a condition on it is, as SQL."""
+"""Writes the values that a cell may stand for, and those that meet a condition, as SQL."""
 
 from __future__ import annotations
 

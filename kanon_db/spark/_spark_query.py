@@ -272,13 +272,12 @@ _READ: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-# Whole numbers are themselves, days count from 2000 on, points in time are microseconds: from 2000
-# on, or from 1970 where they have a time zone, as in `kanon_db.query.cell_conditions`. Decimal
-# numbers are exact.
-
-
 AxisValue: TypeAlias = Any
-"""A value on its column's axis: a whole number, a Decimal, or one of floating point."""
+"""A value on its column's axis: a whole number, a Decimal, or one of floating point.
+
+Days count from 2000 on, points in time are microseconds: from 2000 on, or from 1970 where they have
+a time zone, as in `kanon_db.query.cell_conditions`.
+"""
 
 _FIRST_DAY: Final = date(2000, 1, 1)
 _DAYS: Final = (_FIRST_DAY - date(1970, 1, 1)).days
