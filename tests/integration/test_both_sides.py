@@ -192,3 +192,23 @@ def test_groups_of_many_wide_columns_are_those_that_occur(parties: Parties) -> N
     )
     assert sorted((*json.loads(r.group_key).values(), r.estimate) for r in found) == sorted(wanted)
     assert all(refused)
+
+
+def test_sums_of_more_groups_than_a_byte_can_number(parties: Parties) -> None:
+    """A group's values are those of its own key, whose number times that of others is large."""
+    session = PsycopgSession(parties.analyst)
+    query = (
+        "SELECT age, sex, ill, AVG(ill), SUM(ill), COUNT(*) FROM few"
+        " WHERE ill IS NOT NULL GROUP BY age, sex, ill"
+    )
+    with session.transaction():
+        rows = estimates.estimate(session, query)
+    answers = defaultdict(dict)
+    for row in rows:
+        answers[row.group_key][row.aggregate] = row
+    assert len(answers) > 256
+    for key, own in answers.items():
+        mean, total, n = own.values()
+        ill = json.loads(key)["ill"]
+        assert {mean.estimate, mean.lower_bound, mean.upper_bound} == {ill}
+        assert total.estimate == pytest.approx(ill * n.estimate)

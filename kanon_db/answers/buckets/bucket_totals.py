@@ -309,7 +309,8 @@ class BucketCounter:
             i, j, bucket = np.nonzero(meets)
             bucket += start
             own_group = group[i, bucket].astype(np.int64)
-            pair = own_group * n_of[0] + beside.group[j, bucket] * n_of[1]
+            other_group = beside.group[j, bucket].astype(np.int64)
+            pair = own_group * n_of[0] + other_group * n_of[1]
             lines = Weighed(*(part[i, bucket] for part in weighed))
             sums.add(pair, *weigh_draws(size, lines, beside.n[j, bucket]))
             slots.heartbeat()
