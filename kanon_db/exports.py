@@ -29,6 +29,7 @@ from kanon_db.errors import (
     ReplacedError,
     ServerError,
 )
+from kanon_db.figures import FigureRule, stricter
 from kanon_db.publications.registry import kind_named
 from kanon_db.query.layout import LIKELY, QIT, SAT
 from kanon_db.session.protocol import Row, Session, fetch_one, settings
@@ -75,6 +76,7 @@ def export(
     relation: str = "view",
     file_format: str | None = None,
     replace: bool = False,
+    figures: FigureRule | None = None,
 ) -> ExportReport:
     """Write a relation of a publication to a file, which is there once it is whole, or not at all.
 
@@ -92,6 +94,8 @@ def export(
         One of `FORMATS`, for other names.
     replace : bool
         Whether to overwrite the file.
+    figures : FigureRule, optional
+        A rule beside that of the publication: the counts of SAT are figures.
 
     Raises
     ------
@@ -114,6 +118,11 @@ def export(
     session.step("looking at the publication")
     publication = find_publication(session, name)
     oid = _readable(session, publication, relation)
+    if relation == "sat" and stricter(publication.figures, figures) is not None:
+        raise InvalidParameterError(
+            "the counts of a bucket's values are not shown, by the rule of figures",
+            hint="export the view, whose rows are records",
+        )
     table = session.identifier(published_schema(session), name + RELATIONS[relation])
     columns = [_FileColumn.of(session, column) for column in column_types(session, oid).values()]
     asked = [item for i, column in enumerate(columns) for item in column.survey(i) if is_parquet]

@@ -15,7 +15,8 @@ $python$;
 COMMENT ON FUNCTION kanon.python_estimate IS 'called by kanon.estimate; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.estimate(
-    query text
+    query text,
+    figures jsonb DEFAULT NULL
 ) RETURNS TABLE(group_key jsonb, aggregate text, estimate double precision, std_error double precision, lower_bound double precision, upper_bound double precision, likely_low double precision, likely_high double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -23,7 +24,8 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     _answer CONSTANT jsonb := kanon.python_estimate(jsonb_build_object(
-        'query', estimate.query));
+        'query', estimate.query,
+        'figures', estimate.figures::text));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -46,10 +48,10 @@ $function$;
 COMMENT ON FUNCTION kanon.estimate IS 'estimate the aggregates of a query, a row for each group and aggregate';
 
 REVOKE ALL ON FUNCTION
-    kanon.estimate(text),
+    kanon.estimate(text, jsonb),
     kanon.python_estimate(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.estimate(text),
+    kanon.estimate(text, jsonb),
     kanon.python_estimate(jsonb)
 TO kanon_publisher, kanon_analyst, kanon_user;

@@ -15,7 +15,8 @@ $python$;
 COMMENT ON FUNCTION kanon.python_estimate_count IS 'called by kanon.estimate_count; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.estimate_count(
-    query text
+    query text,
+    figures jsonb DEFAULT NULL
 ) RETURNS TABLE(estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint, likely_low double precision, likely_high double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -23,7 +24,8 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     _answer CONSTANT jsonb := kanon.python_estimate_count(jsonb_build_object(
-        'query', estimate_count.query));
+        'query', estimate_count.query,
+        'figures', estimate_count.figures::text));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -46,10 +48,10 @@ $function$;
 COMMENT ON FUNCTION kanon.estimate_count IS 'estimate a COUNT query from a publication, with certain bounds';
 
 REVOKE ALL ON FUNCTION
-    kanon.estimate_count(text),
+    kanon.estimate_count(text, jsonb),
     kanon.python_estimate_count(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.estimate_count(text),
+    kanon.estimate_count(text, jsonb),
     kanon.python_estimate_count(jsonb)
 TO kanon_publisher, kanon_analyst, kanon_user;

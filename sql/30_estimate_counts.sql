@@ -15,7 +15,8 @@ $python$;
 COMMENT ON FUNCTION kanon.python_estimate_counts IS 'called by kanon.estimate_counts; not meant to be used directly';
 
 CREATE OR REPLACE FUNCTION kanon.estimate_counts(
-    query text
+    query text,
+    figures jsonb DEFAULT NULL
 ) RETURNS TABLE(group_key jsonb, estimate double precision, std_error double precision, lower_bound bigint, upper_bound bigint, likely_low double precision, likely_high double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -23,7 +24,8 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     _answer CONSTANT jsonb := kanon.python_estimate_counts(jsonb_build_object(
-        'query', estimate_counts.query));
+        'query', estimate_counts.query,
+        'figures', estimate_counts.figures::text));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -46,10 +48,10 @@ $function$;
 COMMENT ON FUNCTION kanon.estimate_counts IS 'estimate a COUNT query with GROUP BY, a row for each group';
 
 REVOKE ALL ON FUNCTION
-    kanon.estimate_counts(text),
+    kanon.estimate_counts(text, jsonb),
     kanon.python_estimate_counts(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.estimate_counts(text),
+    kanon.estimate_counts(text, jsonb),
     kanon.python_estimate_counts(jsonb)
 TO kanon_publisher, kanon_analyst, kanon_user;

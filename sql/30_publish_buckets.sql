@@ -26,7 +26,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_buckets(
     options jsonb DEFAULT NULL,
     accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false,
-    estimates text DEFAULT 'capped'
+    estimates text DEFAULT 'capped',
+    figures jsonb DEFAULT NULL
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -45,7 +46,8 @@ DECLARE
         'options', publish_buckets.options::text,
         'accept', publish_buckets.accept::text,
         'dry_run', publish_buckets.dry_run,
-        'estimates', publish_buckets.estimates));
+        'estimates', publish_buckets.estimates,
+        'figures', publish_buckets.figures::text));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -68,10 +70,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buckets, with a bound on guessing (F''-privacy)';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text, jsonb),
     kanon.python_publish_buckets(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text, jsonb),
     kanon.python_publish_buckets(jsonb)
 TO kanon_publisher;

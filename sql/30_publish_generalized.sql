@@ -27,7 +27,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_generalized(
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
     accept jsonb DEFAULT '{}',
-    dry_run boolean DEFAULT false
+    dry_run boolean DEFAULT false,
+    figures jsonb DEFAULT NULL
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -47,7 +48,8 @@ DECLARE
         'readers', publish_generalized.readers,
         'replace', publish_generalized.replace,
         'accept', publish_generalized.accept::text,
-        'dry_run', publish_generalized.dry_run));
+        'dry_run', publish_generalized.dry_run,
+        'figures', publish_generalized.figures::text));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -70,10 +72,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_generalized IS 'publish a registered source k-anonymously, with ranges and sets that rows share';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean),
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean, jsonb),
     kanon.python_publish_generalized(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean),
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean, jsonb),
     kanon.python_publish_generalized(jsonb)
 TO kanon_publisher;

@@ -26,7 +26,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_suppressed(
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
     accept jsonb DEFAULT '{}',
-    dry_run boolean DEFAULT false
+    dry_run boolean DEFAULT false,
+    figures jsonb DEFAULT NULL
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -45,7 +46,8 @@ DECLARE
         'readers', publish_suppressed.readers,
         'replace', publish_suppressed.replace,
         'accept', publish_suppressed.accept::text,
-        'dry_run', publish_suppressed.dry_run));
+        'dry_run', publish_suppressed.dry_run,
+        'figures', publish_suppressed.figures::text));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -68,10 +70,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_suppressed IS 'publish a registered source k-anonymously, with suppressed cells';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean),
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb),
     kanon.python_publish_suppressed(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean),
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb),
     kanon.python_publish_suppressed(jsonb)
 TO kanon_publisher;

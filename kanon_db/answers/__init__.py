@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kanon_db.declaration import EVERYBODY, TEXT, Operation, columns, parameter, value
+from kanon_db.figures import FIGURES, FigureRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,19 @@ class QueryRequest:
 
     query: str = parameter(
         TEXT, "A query, such as SELECT COUNT(*) FROM name WHERE age > 30.", is_positional=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRequest(QueryRequest):
+    """The text of a query, and how its answer is shown."""
+
+    figures: FigureRule | None = parameter(  # noqa: RUF009  # as all others
+        FIGURES,
+        'The rule by which figures are shown, such as \'{"least": 6, "round": 5}\': counts are 0 or'
+        " at least 6, rounded to 5, and there are no sums of fewer people. That of the publication"
+        " holds, too.",
+        default=None,
     )
 
 
@@ -40,6 +54,7 @@ _VALUE_OF_A_QUERY: Final[dict[str, Any]] = {
     "audience": EVERYBODY,
     "is_stable": True,
 }
+_SHOWN: Final = {**_VALUE_OF_A_QUERY, "request": EstimateRequest}
 _ROWS_OF_A_QUERY: Final[dict[str, Any]] = {**_VALUE_OF_A_QUERY, "is_many": True}
 
 # A table, as in `kanon_db.operations`.
@@ -48,18 +63,19 @@ QUESTIONS: Final = (
     Operation(
         "estimate_count", "estimate a COUNT query from a publication, with certain bounds",
         "kanon_db.answers.estimates:estimate_count", columns(**_ESTIMATED),
-        row_class="kanon_db.query.formulas:Estimated", **_VALUE_OF_A_QUERY,
+        row_class="kanon_db.query.formulas:Estimated", **_SHOWN,
     ),
     Operation(
         "estimate_counts", "estimate a COUNT query with GROUP BY, a row for each group",
         "kanon_db.answers.estimates:estimate_counts",
-        columns(group_key="jsonb", **_ESTIMATED), **_ROWS_OF_A_QUERY,
+        columns(group_key="jsonb", **_ESTIMATED), is_many=True, **_SHOWN,
     ),
     Operation(
         "estimate",
         "estimate the aggregates of a query, a row for each group and aggregate",
         "kanon_db.answers.estimates:estimate",
-        columns(group_key="jsonb", aggregate="text", **_UNBOUNDED), **_ROWS_OF_A_QUERY,
+        columns(group_key="jsonb", aggregate="text", **_UNBOUNDED), is_many=True,
+        **_SHOWN,
     ),
     Operation(
         "explain_count", "say which parts of a query are exact, which are estimated, and how",

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from kanon_db.answers.scope import OpenQuery, describe_estimator, open_query
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.figures import FigureRule, show, with_people
 from kanon_db.query.expressions import (
     DERIVED,
     Column,
@@ -138,12 +139,13 @@ class QueryAnswer(NamedTuple):
     query: Query
     groups: list[Group]  # The groups in the query's order; a query without GROUP BY has exactly one
     notes: Sequence[str] = ()  # What the numbers do not say
+    figures: FigureRule | None = None  # The rule by which they are shown
 
     @classmethod
     def of(cls, opened: OpenQuery) -> Self:
         """Answer an opened query."""
         groups = answered(opened)
-        return cls(opened.query, groups, notes_of(opened))
+        return cls(opened.query, groups, notes_of(opened), opened.figures)
 
     @classmethod
     def told(cls, opened: OpenQuery) -> Self:
@@ -169,14 +171,14 @@ class QueryAnswer(NamedTuple):
         ]
 
 
-def estimate_count(session: Session, query: str) -> Estimated:
+def estimate_count(session: Session, query: str, figures: FigureRule | None = None) -> Estimated:
     """Answer a COUNT query without groups from a publication.
 
     Raises NotFoundError when there is no such publication, or the role may not read it.
     """
     # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
     # write instead.
-    return one_count(open_query(session, query))
+    return one_count(open_query(session, query, figures))
 
 
 def one_count(opened: OpenQuery) -> Estimated:
@@ -193,13 +195,15 @@ def one_count(opened: OpenQuery) -> Estimated:
     return group.estimates[0]
 
 
-def estimate_counts(session: Session, query: str) -> list[AnswerRow]:
+def estimate_counts(
+    session: Session, query: str, figures: FigureRule | None = None
+) -> list[AnswerRow]:
     """Answer a COUNT query with GROUP BY.
 
     Returns a row for every group that can have records, unless HAVING or LIMIT leaves it out.
     """
     # Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
-    return counts(open_query(session, query))
+    return counts(open_query(session, query, figures))
 
 
 def counts(opened: OpenQuery) -> list[AnswerRow]:
@@ -208,20 +212,20 @@ def counts(opened: OpenQuery) -> list[AnswerRow]:
     return QueryAnswer.told(opened).rows
 
 
-def estimate(session: Session, query: str) -> list[AnswerRow]:
+def estimate(session: Session, query: str, figures: FigureRule | None = None) -> list[AnswerRow]:
     """Answer a query with any aggregates, with a row for each group and aggregate.
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.told(open_query(session, query)).rows
+    return QueryAnswer.told(open_query(session, query, figures)).rows
 
 
-def answer(session: Session, query: str) -> QueryAnswer:
+def answer(session: Session, query: str, figures: FigureRule | None = None) -> QueryAnswer:
     """Answer a query with any aggregates, with or without groups.
 
     Raises UnsupportedQueryError, NotFoundError as :func:`estimate_count`.
     """
-    return QueryAnswer.of(open_query(session, query))
+    return QueryAnswer.of(open_query(session, query, figures))
 
 
 def _require_one_count(query: Query, other: str) -> None:
@@ -234,23 +238,35 @@ def _require_one_count(query: Query, other: str) -> None:
 
 def answered(opened: OpenQuery) -> list[Group]:
     """Return the groups after HAVING, ORDER BY and LIMIT."""
-    groups = before_having(opened)
-    groups = in_doubles(groups, [measure.aggregate for measure in opened.query.measures])
+    groups, rule = _each_aggregate(opened), opened.figures
+    exact = None
+    if rule is not None:
+        exact, groups = groups, show(groups, opened.query, rule)
     if opened.query.formulas:
         from kanon_db.answers.measures import with_calculated
 
         heartbeat = opened.session.heartbeat
-        groups = with_calculated(groups, opened.query, heartbeat, _totals(opened))
+        groups = with_calculated(groups, opened.query, heartbeat, _totals(opened), exact)
     groups = in_order(groups, opened.query, opened.session.heartbeat)
     if warning := order_warning(groups, opened.query, opened.session.heartbeat):
         opened.session.tell(warning)
     return within_limit(groups, opened.query)
 
 
+def _each_aggregate(opened: OpenQuery) -> list[Group]:
+    """Answer the aggregates; under a rule of figures, also how many people each is of."""
+    if opened.figures is not None:
+        opened = replace(opened, query=with_people(opened.query))
+    aggregates = [measure.aggregate for measure in opened.query.measures]
+    return in_doubles(before_having(opened), aggregates)
+
+
 def notes_of(opened: OpenQuery) -> list[str]:
     """Say what the numbers of an answer do not: which records they are of, and what is missing."""
     publication, layout, query = opened.publication, opened.layout, opened.query
     notes = [] if publication.kept_note is None else [publication.kept_note]
+    if opened.figures is not None:
+        notes.append(str(opened.figures))
     if isinstance(layout, CellLayout) and query.keys:
         names = {name for key in query.keys for name in attributes(key.expression)}
         reasons = [

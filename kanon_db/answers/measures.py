@@ -62,11 +62,14 @@ def with_calculated(
     query: Query,
     heartbeat: Callable[[], None] = lambda: None,
     totals: Mapping[ex.WindowTotal, Mapping[str, Estimated]] | None = None,
+    exact: Sequence[Group] | None = None,
 ) -> list[Group]:
     """Append what the query calculates from its aggregates to each group's estimates.
 
     `totals` are those of groups, by what these have in common (`common_key`).
     """
+    # `exact` are the groups before a rule of figures, from which a deviation is calculated, where
+    # all that it follows from may be shown.
     if not query.formulas:
         return list(groups)
     calculated = []
@@ -80,9 +83,32 @@ def with_calculated(
         for total, found_totals in (totals or {}).items():
             names = [key.name for key in query.keys if key.expression in total.by]
             known[total] = found_totals.get(common_key(group.key, names), NOTHING)
+        if exact is not None:
+            known |= _deviations(query, known, exact[number])
         more = tuple(_calculate(formula.expression, known) for formula in query.formulas)
         calculated.append(group._replace(estimates=group.estimates + more))
     return calculated
+
+
+def _deviations(
+    query: Query, known: Mapping[ex.Expression, Estimated], exact: Group
+) -> dict[ex.Expression, Estimated]:
+    own: dict[ex.Expression, Estimated] = {
+        measure.aggregate: one
+        for measure, one in zip(query.measures, exact.estimates, strict=False)
+    }
+    spreads = [
+        part
+        for formula in query.formulas
+        for part in ex.walk(formula.expression)
+        if isinstance(part, ex.Deviation)
+    ]
+    return {
+        spread: _calculate(spread, own)
+        if all(known[part].estimate is not None for part in ex.children(spread))
+        else NOTHING
+        for spread in spreads
+    }
 
 
 def common_key(key: str, names: Sequence[str]) -> str:
@@ -95,6 +121,10 @@ def _calculate(expression: ex.Expression, known: Mapping[ex.Expression, Estimate
     """Calculate from estimates."""
     # How the errors of several aggregates go together is not known: they are added, which is the
     # most that they can come to. No error is greater than half the distance between the bounds.
+    while isinstance(expression, ex.Cast):
+        expression = expression.operand
+    if expression in known:
+        return known[expression]
     value = _evaluate(expression, known)
     if value.estimate is None:
         return NOTHING
@@ -116,7 +146,7 @@ def _calculate(expression: ex.Expression, known: Mapping[ex.Expression, Estimate
 
 def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> _Value:
     match expression:
-        case ex.Aggregate() | ex.WindowTotal():
+        case _ if expression in known:
             own = known[expression]
             low = -math.inf if own.lower_bound is None else float(own.lower_bound)
             high = math.inf if own.upper_bound is None else float(own.upper_bound)

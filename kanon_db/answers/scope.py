@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, get_args
 from typing import Literal as OneOf
@@ -25,6 +25,7 @@ from kanon_db.errors import (
     PermissionDeniedError,
     UnsupportedQueryError,
 )
+from kanon_db.figures import FigureRule, stricter
 from kanon_db.publications.registry import kind_named
 from kanon_db.query.check import LookupTable, check, check_relations, join
 from kanon_db.query.expressions import (
@@ -336,6 +337,13 @@ class OpenQuery:
     layout: BucketLayout | CellLayout
     lookups: tuple[Lookup, ...]
     limits: Limits
+    # The caller's rule of figures, beside the publication's
+    asked_figures: FigureRule | None = field(default=None, kw_only=True)
+
+    @cached_property
+    def figures(self) -> FigureRule | None:
+        """The rule by which figures are shown."""
+        return stricter(self.publication.figures, self.asked_figures)
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
@@ -522,7 +530,7 @@ WHERE n.nspname = $1::text AND c.relname = $2::text
 """
 
 
-def open_query(session: Session, query: str) -> OpenQuery:
+def open_query(session: Session, query: str, figures: FigureRule | None = None) -> OpenQuery:
     """Read a query, look up its names, and check it."""
     # Raises UnsupportedQueryError when the query is not answered; the error says why, and what to
     # write instead.
@@ -547,7 +555,9 @@ def open_query(session: Session, query: str) -> OpenQuery:
     layout = _LAYOUTS[shape](session, schema, publication)
     tables = [_lookup_table(session, written.relation, schema) for written in text.lookups]
     checked, lookups = check_query(text, layout, tables)
-    opened = OpenQuery(session, text, checked, publication, layout, lookups, limits)
+    opened = OpenQuery(
+        session, text, checked, publication, layout, lookups, limits, asked_figures=figures
+    )
     _require_readable_constants(opened)
     with opened.frugal():
         _require_kept_cells(opened)

@@ -25,6 +25,7 @@ from kanon_db.errors import (
     ServerError,
     VerificationError,
 )
+from kanon_db.figures import FigureRule
 from kanon_db.session.protocol import Row, Session, fetch_one
 from kanon_db.transfer.columns import (
     ColumnType,
@@ -276,6 +277,12 @@ class Publication:
     def left_out(self) -> int:
         """Number of records of the source without a published row."""
         return int(self.parameters.get("suppressed", 0))
+
+    @property
+    def figures(self) -> FigureRule | None:
+        """The rule by which its figures are shown."""
+        given = self.parameters.get("figures")
+        return FigureRule.of(given) if given else None
 
     @property
     def kept_note(self) -> str | None:

@@ -161,9 +161,10 @@ def print_frame(frame: Any) -> None:
 def print_count(answer: pd.DataFrame) -> None:
     """Print the estimate of one count, with its ranges."""
     (one,) = answer.to_dict("records")
+    number = plain(one["estimate"])
     print_fields(
         {
-            "estimate": round(one["estimate"], 1),
+            "estimate": answer.attrs["few"] if number is None else round(number, 1),
             "likely range": format_range(one["likely_low"], one["likely_high"]),
             "certain bounds": format_range(one["lower_bound"], one["upper_bound"]),
         }
@@ -176,6 +177,9 @@ def print_answers(frame: Any) -> None:
     # By place, since a group may be called anything.
     for row in frame.itertuples(index=False, name=None):
         *named, estimate, _, lower, upper, low, high = row
+        # By a rule of figures: of a sum over so few, not even bounds are told.
+        if plain(estimate) is None and plain(upper) is not None and frame.attrs.get("few"):
+            estimate = frame.attrs["few"]
         rows.append([*named, estimate, format_range(low, high), format_range(lower, upper)])
     print_table([*frame.columns[:-5], "likely range", "certain bounds"], rows)
 

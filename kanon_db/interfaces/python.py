@@ -22,6 +22,7 @@ from kanon_db.declaration.parameter_types import decode_json
 from kanon_db.declaration.shown import UNITS
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
 from kanon_db.exports import ExportReport, export
+from kanon_db.figures import FIGURES
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.operations import operations
 from kanon_db.session.progress import Watcher
@@ -279,7 +280,7 @@ class Kanon(Methods):
             )  # fmt: skip
 
     @explained()
-    def count(self, query: str) -> pd.DataFrame:
+    def count(self, query: str, *, figures: str | Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Estimate COUNT, SUM, AVG, MIN, MAX and percentiles, with or without GROUP BY.
 
         Returns
@@ -290,8 +291,9 @@ class Kanon(Methods):
             ``lower_bound``, ``upper_bound``, ``likely_low``, ``likely_high``. Where an aggregate
             has no certain bounds, or no error, these are missing.
         """
+        rule = FIGURES.read(figures or {}, "figures")
         with self._operation() as session:
-            answer = estimates.answer(session, query)
+            answer = estimates.answer(session, query, rule)
         shown = answer.shown
         is_one_count = answer.query.is_one_count
         names = [key.name for key in answer.query.keys]
@@ -306,10 +308,17 @@ class Kanon(Methods):
         columns = [*names, *([] if is_one_count else ["aggregate"]), *numbers]
         units = dict.fromkeys(numbers, "records") if is_one_count else {}
         frame = pd.DataFrame(rows, columns=columns)
-        return ResultFrame.of(frame, units=units, notes=list(answer.notes))
+        few = "" if answer.figures is None else answer.figures.few
+        return ResultFrame.of(frame, units=units, notes=list(answer.notes), few=few)
 
     @explained()
-    def report(self, name: str, *, population: int | str | None = None) -> str:
+    def report(
+        self,
+        name: str,
+        *,
+        population: int | str | None = None,
+        figures: str | Mapping[str, Any] | None = None,
+    ) -> str:
         """Make a report on a publication: one HTML page for whoever answers for the people in it.
 
         Parameters
@@ -320,6 +329,8 @@ class Kanon(Methods):
             For the journalist and the marketer risk: a relation with the quasi-identifiers of the
             people from whom the source was drawn (and ``people``, if its rows stand for several),
             or how many they are, if the source is a simple random sample.
+        figures : str or mapping, optional
+            A rule by which people are counted in it, beside that of the publication.
 
         Raises
         ------
@@ -331,8 +342,9 @@ class Kanon(Methods):
 
         if isinstance(population, str):
             population = self._session.qualified(population)
+        rule = FIGURES.read(figures or {}, "figures")
         with self._operation() as session, session.reporting():
-            facts = gather(session, name, population)
+            facts = gather(session, name, population, rule)
         return write_page(facts)
 
     def readers(self, name: str) -> dict[str, list[str]]:
@@ -354,11 +366,19 @@ class Kanon(Methods):
         relation: str = "view",
         format: str | None = None,  # noqa: A002  # as the command's option
         replace: bool = False,
+        figures: str | Mapping[str, Any] | None = None,
     ) -> ExportReport:
         """Write a publication to a CSV or Parquet file; see :func:`~kanon_db.exports.export`."""
+        rule = FIGURES.read(figures or {}, "figures")
         with self._operation() as session, session.reporting():
             return export(
-                session, name, Path(path), relation=relation, file_format=format, replace=replace
+                session,
+                name,
+                Path(path),
+                relation=relation,
+                file_format=format,
+                replace=replace,
+                figures=rule,
             )
 
     def publications(self) -> pd.DataFrame:

@@ -25,6 +25,7 @@ from kanon_db.declaration import (
     unknown,
 )
 from kanon_db.errors import InvalidParameterError, RiskError
+from kanon_db.figures import FIGURES, FigureRule
 
 COMBINED: Final = "combined_releases"
 RISKS: Final[Mapping[str, str]] = {
@@ -177,6 +178,18 @@ class PublishRequest:
 
     def _uses(self, option: Parameter) -> bool:
         return not option.methods or self.method in (*option.methods, "auto")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerableRequest(PublishRequest):
+    """Parameters of the kinds that answer queries."""
+
+    figures: FigureRule | None = parameter(
+        FIGURES,
+        'The rule by which figures are shown, such as \'{"least": 6, "round": 5}\': counts are 0 or'
+        " at least 6, rounded to 5, and there are no sums of fewer people.",
+        default=None, follows=7,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

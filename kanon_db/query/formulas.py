@@ -6,7 +6,7 @@ import json
 import math
 import operator as operators
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,9 +41,10 @@ class Estimated(ShownResult):
     # Where the truth most likely is, within the bounds; None where estimate or error is
     likely_low: float | None = field(init=False)
     likely_high: float | None = field(init=False)
+    likely: InitVar[tuple[float, float] | None] = None  # where estimate and error do not say it
 
-    def __post_init__(self) -> None:
-        low, high = _likely(self)
+    def __post_init__(self, likely: tuple[float, float] | None) -> None:
+        low, high = likely or _likely(self)
         object.__setattr__(self, "likely_low", low)
         object.__setattr__(self, "likely_high", high)
 

@@ -17,6 +17,7 @@ from kanon_db.algorithms.ground.arrays import BoolArray
 from kanon_db.algorithms.ground.computation import Pulse
 from kanon_db.catalog.entries import Publication, Source, require_harmless
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
+from kanon_db.figures import FigureRule, stricter
 from kanon_db.metrics.count_queries import CountErrors
 from kanon_db.metrics.disclosure_risk import (
     ReidentificationRisk,
@@ -204,6 +205,7 @@ class Facts:
     attacks: Sequence[Attack]
     checks: Sequence[Check]
     sizes: list[tuple[int, int]]  # Sizes of buckets or classes, each with how many there are
+    figures: FigureRule  # How people are counted in what is shown
     # For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything
     losses: Mapping[str, float]
     errors: list[ErrorsAt]
@@ -217,7 +219,12 @@ _PHASES: Final = (
 )  # fmt: skip
 
 
-def gather(session: Session, name: str, population: int | str | None = None) -> Facts:
+def gather(
+    session: Session,
+    name: str,
+    population: int | str | None = None,
+    figures: FigureRule | None = None,
+) -> Facts:
     """Read and measure all that a report says of a publication, with the caller's rights.
 
     `population` (for the journalist and the marketer risk): a relation of people, or their number.
@@ -277,6 +284,7 @@ def gather(session: Session, name: str, population: int | str | None = None) -> 
         attacks=attacks,
         checks=examined.checks,
         sizes=sizes,
+        figures=stricter(publication.figures, figures) or FigureRule(),
         losses=losses,
         errors=errors,
         releases=releases,

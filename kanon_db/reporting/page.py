@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import kanon_db
 from kanon_db.errors import ServerError
+from kanon_db.figures import FigureRule
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack, Check, Remark, is_attack
 from kanon_db.reporting.facts import AT_RISK, Counted, Facts, InferenceFacts, LinkingRisk
@@ -131,7 +132,7 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
             "by quasi-identifiers, a record elsewhere is linked to a group, not to a row; by"
             f" columns that are published as they are: {NOT_MEASURED}"
         )
-    verdict, measured = inference_test(facts.inferences, who)
+    verdict, measured = inference_test(facts.inferences, who, facts.figures)
     return [
         ("Singling out", "Can a record be isolated that is one person's?", alone, row),
         (
@@ -149,7 +150,9 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def inference_test(inferences: Sequence[InferenceFacts], who: str) -> tuple[str, str]:
+def inference_test(
+    inferences: Sequence[InferenceFacts], who: str, figures: FigureRule
+) -> tuple[str, str]:
     """Judge by figures whether values are inferred: the promise beside the best attack."""
     if not inferences:
         return "nothing sensitive", "there is no sensitive column to infer"
@@ -179,7 +182,7 @@ def inference_test(inferences: Sequence[InferenceFacts], who: str) -> tuple[str,
             )
             said.append(
                 f"the best attack, {worst.attack}, is right for {_percent(worst.rate)} of"
-                f" {_number(worst.people)} {who}: {allowed}"
+                f" {figures.words(worst.people)} {who}: {allowed}"
             )
         said = said or ["no attack was played"]
         measured.append(
@@ -237,19 +240,22 @@ def write_page(facts: Facts) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": _percent, "number": _number}
+    figures = facts.figures
+    environment.filters |= {"percent": _percent, "number": _number, "people": figures.words}
     environment.filters |= {"attacker": _attacker, "verdict": verdict}
     described = kind_named(facts.kind).description
     group = "bucket" if facts.shape == "buckets" else "class"
     who = "people" if facts.counted is Counted.PEOPLE else "records"
+    sizes = figures.sizes(facts.sizes)
     drawn = {
         "attacks": _plots.attacks_plot(facts.attacks) if facts.attacks else "",
-        "sizes": _plots.sizes_plot(facts.sizes, f"{who} in a {group}") if facts.sizes else "",
+        "sizes": _plots.sizes_plot(sizes, f"{who} in a {group}") if sizes else "",
         "losses": _plots.losses_plot(facts.losses) if any(facts.losses.values()) else "",
         "errors": _plots.errors_plot(facts.errors) if facts.errors else "",
     }
     return environment.get_template(_TEMPLATE).render(
         facts=facts,
+        sizes=sizes,
         who=who,
         premise=PREMISES.get(facts.counted, "") if facts.shape != "model" else "",
         now=facts.reported_at,

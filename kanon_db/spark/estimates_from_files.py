@@ -25,6 +25,7 @@ from kanon_db.answers.scope import (
 from kanon_db.catalog.entries import Publication, changed
 from kanon_db.declaration import unknown
 from kanon_db.errors import NotFoundError
+from kanon_db.figures import FigureRule
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.rows.row_kind import RowKind
 from kanon_db.query import expressions as ex
@@ -187,6 +188,7 @@ def _ask(
     *,
     estimator: str = "published",
     on_warning: Callable[[str], None] | None = None,
+    figures: FigureRule | None = None,
 ) -> _T:
     require_spark()
     if estimator not in get_args(Estimator):
@@ -225,7 +227,16 @@ def _ask(
         for part in (*checked.evaluated, *checked.selected, *totals):
             _require_same_meaning(part)
         of_kind = SparkBucketQuery if shape == "buckets" else SparkQuery
-        opened = of_kind(reading, text, checked, publication, layout, (), Limits(_MEMORY))
+        opened = of_kind(
+            reading,
+            text,
+            checked,
+            publication,
+            layout,
+            (),
+            Limits(_MEMORY),
+            asked_figures=figures,
+        )
         _require_dates_as_keys(opened)
         if isinstance(layout, CellLayout):
             opened = row_query(opened, layout, (folder / manifest.release).path)

@@ -129,6 +129,15 @@ def database_options(command: Function) -> Function:
     )(command)
 
 
+figure_option = click.option(
+    "--figures",
+    metavar="JSON",
+    help="The rule by which figures are shown, beside that of the publication, such as"
+    ' \'{"least": 6, "round": 5}\': counts are 0 or at least 6, rounded to 5, and there are no sums'
+    " of fewer people.",
+)
+
+
 def read_dsn(dsn: str | None) -> str | None:
     """Return the given DSN, unless it is from the environment and the command line has ``--dir``.
 

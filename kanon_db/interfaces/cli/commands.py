@@ -32,12 +32,14 @@ from kanon_db.interfaces.cli.command_base import (
     connected,
     database_options,
     dir_option,
+    figure_option,
     flatten_names,
     is_quiet,
     make_command,
     print_publications,
     read_dsn,
 )
+from kanon_db.interfaces.cli.question_commands import query
 from kanon_db.interfaces.cli.spark_commands import spark
 from kanon_db.operations import operations
 from kanon_db.publications.results import is_attack
@@ -476,60 +478,6 @@ def _print_found(preview: CsvPreview) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("statement", metavar="QUERY")
-@database_options
-@click.option(
-    "--explain",
-    is_flag=True,
-    help="Also say what is exact and what is estimated, and print the SQL that answers the query.",
-)
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def query(
-    statement: str, dsn: str | None, directory: Path, explain: bool, as_csv: bool, as_json: bool
-) -> None:
-    """Answer a query for counts, sums, percentiles and the like from a publication.
-
-    QUERY looks like "SELECT COUNT(*) FROM name WHERE age > 30 AND disease = 'Flu'". It may join
-    lookup tables and use GROUP BY.
-    """
-    if as_csv and (as_json or explain):
-        raise click.UsageError("--csv cannot be combined with --json or --explain")
-    with connected(dsn, directory, as_json=as_json or as_csv) as kanon:
-        explained = kanon.explain_count(statement) if explain else None
-        answer = kanon.count(statement)
-    if as_csv:
-        console.print_csv(answer)
-    elif as_json:
-        console.print_json(form_answer(answer, explained))
-    else:
-        if list(answer.columns) == NUMBERS:
-            console.print_count(answer)
-        else:
-            console.print_answers(answer)
-        for note in answer.attrs["notes"]:
-            console.say(f"Note: {note}")
-        if explained is not None:
-            console.say("")
-            console.print_frame(explained[explained["part"] != "statement"])
-            for text in explained.loc[explained["part"] == "statement", "description"]:
-                console.say(f"\n{text}")
-
-
-NUMBERS = ["estimate", "std_error", "lower_bound", "upper_bound", "likely_low", "likely_high"]
-
-
-def form_answer(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[str, Any]:
-    """Return an answer in the form for programs: one count as an object, anything else as rows."""
-    one = list(answer.columns) == NUMBERS and len(answer) == 1
-    value, notes = console.plain(answer), answer.attrs["notes"]
-    document = {**(value[0] if one else {"rows": value}), **({"notes": notes} if notes else {})}
-    if explained is not None:
-        document["explain"] = explained[explained["part"] != "statement"]
-        document["sql"] = ";\n".join(explained.loc[explained["part"] == "statement", "description"])
-    return document
-
-
-@click.command(cls=Command)
 @click.argument("name")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
@@ -545,6 +493,7 @@ def form_answer(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[st
     help="Format, where the file's name does not say it (.csv, .csv.gz, .parquet).",
 )
 @click.option("--replace", is_flag=True, help="Overwrite the file if it exists.")
+@figure_option
 @database_options
 def export(
     name: str, file: Path, *, dsn: str | None, directory: Path, as_json: bool, **options: Any
@@ -830,6 +779,7 @@ def _print_candidate(row: Mapping[str, Any]) -> None:
     " people from whom the source was drawn (and a column people, if its rows stand for several),"
     " or how many they are, if the source is a simple random sample.",
 )
+@figure_option
 @database_options
 def report(
     name: str,
@@ -837,6 +787,7 @@ def report(
     *,
     replace: bool,
     population: str | None,
+    figures: str | None,
     dsn: str | None,
     directory: Path,
     as_json: bool,
@@ -857,7 +808,8 @@ def report(
         raise ServerError("there is no such folder for the report", hint="make it, or give another")
     with connected(dsn, directory, as_json=as_json) as kanon:
         is_number = population is not None and population.isdecimal()
-        text = kanon.report(name, population=int(population or 0) if is_number else population)
+        people = int(population or 0) if is_number else population
+        text = kanon.report(name, population=people, figures=figures)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

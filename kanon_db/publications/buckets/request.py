@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kanon_db.declaration import SECONDS, choice, json_object, options, parameter, whole
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.publish_request import PublishRequest
+from kanon_db.publications.publish_request import AnswerableRequest
 
 if TYPE_CHECKING:
     from kanon_db.algorithms.bucketization.privacy import PrivacySpecification
@@ -51,7 +51,7 @@ class BucketOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BucketRequest(PublishRequest):
+class BucketRequest(AnswerableRequest):
     """Parameters of `publish_buckets`."""
 
     method: Literal["two_size", "anatomy", "multi_size", "optimal"] = parameter(

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from kanon_db.declaration import FLAG, SECONDS, WEIGHTS, choice, options, parameter, whole
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.publish_request import PublishRequest
+from kanon_db.publications.publish_request import AnswerableRequest
 
 _REFINED: Final = ("sort_greedy", "greedy", "hungarian")
 _IN_PARTITIONS: Final = (*_REFINED, "min_cost_flow", "ring")
@@ -61,7 +61,7 @@ class FreeformOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FreeformRequest(PublishRequest):
+class FreeformRequest(AnswerableRequest):
     """Parameters of `publish_freeform`."""
 
     k: int = parameter(

@@ -20,7 +20,7 @@ from kanon_db.declaration import (
     whole,
 )
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.publish_request import PublishRequest
+from kanon_db.publications.publish_request import AnswerableRequest
 
 if TYPE_CHECKING:
     from kanon_db.publications.generalized.class_constraints import ConstraintsOfEach
@@ -100,7 +100,7 @@ class GeneralizedOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralizedRequest(PublishRequest):
+class GeneralizedRequest(AnswerableRequest):
     """Parameters of `publish_generalized`."""
 
     k: int = parameter(whole(least=2), "Least number of rows that share all their cells.")

@@ -19,7 +19,7 @@ from kanon_db.declaration import (
     whole,
 )
 from kanon_db.errors import InvalidParameterError
-from kanon_db.publications.publish_request import PublishRequest
+from kanon_db.publications.publish_request import AnswerableRequest
 
 
 def patterns_parameter() -> Any:
@@ -109,7 +109,7 @@ class SuppressedOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuppressedRequest(PublishRequest):
+class SuppressedRequest(AnswerableRequest):
     """Parameters of `publish_suppressed`."""
 
     k: int = parameter(whole(least=2), "Least number of rows that share the values they keep.")
