@@ -225,3 +225,6 @@ def test_two_anonymity_costs_what_the_least_simplex_matching_costs(
         return
     best = suppression.two_anonymity(rows, patterns)
     assert best.proof.objective == best.proof.lower_bound == Fraction(expected, patterns.cost_unit)
+    assert best.suppression.cost == suppression.optimal(rows, patterns, 2).proof.objective
+    shown = published(rows, best.suppression.suppressed.tolist())
+    assert min(shown.count(one) for one in shown) >= 2

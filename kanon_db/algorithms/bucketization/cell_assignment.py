@@ -184,7 +184,11 @@ def _sample(
 
 
 def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int]:
-    """Weigh all cuts of all attributes, given codes of shape (n_qi, n)."""
+    """Weigh all cuts of all attributes, given codes of shape (n_qi, n).
+
+    Attributes of one code are left out: they add as much to what is divided as to the sides.
+    """
+    # What it calls are plain loops, since what numpy does to arrays takes seconds to compile.
     n = codes.shape[1]
     first = np.append(0, np.cumsum(n_codes))  # where the codes of each attribute begin
     totals, squares, lower, shared = np.zeros((4, first[-1]), dtype=np.int64)
@@ -198,10 +202,6 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
     best = np.full(2, -1, dtype=np.int64)
     _weigh_cuts(codes, n_codes, first, least, totals, combined, squares, shared, best)
     return int(best[0]), int(best[1])
-
-
-# In what follows, an attribute of one code is left out: it adds as much to what is divided as to
-# the sides. Loops are plain, since what numpy does to arrays takes seconds to compile.
 
 
 @innermost

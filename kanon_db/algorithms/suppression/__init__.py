@@ -13,7 +13,6 @@ from kanon_db.algorithms.suppression.greedy_suppression import (
 from kanon_db.algorithms.suppression.optimal_suppression import (
     OptimalSuppression,
     optimal,
-    two_anonymity,
 )
 from kanon_db.algorithms.suppression.pattern_vectors import (
     PatternSet,
@@ -21,6 +20,7 @@ from kanon_db.algorithms.suppression.pattern_vectors import (
     expand_rules,
     parse_patterns,
 )
+from kanon_db.algorithms.suppression.two_anonymity import two_anonymity
 
 __all__ = [
     "LEFT_OVER", "OptimalSuppression", "PatternSet", "RowTypes", "Suppression", "all_patterns",

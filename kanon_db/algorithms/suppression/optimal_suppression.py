@@ -349,7 +349,7 @@ class _PatternOptions:
 
     @classmethod
     def of(cls, types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> _PatternOptions:
-        instances = _usable_instances(types, patterns, k, pulse)
+        instances = usable_instances(types, patterns, k, pulse)
         n_stuck = int(types.counts[(instances == _UNUSABLE).all(axis=1)].sum())
         if n_stuck:
             raise InfeasibleError(
@@ -385,7 +385,7 @@ class _PatternOptions:
         return patterns
 
 
-def _usable_instances(types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> IntArray:
+def usable_instances(types: RowTypes, patterns: PatternSet, k: int, pulse: Pulse) -> IntArray:
     """Find the instance of each pattern that a row type can go to, shape (t, p), or -1."""
     shape = (types.counts.size, len(patterns))
     instances = np.full(shape, _UNUSABLE)
@@ -581,7 +581,7 @@ def _solve_part(
         return best, bound
     answer = program.solve(best, pulse)
     if answer.is_infeasible:
-        raise _none_exists(int(program.counts.sum()), program.k)
+        raise none_exists(int(program.counts.sum()), program.k)
     if isfinite(answer.lower_bound):
         bound = max(bound, ceil(answer.lower_bound - _TOLERANCE))
     return program.better(best, answer.values), bound
@@ -646,14 +646,15 @@ def _solve_as_stated(
         on_program(types.counts.size * len(patterns))
     answer = solve_paper_program(types, patterns, k, pulse)
     if answer.is_infeasible:
-        raise _none_exists(types.n_records, k)
+        raise none_exists(types.n_records, k)
     if answer.values is None:
         raise _none_in_time(types, k, pulse)
     bound = ceil(answer.lower_bound - _TOLERANCE) if isfinite(answer.lower_bound) else 0
     return answer.values.astype(np.int64), max(bound, 0)
 
 
-def _none_exists(n_records: int, k: int) -> InfeasibleError:
+def none_exists(n_records: int, k: int) -> InfeasibleError:
+    """Make the error of tables that these patterns cannot make k-anonymous."""
     return InfeasibleError(
         "no suppression with these patterns exists",
         detail=f"{n_records:,} records, k = {k}",
@@ -668,53 +669,3 @@ def _none_in_time(types: RowTypes, k: int, pulse: Pulse) -> InfeasibleError:
         hint="raise time_limit, allow the pattern that suppresses every cell, or use the method "
         "greedy",
     )
-
-
-def two_anonymity(
-    codes: npt.ArrayLike,
-    patterns: PatternSet,
-    *,
-    pulse: Pulse = UNLIMITED,
-) -> OptimalSuppression:
-    """Suppress cells at the lowest cost so that no combination of kept cells occurs only once.
-
-    Parameters
-    ----------
-    codes : array_like of int, shape (n_records, m)
-        One code for each quasi-identifier of each record; equal values have equal codes.
-    patterns : PatternSet
-        Allowed patterns of the m columns.
-    pulse : Pulse
-        Beaten every few milliseconds; what that raises ends the work.
-
-    Returns
-    -------
-    OptimalSuppression
-
-    Raises
-    ------
-    InfeasibleError, InvalidParameterError
-        As :func:`~kanon_db.algorithms.suppression.optimal_suppression.optimal`.
-
-    Notes
-    -----
-    **Source:** [PG] Section 2.2. **The polynomial algorithm of [PG] Theorem 2 is not implemented.**
-
-    Theorem 2 reduces the problem for k = 2 to Simplex Matching: each record is a vertex, and each
-    pair and each triple of records that share an allowed pattern is a hyperedge. For the matching,
-    the paper refers to Anshelevich and Karagiozova (2011). The integer program finds the same
-    optimum (``tests/property/test_programs.py`` compares it with the least matching of the paper's
-    hypergraph), but its worst case is exponential. It is faster in practice: with the
-    all-star pattern, all pairs and triples are hyperedges, 5 * 10^8 and 6 * 10^12 of Adult's 32,561
-    records, where the program has 10^5 variables, since identical records, and records with the
-    same choices, are one in it.
-
-    Examples
-    --------
-    >>> from kanon_db.algorithms.suppression.pattern_vectors import parse_patterns
-    >>> rows = [[1, 0, 2], [0, 0, 0], [2, 0, 2], [0, 0, 2], [0, 2, 0]]
-    >>> found = two_anonymity(rows, parse_patterns([".**", "*..", "*.*"], 3))
-    >>> found.proof.status, found.suppression.n_suppressed
-    ('optimal', 7)
-    """
-    return optimal(codes, patterns, 2, pulse=pulse)
