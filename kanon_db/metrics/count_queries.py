@@ -262,19 +262,15 @@ def _of_ranges(
     )
     if distributions is None:
         return lambda matching: np.full(records.size, float(matching.mean()))
-    axis, own = distributions.axis, distributions.own
-    code_of_part = np.rint(axis.middles).astype(np.int64)
-
-    def within(shares: FloatArray) -> FloatArray:
-        upto = np.concatenate([[0.0], np.cumsum(shares)])
-        inside: FloatArray = upto[distributions.last + 1] - upto[distributions.first]
-        return inside
+    axis = distributions.on(np.rint(distributions.axis.middles).astype(np.int64))
+    nothing = np.zeros(used.size)
 
     def share(matching: BoolArray) -> FloatArray:
-        between = within(axis.shares * matching[code_of_part]) / within(axis.shares)
-        ends = own * matching[known.low] + own * matching[known.high]
+        of_used = axis.share(
+            matching[axis.points], matching[known.low], matching[known.high], nothing
+        )
         of_cells = np.zeros(records.size)
-        of_cells[used] = of_used = ends + (1 - 2 * own) * between
+        of_cells[used] = of_used
         # A suppressed cell is distributed like the kept ones, or weighted towards rarer values.
         weights = its_records.astype(np.float64) ** rarity
         of_cells[cells.tells_nothing] = weights @ of_used / weights.sum()

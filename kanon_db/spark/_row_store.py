@@ -14,11 +14,11 @@ from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding import Sets
 from kanon_db.algorithms.recoding.generalized_cells import (
     MOST_CELLS,
+    Axis,
     RangeDistributions,
     SetDistributions,
 )
 from kanon_db.answers.rows.cell_columns import (
-    Axis,
     KnownCells,
     RangeColumn,
     RangeEnds,

@@ -7,8 +7,8 @@ and :func:`distribution_of_ranges`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -410,6 +410,44 @@ class SetDistributions:
 
 
 @dataclass(frozen=True, eq=False)
+class Axis:
+    """How often values occur in the ranges of a column; see the table of shares."""
+
+    is_each: bool  # Whether each part is one value
+    upto: FloatArray  # (n_parts + 1,): the share of all records below each part
+    points: Any  # (n_parts,): a value of each part: a whole number, or a coordinate
+    first: IntArray  # (n_cells,): the parts that each range covers, and the share of either end
+    last: IntArray
+    own: FloatArray  # NaN where nothing is known
+
+    def of(self, cells: IntArray) -> Axis:
+        """Return the same of some ranges."""
+        return replace(self, first=self.first[cells], last=self.last[cells], own=self.own[cells])
+
+    def inside(self, first: Any, last: Any) -> FloatArray:
+        """Return the shares of all records from some parts to others."""
+        shares: FloatArray = self.upto[last + 1] - self.upto[first]
+        return shares
+
+    def share(
+        self, points: BoolArray, at_low: BoolArray, at_high: BoolArray, otherwise: FloatArray
+    ) -> FloatArray:
+        """Return which share of each range's records has a value that counts.
+
+        Given whether those at the points and the ends do; `otherwise`: if nothing is known.
+        """
+        upto = np.append(0.0, np.cumsum(np.diff(self.upto) * points))
+        base, ends = self.inside(self.first, self.last), at_low.astype(np.int64) + at_high
+        has_share = ~np.isnan(self.own) & (base != 0)
+        met, part = upto[self.last + 1] - upto[self.first], np.zeros(base.size)
+        np.divide(met, base, out=part, where=has_share)
+        shares: FloatArray = np.where(
+            has_share, self.own * ends + (1 - 2 * self.own) * part, otherwise
+        )
+        return shares
+
+
+@dataclass(frozen=True, eq=False)
 class RangeDistributions:
     """How the numbers of a column are distributed, and which part of that each range covers."""
 
@@ -447,3 +485,8 @@ class RangeDistributions:
         axis = distribution_of_ranges(low, high, records, witnesses, is_whole=is_whole)
         first, last = axis.parts_of(low, high)
         return cls(axis, first, last, witnesses / records, axis.is_each and is_discrete)
+
+    def on(self, points: Any) -> Axis:
+        """Return it with a value of each part."""
+        upto = np.append(0.0, np.cumsum(self.axis.shares))
+        return Axis(self.is_each, upto, points, self.first, self.last, self.own)

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
+from kanon_db.algorithms.recoding.generalized_cells import Axis
 from kanon_db.answers.rows.evidence import Cells, Flags, NotReadError, Truths
 from kanon_db.answers.tries import FALSE, TRUE, AxisCut, Combinations, Domain, Tries
 from kanon_db.query import expressions as ex
@@ -215,23 +216,6 @@ _POINTS: Final = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
-    """How often values occur in the ranges of a column; see the table of shares."""
-
-    is_each: bool  # Whether each part is one value
-    upto: FloatArray  # (n_parts + 1,): the share of all records below each part
-    points: Any  # (n_parts,): a value of each part: a whole number, or a coordinate
-    first: IntArray  # (n_cells,): the parts that each range covers, and the share of either end
-    last: IntArray
-    own: FloatArray  # NaN where nothing is known
-
-    def inside(self, first: Any, last: Any) -> FloatArray:
-        """Return the shares of all records from some parts to others."""
-        shares: FloatArray = self.upto[last + 1] - self.upto[first]
-        return shares
-
-
-@dataclass(frozen=True, eq=False)
 class RangeEnds:
     """Where ranges begin and end; both belong to them."""
 
@@ -323,13 +307,10 @@ class RangeColumn:
     def _shared(self, even: Truths, known: Cover | _Tried) -> Truths:
         """Put the shares of the parts of the axis that meet the condition in place of even ones."""
         # What is certain is so for each value, while the axis has parts that lie in it by half.
-        axis, inside = self.axis, self.ends.inside
-        if axis is None or not inside.size:
+        inside = self.ends.inside
+        if self.axis is None or not inside.size:
             return even
-        first, last, own = (of[inside] for of in (axis.first, axis.last, axis.own))
-        base = axis.inside(first, last)
-        has_share = ~np.isnan(own) & (base != 0)
-        p, shares = np.diff(axis.upto), []
+        axis, shares = self.axis.of(inside), []
         low, high, points = (
             known.at_ends(self.ends.low[inside]),
             known.at_ends(self.ends.high[inside]),
@@ -339,12 +320,7 @@ class RangeColumn:
             (TRUE, even.true, even.surely, even.possibly),
             (FALSE, even.false, even.surely_false, even.possibly_false),
         ):
-            upto = np.append(0.0, np.cumsum(p * (points == wanted)))
-            at_ends = (low == wanted).astype(int) + (high == wanted)
-            part = np.divide(
-                upto[last + 1] - upto[first], base, out=np.zeros(base.size), where=has_share
-            )
-            share = np.where(has_share, own * at_ends + (1 - 2 * own) * part, even_)
+            share = axis.share(points == wanted, low == wanted, high == wanted, even_)
             shares.append(np.where(surely, 1.0, np.where(possibly, np.clip(share, 0, 1), 0.0)))
         return replace(even, true=shares[0], false=shares[1])
 

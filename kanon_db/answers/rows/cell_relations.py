@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.recoding.generalized_cells import Axis
 from kanon_db.answers.rows.cell_columns import (
-    Axis,
     KnownCells,
     RangeColumn,
     RangeEnds,

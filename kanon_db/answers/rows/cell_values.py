@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray, IntArray
+from kanon_db.algorithms.recoding.generalized_cells import Axis
 from kanon_db.answers.rows.cell_columns import (
-    Axis,
     KnownCells,
     RangeColumn,
     RangeEnds,
@@ -63,14 +63,8 @@ class RangeShares:
 
         part = self._evenly(number, is_included=is_included)
         if self.axis is not None:
-            axis, own = self.axis, np.nan_to_num(self.axis.own)
-            reached = np.searchsorted(self.points, number, "right" if is_included else "left")
-            base = axis.inside(axis.first, axis.last)
-            inside = axis.inside(axis.first, np.clip(reached, axis.first, axis.last + 1) - 1)
-            has_share = ~np.isnan(axis.own) & (base != 0)
-            at_ends = is_below(self.low).astype(int) + is_below(self.high)
-            shared = own * at_ends + (1 - 2 * own) * inside / np.where(base != 0, base, 1)
-            part = np.where(has_share, shared, part)
+            points, low, high = (is_below(one) for one in (self.points, self.low, self.high))
+            part = self.axis.share(points, low, high, part)
         part = np.where(is_below(self.high), 1.0, part)
         shares: FloatArray = np.clip(np.where(is_below(self.low), part, 0.0), 0, 1)
         return shares
