@@ -195,8 +195,8 @@ def _best_cut(codes: CodeArray, n_codes: IntArray, least: int) -> tuple[int, int
     combined = np.zeros(n, dtype=np.int64)
     _count_codes(codes, n_codes, first, totals, combined)
     is_wide = np.outer(n_codes, n_codes) > n
-    several = np.flatnonzero(n_codes > 1)
-    of_wide = np.empty(n if is_wide[np.ix_(several, several)].any() else 0, dtype=np.int64)
+    varied = np.flatnonzero(n_codes > 1)
+    of_wide = np.empty(n if is_wide[np.ix_(varied, varied)].any() else 0, dtype=np.int64)
     table = np.empty(n, dtype=np.int32)
     _square_lower(codes, n_codes, first, totals, is_wide, table, of_wide, lower, squares)
     best = np.full(2, -1, dtype=np.int64)
@@ -261,11 +261,11 @@ def _square_lower(
     for a in range(n_codes.size):
         if n_codes[a] == 1:
             continue
-        below = 0
+        n_squared = 0
         has_wide = False
         for place in range(first[a], first[a + 1]):
-            below += totals[place] ** 2
-            squares[place] += below
+            n_squared += totals[place] ** 2
+            squares[place] += n_squared
         for b in range(n_codes.size):
             if b == a or n_codes[b] == 1:
                 continue

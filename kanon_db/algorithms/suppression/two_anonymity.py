@@ -143,9 +143,9 @@ def _search(instances: _PatternInstances, pulse: Pulse) -> IntArray:
             if 3 * len(odd.symmetric_difference(two)) > n:
                 continue
             pulse.beat()
-            tried = _match(instances, odd.symmetric_difference(two))
-            if tried[0] < chosen[0]:
-                odd, chosen, is_better = odd.symmetric_difference(two), tried, True
+            changed = _match(instances, odd.symmetric_difference(two))
+            if changed[0] < chosen[0]:
+                odd, chosen, is_better = odd.symmetric_difference(two), changed, True
                 break
     return np.array([instances.patterns[instance] for instance in chosen[1]])
 
