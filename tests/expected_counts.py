@@ -1,8 +1,7 @@
 """The answer to a count query from each bucket's numbers, as docs/understand/estimation.md defines
 it, and the weights of sensitive values, as readers find them in a publication's tables.
 
-Written from the definitions, bucket by bucket; shares no code with the package but the factors of
-errors.
+Written from the definitions, bucket by bucket; shares no code with the package.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from kanon_db.query.formulas import trust, trust_of_counts
 from kanon_db.query.layout import Assignment
 from tests.integration.parties import Connection, fetch, quoted, value
 
@@ -44,31 +42,32 @@ def of_buckets(
     paper = float((q * s / size).sum())
     matching = float((q * (s / size) * (1 - s / size) * (size - q) / np.maximum(size - 1, 1)).sum())
     half_width = (upper - lower) / 2
-    if by_weights is not None:
-        known = trust(assignment, is_weighted=True, is_paper=is_paper)
-        error = math.hypot(known.times * math.sqrt(matching), known.missed * (by_weights - paper))
-        estimate = min(max(paper if is_paper else by_weights, lower), upper)
-        return estimate, min(error, half_width), lower, upper
-    known = trust_of_counts(assignment)
-    miss = known.doubted**2 * _of_slope(size, q, s) if known.doubted and lower < upper else 0.0
-    error = math.sqrt(known.times**2 * matching + miss)
-    return paper, min(error, half_width), lower, upper
+    learned = 0.0 if by_weights is None else by_weights - paper
+    shown, untold = _hidden(size, q, s)
+    goes_on = 1.0 if assignment == "random" else 0.5
+    miss = matching + untold + (goes_on * (shown - learned)) ** 2 + (0.5 * learned) ** 2
+    if is_paper:
+        miss += learned**2
+    estimate = paper if is_paper else paper + learned
+    return min(max(estimate, lower), upper), min(math.sqrt(miss), half_width), lower, upper
 
 
-def _of_slope(size: np.ndarray, q: np.ndarray, s: np.ndarray) -> float:
-    """What a dependence of q on s may add, as far as random buckets show it."""
-    p_q, p_s = q.sum() / size.sum(), s.sum() / size.sum()
-    # Weighted least squares: how the share of q in a bucket depends on that of s.
-    off_q, off_s = q - size * p_q, s - size * p_s
-    spread = float((off_s**2 / size).sum())
-    if spread <= 1e-9 * s.sum():
-        return math.inf
-    slope = float((off_q * off_s / size).sum()) / spread
-    slope_variance = p_q * (1 - p_q) / spread
-    hidden_s = float((s * (size - s) / size).sum())
-    hidden_q = float((q * (size - q) / size).sum())
-    if_random = (size.sum() - len(size)) * p_q * (1 - p_q)
-    return (slope**2 + slope_variance) * (hidden_s * hidden_q / if_random) ** 2
+def _hidden(size: np.ndarray, q: np.ndarray, s: np.ndarray) -> tuple[float, float]:
+    """What a correlation between buckets makes likely inside of them, and what it does not tell."""
+    n = size.sum()
+    of_q, of_s = (float(n * (k.sum() / n) * (1 - k.sum() / n)) for k in (q, s))
+    inside_q, inside_s = (float((k * (size - k) / size).sum()) for k in (q, s))
+    if not of_q or not of_s or n == len(size):
+        return 0.0, 0.0
+    reach = inside_q * inside_s / math.sqrt(of_q * of_s) * n / (n - len(size))
+    between = 1 - inside_s / of_s
+    if between <= 1e-9:
+        return 0.0, (0.15 * reach) ** 2
+    p_q, p_s = q.sum() / n, s.sum() / n
+    together = float(((q - size * p_q) * (s - size * p_s) / size).sum())
+    seen = min(max(together / math.sqrt(of_q * of_s) / between, -1.0), 1.0)
+    heard = 0.15**2 / (0.15**2 + 0.04**2 + 1 / (n * between))
+    return reach * heard * seen, (0.15 * reach) ** 2 * (1 - heard)
 
 
 @dataclass(frozen=True, eq=False)

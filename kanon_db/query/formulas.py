@@ -17,7 +17,8 @@ from kanon_db.query.expressions import Order, Query, Rounded, refusal
 from kanon_db.query.layout import Assignment
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import FloatArray
+    from kanon_db.algorithms.bucketization.dependence import Doubt
+    from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 
 
 LIKELY: Final = 2.5
@@ -280,45 +281,14 @@ def common_spelling(group_key: str, without: str | None = None) -> str:
 #
 # The estimate of the paper spreads a bucket's matching records evenly over its values. Where the
 # publication has weights, which were learned from it, the estimate adds these up instead. Errors
-# follow from the variance of a random matching, and from how far both estimates are apart.
+# follow from the variance of a random matching, and from the dependence that buckets may hide.
 
 
-class Trust(NamedTuple):
-    """How large errors are."""
+_GOES_ON: Final[Mapping[Assignment, float]] = {"random": 1.0, "cells": 0.5}
+"""How much of a dependence between buckets is inside, too: between cells it is another one."""
 
-    times: float  # By what the error of a random matching is multiplied
-    missed: float = 0.0  # Which part of the distance between both estimates is an error
-    doubted: float = 0.0  # By what the error of a slope is multiplied; see `Tally.doubts`
-
-
-_WEIGHTED: Final[Mapping[Assignment, Trust]] = {
-    "random": Trust(1.8, missed=0.8), "cells": Trust(1.5, missed=0.5),
-}  # fmt: skip
-_BESIDE_WEIGHTS: Final[Mapping[Assignment, Trust]] = {
-    "random": Trust(1.15, missed=1.15), "cells": Trust(1.15, missed=1.15),
-}  # fmt: skip
-_UNKNOWN: Final[Mapping[Assignment, Trust]] = {
-    "random": Trust(2.3), "cells": Trust(2.2),
-}  # fmt: skip
-_SLOPED: Final = Trust(1.15, doubted=1.15)
-
-
-def trust(assignment: Assignment, *, is_weighted: bool = False, is_paper: bool = False) -> Trust:
-    """Return how errors are made.
-
-    `is_weighted`: whether the distance between the estimate by weights and the paper's is known.
-    """
-    # `is_paper`: whether the paper's estimator answers all the same.
-    # The constants were chosen on three tables; ``python -m benchmarks calibration`` measures on
-    # others how often the truth lies within the errors.
-    if not is_weighted:
-        return _UNKNOWN[assignment]
-    return (_BESIDE_WEIGHTS if is_paper else _WEIGHTED)[assignment]
-
-
-def trust_of_counts(assignment: Assignment) -> Trust:
-    """Return how errors of counts are made without weights: of random buckets, with a slope."""
-    return _SLOPED if assignment == "random" else _UNKNOWN[assignment]
+_HELD_BACK: Final = 0.5
+"""How much weights miss, of what they say: they are capped, and learned with care."""
 
 
 class MatchedPairs(NamedTuple):
@@ -334,11 +304,11 @@ class MatchedPairs(NamedTuple):
 
 def judged(
     pairs: MatchedPairs,
-    trust: Trust,
+    doubt: Doubt,
+    assignment: Assignment,
     *,
     by_weights: float | None = None,
     is_paper: bool = False,
-    doubt: float = 0.0,
 ) -> Estimated:
     """Choose an estimate, and say how far off it may be.
 
@@ -346,14 +316,17 @@ def judged(
     """
     # `by_weights`: the estimate by weights; None where there are none.
     # `is_paper`: whether the paper's estimator is asked for.
+    # The constants were chosen on eight tables; ``python -m benchmarks calibration`` measures on
+    # others how often the truth lies within the errors.
     low, high = pairs.lower_bound, pairs.upper_bound
-    apart = 0.0 if by_weights is None else (by_weights - pairs.estimate) * pairs.number
+    learned = 0.0 if by_weights is None else (by_weights - pairs.estimate) * pairs.number
     estimate = pairs.estimate if by_weights is None or is_paper else by_weights
-    miss = trust.times**2 * pairs.variance
-    miss += trust.doubted**2 * doubt if trust.doubted else 0.0  # it may be infinite
-    miss += (trust.missed * apart) ** 2
+    miss = max(pairs.variance, 0.0) + doubt.untold + (_HELD_BACK * learned) ** 2
+    miss += (_GOES_ON[assignment] * (doubt.shown - learned)) ** 2
+    if is_paper:
+        miss += learned**2
     # Equal bounds may differ by what is rounded.
-    error = min(math.sqrt(max(miss, 0)) / pairs.number, max(high - low, 0) / 2)
+    error = min(math.sqrt(miss) / pairs.number, max(high - low, 0) / 2)
     return Estimated(min(max(estimate, low), high), error, low, high)
 
 
@@ -366,13 +339,6 @@ def judged(
 # **Source:** [GB] section 3.2 for the estimate; docs/understand/estimation.md for the rest.
 #
 # numpy is imported where it is used, so that statements are written without it.
-
-
-if TYPE_CHECKING:
-    from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
-
-FLAT: Final = 1e-9
-"""How much of the matching values their uneven spread must exceed to tell us anything."""
 
 
 def empty(aggregate: ex.Aggregate) -> Estimated:

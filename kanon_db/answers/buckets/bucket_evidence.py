@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from kanon_db.algorithms.bucketization.dependence import Doubt, PairSums
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.answers.buckets.bucket_totals import (
     BucketCounter,
     BucketTotals,
     OccurringGroups,
     n_kinds,
+    weighed_side,
 )
 from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
 from kanon_db.answers.buckets.ranked_counts import Judge, RankedCounts, RankedSums
@@ -36,8 +38,6 @@ from kanon_db.query.formulas import (
     empty,
     judged,
     summed,
-    trust,
-    trust_of_counts,
 )
 from kanon_db.query.layout import BucketLayout, parts_of
 
@@ -202,7 +202,10 @@ class BucketEvidence:
             if 16 * needed.size * n_of_records <= self._opened.limits.kept:
                 is_summed = plan.summed is not None and plan.has_number_on(0)
                 weights = self._opened.weights(attribute, needed, n_of_records, is_summed=is_summed)
-        return BucketTotals(Tally(n_groups), SumsByGroup(n_kinds(plan)), weights, ranked)
+        return BucketTotals(
+            Tally(n_groups), SumsByGroup(n_kinds(plan)), Margins(n_groups, weighed_side(plan)),
+            weights, ranked,
+        )  # fmt: skip
 
     def _attribute_of_weights(self, plan: Plan) -> str | None:
         """Return the sensitive attribute that alone is asked for, if its values have weights."""
@@ -270,36 +273,34 @@ class BucketEvidence:
         by_weights: list[FloatArray | None] = [None] * self._groupings[1].n
         if chosen is not None and (weights := self._weights(totals)) is not None:
             by_weights = [weights.count(values, by_others=by_others) for values in chosen]
-        judge = self._judge_counts(groups, totals.tally.margins_of(groups), by_weights.__getitem__)
+        margins = totals.margins.of_pairs(groups.number)
+        judge = self._judge_counts(groups, margins, by_weights.__getitem__)
         answers: dict[tuple[int, ...], Estimated] = {}
         for at, (number, upper) in enumerate(zip(groups.number, groups.upper, strict=True)):
             if plan.keys and not upper:
                 continue
             answer = judge(at)
             if by_others:
-                answer = all_but(totals.n_records, answer)
+                answer = all_but(totals.margins.n_records, answer)
             answers[self._ranks(plan, int(number))] = answer
         return answers
 
     def _judge_counts(
         self,
         groups: PairsOfGroups,
-        margins: Margins,
+        margins: PairSums,
         by_weights: Callable[[int], FloatArray | None],
     ) -> Callable[[int], Estimated]:
         """Judge counts of pairs of groups.
 
         `by_weights`: what weights say of each group of records, for a group of values.
         """
-        doubts = margins.doubts(groups.estimate)
+        hidden = margins.hide(groups.estimate)
 
         def judge(at: int) -> Estimated:
             g, h = divmod(int(groups.number[at]), self._groupings[1].n)
-            pairs, own = groups.pairs(at), by_weights(h)
-            if own is None:
-                known = trust_of_counts(self._layout.assignment)
-                return judged(pairs, known, doubt=float(doubts[at]))
-            return self._judge_by_weights(pairs, float(own[g]))
+            own = by_weights(h)
+            return self._judge(groups.pairs(at), hidden.at(at), None if own is None else own[g])
 
         return judge
 
@@ -312,11 +313,12 @@ class BucketEvidence:
     ) -> Judge:
         """Judge counts of some ranks, of which these are the values."""
         if plan.shape != "apart":
-            known = trust(self._layout.assignment)
-            return lambda groups, _margins, _ranks: lambda at: judged(groups.pairs(at), known)
+            return lambda groups, _margins, _ranks: (
+                lambda at: self._judge_mixed(groups.pairs(at), totals)
+            )
         weights = self._weights(totals)
 
-        def judge(groups: PairsOfGroups, margins: Margins, ranks: range) -> Any:
+        def judge(groups: PairsOfGroups, margins: PairSums, ranks: range) -> Any:
             @cache
             def by_weights(h: int) -> FloatArray | None:
                 if weights is None or chosen is None or not ranks:
@@ -342,18 +344,19 @@ class BucketEvidence:
         by_weights: list[FloatArray | None] = [None] * self._groupings[1].n
         if chosen is not None and (weights := self._weights(totals)) is not None:
             by_weights = [weights.sum(values, is_average=is_average) for values in chosen]
+        t, c = sums.totals[:2]
+        means = np.divide(t, c, out=np.zeros_like(t), where=c > 0) if is_average else None
+        margins = totals.margins.of_pairs(sums.group, means)
+        hidden = margins.hide(np.zeros_like(t) if is_average else t)
         answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): NOTHING}
         for i, number in enumerate(sums.group.tolist()):
             extremes = float(sums.least[i]), float(sums.most[i])
             pairs = summed(sums.totals[:, i].tolist(), extremes, is_average=is_average)
             g, h = divmod(number, self._groupings[1].n)
             own = by_weights[h]
-            if pairs is None:
-                answer = NOTHING
-            elif own is None or math.isnan(own[g]):
-                answer = judged(pairs, trust(self._layout.assignment))
-            else:
-                answer = self._judge_by_weights(pairs, float(own[g]))
+            answer = NOTHING
+            if pairs is not None:
+                answer = self._judge(pairs, hidden.at(i), None if own is None else own[g])
             answers[self._ranks(plan, number)] = answer
         return answers
 
@@ -362,7 +365,6 @@ class BucketEvidence:
         is_average = plan.measure.function == "avg"
         nothing = Estimated(0.0, 0.0, 0, 0) if plan.summed is None else NOTHING
         answers: dict[tuple[int, ...], Estimated] = {} if plan.keys else {(): nothing}
-        known = trust(self._layout.assignment)
         for i, number in enumerate(sums.group.tolist()):
             pairs: MatchedPairs | None
             if plan.summed is None:
@@ -371,7 +373,7 @@ class BucketEvidence:
                 extremes = float(sums.least[i]), float(sums.most[i])
                 pairs = summed(sums.totals[:, i].tolist(), extremes, is_average=is_average)
             ranks = self._ranks(plan, number)
-            answers[ranks] = NOTHING if pairs is None else judged(pairs, known)
+            answers[ranks] = NOTHING if pairs is None else self._judge_mixed(pairs, totals)
         return answers
 
     @staticmethod
@@ -398,11 +400,21 @@ class BucketEvidence:
             return [ChosenValues(mask.astype(np.bool_), x)]
         return [ChosenValues(group == h, x) for h in range(grouping.n)]
 
-    def _judge_by_weights(self, pairs: MatchedPairs, by_weights: float) -> Estimated:
-        """Judge an estimate by weights."""
-        is_paper = self._layout.is_paper
-        known = trust(self._layout.assignment, is_weighted=True, is_paper=is_paper)
-        return judged(pairs, known, by_weights=by_weights, is_paper=is_paper)
+    def _judge(
+        self, pairs: MatchedPairs, doubt: Doubt, by_weights: float | None = None
+    ) -> Estimated:
+        """Judge an estimate, by weights where there are any."""
+        if by_weights is not None:
+            by_weights = None if math.isnan(by_weights) else float(by_weights)
+        layout = self._layout
+        return judged(
+            pairs, doubt, layout.assignment, by_weights=by_weights, is_paper=layout.is_paper
+        )
+
+    def _judge_mixed(self, pairs: MatchedPairs, totals: BucketTotals) -> Estimated:
+        """Judge an estimate of pairs that are compared with each other."""
+        n_records, n_buckets = totals.margins.n_records, totals.margins.n_buckets
+        return self._judge(pairs, Doubt.of_mixed(pairs.variance, n_records, n_buckets))
 
     def _ranks(self, plan: Plan, number: int) -> tuple[int, ...]:
         """Return the rank of each key's value in a group, or a pair of them."""

@@ -15,6 +15,7 @@ from kanon_db.answers.buckets.ranked_counts import RankedSums
 from kanon_db.answers.buckets.slots import Grouping, Mask, Outcomes, Slots, ValueOutcomes
 from kanon_db.answers.buckets.tallies import (
     GroupCounts,
+    Margins,
     SumsByGroup,
     Tally,
     sum_slots,
@@ -32,19 +33,18 @@ from kanon_db.query.layout import Side
 class BucketTotals:
     """What buckets give for one plan; totals of chunks are added."""
 
-    tally: Tally  # Of counts, each side on its own
+    tally: Tally  # Of counts
     sums: SumsByGroup  # Of sums, of pairs, and of what is exact
+    margins: Margins  # Of each side on its own
     records: WeighedRecords | None = None  # Where weights may tell more
     ranked: RankedSums | None = None  # For MIN, MAX and percentiles, in place of both
-    n_records: int = 0
 
     def __add__(self, other: BucketTotals) -> BucketTotals:
         """Add the totals of other buckets."""
         return BucketTotals(
-            self.tally + other.tally, self.sums + other.sums,
+            self.tally + other.tally, self.sums + other.sums, self.margins + other.margins,
             None if self.records is None else self.records + other.records,
             None if self.ranked is None or other.ranked is None else self.ranked + other.ranked,
-            self.n_records + other.n_records,
         )  # fmt: skip
 
 
@@ -53,6 +53,13 @@ def n_kinds(plan: Plan) -> int:
     if plan.shape == "exact":
         return 1
     return 4 if plan.summed is None else 9
+
+
+def weighed_side(plan: Plan) -> Side | None:
+    """Return the side of the numbers that are added up, if any are."""
+    if plan.summed is None:
+        return None
+    return 0 if plan.has_number_on(0) else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +101,7 @@ class BucketCounter:
         totals = [
             BucketTotals(
                 Tally(one.tally.n_groups), SumsByGroup(n_kinds(plan)),
+                Margins(one.tally.n_groups, weighed_side(plan)),
                 None if one.records is None else one.records.begin(),
                 None if one.ranked is None else one.ranked.begin(),
             )
@@ -104,7 +112,8 @@ class BucketCounter:
         return totals
 
     def _add(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
-        totals.n_records += slots.n
+        totals.margins.n_records += slots.n
+        totals.margins.n_buckets += sum(run.n_buckets for run in slots.chunk.runs)
         if plan.shape == "exact" and totals.ranked is None:
             self._add_exact(plan, totals, slots)
         elif plan.shape == "pairs":
@@ -117,7 +126,6 @@ class BucketCounter:
                 grouping.of(slots, mask)
                 for grouping, mask in zip(self.groupings, masks, strict=True)
             ]
-            side: Side = 0 if plan.has_number_on(0) else 1
             if totals.ranked is not None:
                 self._rank(plan, totals.ranked, totals.records, slots, masks, groups)
                 return
@@ -126,9 +134,10 @@ class BucketCounter:
                 own = 1 - masks[0] if groups[0] is None else groups[0]
                 totals.records.put(slots, own, x if plan.has_number_on(0) else None)
             if x is None:
-                self._count(totals.tally, slots, masks, groups)
+                self._count(totals, slots, masks, groups)
             else:
-                self._sum(totals.sums, slots, masks, groups, np.where(masks[side], x, np.nan), side)
+                side: Side = 0 if plan.has_number_on(0) else 1
+                self._sum(totals, slots, masks, groups, np.where(masks[side], x, np.nan), side)
 
     def _numbers_of(self, plan: Plan, slots: Slots) -> FloatArray:
         if plan.summed is None:
@@ -221,23 +230,22 @@ class BucketCounter:
 
     def _count(
         self,
-        tally: Tally,
+        totals: BucketTotals,
         slots: Slots,
         masks: tuple[Mask, Mask],
         groups: Sequence[AnyIntArray | None],
     ) -> None:
         """Count the buckets that are alike."""
         records, values = self.groupings
+        tally, margins = totals.tally, totals.margins
         for size, in_records, in_values, of_records, of_values in slots.runs(*masks, *groups):
-            tally.n_records += in_records.size
-            tally.n_buckets += in_records.shape[1]
             sides = [
                 (sum_slots(mask), None if group is None else GroupCounts.of(group, grouping.n))
                 for mask, group, grouping in (
                     (in_records, of_records, records), (in_values, of_values, values)
                 )
             ]  # fmt: skip
-            for margin, (n, counts) in zip(tally.margins, sides, strict=True):
+            for margin, (n, counts) in zip((margins.records, margins.values), sides, strict=True):
                 if counts is None:
                     margin.add(size, 0, n)
                 else:
@@ -270,7 +278,7 @@ class BucketCounter:
 
     def _sum(
         self,
-        sums: SumsByGroup,
+        totals: BucketTotals,
         slots: Slots,
         masks: tuple[Mask, Mask],
         groups: Sequence[AnyIntArray | None],
@@ -281,6 +289,8 @@ class BucketCounter:
         other: Side = 0 if side else 1
         n_groups, n_others = self.groupings[side].n, self.groupings[other].n
         arrays = x, groups[side], masks[other], groups[other]
+        margins = totals.margins
+        of_sides = margins.records, margins.values
         for size, own_x, own_group, mask, other_group in slots.runs(*arrays):
             own: tuple[Any, Any, Weighed]
             if own_group is None:
@@ -289,8 +299,14 @@ class BucketCounter:
             else:
                 own = weigh_groups(own_x, own_group, n_groups)
             beside = GroupCounts.of_side(mask, other_group, n_others)
+            group, is_first, weighed = own
+            of_sides[side].add(
+                size, group[is_first],
+                weighed.n[is_first], weighed.x[is_first], weighed.squares[is_first],
+            )  # fmt: skip
+            of_sides[other].add(size, beside.group[beside.is_first], beside.n[beside.is_first])
             n_of = (n_others, 1) if side == 0 else (1, n_groups)
-            self._sum_lines(sums, slots, size, own, beside, n_of)
+            self._sum_lines(totals.sums, slots, size, own, beside, n_of)
 
     def _sum_lines(
         self,

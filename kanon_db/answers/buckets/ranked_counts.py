@@ -14,11 +14,11 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kanon_db.algorithms.bucketization.dependence import PairSums, SideSums
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
 from kanon_db.answers.buckets.tallies import (
     GroupCounts,
     Margin,
-    Margins,
     PairsOfGroups,
     SumsByGroup,
     count_draws,
@@ -123,7 +123,7 @@ class RankedSums:
         """The pairs of groups that have something."""
         return np.unique(self.pairs.group // self.n_ranks)
 
-    def between(self, numbers: IntArray, first: int, end: int) -> tuple[PairsOfGroups, Margins]:
+    def between(self, numbers: IntArray, first: int, end: int) -> tuple[PairsOfGroups, PairSums]:
         """Count what has a rank up to an end, or from one on: both cannot be in the middle."""
         is_above = first > 0
         half = slice(_KINDS, None) if is_above else slice(_KINDS)
@@ -131,10 +131,10 @@ class RankedSums:
         g, h = np.divmod(numbers, self.n_groups[1])
         own, other = (h, g) if self.side else (g, h)
         n, *packed = self._of_own.between(own, first, end)
-        margins = [(n, packed[is_above]), (self.other.n[other], self.other.packed[other])]
+        sides = [SideSums(n, n, packed[is_above]), self.other.of(other)]
         if self.side:
-            margins.reverse()
-        return pairs, Margins(*margins[0], *margins[1], self.n_records, self.n_buckets)
+            sides.reverse()
+        return pairs, PairSums(sides[0], sides[1], self.n_records, self.n_buckets)
 
     @cached_property
     def _of_pairs(self) -> RankSteps:
@@ -167,7 +167,7 @@ class RankSteps(NamedTuple):
         return (stop - start).astype(np.float64)
 
 
-Judge: TypeAlias = Callable[[PairsOfGroups, Margins, range], Callable[[int], Estimated]]
+Judge: TypeAlias = Callable[[PairsOfGroups, PairSums, range], Callable[[int], Estimated]]
 """Judges, one by one, counts of some ranks."""
 
 

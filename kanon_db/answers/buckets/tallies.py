@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kanon_db.algorithms.bucketization.dependence import PairSums, SideSums
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
-from kanon_db.query.formulas import FLAT, MatchedPairs, Weighed
+from kanon_db.query.formulas import MatchedPairs, Weighed
+from kanon_db.query.layout import Side
 
 _MOST_DENSE: Final = 1 << 18
 """Numbers of (group, q, s) with a place of their own."""
@@ -45,54 +47,70 @@ def count_draws(q: AnyIntArray | FloatArray, s: AnyIntArray | FloatArray, size: 
     return np.stack([expected, variance, np.maximum(q + s - size, 0), np.minimum(q, s)])
 
 
-class Margins(NamedTuple):
-    """How much of both sides pairs of groups have: sums of n, and of n² / size, over buckets."""
-
-    n_q: FloatArray  # (n_pairs,)
-    packed_q: FloatArray
-    n_s: FloatArray
-    packed_s: FloatArray
-    n_records: int  # Of all buckets
-    n_buckets: int
-
-    def doubts(self, estimate: FloatArray) -> FloatArray:
-        """Return the square of what a slope of q on s would add."""
-        # A real matching is not random. From bucket to bucket, the share of q follows that of s
-        # with some slope, by least squares weighted with the sizes; inside the buckets the same
-        # correlation would miss the sum of s (size - s) / size by the slope, and by the slope's own
-        # error, times how much of q's variance is inside the buckets. Where s is spread evenly,
-        # nothing is known of the slope.
-        spread_s = self.packed_s - self.n_s * self.n_s / self.n_records
-        is_spread = spread_s > FLAT * self.n_s
-        spread = np.where(is_spread, spread_s, 1.0)
-        share = self.n_q / self.n_records
-        slope = (estimate - self.n_q * self.n_s / self.n_records) / spread
-        varies = (self.n_records - self.n_buckets) * share * (1 - share)
-        inside = self.n_q - self.packed_q
-        within = np.divide(inside, varies, out=np.zeros_like(varies), where=varies != 0)
-        doubt = ((self.n_s - self.packed_s) * within) ** 2
-        doubt = doubt * (slope**2 + share * (1 - share) / spread)
-        return np.where(is_spread, doubt, np.inf)
-
-
 class Margin:
-    """How much of one side each group has: the sums of n, and of n² / size, over buckets."""
+    """What one side has, by group: sums of numbers, and of products over the sizes of buckets."""
 
-    def __init__(self, n_groups: int) -> None:
-        self.n, self.packed = np.zeros(n_groups), np.zeros(n_groups)
+    def __init__(self, n_groups: int, *, is_weighed: bool = False) -> None:
+        # Of n and n²; where numbers x are added up, of x, their squares, n x and x², too.
+        self.sums = np.zeros((6 if is_weighed else 2, n_groups))
 
     def __add__(self, other: Margin) -> Margin:
         """Add what other buckets have."""
-        both = Margin(self.n.size)
-        both.n, both.packed = self.n + other.n, self.packed + other.packed
+        both = Margin(0)
+        both.sums = self.sums + other.sums
         return both
 
-    def add(self, size: int, group: AnyIntArray | int, count: AnyIntArray) -> None:
-        """Add buckets by how many of a group they have."""
-        counts = count.ravel().astype(np.float64)
+    def add(
+        self, size: int, group: AnyIntArray | int, count: AnyIntArray | FloatArray,
+        x: FloatArray | None = None, squares: FloatArray | None = None,
+    ) -> None:  # fmt: skip
+        """Add buckets by how many of a group they have, and what these weigh."""
+        n = count.ravel().astype(np.float64)
+        parts = [n, n * n / size]
+        if x is not None and squares is not None:
+            x = x.ravel()
+            parts += [x, squares.ravel(), n * x / size, x * x / size]
         groups = np.broadcast_to(group, count.shape).ravel()
-        self.n += np.bincount(groups, counts, self.n.size)
-        self.packed += np.bincount(groups, counts * counts, self.n.size) / size
+        n_groups = self.sums.shape[1]
+        self.sums += np.stack([np.bincount(groups, part, n_groups) for part in parts])
+
+    def of(self, groups: IntArray, means: FloatArray | None = None) -> SideSums:
+        """Return what some groups weigh; `means`: averages, the differences from which count."""
+        sums = self.sums[:, groups]
+        n, nn = sums[:2]
+        if len(sums) == 2:
+            return SideSums(n, n, nn)
+        x, squares, nx, xx = sums[2:]
+        if means is None:
+            return SideSums(x, squares, xx)
+        return SideSums(
+            x - means * n, squares - means * (2 * x - means * n), xx - means * (2 * nx - means * nn)
+        )
+
+
+class Margins:
+    """What both sides have, each on its own."""
+
+    def __init__(self, n_groups: tuple[int, int], weighed: Side | None = None) -> None:
+        self.records, self.values = (
+            Margin(n, is_weighed=side == weighed) for side, n in enumerate(n_groups)
+        )
+        self.n_records = self.n_buckets = 0
+
+    def __add__(self, other: Margins) -> Margins:
+        """Add what other buckets have."""
+        both = Margins((0, 0))
+        both.records, both.values = self.records + other.records, self.values + other.values
+        both.n_records = self.n_records + other.n_records
+        both.n_buckets = self.n_buckets + other.n_buckets
+        return both
+
+    def of_pairs(self, numbers: IntArray, means: FloatArray | None = None) -> PairSums:
+        """Return what pairs of groups have of each side."""
+        g, h = np.divmod(numbers, self.values.sums.shape[1])
+        return PairSums(
+            self.records.of(g, means), self.values.of(h, means), self.n_records, self.n_buckets
+        )
 
 
 class Tally:
@@ -103,8 +121,6 @@ class Tally:
 
     def __init__(self, n_groups: tuple[int, int]) -> None:
         self.n_groups = n_groups
-        self.n_records = self.n_buckets = 0
-        self.margins: tuple[Margin, ...] = Margin(n_groups[0]), Margin(n_groups[1])
         self._dense: dict[int, IntArray] = {}
         self._sparse: dict[int, tuple[IntArray, IntArray]] = {}
 
@@ -131,11 +147,7 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         """Add the tally of other buckets."""
         both = Tally(self.n_groups)
-        pairs = zip(self.margins, other.margins, strict=True)
-        both.margins = tuple(one + more for one, more in pairs)
         for one in (self, other):
-            both.n_records += one.n_records
-            both.n_buckets += one.n_buckets
             for size, numbers, times in one.lines():
                 both.add(size, np.repeat(numbers, times))
         return both
@@ -162,14 +174,6 @@ class Tally:
             for part in np.concatenate(parts, axis=1)
         ]
         return PairsOfGroups(number, sums[0], sums[1], sums[2], sums[3])
-
-    def margins_of(self, groups: PairsOfGroups) -> Margins:
-        """Return how much of both sides pairs of groups have."""
-        g, h = np.divmod(groups.number, self.n_groups[1])
-        of_q, of_s = self.margins
-        return Margins(
-            of_q.n[g], of_q.packed[g], of_s.n[h], of_s.packed[h], self.n_records, self.n_buckets
-        )
 
 
 def sum_slots(mask: AnyIntArray) -> AnyIntArray:

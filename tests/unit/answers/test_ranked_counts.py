@@ -58,9 +58,10 @@ def test_counts_of_sides_that_are_apart(cases, side, rank, is_above):
             other += s, s * s / size
         got = pairs.estimate[number], pairs.lower[number], pairs.upper[number]
         assert got == pytest.approx(tuple(expected))
-        of_sides = [margins[:2], margins[2:4]]
+        of_sides = [margins.records, margins.values]
         for margin, wanted in zip(of_sides[:: 1 if side == 0 else -1], (own, other), strict=True):
-            assert [part[number] for part in margin] == pytest.approx(wanted)
+            sums = margin.total, margin.packed
+            assert [part[number] for part in sums] == pytest.approx(wanted)
 
 
 @given(

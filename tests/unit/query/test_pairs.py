@@ -14,6 +14,7 @@ from kanon_db.answers.buckets.bucket_pairs import Matches
 from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
 from kanon_db.answers.buckets.tallies import (
     GroupCounts,
+    Margins,
     SumsByGroup,
     Tally,
     sum_slots,
@@ -42,7 +43,6 @@ from kanon_db.query.formulas import (
     Weighed,
     judged,
     summed,
-    trust_of_counts,
     weigh_draws,
 )
 from tests.expected_counts import of_buckets
@@ -271,24 +271,22 @@ def _slots(classes, slots):
 def test_tallies_equal_the_buckets_one_by_one(case):
     classes, buckets = case
     sides = [[bucket[side] for bucket in buckets] for side in (1, 2)]
-    tallies = [Tally((1, 1)), Tally((1, 1))]
+    parts = [(Tally((1, 1)), Margins((1, 1))), (Tally((1, 1)), Margins((1, 1)))]
     for number, ((size, records), (_, values)) in enumerate(
         zip(*(_slots(classes, side) for side in sides), strict=True)
     ):
         q, s = sum_slots(records), sum_slots(values)
         assert q.tolist() == records.astype(int).sum(axis=0).tolist()
-        tally = tallies[number % 2]
-        tally.n_records += records.size
-        tally.n_buckets += records.shape[1]
-        tally.margins[0].add(size, 0, q)
-        tally.margins[1].add(size, 0, s)
+        tally, margins = parts[number % 2]
+        margins.n_records += records.size
+        margins.n_buckets += records.shape[1]
+        margins.records.add(size, 0, q)
+        margins.values.add(size, 0, s)
         tally.add(size, tally.number(0, q, s, size))
-    both = tallies[0] + tallies[1]
-    groups = both.groups()
-    (doubt,) = both.margins_of(groups).doubts(groups.estimate).tolist()
+    groups = (parts[0][0] + parts[1][0]).groups()
+    hidden = (parts[0][1] + parts[1][1]).of_pairs(groups.number).hide(groups.estimate)
     numbers = [own.item() for own in groups[1:]]
-    pairs = MatchedPairs(*numbers)
-    counted = judged(pairs, trust_of_counts("random"), doubt=doubt)
+    counted = judged(MatchedPairs(*numbers), hidden.at(0), "random")
     expected = of_buckets([(size, sum(records), sum(values)) for size, records, values in buckets])
     assert counted.estimate == pytest.approx(expected[0], rel=1e-12)
     assert counted.std_error == pytest.approx(expected[1], rel=1e-9)
