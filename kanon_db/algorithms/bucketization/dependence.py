@@ -98,7 +98,7 @@ class PairSums(NamedTuple):
 
 
 def _divide(
-    parts: FloatArray, whole: FloatArray, where: BoolArray | Literal[True] = True
+    parts: FloatArray, total: FloatArray, where: BoolArray | Literal[True] = True
 ) -> FloatArray:
     """Divide; what is divided by nothing is nothing."""
-    return np.divide(parts, whole, out=np.zeros_like(whole), where=where & (whole > 0))
+    return np.divide(parts, total, out=np.zeros_like(total), where=where & (total > 0))

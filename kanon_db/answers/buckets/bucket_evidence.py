@@ -17,7 +17,7 @@ from kanon_db.answers.buckets.bucket_totals import (
     BucketTotals,
     OccurringGroups,
     n_kinds,
-    weighed_side,
+    side_of_numbers,
 )
 from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
 from kanon_db.answers.buckets.ranked_counts import Judge, RankedCounts, RankedSums
@@ -203,7 +203,7 @@ class BucketEvidence:
                 is_summed = plan.summed is not None and plan.has_number_on(0)
                 weights = self._opened.weights(attribute, needed, n_of_records, is_summed=is_summed)
         return BucketTotals(
-            Tally(n_groups), SumsByGroup(n_kinds(plan)), Margins(n_groups, weighed_side(plan)),
+            Tally(n_groups), SumsByGroup(n_kinds(plan)), Margins(n_groups, side_of_numbers(plan)),
             weights, ranked,
         )  # fmt: skip
 

@@ -55,7 +55,7 @@ def n_kinds(plan: Plan) -> int:
     return 4 if plan.summed is None else 9
 
 
-def weighed_side(plan: Plan) -> Side | None:
+def side_of_numbers(plan: Plan) -> Side | None:
     """Return the side of the numbers that are added up, if any are."""
     if plan.summed is None:
         return None
@@ -101,7 +101,7 @@ class BucketCounter:
         totals = [
             BucketTotals(
                 Tally(one.tally.n_groups), SumsByGroup(n_kinds(plan)),
-                Margins(one.tally.n_groups, weighed_side(plan)),
+                Margins(one.tally.n_groups, side_of_numbers(plan)),
                 None if one.records is None else one.records.begin(),
                 None if one.ranked is None else one.ranked.begin(),
             )
