@@ -367,17 +367,17 @@ class QuantileSearch:
             return (counts.get(group, self._missing).estimate or 0) - (target - _CLOSE)
 
         before, after = self._first(test)
-        if after is None:  # less are expected altogether
-            after = self._values[-1]
+        first, last = self._values[0], self._values[-1]
+        if after is None:  # less are expected altogether, or values that are infinite
+            is_beyond = self._expected(">", last, group) >= 1
+            return (math.inf if is_beyond else last), 0.0, last
         if before is None:
-            return after, 0.0, after
+            is_beyond = self._expected("<", first, group) >= target - _CLOSE
+            return (-math.inf if is_beyond else first), 0.0, first
         step = max(after - before, 0)
         if not self._is_between or not math.isfinite(step):
             return after, step, after
-        less, more = (
-            (self._at("<=", value) or {}).get(group, self._missing).estimate or 0
-            for value in (before, after)
-        )
+        less, more = (self._expected("<=", value, group) for value in (before, after))
         part = (target - less) / (more - less) if more > less else 1
         place = between(before, after, min(max(part, 0), 1))
         is_whole = self._aggregate.type is not None and self._aggregate.type.category == "integer"
@@ -414,6 +414,10 @@ class QuantileSearch:
         return (1 - share) * error + share * above
 
     # -- counts -------------------------------------------------------------------------------
+
+    def _expected(self, operator: ex.ComparisonOperator, value: float, group: str) -> float:
+        """Return how many records are expected on a side of a value; 0 if it is not known."""
+        return (self._at(operator, value) or {}).get(group, self._missing).estimate or 0
 
     def _first(self, test: _Test) -> tuple[float | None, float | None]:
         """Search for where a test begins to hold: the last value before that, and the first after.
@@ -504,11 +508,8 @@ _NONE: Final = Estimated(0.0, 0.0, 0, 0)
 
 
 def is_derived(opened: OpenQuery, aggregate: Aggregate) -> bool:
-    """Whether an aggregate follows from several counts."""
-    is_exact = opened.plan(aggregate).shape == "exact"
-    if isinstance(opened.layout, BucketLayout):
-        return aggregate.share is not None or (aggregate.function == "distinct" and not is_exact)
-    return aggregate.function in DERIVED and not is_exact
+    """Whether an aggregate is no statement of its own."""
+    return aggregate.function in DERIVED and opened.plan(aggregate).shape != "exact"
 
 
 def derive_answers(opened: OpenQuery, aggregate: Aggregate, ask: Ask) -> dict[str, Estimated]:

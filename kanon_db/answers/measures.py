@@ -31,7 +31,7 @@ from kanon_db.query.expressions import (
     refusal,
 )
 from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling, empty, rounding
-from kanon_db.query.layout import CellLayout, condition_on, parts_of
+from kanon_db.query.layout import BucketLayout, CellLayout, Side, condition_on, parts_of
 from kanon_db.query.likelihoods import MOST_GROUPED, find_grouped_ranges
 from kanon_db.query.sql import (
     ANSWER,
@@ -697,7 +697,7 @@ def each_measure(opened: OpenQuery, answered: Callable[[OpenQuery], list[Group]]
     n_asked = len(aggregates_counted) + len(query.formulas)
 
     plain = [one for one in dict.fromkeys(aggregates_counted) if not is_derived(opened, one)]
-    answers = dict(zip(plain, _answer_plain(opened, plain, n_asked), strict=True))
+    answers = _answer_plain(opened, plain, n_asked)
     listed: Answers = answers[everybody] if query.keys else {"{}": ((), NOTHING)}
 
     def rows(aggregate: Aggregate) -> Answers:
@@ -725,28 +725,32 @@ def _as_listed(answers: Answers, listed: Answers) -> Answers:
 
 def _answer_plain(
     opened: OpenQuery, aggregates: Sequence[Aggregate], n_asked: int
-) -> list[Answers]:
+) -> dict[Aggregate, Answers]:
     """Answer the aggregates that need no others."""
     # Raises UnsupportedQueryError when the answers to all `n_asked` aggregates would be too many,
     # or their keys too long.
     most = opened.limits.n_answers // n_asked
+    answers = {
+        one: _ask_exactly(opened, one, most) for one in aggregates if one.function in DERIVED
+    }
+    counted = [one for one in aggregates if one not in answers]
     if isinstance(opened.layout, CellLayout):
-        return [_rows(opened, opened.layout, aggregate, most) for aggregate in aggregates]
-    groups = answer_in_buckets(opened, aggregates) if aggregates else []
-    if len(groups) > most:
-        raise opened.limits.too_many()
-    return [
-        {group.key: (group.ranks, group.estimates[place]) for group in groups}
-        for place in range(len(aggregates))
-    ]
+        for one in counted:
+            request = Request(opened.query, one, opened.lookups, most=most + 1)
+            answers[one] = count_types(opened, request, opened.layout)
+    elif counted:
+        groups = answer_in_buckets(opened, counted)
+        if len(groups) > most:
+            raise opened.limits.too_many()
+        for place, one in enumerate(counted):
+            answers[one] = {group.key: (group.ranks, group.estimates[place]) for group in groups}
+    return answers
 
 
-def _rows(opened: OpenQuery, layout: CellLayout, aggregate: Aggregate, most: int) -> Answers:
-    """Return the ranks and the answer of each group to one aggregate."""
+def _ask_exactly(opened: OpenQuery, aggregate: Aggregate, most: int) -> Answers:
+    """Have the server order, or tell apart, values that are published as they are."""
     request = Request(opened.query, aggregate, opened.lookups, most=most + 1)
-    if aggregate.function not in DERIVED:
-        return count_types(opened, request, layout)
-    written = ExactWriter(request, layout).statement()
+    written = ExactWriter(request, opened.layout, opened.plan(aggregate).only_side).statement()
     names = [f"rank_{i}" for i in range(len(opened.query.keys))]
     text, limits = written.text, opened.limits
     if names:
@@ -769,16 +773,24 @@ class ExactWriter(Writer):
     # GROUP BY a row for each group, with ``group_key`` (JSON) and ``rank_0 …``, the places of the
     # group's values in their order, before them.
 
-    def __init__(self, request: Request, layout: CellLayout) -> None:
+    def __init__(self, request: Request, layout: BucketLayout | CellLayout, side: Side) -> None:
         super().__init__(request)
         self._aggregate = request.aggregate
         self._chosen = condition_on(request.query, request.aggregate)
-        self._alias, self._relation = "c", layout.view.view
+        self._alias, self._more = "c", list[str]()
+        if isinstance(layout, CellLayout):
+            self._relation = layout.view.view
+        elif side == 1:
+            self._relation, self._alias = layout.tables.sat, "s"
+            if request.aggregate.function in ("disc", "cont"):
+                self._more = [f"CROSS JOIN generate_series(1, s.{layout.tables.count})"]
+        else:
+            self._relation, self._alias = layout.tables.qit, "q"
         self._aggregate_all()
 
     def _aggregate_all(self) -> None:
         parts = [self._chosen, self._aggregate.operand, *self.keys.values()]
-        source = join_relations(self._relation, self._alias, parts, self.lookups)
+        source = [*join_relations(self._relation, self._alias, parts, self.lookups), *self._more]
         keys = {name: self._write(key) for name, key in self.keys.items()}
         where = [self._write(part) for part in parts_of(self._chosen)]
         self.steps.add(

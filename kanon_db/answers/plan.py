@@ -152,11 +152,6 @@ class Plan:
         return self.measure.operand if self.measure.function in ("sum", "avg") else None
 
     @property
-    def is_distinct(self) -> bool:
-        """Whether values are counted, instead of records."""
-        return self.measure.function == "distinct"
-
-    @property
     def number(self) -> Expression | None:
         """What is summed, averaged or ordered."""
         return self.summed or self.ranked

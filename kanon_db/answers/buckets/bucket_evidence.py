@@ -133,8 +133,6 @@ class BucketEvidence:
                 tries.want_truth(condition)
             if plan.number is not None:
                 tries.want("number", plan.number)
-            if plan.is_distinct and plan.measure.operand is not None:
-                tries.want("key", plan.measure.operand)
             if plan.shape == "pairs":
                 self._require_room()
         self._outcomes = tries.ask()
@@ -231,8 +229,6 @@ class BucketEvidence:
 
     def _exact(self, plan: Plan, totals: BucketTotals) -> Answers:
         sums = totals.sums
-        if plan.is_distinct:
-            return self._count_values(plan, sums)
         if plan.summed is None:
             if not plan.keys:
                 return {(): _exactly(float(sums.totals.sum()))}
@@ -251,19 +247,6 @@ class BucketEvidence:
             own = _sum_exactly(x[is_number], n[is_number], is_average=is_average)
             answers[self._ranks(plan, group) if plan.keys else ()] = own
         return answers
-
-    def _count_values(self, plan: Plan, sums: SumsByGroup) -> Answers:
-        """Count the values that each group has."""
-        if plan.measure.operand is None:
-            raise TypeError("COUNT(DISTINCT ...) counts the values of something")
-        n_values = self._outcomes.key(plan.measure.operand).answers.size + 1
-        if not plan.keys:
-            return {(): _exactly(sums.group.size)}
-        groups, counts = np.unique(sums.group // n_values, return_counts=True)
-        return {
-            self._ranks(plan, group): _exactly(n)
-            for group, n in zip(groups.tolist(), counts.tolist(), strict=True)
-        }
 
     def _counts(
         self, plan: Plan, totals: BucketTotals, chosen: list[ChosenValues] | None
@@ -312,7 +295,7 @@ class BucketEvidence:
         places: FloatArray,
     ) -> Judge:
         """Judge counts of some ranks, of which these are the values."""
-        if plan.shape != "apart":
+        if plan.shape == "pairs":
             return lambda groups, _margins, _ranks: (
                 lambda at: self._judge_mixed(groups.pairs(at), totals)
             )

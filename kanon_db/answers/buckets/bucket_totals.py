@@ -114,12 +114,10 @@ class BucketCounter:
     def _add(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
         totals.margins.n_records += slots.n
         totals.margins.n_buckets += sum(run.n_buckets for run in slots.chunk.runs)
-        if plan.shape == "exact" and totals.ranked is None:
+        if plan.shape == "exact":
             self._add_exact(plan, totals, slots)
         elif plan.shape == "pairs":
             self._add_pairs(plan, totals, slots)
-        elif plan.shape == "exact" and totals.ranked is not None:
-            self._rank_exactly(plan, totals.ranked, slots)
         else:
             masks = slots.where(plan.records), slots.where(plan.values)
             groups = [
@@ -177,15 +175,6 @@ class BucketCounter:
                 ranked.add(size, own[here], beside)
                 slots.heartbeat()
 
-    def _rank_exactly(self, plan: Plan, ranked: RankedSums, slots: Slots) -> None:
-        """Count the slots of each rank, where all that is asked of is on one side."""
-        side = plan.only_side
-        mask = slots.where(plan.values if side else plan.records)
-        place = self._places(plan, ranked, slots, mask, self.groupings[side].of(slots, mask))
-        numbers, counts = np.unique(place[mask.view(np.bool_)], return_counts=True)
-        n = counts.astype(np.float64)
-        ranked.pairs.add(numbers.astype(np.int64), np.stack([n, 0 * n, n, n] * 2))
-
     def _places(
         self, plan: Plan, ranked: RankedSums, slots: Slots, mask: Mask, group: AnyIntArray | None
     ) -> AnyIntArray:
@@ -202,8 +191,6 @@ class BucketCounter:
         """Return the rank of each value of what is not only counted."""
         if plan.measure.operand is None:
             raise TypeError("nothing but records is counted")
-        if plan.is_distinct:
-            return self.outcomes.key(plan.measure.operand)
         return self.outcomes.number(plan.measure.operand).ranked()
 
     def _add_exact(self, plan: Plan, totals: BucketTotals, slots: Slots) -> None:
@@ -212,7 +199,7 @@ class BucketCounter:
         mask = slots.where(plan.values if side else plan.records)
         grouping = self.groupings[side]
         group = grouping.of(slots, mask)
-        if plan.summed is None and not plan.is_distinct:
+        if plan.summed is None:
             counts = (
                 np.array([np.count_nonzero(mask)])
                 if group is None

@@ -29,6 +29,8 @@ _MOST_LISTED: Final = 200_000
 """Values that are listed of all cells together."""
 
 _FEWEST_LISTED: Final = 5
+_ENTRY_BYTES: Final = 256
+"""Memory of a value that a cell may stand for, with its number of records."""
 _MOST_OF_A_CELL: Final = 1_000
 
 
@@ -234,8 +236,8 @@ def _spread(
             for (at, x), records in _sum_by([cell[chunk.pair], chunk.x], chunk.expected):
                 expected[int(at), x] += records
             opened.session.heartbeat()
-            if len(expected) + len(cells) > opened.limits.n_answers:
-                raise opened.limits.too_many()
+            if _ENTRY_BYTES * (len(expected) + len(cells)) > opened.limits.kept:
+                raise opened.too_much()
     n_cells = len(cells)
     bounds = np.array(list(cells), dtype=np.float64).reshape(-1, 4)
     group_number, least, most, surely = bounds.T
