@@ -39,7 +39,7 @@ from kanon_db.interfaces.cli.command_base import (
     print_publications,
     read_dsn,
 )
-from kanon_db.interfaces.cli.question_commands import query
+from kanon_db.interfaces.cli.question_commands import mcp_command, query
 from kanon_db.interfaces.cli.spark_commands import spark
 from kanon_db.operations import operations
 from kanon_db.publications.results import is_attack
@@ -846,7 +846,7 @@ def add_operations(group: click.Group) -> None:
 
 for command in (
     local, install_command, uninstall_command, doctor, db, service, worker_command, version, load,
-    query, export, publications, demo, recommend, report, spark,
+    query, export, publications, demo, recommend, report, spark, mcp_command,
 ):  # fmt: skip
     main.add_command(command)
 add_operations(main)

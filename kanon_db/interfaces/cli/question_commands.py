@@ -10,6 +10,7 @@ import click
 from kanon_db.interfaces import console
 from kanon_db.interfaces.cli.command_base import (
     Command,
+    choose_dsn,
     connected,
     database_options,
     figure_option,
@@ -79,3 +80,12 @@ def form_answer(answer: pd.DataFrame, explained: pd.DataFrame | None) -> dict[st
         document["explain"] = explained[explained["part"] != "statement"]
         document["sql"] = ";\n".join(explained.loc[explained["part"] == "statement", "description"])
     return document
+
+
+@click.command("mcp", cls=Command)
+@database_options
+def mcp_command(dsn: str | None, directory: Path, as_json: bool) -> None:  # noqa: ARG001
+    """Serve publications to a language model, over MCP, with a login that reads nothing else."""
+    from kanon_db.interfaces.agent_server import serve
+
+    serve(choose_dsn(dsn, directory))

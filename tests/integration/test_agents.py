@@ -1,0 +1,104 @@
+"""A language model asks over `kanon mcp`, as a client of the protocol: it has answers, no rows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.acceptance.commands import KANON
+from tests.integration.parties import Parties, create_source, fetch, quoted
+
+mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+COUNTS = ("COUNT(*)", "SUM(age)", "AVG(age)", "MIN(age)", "COUNT(DISTINCT town)")
+WHERE = (
+    "", " WHERE age > 40", " WHERE town = 't1'", " WHERE sick = 'd1'",
+    " WHERE age BETWEEN 20 AND 30 AND sick = 'd2'", " WHERE sick IN ('d0', 'd1') GROUP BY town",
+    " GROUP BY sick", " WHERE NOT town = 't2' GROUP BY sick ORDER BY 1",
+)  # fmt: skip
+QUESTIONS = [f"SELECT {count} FROM agents_b{where}" for count in COUNTS for where in WHERE]
+ATTACKS = (
+    ("ask", {"query": "SELECT * FROM agents_b"}),
+    ("ask", {"query": "SELECT age, sick FROM data.agents"}),
+    ("ask", {"query": "SELECT COUNT(*) FROM data.agents"}),
+    ("ask", {"query": "SELECT COUNT(*) FROM agents_b; DROP TABLE data.agents"}),
+    ("ask", {"query": "DELETE FROM published.agents_b_qit"}),
+    ("ask", {"query": "SELECT COUNT(*) FROM agents_b JOIN data.agents ON age = age"}),
+    ("ask", {"query": "SELECT string_agg(sick, ',') FROM agents_b"}),
+    ("ask", {"query": "SELECT COUNT(*) FROM agents_b WHERE pg_read_file('/etc/passwd') <> ''"}),
+    ("describe_publication", {"name": "agents_b'; TABLE data.agents; --"}),
+    ("draw", {"name": "data.agents"}),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def reader(parties: Parties) -> str:
+    fetch(parties.admin, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    rows = [(18 + i * 7 % 50, f"t{i % 5}", f"d{i * 3 % 4}") for i in range(200)]
+    kanon = create_source(parties.publisher, "data.agents", "age int, town text, sick text", rows)
+    kanon.publish("data.agents", "agents_b", privacy='{"default": 0.7}')
+    return str(parties.analyst.info.user)
+
+
+def served(parties: Parties, role: str) -> Any:
+    dsn = make_conninfo(parties.dsn, user=role)
+    return mcp.StdioServerParameters(command=str(KANON), args=["mcp", "--dsn", dsn])
+
+
+async def converse(server: Any, calls: list[tuple[str, dict[str, Any]]]) -> list[tuple[bool, str]]:
+    async with mcp.Client(server) as client:
+        answers = [await client.call_tool(name, given) for name, given in calls]
+    return [(bool(one.is_error), "\n".join(part.text for part in one.content)) for one in answers]
+
+
+def test_forty_questions_and_ten_attacks(parties: Parties, reader: str) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [("list_publications", {})]
+    calls += [("describe_publication", {"name": "agents_b"})]
+    calls += [("ask", {"query": question}) for question in QUESTIONS]
+    calls += [("explain", {"query": QUESTIONS[0]}), ("draw", {"name": "agents_b", "limit": 3})]
+    answers = asyncio.run(converse(served(parties, reader), calls + list(ATTACKS)))
+    told, refused = answers[: len(calls)], answers[len(calls) :]
+    assert len(QUESTIONS) == 40
+    assert [text for is_error, text in told if is_error] == []
+    assert json.loads(told[0][1])[0]["name"] == "agents_b"
+    assert [one["name"] for one in json.loads(told[1][1])["columns"]][:3] == ["age", "town", "sick"]
+    for question, (_, text) in zip(QUESTIONS, told[2:42], strict=True):
+        rows = json.loads(text)["rows"]
+        assert rows, question
+        if "GROUP BY" not in question:
+            truth = fetch(parties.publisher, question.replace("agents_b", "data.agents"))[0][0]
+            (row,) = rows
+            assert row["lower_bound"] <= float(truth) <= row["upper_bound"], question
+    assert len(json.loads(told[-1][1])) == 3
+    assert all(is_error for is_error, _ in refused), refused
+    assert fetch(parties.publisher, "SELECT count(*) FROM data.agents") == [(200,)]
+
+
+@pytest.mark.parametrize(
+    ("grant", "named"),
+    [
+        ("GRANT SELECT (sick) ON data.agents TO {role}", "it may SELECT data.agents"),
+        ("GRANT kanon_publisher TO {role}", "it is a member of kanon_publisher"),
+        ("ALTER ROLE {role} BYPASSRLS", "it is allowed to bypass row security"),
+        ("GRANT CREATE ON SCHEMA public TO {role}", "it may create in schema public"),
+    ],
+)
+def test_a_login_with_more_rights_is_refused(
+    parties: Parties, new_role: Any, grant: str, named: str
+) -> None:
+    from kanon_db.errors import PermissionDeniedError
+    from kanon_db.interfaces.agent_server import AgentTools
+
+    role = new_role("kanon_user")
+    fetch(parties.publisher, f"GRANT USAGE ON SCHEMA data TO {quoted(role)}")
+    dsn = make_conninfo(parties.dsn, user=role)
+    AgentTools(dsn).close()
+    fetch(parties.admin, grant.format(role=quoted(role)))
+    with pytest.raises(PermissionDeniedError) as refused:
+        AgentTools(dsn)
+    assert refused.value.detail == named
+    fetch(parties.publisher, f"REVOKE USAGE ON SCHEMA data FROM {quoted(role)}")
