@@ -369,15 +369,15 @@ class QuantileSearch:
         before, after = self._first(test)
         first, last = self._values[0], self._values[-1]
         if after is None:  # less are expected altogether, or values that are infinite
-            is_beyond = self._expected(">", last, group) >= 1
+            is_beyond = self._count_beyond(">", last, group) >= 1
             return (math.inf if is_beyond else last), 0.0, last
         if before is None:
-            is_beyond = self._expected("<", first, group) >= target - _CLOSE
+            is_beyond = self._count_beyond("<", first, group) >= target - _CLOSE
             return (-math.inf if is_beyond else first), 0.0, first
         step = max(after - before, 0)
         if not self._is_between or not math.isfinite(step):
             return after, step, after
-        less, more = (self._expected("<=", value, group) for value in (before, after))
+        less, more = (self._count_beyond("<=", value, group) for value in (before, after))
         part = (target - less) / (more - less) if more > less else 1
         place = between(before, after, min(max(part, 0), 1))
         is_whole = self._aggregate.type is not None and self._aggregate.type.category == "integer"
@@ -415,7 +415,7 @@ class QuantileSearch:
 
     # -- counts -------------------------------------------------------------------------------
 
-    def _expected(self, operator: ex.ComparisonOperator, value: float, group: str) -> float:
+    def _count_beyond(self, operator: ex.ComparisonOperator, value: float, group: str) -> float:
         """Return how many records are expected on a side of a value; 0 if it is not known."""
         return (self._at(operator, value) or {}).get(group, self._missing).estimate or 0
 

@@ -326,7 +326,7 @@ def judged(
     if is_paper:
         miss += learned**2
     # Equal bounds may differ by what is rounded.
-    error = min(math.sqrt(miss) / pairs.number, max(high - low, 0) / 2)
+    error = min(math.sqrt(max(miss, 0.0)) / pairs.number, max(high - low, 0) / 2)
     return Estimated(min(max(estimate, low), high), error, low, high)
 
 

@@ -30,7 +30,12 @@ from kanon_db.algorithms.bucketization.privacy import (
     PrivacySpecification,
     check_eligible,
 )
-from kanon_db.algorithms.bucketization.two_size import SettingProblem, anatomy, two_size
+from kanon_db.algorithms.bucketization.two_size import (
+    SettingProblem,
+    ValueTypes,
+    anatomy,
+    two_size,
+)
 from kanon_db.algorithms.ground.arrays import IntArray
 from kanon_db.algorithms.ground.computation import UNLIMITED
 from kanon_db.errors import IneligibleError, InfeasibleError, InvalidParameterError
@@ -147,7 +152,9 @@ def test_pruning_blocks_and_the_order_of_values_do_not_change_the_result(
 @settings(max_examples=examples(100), deadline=None)
 def test_64_bits_suffice_for_the_largest_tables(table: Table, largest: int, more: int) -> None:
     """What is compiled would overflow in silence; the interpreter warns, which is an error."""
-    types, smallest = Counter(zip(*table, strict=True)), max(1, largest - more)
+    counts, thresholds = table
+    types = ValueTypes.of(np.array(counts, np.int64), FPrimePrivacy(thresholds))
+    smallest = max(1, largest - more)
 
     def best() -> Pairs | None:
         found = SettingProblem.of(types, smallest, largest, UNLIMITED).best("none", UNLIMITED)
