@@ -14,10 +14,8 @@ from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
 from kanon_db.query.expressions import Order, Query, Rounded, refusal
-from kanon_db.query.layout import Assignment
 
 if TYPE_CHECKING:
-    from kanon_db.algorithms.bucketization.dependence import Doubt
     from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray
 
 
@@ -277,20 +275,6 @@ def common_spelling(group_key: str, without: str | None = None) -> str:
     return json.dumps(sorted((name, value) for name, value in values.items() if name != without))
 
 
-# How far off estimates are.
-#
-# The estimate of the paper spreads a bucket's matching records evenly over its values. Where the
-# publication has weights, which were learned from it, the estimate adds these up instead. Errors
-# follow from the variance of a random matching, and from the dependence that buckets may hide.
-
-
-_GOES_ON: Final[Mapping[Assignment, float]] = {"random": 1.0, "cells": 0.5}
-"""How much of a dependence between buckets is inside, too: between cells it is another one."""
-
-_HELD_BACK: Final = 0.5
-"""How much weights miss, of what they say: they are capped, and learned with care."""
-
-
 class MatchedPairs(NamedTuple):
     """What a random matching gives."""
 
@@ -300,34 +284,6 @@ class MatchedPairs(NamedTuple):
     lower_bound: float
     upper_bound: float
     number: float = 1.0
-
-
-def judged(
-    pairs: MatchedPairs,
-    doubt: Doubt,
-    assignment: Assignment,
-    *,
-    by_weights: float | None = None,
-    is_paper: bool = False,
-) -> Estimated:
-    """Choose an estimate, and say how far off it may be.
-
-    `pairs`: what a random matching gives: the paper's estimate.
-    """
-    # `by_weights`: the estimate by weights; None where there are none.
-    # `is_paper`: whether the paper's estimator is asked for.
-    # The constants were chosen on eight tables; ``python -m benchmarks calibration`` measures on
-    # others how often the truth lies within the errors.
-    low, high = pairs.lower_bound, pairs.upper_bound
-    learned = 0.0 if by_weights is None else (by_weights - pairs.estimate) * pairs.number
-    estimate = pairs.estimate if by_weights is None or is_paper else by_weights
-    miss = max(pairs.variance, 0.0) + doubt.untold + (_HELD_BACK * learned) ** 2
-    miss += (_GOES_ON[assignment] * (doubt.shown - learned)) ** 2
-    if is_paper:
-        miss += learned**2
-    # Equal bounds may differ by what is rounded.
-    error = min(math.sqrt(max(miss, 0.0)) / pairs.number, max(high - low, 0) / 2)
-    return Estimated(min(max(estimate, low), high), error, low, high)
 
 
 # Estimates, errors and bounds over buckets.

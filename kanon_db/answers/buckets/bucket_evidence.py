@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.bucketization.dependence import Doubt, PairSums
 from kanon_db.algorithms.ground.arrays import FloatArray
 from kanon_db.answers.buckets.bucket_totals import (
     BucketCounter,
@@ -19,6 +18,7 @@ from kanon_db.answers.buckets.bucket_totals import (
     n_kinds,
     side_of_numbers,
 )
+from kanon_db.answers.buckets.dependence import Doubt, PairSums, judge_pairs
 from kanon_db.answers.buckets.learned_weights import ChosenValues, RecordWeights, find_needed_values
 from kanon_db.answers.buckets.ranked_counts import Judge, RankedCounts, RankedSums
 from kanon_db.answers.buckets.slots import LARGEST, Grouping, Slots, guard
@@ -36,7 +36,6 @@ from kanon_db.query.formulas import (
     all_but,
     common_spelling,
     empty,
-    judged,
     summed,
 )
 from kanon_db.query.layout import BucketLayout, parts_of
@@ -390,7 +389,7 @@ class BucketEvidence:
         if by_weights is not None:
             by_weights = None if math.isnan(by_weights) else float(by_weights)
         layout = self._layout
-        return judged(
+        return judge_pairs(
             pairs, doubt, layout.assignment, by_weights=by_weights, is_paper=layout.is_paper
         )
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kanon_db.algorithms.bucketization.dependence import PairSums, SideSums
 from kanon_db.algorithms.ground.arrays import AnyIntArray, FloatArray, IntArray
+from kanon_db.answers.buckets.dependence import PairSums, SideSums
 from kanon_db.answers.buckets.tallies import (
     GroupCounts,
     Margin,

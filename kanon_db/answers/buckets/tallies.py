@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kanon_db.algorithms.bucketization.dependence import PairSums, SideSums
 from kanon_db.algorithms.ground.arrays import AnyIntArray, BoolArray, FloatArray, IntArray
+from kanon_db.answers.buckets.dependence import PairSums, SideSums
 from kanon_db.query.formulas import MatchedPairs, Weighed
 from kanon_db.query.layout import Side
 

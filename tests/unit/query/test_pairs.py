@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kanon_db.answers.buckets import bucket_pairs
 from kanon_db.answers.buckets.bucket_pairs import Matches
+from kanon_db.answers.buckets.dependence import judge_pairs
 from kanon_db.answers.buckets.slots import combine_truths, is_tried_whole
 from kanon_db.answers.buckets.tallies import (
     GroupCounts,
@@ -41,7 +42,6 @@ from kanon_db.query.expressions import (
 from kanon_db.query.formulas import (
     MatchedPairs,
     Weighed,
-    judged,
     summed,
     weigh_draws,
 )
@@ -286,7 +286,7 @@ def test_tallies_equal_the_buckets_one_by_one(case):
     groups = (parts[0][0] + parts[1][0]).groups()
     hidden = (parts[0][1] + parts[1][1]).of_pairs(groups.number).hide(groups.estimate)
     numbers = [own.item() for own in groups[1:]]
-    counted = judged(MatchedPairs(*numbers), hidden.at(0), "random")
+    counted = judge_pairs(MatchedPairs(*numbers), hidden.at(0), "random")
     expected = of_buckets([(size, sum(records), sum(values)) for size, records, values in buckets])
     assert counted.estimate == pytest.approx(expected[0], rel=1e-12)
     assert counted.std_error == pytest.approx(expected[1], rel=1e-9)

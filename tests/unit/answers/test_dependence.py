@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanon_db.algorithms.bucketization.dependence import USUAL, PairSums, SideSums
 from kanon_db.algorithms.ground.arrays import FloatArray
+from kanon_db.answers.buckets.dependence import USUAL, PairSums, SideSums
 
 SIZE = 3
 

@@ -11,11 +11,15 @@ drawn at random.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, Self
 
 import numpy as np
 
 from kanon_db.algorithms.ground.arrays import BoolArray, FloatArray
+from kanon_db.query.formulas import Estimated, MatchedPairs
+from kanon_db.query.layout import Assignment
 
 USUAL: Final = 0.15
 """The standard deviation of correlations, before anything is seen of them."""
@@ -26,6 +30,12 @@ a value's bucket also has others, whose own dependence shows with it."""
 
 FLAT: Final = 1e-9
 """What varies less between buckets, as a part of all that varies, tells nothing."""
+
+_GOES_ON: Final[Mapping[Assignment, float]] = {"random": 1.0, "cells": 0.5}
+"""How much of a dependence between buckets is inside, too: between cells it is another one."""
+
+_HELD_BACK: Final = 0.5
+"""How much weights miss, of what they say: they are capped, and learned with care."""
 
 
 class SideSums(NamedTuple):
@@ -54,7 +64,36 @@ class Doubt(NamedTuple):
     @classmethod
     def of_mixed(cls, variance: float, n_records: int, n_buckets: int) -> Self:
         """Doubt pairs that are no product of sides, given the variance of a random matching."""
-        return cls(0.0, variance * (n_records - n_buckets) * USUAL**2)
+        # A difference of sums may be a little below 0.
+        return cls(0.0, max(variance, 0.0) * (n_records - n_buckets) * USUAL**2)
+
+
+def judge_pairs(
+    pairs: MatchedPairs,
+    doubt: Doubt,
+    assignment: Assignment,
+    *,
+    by_weights: float | None = None,
+    is_paper: bool = False,
+) -> Estimated:
+    """Choose an estimate, and say how far off it may be.
+
+    `pairs`: what a random matching gives: the paper's estimate.
+    """
+    # `by_weights`: the estimate by weights; None where there are none.
+    # `is_paper`: whether the paper's estimator is asked for.
+    # The constants were chosen on eight tables; ``python -m benchmarks calibration`` measures on
+    # others how often the truth lies within the errors.
+    low, high = pairs.lower_bound, pairs.upper_bound
+    learned = 0.0 if by_weights is None else (by_weights - pairs.estimate) * pairs.number
+    estimate = pairs.estimate if by_weights is None or is_paper else by_weights
+    miss = max(pairs.variance, 0.0) + doubt.untold + (_HELD_BACK * learned) ** 2
+    miss += (_GOES_ON[assignment] * (doubt.shown - learned)) ** 2
+    if is_paper:
+        miss += learned**2
+    # Equal bounds may differ by what is rounded.
+    error = min(math.sqrt(miss) / pairs.number, max(high - low, 0) / 2)
+    return Estimated(min(max(estimate, low), high), error, low, high)
 
 
 class HiddenParts(NamedTuple):
