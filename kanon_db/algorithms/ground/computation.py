@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, cached_property, update_wrapper
 from math import inf
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
-
-import numba
-from numba.core.caching import FunctionCache
 
 from kanon_db.heartbeat import no_heartbeat
 
@@ -261,17 +259,28 @@ def in_threads(
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class _KernelCache(FunctionCache):
-    """What was compiled of a kernel; nothing, where an older state of the package kept it."""
+class _Kernel:
+    """A function that is compiled when it is first called: loading numba takes longer than a count.
 
-    # An index names the classes of a kernel's arguments: reading one that names a class which is
-    # gone would fail, before numba sees that the source has changed.
-    def load_overload(self, sig: object, target_context: object) -> object:
-        try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except (AttributeError, ImportError):
-            self.flush()  # type: ignore[no-untyped-call]
-            return None
+    Everywhere else it is numba's own dispatcher, also for kernels that call it.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, object]) -> None:
+        update_wrapper(self, function)
+        self._function, self._options = function, options
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """What numba makes of the function."""
+        return _compile(self._function, self._options)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.dispatcher(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Whoever copies or describes objects asks for these
+            raise AttributeError(name)
+        return getattr(self.dispatcher, name)
 
 
 @overload
@@ -286,15 +295,41 @@ def kernel(
     Options are those of :func:`numba.njit`.
     """
     if function is None:
-        return lambda given: _compile(given, options)
-    return _compile(function, options)
+        return lambda given: cast("_Function", _Kernel(given, options))
+    return cast("_Function", _Kernel(function, options))
 
 
-def _compile(function: _Function, options: Mapping[str, object]) -> _Function:
-    compiler: Any = numba.njit
+def _compile(function: Callable[..., Any], options: Mapping[str, object]) -> Any:
+    compiler, kept = _compiler()
     dispatcher = compiler(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
-    dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
-    return cast("_Function", dispatcher)
+    dispatcher._cache = kept(function)
+    return dispatcher
+
+
+@cache
+def _compiler() -> tuple[Any, Any]:
+    """Load numba: its decorator, and what keeps its results."""
+    import numba
+    from numba.core.caching import FunctionCache
+    from numba.extending import typeof_impl
+
+    class KernelCache(FunctionCache):
+        """What was compiled of a kernel; nothing, where an older state of the package kept it."""
+
+        # An index names the classes of a kernel's arguments: reading one that names a class which
+        # is gone would fail, before numba sees that the source has changed.
+        def load_overload(self, sig: object, target_context: object) -> object:
+            try:
+                return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            except (AttributeError, ImportError):
+                self.flush()  # type: ignore[no-untyped-call]
+                return None
+
+    @typeof_impl.register(_Kernel)
+    def typeof_kernel(kernel: _Kernel, context: object) -> object:
+        return typeof_impl(kernel.dispatcher, context)
+
+    return numba.njit, KernelCache
 
 
 def innermost(function: _Function) -> _Function:
