@@ -1,46 +1,13 @@
-"""The polynomial algorithm of 2-anonymity, and its matchings, beside exhaustive search."""
+"""The polynomial algorithm of 2-anonymity, beside the program."""
 
 from __future__ import annotations
-
-from functools import cache
 
 import numpy as np
 import pytest
 
 from kanon_db.algorithms import suppression
-from kanon_db.algorithms.suppression.two_anonymity import MOST_RECORDS, _HeaviestMatching
+from kanon_db.algorithms.suppression.two_anonymity import MOST_RECORDS
 from kanon_db.errors import InfeasibleError, InvalidParameterError
-
-
-def most_weight(weights: list[list[int]]) -> int:
-    """The most weight of a matching, of all."""
-
-    @cache
-    def most_of(left: frozenset[int]) -> int:
-        if not left:
-            return 0
-        first = min(left)
-        rest = left - {first}
-        return max(
-            most_of(rest),
-            *(weights[first][v] + most_of(rest - {v}) for v in rest if weights[first][v]),
-            0,
-        )
-
-    return most_of(frozenset(range(len(weights))))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_no_matching_is_heavier(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    for _ in range(100):
-        n, most = random.integers(1, 10), random.choice([3, 99])
-        drawn = random.integers(1, most, (n, n)) * (random.random((n, n)) < random.choice([0.4, 1]))
-        lower = np.tril(drawn, -1)
-        weights = (lower + lower.T).tolist()
-        mates = _HeaviestMatching(weights).mates()
-        assert all(v < 0 or mates[v] == u for u, v in enumerate(mates))
-        assert sum(weights[u][v] for u, v in enumerate(mates) if v > u) == most_weight(weights)
 
 
 def test_two_anonymity_is_optimal_on_a_larger_table() -> None:
