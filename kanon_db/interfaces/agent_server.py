@@ -114,9 +114,12 @@ class AgentTools:
         with session.transaction():
             view = session.identifier(published_schema(session), name)
             columns = plain(session.fetch(_COLUMNS, view))
-        own, first = session.identifier(name), session.identifier(columns[0]["name"])
-        examples = [f"SELECT COUNT(*) FROM {own}",
-                    f"SELECT {first}, COUNT(*) FROM {own} GROUP BY {first}"]  # fmt: skip
+        own, examples = session.identifier(name), list[str]()
+        for column in columns[:1]:  # A model has none, and answers no counts
+            key = session.identifier(column["name"])
+            examples = [
+                f"SELECT COUNT(*) FROM {own}", f"SELECT {key}, COUNT(*) FROM {own} GROUP BY {key}"
+            ]  # fmt: skip
         return {**described, "columns": columns, "examples": examples}
 
     def ask(self, query: str) -> dict[str, Any]:
