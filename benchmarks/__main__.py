@@ -31,7 +31,7 @@ SPEED = {
     "leaving": "People who come and leave",
     "publication": "Publishing buckets, and answering from them",
     "round_trip": "The round trip of buckets, step by step",
-    "scale": "Ten times as many rows",
+    "scale": "Time and memory of publishing, up to 100,000,000 rows",
     "cancelling": "How soon a cancel is heard",
     "forecast": "What publishing needs, as foretold",
     "counting": "Answering counts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 
@@ -61,6 +62,17 @@ def of_all_matchings(scores: SingleArray, records: BucketedRecords) -> FloatArra
         for way, weight in zip(ways, weights / weights.sum(), strict=True):
             found[places, way] += weight
     return found
+
+
+@given(SEEDS)
+def test_extreme_shares_are_those_of_some_bucket(seed: int) -> None:
+    records = bucketed(np.random.default_rng(seed), 6, 4)
+    sizes = np.diff(records.starts)
+    by_bucket = np.lexsort((records.values, np.repeat(np.arange(sizes.size), sizes)))
+    least, most = replace(records, values=records.values[by_bucket]).extreme_shares
+    for value, column in enumerate(counted(records).T.tolist()):
+        shares = [Fraction(n, size) for n, size in zip(column, sizes.tolist(), strict=True) if n]
+        assert (least[value], most[value]) == (min(shares, default=1), max(shares, default=0))
 
 
 @given(SEEDS, st.sampled_from([0.3, 1.0, 3.0]))

@@ -355,11 +355,15 @@ def extreme_shares(
     >>> str(least[0]), str(most[0])
     ('1/4', '2/5')
     """
-    distinct = np.unique(np.column_stack([values, counts, sizes]), axis=0)
     least, most = [Fraction(1)] * n_values, [Fraction(0)] * n_values
-    for value, count, size in distinct.tolist():
-        share = Fraction(count, size)
-        least[value], most[value] = min(least[value], share), max(most[value], share)
+    for size in np.flatnonzero(np.bincount(sizes)).tolist():
+        own = sizes == size
+        # How often each value is there so many times: few numbers, found without sorting.
+        n_times = int(counts[own].max()) + 1
+        seen = np.bincount(values[own] * n_times + counts[own], minlength=n_values * n_times)
+        for value, times in np.argwhere(seen.reshape(n_values, n_times)).tolist():
+            share = Fraction(times, size)
+            least[value], most[value] = min(least[value], share), max(most[value], share)
     return least, most
 
 
