@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -163,9 +164,10 @@ class QueryAnswer(NamedTuple):
     @property
     def rows(self) -> list[AnswerRow]:
         """A row for each group and aggregate."""
-        names = tuple(key.name for key in self.query.keys)
         return [
-            AnswerRow(group.key, measure.label, *astuple(group.estimates[place]), names=names)
+            AnswerRow(
+                group.key, measure.label, *astuple(group.estimates[place]), names=self.query.names
+            )
             for group in self.groups
             for place, measure in self.shown
         ]
@@ -250,7 +252,11 @@ def answered(opened: OpenQuery) -> list[Group]:
     groups = in_order(groups, opened.query, opened.session.heartbeat)
     if warning := order_warning(groups, opened.query, opened.session.heartbeat):
         opened.session.tell(warning)
-    return within_limit(groups, opened.query)
+    fixed = {name: json.loads(value) for name, value in opened.query.fixed}
+    return [
+        group._replace(key=json.dumps({**json.loads(group.key), **fixed})) if fixed else group
+        for group in within_limit(groups, opened.query)
+    ]
 
 
 def _each_aggregate(opened: OpenQuery) -> list[Group]:
@@ -278,6 +284,11 @@ def notes_of(opened: OpenQuery) -> list[str]:
             reasons.append(f"{publication.left_out:,} records are left out")
         if reasons:
             notes.append(f"there may be groups that are not listed: {', '.join(reasons)}")
+    notes += [
+        f"{measure.label} is in seconds since 1970: to_timestamp(...) makes them a date"
+        for measure in query.measures
+        if measure.is_shown and measure.aggregate.is_moment
+    ]
     for column, constants in _text_constants(query).items():
         n, n_absent = len(constants), opened.n_absent(column, constants)
         if n_absent:

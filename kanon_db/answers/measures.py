@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -30,7 +31,16 @@ from kanon_db.query.expressions import (
     Rounded,
     refusal,
 )
-from kanon_db.query.formulas import NOTHING, Estimated, Group, common_spelling, empty, rounding
+from kanon_db.query.formulas import (
+    NOTHING,
+    Between,
+    Estimated,
+    Group,
+    TruthRange,
+    common_spelling,
+    empty,
+    rounding,
+)
 from kanon_db.query.layout import BucketLayout, CellLayout, Side, condition_on, parts_of
 from kanon_db.query.likelihoods import MOST_GROUPED, find_grouped_ranges
 from kanon_db.query.sql import (
@@ -168,6 +178,16 @@ def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated
         case ex.NullIf(left, ex.Literal(_, text)):
             value = _evaluate(left, known)
             return replace(value, estimate=None) if value.estimate == float(text) else value
+        case ex.Coalesce((operand, ex.Literal(_, text))):
+            value, otherwise = _evaluate(operand, known), float(text)
+            if not _may_be_null(operand, known):
+                return value
+            if value.estimate is None:
+                value = replace(value, estimate=otherwise)
+            low, high = min(value.low, otherwise), max(value.high, otherwise)
+            return replace(value, low=low, high=high)
+        case ex.Case(branches, default):
+            return _choose(branches, default, known)
         case ex.Arithmetic("+" | "-" as operator, left, right):
             one, other = _evaluate(left, known), _evaluate(right, known)
             if operator == "-":
@@ -182,6 +202,66 @@ def _evaluate(expression: ex.Expression, known: Mapping[ex.Expression, Estimated
         case ex.Arithmetic("/", left, right):
             return _ratio(expression, _evaluate(left, known), _evaluate(right, known))
     raise TypeError(f"{type(expression).__name__} is not checked")
+
+
+_NULL: Final = _Value(None, math.inf, -math.inf)
+"""No number: its bounds are those of nothing."""
+
+
+def _may_be_null(expression: ex.Expression, known: Mapping[ex.Expression, Estimated]) -> bool:
+    """Whether a calculation may have no result: there may be no value, or what divides is 0."""
+    for part in ex.walk(expression):
+        match part:
+            case ex.NullIf() | ex.Case() | ex.Deviation() | ex.WindowTotal():
+                return True
+            case ex.Aggregate("count" | "distinct"):
+                continue
+            case ex.Aggregate(_, operand, condition):
+                number = known.get(ex.Aggregate("count", operand, condition))
+                if number is None or number.lower_bound is None or number.lower_bound < 1:
+                    return True
+    return False
+
+
+def _choose(
+    branches: Sequence[tuple[ex.Expression, ex.Expression]],
+    default: ex.Expression | None,
+    known: Mapping[ex.Expression, Estimated],
+) -> _Value:
+    """Calculate a CASE: bounds are those of all branches that may be the one."""
+    chosen: _Value | None = None
+    possible = []
+    for condition, result in branches:
+        truth = TruthRange.of(condition, partial(_tell_truth, known))
+        if truth.may_be_true:
+            possible.append(_evaluate(result, known))
+            if truth.estimate and chosen is None:
+                chosen = possible[-1]
+        if not (truth.may_be_false or truth.may_be_unknown):
+            break
+    else:
+        possible.append(_NULL if default is None else _evaluate(default, known))
+        chosen = chosen or possible[-1]
+    chosen = chosen or possible[-1]
+    low, high = min(one.low for one in possible), max(one.high for one in possible)
+    slopes = chosen.slopes
+    if len(possible) > 1:  # whose odds are not known: off by as much as the bounds let it
+        slopes = {**slopes, ex.Case(tuple(branches), default): math.inf}
+    return replace(chosen, low=low, high=high, slopes=slopes)
+
+
+def _tell_truth(known: Mapping[ex.Expression, Estimated], condition: ex.Expression) -> TruthRange:
+    """Tell the truth of a comparison, or of a test for NULL."""
+    values = [_evaluate(part, known) for part in ex.children(condition)]
+    if isinstance(condition, ex.NullTest):
+        return TruthRange((values[0].estimate is None) != condition.negated, True, True, False)
+    if not isinstance(condition, ex.Comparison):
+        raise TypeError(f"{type(condition).__name__} is not checked")
+    one, other = (Between(value.estimate, value.low, value.high) for value in values)
+    return TruthRange.of_comparison(
+        condition.operator, one, other,
+        may_be_unknown=any(_may_be_null(part, known) for part in ex.children(condition)),
+    )  # fmt: skip
 
 
 def _times(one: _Value, other: _Value) -> _Value:
@@ -263,7 +343,7 @@ def _is_nullable(divisor: ex.Expression) -> bool:
 
 
 def _unit(part: ex.Expression) -> float:
-    return part.unit if isinstance(part, Rounded) else 0.0
+    return part.unit if isinstance(part, Rounded) else 1.0
 
 
 def _share(division: ex.Arithmetic) -> tuple[float, float]:

@@ -151,6 +151,9 @@ def _call(name: str, *given: Node) -> Node:
 _ARITHMETIC: Final[Mapping[str, type]] = {
     "+": exp.Add, "-": exp.Sub, "*": exp.Mul, "/": exp.Div, "%": exp.Mod,
 }  # fmt: skip
+_PATTERNS: Final[Mapping[str, type]] = {
+    "LIKE": exp.Like, "ILIKE": exp.ILike, "~": exp.RegexpLike, "~*": exp.RegexpILike,
+}  # fmt: skip
 _COMPARED: Final[Mapping[str, type]] = {
     "=": exp.EQ, "<>": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
 }  # fmt: skip
@@ -244,9 +247,8 @@ def _condition(expression: Expression, inner: Callable[[Expression], Node]) -> N
             value = exp.Null() if truth == "unknown" else exp.Boolean(this=truth == "true")
             test = exp.Is(this=_operand(inner(operand)), expression=value)
             return exp.Not(this=test) if negated else test
-        case ex.Pattern(operand, pattern, escape, is_case_sensitive, negated):
-            kind = exp.Like if is_case_sensitive else exp.ILike
-            like = _binary(kind, inner(operand), inner(pattern))
+        case ex.Pattern(operand, operator, pattern, escape, negated):
+            like = _binary(_PATTERNS[operator], inner(operand), inner(pattern))
             if escape is not None:
                 like = exp.Escape(this=like, expression=inner(escape))
             return _negate(like, negated)

@@ -32,10 +32,13 @@ from kanon_db.query.expressions import (
     CATEGORIES,
     DISCRETE_RANGES,
     TEXT,
+    Call,
     Category,
     Column,
     Comparison,
     Constant,
+    Expression,
+    Pattern,
     Query,
     QueryText,
     RelationText,
@@ -44,6 +47,7 @@ from kanon_db.query.expressions import (
     columns,
     refusal,
     type_in_range,
+    walk,
 )
 from kanon_db.query.layout import (
     Assignment,
@@ -559,6 +563,7 @@ def open_query(session: Session, query: str, figures: FigureRule | None = None) 
         session, text, checked, publication, layout, lookups, limits, asked_figures=figures
     )
     _require_readable_constants(opened)
+    _require_readable_patterns(opened)
     with opened.frugal():
         _require_kept_cells(opened)
         for number, lookup in enumerate(lookups):
@@ -828,6 +833,40 @@ def _require_readable_constants(opened: OpenQuery) -> None:
                     type_name.split()[0], "write it as PostgreSQL prints values of this type"
                 ),
             ) from None
+
+
+def _require_readable_patterns(opened: OpenQuery) -> None:
+    """Refuse regular expressions that the server cannot read."""
+    patterns = {
+        one.text
+        for part in opened.query.evaluated
+        for inner in walk(part)
+        for one in _regular_expressions(inner)
+        if isinstance(one, Constant) and one.text is not None
+    }
+    if not patterns:
+        return
+    session = opened.session
+    try:
+        with session.savepoint():
+            session.fetch("SELECT count('' ~ p) FROM unnest($1::text[]) AS p", sorted(patterns))
+    except DatabaseError as error:
+        if not error.sqlstate.startswith(DATA_EXCEPTION_CLASS):
+            raise
+        raise refusal(
+            "a regular expression cannot be read",
+            hint="close its brackets and parentheses; a character that means something else is"
+            " written behind a backslash",
+        ) from None
+
+
+def _regular_expressions(part: Expression) -> Sequence[Expression]:
+    match part:
+        case Pattern(pattern=pattern) if part.is_regular:
+            return [pattern]
+        case Call("regexp_replace", (_, pattern, *_)):
+            return [pattern]
+    return []
 
 
 def _reads_for_certain(constant: Constant) -> bool:

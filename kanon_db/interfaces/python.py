@@ -296,7 +296,7 @@ class Kanon(Methods):
             answer = estimates.answer(session, query, rule)
         shown = answer.shown
         is_one_count = answer.query.is_one_count
-        names = [key.name for key in answer.query.keys]
+        names = answer.query.names
         numbers = list(_ANSWER)
         rows = []
         for group in answer.groups:

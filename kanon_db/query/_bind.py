@@ -187,18 +187,27 @@ _TEXTS: Final[dict[str, tuple[str, ex.Type]]] = {
     **dict.fromkeys(("left", "right"), ("tn", TEXT)),
     "substr": ("tn|tnn", TEXT),
     "replace": ("tcc", TEXT),
+    "split_part": ("tcn", TEXT),
+    "regexp_replace": ("tcc|tccc", TEXT),
     "length": ("t", INTEGER),
     "strpos": ("tt", INTEGER),
 }
 """Functions of texts: what they are given, and the type of what they return. ``t`` stands for a
 text, ``c`` for a constant one, ``n`` for a whole number that is written out."""
-_ROUNDED: Final = frozenset({"floor", "ceil", "trunc", "round"})
+_ROUNDED: Final = frozenset({"floor", "ceil", "trunc", "round", "sign"})
+_FORMAT: Final = re.compile(
+    "(?:I?YYYY|YY|MM|Mon(?:th)?|MON(?:TH)?|mon(?:th)?|DDD?|ID|Da?y|DA?Y|da?y|HH24|HH12|HH|MI|SS|MS"
+    '|US|AM|PM|am|pm|Q|IW|FM|[-/.,:; _]|"[^"\\\\]{1,20}")+'
+)
+"""The formats of dates whose texts depend on no setting."""
 _ZONE: Final = re.compile(r"[A-Za-z+\-][A-Za-z0-9_+\-/:]{0,39}")
 _WRITE_CALL: Final = {
     "t": "write {}(x)", "t|tc": "write {}(x), or {}(x, ' ')", "tn": "write {}(x, 2)",
     "tn|tnn": "write {}(x, 1, 3)", "tcc": "write {}(x, 'abc', 'x'), the longer text first",
-    "tt": "write {}(x, 'abc')",
+    "tt": "write {}(x, 'abc')", "tcn": "write {}(x, '-', 1)",
+    "tcc|tccc": "write {}(x, 'a+', ''), or {}(x, ' +', ' ', 'g') with at most one character",
 }  # fmt: skip
+_ORDERED: Final = ex.NUMBERS | {"moment", "text"}
 MOST_JOINED: Final = 50
 """The most texts that are joined by ``||`` and concat."""
 _Typed = tuple[ex.Expression, ex.Type]
@@ -264,6 +273,12 @@ class Binder:
                 return self._texts_joined(expression)
             case ex.Call("timezone"):
                 return self._in_zone(expression)
+            case ex.Call("greatest" | "least" as function, operands):
+                return self._extreme(function, operands)
+            case ex.Call("width_bucket", operands):
+                return self._bucket(operands)
+            case ex.Call("to_char", operands):
+                return self._date_as_text(operands)
             case ex.Call():
                 return self._call(expression)
             case ex.WindowTotal():
@@ -337,6 +352,41 @@ class Binder:
         to = TIMESTAMPTZ if type_.name == TIMESTAMP.name else TIMESTAMP
         return ex.Call("timezone", (ex.Constant(zone.text, TEXT), bound)), to
 
+    def _extreme(
+        self, function: str, operands: Sequence[ex.Expression]
+    ) -> tuple[ex.Expression, ex.Type]:
+        """Bind the greatest or the least of some values."""
+        given, type_ = self._results(operands, function.upper())
+        if type_.labels or not type_.is_ordered or type_.category not in _ORDERED:
+            raise refusal(
+                f"{function.upper()} is only supported for numbers, dates and texts",
+                hint="write CASE WHEN a = 'x' THEN a ELSE b END",
+            )
+        return ex.Call(function, given), type_
+
+    def _bucket(self, operands: Sequence[ex.Expression]) -> tuple[ex.Expression, ex.Type]:
+        """Bind the number of an interval among others of one width."""
+        bindings = [self._number(operand)[0] for operand in operands]
+        low, high, n = [_text_in(one) for one in bindings[1:]] if len(bindings) == 4 else ("",) * 3
+        if not (low and high and float(low) != float(high) and n.isdecimal() and 0 < int(n) < 1e6):
+            raise refusal(
+                "width_bucket is given something else than it takes",
+                hint="write width_bucket(x, 0, 100, 5), of numbers that are written out",
+            )
+        return ex.Call("width_bucket", tuple(bindings)), INTEGER
+
+    def _date_as_text(self, operands: Sequence[ex.Expression]) -> tuple[ex.Expression, ex.Type]:
+        """Bind to_char of a date, in a format that no setting changes."""
+        (moment, type_), *formats = [self.bind(operand) for operand in operands]
+        match formats:
+            case [(ex.Literal("string", text), _)] if _FORMAT.fullmatch(text):
+                if type_ is not None and type_.category == "moment":
+                    return ex.Call("to_char", (moment, ex.Constant(text, TEXT))), TEXT
+        raise refusal(
+            "to_char is only supported for dates and timestamps, in formats like YYYY-MM-DD",
+            hint="write to_char(<column>, 'YYYY-MM'), or date_trunc('month', <column>)",
+        )
+
     def _call(self, call: ex.Call) -> tuple[ex.Expression, ex.Type]:
         """Bind a function of numbers or texts."""
         name, operands = call.function, call.operands
@@ -354,6 +404,10 @@ class Binder:
         if fits and name == "replace":  # or nested ones could make a text of any length
             _, (old, _), (new, _) = bindings
             fits = len(_text_in(new)) <= max(1, len(_text_in(old)))
+        if fits and name == "regexp_replace":
+            fits = _is_harmless(*(one for one, _ in bindings))
+        if fits and name == "split_part":
+            fits = _text_in(bindings[2][0]) != "0"
         if fits and name == "substr" and len(bindings) == 3:
             fits = not _text_in(bindings[2][0]).startswith("-")
         if not fits:
@@ -592,13 +646,12 @@ class Binder:
         operand, type_ = self.value(pattern.operand)
         if type_.category != "text":
             raise refusal(
-                f"LIKE cannot compare a value of type {type_.name}", hint="LIKE compares texts"
+                f"{pattern.operator} cannot compare a value of type {type_.name}",
+                hint="LIKE compares texts; a number is cast first, as in x::text LIKE '1%'",
             )
         escape = None if pattern.escape is None else self._given(pattern.escape, TEXT)
-        return ex.Pattern(
-            operand, self.value(pattern.pattern)[0], escape, pattern.is_case_sensitive,
-            pattern.negated,
-        )  # fmt: skip
+        written = self.value(pattern.pattern)[0]
+        return ex.Pattern(operand, pattern.operator, written, escape, pattern.negated)
 
 
 def _text_of(*types: ex.Type) -> ex.Type:
@@ -607,6 +660,26 @@ def _text_of(*types: ex.Type) -> ex.Type:
         TEXT,
         is_ordered=all(type_.is_ordered for type_ in types),
         has_equality=all(type_.has_equality for type_ in types),
+    )
+
+
+def _is_harmless(
+    text: ex.Expression,
+    pattern: ex.Expression,
+    new: ex.Expression,
+    flags: ex.Expression | None = None,
+) -> bool:
+    """Whether it can replace what it finds: texts get not much longer, nor is it slow."""
+    how, by = _text_in(flags) if flags else "", _text_in(new)
+    is_nested = any(
+        isinstance(part, ex.Call) and "regexp" in part.function for part in ex.walk(text)
+    )
+    return (
+        set(how) <= set("gi")
+        and "\\" not in by
+        and len(by) <= (0 if "g" in how and is_nested else 1 if "g" in how else ex.MAX_PATTERN)
+        and len(_text_in(pattern)) <= ex.MAX_PATTERN
+        and not ex.refers_back(_text_in(pattern))
     )
 
 

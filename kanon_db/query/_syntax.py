@@ -5,19 +5,13 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from datetime import datetime
-from itertools import takewhile
 from typing import Any, ClassVar, Final, NamedTuple
 
 from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query import expressions as ex
-from kanon_db.query._constructs import LISTED, Item, LexemeCursor
-from kanon_db.query._lexer import Lexeme, fold
-from kanon_db.query.expressions import MOST_DIGITS, Expression
-
-MAX_PATTERN: Final = 1_000
-"""The most characters of a pattern of LIKE."""
+from kanon_db.query._calls import CONSTANTS, LITERAL_TYPES, CallParser, cast
+from kanon_db.query._lexemes import LISTED, LISTED_PATTERNS, Lexeme
+from kanon_db.query.expressions import MAX_PATTERN, Expression
 
 MAX_REPEATED: Final = 4_000
 """The most parts of the operand of a CASE, times its number of WHENs."""
@@ -29,372 +23,16 @@ MAX_REPEATED: Final = 4_000
 
 _NOT_ASSOCIATIVE: Final = frozenset({_IS, _COMPARE, _TEST})
 
-VALUE_FUNCTIONS: Final = frozenset(
-    "abs btrim ceil ceiling char_length character_length concat floor initcap left length lower"
-    " ltrim replace right rtrim strpos substr substring trim trunc upper".split()
-)
-"""The functions of values: immutable, without side effects, and of no catalog (`_bind`)."""
-
-_SYNONYMS: Final = {
-    "ceiling": "ceil", "char_length": "length", "character_length": "length", "substring": "substr",
-    "trim": "btrim",
-}  # fmt: skip
-
-_CONSTANTS: Final = {
-    "true": ex.Literal("boolean", "true"),
-    "false": ex.Literal("boolean", "false"),
-    "null": ex.Literal("null", ""),
-    "current_date": ex.Literal("date", "today"),
-    "current_timestamp": ex.Literal("timestamptz", "now"),
-    "localtimestamp": ex.Literal("timestamp", "now"),
-}
-"""Words for constants; of a day or a time, that at which a question is asked."""
-
-_TYPES: Final = {
-    **dict.fromkeys(("smallint", "int2"), "smallint"),
-    **dict.fromkeys(("int", "integer", "int4"), "integer"),
-    **dict.fromkeys(("bigint", "int8"), "bigint"),
-    **dict.fromkeys(("numeric", "decimal", "dec"), "numeric"),
-    **dict.fromkeys(("real", "float4"), "real"),
-    **dict.fromkeys(("double precision", "float", "float8"), "double precision"),
-    "text": "text",
-    **dict.fromkeys(("character varying", "varchar"), "character varying"),
-    "date": "date",
-    **dict.fromkeys(("timestamp without time zone", "timestamp"), "timestamp without time zone"),
-    **dict.fromkeys(("boolean", "bool"), "boolean"),
-}
-"""The names of the types that a query may cast to, each with its SQL name."""
-
-_TYPES_IN_A_ZONE: Final = ("timestamp with time zone", "timestamptz")
-_MOST_WORDS: Final = 4  # of the name of a type
-
-_LITERAL_TYPES: Final[Mapping[str, ex.LiteralKind]] = {
-    "date": "date", "timestamp": "timestamp", "timestamp without time zone": "timestamp",
-    "interval": "interval",
-}  # fmt: skip
-"""The types of which a quoted constant makes a constant."""
-
 _INTERVAL: Final = re.compile(
     r"\s*[+-]?[0-9]{1,6}\s*(second|minute|hour|day|week|month|year)s?\s*", re.IGNORECASE
 )
-_DATE_PATTERNS: Final = {
-    "YYYY-MM-DD": "%Y-%m-%d", "YYYYMMDD": "%Y%m%d", "DD.MM.YYYY": "%d.%m.%Y",
-    "DD/MM/YYYY": "%d/%m/%Y", "MM/DD/YYYY": "%m/%d/%Y",
-}  # fmt: skip
-_TRUNCATED: Final = frozenset(
-    "second minute hour day week month quarter year decade century millennium".split()
-)
-_EXTRACTED: Final = _TRUNCATED | frozenset("dow isodow doy isoyear epoch".split())
+_ELEMENT: Final = re.compile(r' *(?:"([^"\\]*)" *|([^",{}\\]+))(?:,|$)')
+_ARRAY_TEXT: Final = re.compile(r'\{(?: *(?:"[^"\\]*" *|[^",{}\\]+)(?:,(?!\})|(?=\})))+\}')
 _BOUNDS: Final = ("[)", "[]", "()", "(]")
-_SHARES: Final = {"min": 0.0, "max": 1.0}
-
-_TRIMMED: Final = ("from", "for", "both", "leading", "trailing")
-_WITHOUT_FROM: Final = {"substring": "write substr(x, 1, 3)", "trim": "write btrim(x, ' ')"}
-
-_TYPE_HINT: Final = (
-    "the types are integer, bigint, smallint, numeric, real, double precision, text, date,"
-    " timestamp and boolean, without modifiers"
-)
 _CONSTANT_HINT: Final = (
     "write DATE '...', TIMESTAMP '...' or a plain quoted string, which takes the type of what it is"
     " compared with"
 )
-_ORDER_HINT: Final = (
-    "write percentile_cont(0.1) ... (ORDER BY x) for percentile_cont(0.9) ... (ORDER BY x DESC)"
-)
-
-
-class CallParser(LexemeCursor):
-    """Reads calls of functions; each method reads one construct, from its first lexeme on."""
-
-    @abstractmethod
-    def read_expression(self, least: int = _OR) -> Expression:
-        """Read an expression whose operators bind at least as tightly as `least`."""
-
-    def read_arguments(self) -> tuple[Expression, ...]:
-        """Read expressions in parentheses."""
-        self.open()
-        operands = self.read_list(self.read_expression)
-        self.close()
-        return operands
-
-    def read_call(self) -> ex.Call:
-        """Read a function of values."""
-        function = self.step()
-        self.open()
-        operands: tuple[Expression, ...] = ()
-        if not self.here.is_word(*_TRIMMED):
-            operands = self.read_list(self.read_expression)
-        if function.is_word(*_WITHOUT_FROM) and self.here.is_word(*_TRIMMED):
-            what = f"FROM in {function.text.upper()} is not supported"
-            raise self.refuse(what, _WITHOUT_FROM[function.text], function)
-        self.close()
-        return ex.Call(_SYNONYMS.get(function.text, function.text), operands)
-
-    def read_now(self) -> ex.Literal:
-        """Read ``now()``."""
-        self.step()
-        self.open()
-        self.close()
-        return _CONSTANTS["current_timestamp"]
-
-    def read_date(self) -> ex.Literal:
-        """Read TO_DATE of a constant."""
-        function = self.step()
-        match self.read_arguments():
-            case (ex.Literal("string", text), ex.Literal("string", pattern)):
-                try:
-                    day = datetime.strptime(text, _DATE_PATTERNS[pattern.upper()]).date()
-                except (KeyError, ValueError):
-                    what, hint = "a constant cannot be read as a date", "write DATE '2024-01-31'"
-                    raise self.refuse(what, hint, function) from None
-                return ex.Literal("date", day.isoformat())
-        raise self.refuse(
-            "TO_DATE of more than a constant could fail on some value",
-            "write DATE '2024-01-31', or compare the column as it is",
-            function,
-        )
-
-    def read_age(self) -> ex.Age:
-        """Read AGE of two dates."""
-        function = self.step()
-        operands = self.read_arguments()
-        if len(operands) != 2:
-            raise self.refuse(
-                "AGE without the date to count to is not supported",
-                "write EXTRACT(YEAR FROM AGE(DATE '2024-01-31', <column>))",
-                function,
-            )
-        return ex.Age(*operands)
-
-    def read_cast(self) -> Expression:
-        """Read ``CAST(operand AS type)``."""
-        self.step()
-        self.open()
-        operand = self.read_expression()
-        self.require("as")
-        to = self.read_type()
-        self.close()
-        return _cast(operand, to)
-
-    def read_type(self) -> str:
-        """Read the type of a cast; return its SQL name."""
-        words = takewhile(lambda one: one.kind == "word", map(self.ahead, range(_MOST_WORDS)))
-        texts = [word.text for word in words]
-        spellings = [" ".join(texts[:n]) for n in range(len(texts), 0, -1)]
-        spelling = next((one for one in spellings if one in _TYPES or one in _TYPES_IN_A_ZONE), "")
-        if spelling in _TYPES_IN_A_ZONE:
-            raise self.refuse(
-                "a cast to a timestamp with time zone is not supported",
-                "write date_trunc(...), or compare with a quoted constant",
-            )
-        if not spelling:
-            raise self.refuse("casts to this type are not supported", _TYPE_HINT)
-        self.require(*spelling.split())
-        if self.here.is_symbol("(") or self.here.is_word("with", "without"):
-            raise self.refuse("a type with modifiers is not supported", "write the type alone")
-        return _TYPES[spelling]
-
-    def read_coalesce(self) -> ex.Coalesce:
-        """Read COALESCE."""
-        self.step()
-        return ex.Coalesce(self.read_arguments())
-
-    def read_nullif(self) -> ex.NullIf:
-        """Read NULLIF."""
-        self.step()
-        self.open()
-        left = self.read_expression()
-        self.require(",")
-        right = self.read_expression()
-        self.close()
-        return ex.NullIf(left, right)
-
-    def read_round(self) -> ex.Rounded:
-        """Read ROUND of an expression, to a number of digits."""
-        self.step()
-        self.open()
-        operand, digits = self.read_expression(), None
-        if self.takes(","):
-            at = self.here
-            match self.read_expression():
-                case ex.Literal("number", text) if (
-                    text.lstrip("-").isdecimal() and len(text) < 4 and abs(int(text)) <= MOST_DIGITS
-                ):
-                    digits = int(text)
-                case _:
-                    raise self.refuse(
-                        "the digits that ROUND keeps are not a number that is written out",
-                        f"write ROUND(..., 2), or another whole number up to {MOST_DIGITS}",
-                        at,
-                    )
-        self.close()
-        return ex.Rounded(operand, digits)
-
-    def read_date_part(self) -> ex.DatePart:
-        """Read EXTRACT, date_part or date_trunc."""
-        function: Any = self.step().text
-        self.open()
-        field = self.here
-        if function != "extract" and field.kind != "string":
-            raise self.refuse("the part of a date must be a quoted constant", "write 'year'")
-        allowed = _TRUNCATED if function == "date_trunc" else _EXTRACTED
-        if field.kind not in ("word", "name", "string"):
-            raise self.refuse_next()
-        if fold(field.text) not in allowed:
-            hint = f"the parts are {', '.join(sorted(allowed))}"
-            raise self.refuse("this part of a date is not supported", hint)
-        self.step()
-        self.require("from" if function == "extract" else ",")
-        operand = self.read_expression()
-        self.close()
-        return ex.DatePart(function, fold(field.text), operand)
-
-    def read_aggregate(self) -> Expression:
-        """Read COUNT, SUM, AVG, MIN or MAX, or a total of one."""
-        function = self.step()
-        name: Any = function.text
-        self.open()
-        at, operand = self.here, None
-        if at.is_word("distinct"):
-            name = self.read_distinct(function)
-        if name != "count" or not self.takes("*"):
-            operand = self.read_expression()
-        if name == "distinct" and self.here.is_symbol(","):
-            raise self.refuse(
-                "COUNT(DISTINCT ...) of several columns is not supported",
-                "SELECT DISTINCT a, b lists what they have in common",
-                at,
-            )
-        self.close()
-        if self.reads("over", "("):
-            return self.read_window(function, operand)
-        self.check_nesting(operand, at)
-        return self.read_filter(ex.Aggregate(name, operand, share=_SHARES.get(name)))
-
-    def read_distinct(self, function: Lexeme) -> str:
-        """Read the DISTINCT of COUNT."""
-        if not function.is_word("count"):
-            raise self.refuse(
-                "DISTINCT is only supported in COUNT(DISTINCT ...) and SELECT DISTINCT",
-                "SELECT DISTINCT lists the values, each of which can be summed or averaged once",
-            )
-        if self.reads("distinct", "*"):
-            raise self.refuse("DISTINCT is not supported with *", "name the columns")
-        return self.step().text
-
-    def read_spread(self) -> Expression:
-        """Read a standard deviation or a variance."""
-        function = self.step()
-        self.open()
-        at, operand = self.here, self.read_expression()
-        self.close()
-        self.check_nesting(operand, at)
-        x = ex.Cast(operand, "double precision")  # squares of integers could be out of range
-        squares, total = ex.Aggregate("sum", ex.Arithmetic("*", x, x)), ex.Aggregate("sum", x)
-        number = ex.Aggregate("count", operand)
-        return self.read_filter(ex.Deviation(squares, total, number, function.text))
-
-    def read_percentile(self) -> Expression:
-        """Read percentile_cont or percentile_disc, of one share or of an array."""
-        name: Any = self.step().text.removeprefix("percentile_")
-        self.open()
-        is_array = self.here.is_word("array")
-        shares = self.read_array(self.read_share) if is_array else (self.read_share(),)
-        self.close()
-        self.require("within", "group")
-        self.open()
-        self.require("order", "by")
-        at, operand = self.here, self.read_expression()
-        if self.here.is_word("desc") or self.here.is_symbol(","):
-            raise self.refuse("a percentile orders by one expression, ascending", _ORDER_HINT, at)
-        self.takes("asc")
-        if not self.takes("nulls", "last"):  # which are ignored
-            self.takes("nulls", "first")
-        self.close()
-        self.check_nesting(operand, at)
-        percentiles = tuple(ex.Aggregate(name, operand, share=share) for share in shares)
-        return self.read_filter(ex.AggregateList(percentiles) if is_array else percentiles[0])
-
-    def read_share(self) -> float:
-        """Read the share of a percentile."""
-        at = self.here
-        match self.read_expression():
-            case ex.Literal("number", text) if 0 <= float(text) <= 1:
-                return float(text)
-        raise self.refuse(
-            "the share of a percentile is not a number from 0 to 1",
-            "write percentile_cont(0.5) WITHIN GROUP (ORDER BY <column>)",
-            at,
-        )
-
-    def read_array(self, read: Callable[[], Item]) -> tuple[Item, ...]:
-        """Read ``ARRAY[…]``."""
-        self.require("array", "[")
-        if self.here.is_symbol("]"):
-            raise self.refuse("a list is empty", LISTED)
-        items = self.read_list(read)
-        self.require("]")
-        return items
-
-    def read_window(self, function: Lexeme, aggregate: Expression | None) -> ex.WindowTotal:
-        """Read ``OVER ([PARTITION BY …])`` behind ``SUM(COUNT(*))``, or ``SUM(SUM(x))``."""
-        self.step()
-        self.open()
-        by = self.read_list(self.read_expression) if self.takes("partition", "by") else ()
-        match aggregate:
-            case ex.Aggregate("distinct"):
-                what = "what is distinct in groups has no total"
-                raise self.refuse(what, "ask without GROUP BY", function)
-            case ex.Aggregate("count" | "sum") if function.is_word("sum") and self.takes(")"):
-                self.leave()
-                return ex.WindowTotal(aggregate, by=by)
-        raise self.refuse(
-            "window functions are not supported, but for totals",
-            "write SUM(COUNT(*)) OVER (), or OVER (PARTITION BY <a column of GROUP BY>)",
-            function,
-        )
-
-    def read_filter(self, aggregate: Expression) -> Expression:
-        """Read the ``FILTER (WHERE condition)`` of an aggregate, if it has one."""
-        if not self.reads("filter", "(", "where"):
-            return aggregate
-        self.step()
-        self.open()
-        self.step()
-        at, condition = self.here, self.read_expression()
-        self.close()
-        self.check_nesting(condition, at)
-
-        def choose(part: Expression) -> Expression:
-            return replace(part, condition=condition) if isinstance(part, ex.Aggregate) else part
-
-        if isinstance(aggregate, ex.Aggregate):
-            return choose(aggregate)
-        return ex.rebuilt(aggregate, choose)
-
-    def check_nesting(self, operand: Expression | None, at: Lexeme) -> None:
-        """Refuse aggregates in what an aggregate is of."""
-        if any(isinstance(part, ex.Aggregate) for part in ex.walk(operand)):
-            raise self.refuse("an aggregate contains another aggregate", at=at)
-
-    functions: ClassVar[Mapping[str, Callable[[Any], Expression]]] = {
-        **dict.fromkeys(VALUE_FUNCTIONS, read_call),
-        **dict.fromkeys(("count", "sum", "avg", "min", "max"), read_aggregate),
-        **dict.fromkeys(
-            ("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"), read_spread
-        ),
-        **dict.fromkeys(("percentile_cont", "percentile_disc"), read_percentile),
-        **dict.fromkeys(("extract", "date_part", "date_trunc"), read_date_part),
-        "age": read_age,
-        "cast": read_cast,
-        "coalesce": read_coalesce,
-        "now": read_now,
-        "nullif": read_nullif,
-        "round": read_round,
-        "to_date": read_date,
-    }
-    """The functions of a count query; without a parenthesis, these words are names."""
 
 
 class Operator(NamedTuple):
@@ -498,24 +136,44 @@ class ExpressionParser(CallParser):
         text = self.step().text
         operator: Any = "<>" if text == "!=" else text
         quantifiers = {"=": ("any", "some"), "<>": ("all",)}.get(operator, ())
-        if self.here.is_word(*quantifiers) and self.ahead(2).is_word("array"):
+        if self.here.is_word(*quantifiers) and self.begins_array:
             return _among(left, self.read_quantified(), negated=operator == "<>")
         return ex.Comparison(operator, left, self.read_right(text))
 
+    @property
+    def begins_array(self) -> bool:
+        """Whether an array comes after the next word and a parenthesis."""
+        return self.ahead(2).is_word("array") or self.ahead(2).kind == "string"
+
     def read_quantified(self) -> tuple[Expression, ...]:
-        """Read ``ANY (ARRAY[…]::type[])``."""
+        """Read ``ANY (ARRAY[…]::type[])``, or ``ANY ('{…}')``."""
         self.step()
         self.open()
-        items = self.read_array(self.read_expression)
+        if self.here.kind == "string":
+            items = self.read_array_text()
+        else:
+            items = self.read_array(self.read_expression)
         if self.takes("::"):
             at, to = self.here, self.read_type()
             if not self.takes("[", "]"):
                 raise self.refuse("an array is cast to what is no array", LISTED, at)
-            items = tuple(_cast(item, to) for item in items)
+            items = tuple(cast(item, to) for item in items)
         if not self.here.is_symbol(")"):
             raise self.refuse("an array is used for more than a list", LISTED)
         self.close()
         return items
+
+    def read_array_text(self) -> tuple[Expression, ...]:
+        """Read ``'{a, b}'``, an array as a text."""
+        at = self.step()
+        if not _ARRAY_TEXT.fullmatch(at.text):
+            raise self.refuse("a text cannot be read as an array", LISTED, at)
+        found = _ELEMENT.findall(at.text[1:-1])
+        return tuple(
+            CONSTANTS["null"] if plain.strip().lower() == "null"
+            else ex.Literal("string", quoted or plain.strip())
+            for quoted, plain in found
+        )  # fmt: skip
 
     def read_is(self, left: Expression) -> Expression:
         """Read ``IS [NOT] NULL``, and so on."""
@@ -526,7 +184,7 @@ class ExpressionParser(CallParser):
         if self.takes("distinct"):
             self.require("from")
             right = self.read_right(operator)
-            if right == _CONSTANTS["null"]:
+            if right == CONSTANTS["null"]:
                 return ex.NullTest(left, not negated)
             return ex.Distinct(left, right, negated)
         truth: Any = self.here.text
@@ -544,12 +202,50 @@ class ExpressionParser(CallParser):
         if word == "in":
             return _among(left, self.read_arguments(), negated=negated)
         if word == "between":
+            at, is_symmetric = self.here, self.takes("symmetric")
+            if not is_symmetric:
+                self.takes("asymmetric")
             low = self.read_low(word)
             self.require("and")
-            return ex.Range(left, low, self.read_right(word), negated)
+            ends = low, self.read_right(word)
+            low, high = self.sort_ends(ends, at) if is_symmetric else ends
+            return ex.Range(left, low, high, negated)
+        operator: Any = word.upper()
+        if self.here.is_word("any", "some", "all") and self.begins_array:
+            kind = ex.And if self.here.is_word("all") else ex.Or
+            tests = [ex.Pattern(left, operator, one, None, negated) for one in self.read_patterns()]
+            return ex.joined(kind, tests) or tests[0]
         pattern = self.read_pattern(word)
         escape = self.read_escape() if self.takes("escape") else None
-        return ex.Pattern(left, pattern, escape, word == "like", negated)
+        return ex.Pattern(left, operator, pattern, escape, negated)
+
+    def read_patterns(self) -> tuple[Expression, ...]:
+        """Read ``ANY (ARRAY['a%', 'b%'])``."""
+        at, patterns = self.here, self.read_quantified()
+        if not all(map(_is_fixed_text, patterns)):
+            raise self.refuse("a pattern must be a quoted string", LISTED_PATTERNS, at)
+        return patterns
+
+    def sort_ends(
+        self, ends: tuple[Expression, Expression], at: Lexeme
+    ) -> tuple[Expression, Expression]:
+        """Put the ends of BETWEEN SYMMETRIC in order: two numbers, or two dates."""
+        match ends:
+            case (ex.Literal("number", low), ex.Literal("number", high)):
+                return ends if float(low) <= float(high) else (ends[1], ends[0])
+            case (ex.Literal("date", low), ex.Literal("date", high)):
+                return ends if low <= high else (ends[1], ends[0])
+        raise self.refuse(
+            "BETWEEN SYMMETRIC is only supported with two numbers or two dates",
+            "write BETWEEN with the lower value first",
+            at,
+        )
+
+    def read_match(self, left: Expression) -> Expression:
+        """Read ``~ 'pattern'``, and so on."""
+        text = self.step().text
+        operator: Any = text.removeprefix("!")
+        return ex.Pattern(left, operator, self.read_pattern(text), negated=text != operator)
 
     def read_low(self, operator: str) -> Expression:
         """Read the lower end of BETWEEN: PostgreSQL wants AT TIME ZONE in parentheses there."""
@@ -561,16 +257,20 @@ class ExpressionParser(CallParser):
         return low
 
     def read_pattern(self, operator: str) -> Expression:
-        """Read the pattern of LIKE or ILIKE."""
+        """Read the pattern of LIKE, or of a regular expression."""
         at, pattern = self.here, None
         if at.kind == "string" or at.is_word("lower", "upper") or at.is_symbol("("):
             pattern = self.read_right(operator)
         parts = list(ex.walk(pattern))
+        texts = [part.text for part in parts if isinstance(part, ex.Literal)]
+        if "~" in operator and any(map(ex.refers_back, texts)):
+            what = "a regular expression refers to what it found before"
+            raise self.refuse(what, "write what is meant once more, without \\1", at)
         if not parts or not all(map(_is_fixed_text, parts)):
             what = "a pattern must be a quoted string"
             raise self.refuse(what, "write the pattern in single quotes", at)
-        if sum(len(part.text) for part in parts if isinstance(part, ex.Literal)) > MAX_PATTERN:
-            what = f"a pattern of LIKE has more than {MAX_PATTERN:,} characters"
+        if sum(map(len, texts)) > MAX_PATTERN:
+            what = f"a pattern has more than {MAX_PATTERN:,} characters"
             raise self.refuse(what, "ask for a shorter part of the text", at)
         return parts[0]
 
@@ -612,7 +312,7 @@ class ExpressionParser(CallParser):
     def read_cast_behind(self, left: Expression) -> Expression:
         """Read ``::type``."""
         self.step()
-        return _cast(left, self.read_type())
+        return self.read_cast_to(left)
 
     operators: ClassVar[Mapping[str, Operator]] = {
         "or": Operator(_OR, read_chain),
@@ -624,6 +324,7 @@ class ExpressionParser(CallParser):
         **dict.fromkeys(("between", "in", "like", "ilike", "not"), Operator(_TEST, read_test)),
         "||": Operator(_OTHER, read_concatenation),
         "<@": Operator(_OTHER, read_containment),
+        **dict.fromkeys(("~", "~*", "!~", "!~*"), Operator(_OTHER, read_match)),
         **dict.fromkeys("+-", Operator(_ADD, read_arithmetic)),
         **dict.fromkeys("*/%", Operator(_MULTIPLY, read_arithmetic)),
         "at": Operator(_ZONE, read_zone),
@@ -644,11 +345,11 @@ class ExpressionParser(CallParser):
         if kind == "word":
             if after.is_symbol("(") and text in self.functions:
                 return self.functions[text](self)
-            if after.kind == "string" and text in _LITERAL_TYPES:
+            if after.kind == "string" and text in LITERAL_TYPES:
                 return self.read_typed_constant()
-            if text in _CONSTANTS:
+            if text in CONSTANTS:
                 self.step()
-                return _CONSTANTS[text]
+                return CONSTANTS[text]
             if text == "case":
                 return self.read_case()
         return self.read_column()
@@ -669,7 +370,7 @@ class ExpressionParser(CallParser):
                 "write INTERVAL '30 days', or '-1 year'",
                 kind,
             )
-        return ex.Literal(_LITERAL_TYPES[kind.text], text)
+        return ex.Literal(LITERAL_TYPES[kind.text], text)
 
     def read_column(self) -> ex.Name:
         """Read a column with its qualifiers."""
@@ -730,13 +431,6 @@ class ExpressionParser(CallParser):
             condition = ex.Comparison("=", subject, condition)
         self.require("then")
         return condition, self.read_expression()
-
-
-def _cast(operand: Expression, to: str) -> Expression:
-    match operand:
-        case ex.Literal("string", text) if to in _LITERAL_TYPES:
-            return ex.Literal(_LITERAL_TYPES[to], text)
-    return ex.Cast(operand, to)
 
 
 def _among(operand: Expression, items: tuple[Expression, ...], *, negated: bool) -> Expression:

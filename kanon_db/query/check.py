@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from kanon_db.query._bind import Binder, Scope, Scopes
 from kanon_db.query.expressions import (
     Column,
     Formula,
+    ItemText,
     Key,
     KeyMatch,
     LookupText,
@@ -159,7 +161,7 @@ class Measures:
                 self.show(part, alias and f"{alias}[{number}]")
             return
         if not isinstance(expression, ex.Aggregate):
-            bound, _ = self._bind_calculation(expression)
+            bound = self._bind_item(expression)
             self.formulas.append(Formula(self._label(alias, bound), bound))
             self._listed.append(-len(self.formulas))
             return
@@ -177,12 +179,20 @@ class Measures:
         """Return the number of an item of ORDER BY, which `settled` makes final."""
         if isinstance(expression, ex.Aggregate):
             return self._place(self._bind_aggregate(expression))
-        bound, _ = self._bind_calculation(expression)
+        bound = self._bind_item(expression)
         for number, formula in enumerate(self.formulas, start=1):
             if formula.expression == bound:
                 return -number
         self.formulas.append(Formula("", bound))
         return -len(self.formulas)
+
+    def _bind_item(self, expression: ex.Expression) -> ex.Expression:
+        """Bind a calculation, or a condition on aggregates, which is 1 where it is true."""
+        if not isinstance(expression, _CONDITIONS):
+            return self._bind_calculation(expression)[0]
+        one, zero = ex.Literal("number", "1"), ex.Literal("number", "0")
+        condition = self.having(expression) or expression
+        return ex.Case(((condition, one), (ex.Not(condition), zero)), None)
 
     def _bind_calculation(self, expression: ex.Expression) -> tuple[ex.Expression, ex.Category]:
         """Bind arithmetic with aggregates and numbers; return it with its kind of number."""
@@ -218,12 +228,30 @@ class Measures:
             case ex.Cast(operand, "numeric" | "double precision" as to):
                 inner, _ = self._bind_calculation(operand)
                 return ex.Cast(inner, to), "numeric" if to == "numeric" else "float"
+            case ex.Cast(operand, "smallint" | "integer" | "bigint"):
+                inner, kind = self._bind_calculation(operand)
+                if kind == "integer":
+                    return inner, kind
+                is_rough = any(self._kind(part) == "float" for part in _aggregates(operand))
+                return Rounded(inner, None, kind == "float", is_rough), "integer"
+            case ex.Coalesce((operand, ex.Literal("number") as otherwise)):
+                (one, kind), (other, another) = map(self._bind_calculation, (operand, otherwise))
+                for part in _aggregates(operand):
+                    if (
+                        part.operand is not None
+                    ):  # whether there is a value tells whether it is NULL
+                        self._place(self._bind_aggregate(_number_of(part)))
+                return ex.Coalesce((one, other)), max(kind, another, key=_KINDS.index)
+            case ex.Case(branches, default):
+                conditions = [self.having(when) or when for when, _ in branches]
+                written = [then for _, then in branches] + ([default] if default else [])
+                results, kinds = zip(*map(self._bind_calculation, written), strict=True)
+                chosen = tuple(zip(conditions, results, strict=False))
+                last = results[-1] if default else None
+                return ex.Case(chosen, last), max(kinds, key=_KINDS.index)
             case ex.NullIf(left, ex.Literal("number") as right):
-                (one, kind), (other, _) = (
-                    self._bind_calculation(left),
-                    self._bind_calculation(right),
-                )
-                return ex.NullIf(one, other), kind
+                (one, kind), (other, another) = map(self._bind_calculation, (left, right))
+                return ex.NullIf(one, other), max(kind, another, key=_KINDS.index)
             case ex.Deviation(number=ex.Aggregate(operand=ex.Expression() as operand)):
                 _, type_ = self._binder.value(operand)
                 spread = ex.rebuilt(expression, lambda part: self._bind_calculation(part)[0])
@@ -254,8 +282,8 @@ class Measures:
                 return Rounded(inner, digits, category == "float", is_rough), category
         raise refusal(
             "calculations with aggregates are made of aggregates and numbers by + - * / only",
-            hint="NULLIF(..., 0), ROUND and casts to numeric are accepted, too; a condition belongs"
-            " into FILTER (WHERE ...) of an aggregate, and COALESCE can be left out",
+            hint="NULLIF(..., 0), COALESCE(..., 0), CASE, ROUND and casts to numbers are accepted,"
+            " too; a condition on records belongs into FILTER (WHERE ...) of an aggregate",
         )
 
     def _kind(self, aggregate: ex.Aggregate) -> ex.Category:
@@ -265,6 +293,11 @@ class Measures:
         _, type_ = self._binder.value(aggregate.operand)
         if type_.category == "float" or aggregate.function == "cont":
             return "float"
+        if type_.category == "moment":
+            raise refusal(
+                "what is calculated from a date is not supported",
+                hint="calculate with EXTRACT(EPOCH FROM <column>), its seconds since 1970",
+            )
         if aggregate.share is not None:
             return type_.category
         is_whole = aggregate.function == "sum" and type_.name in ("smallint", "integer")
@@ -341,6 +374,8 @@ class Measures:
             return ex.Aggregate("distinct", operand, condition)
         operand, type_ = self._binder.bind(aggregate.operand)
         if aggregate.share is not None:
+            if type_ is not None and type_.category == "moment":
+                operand, type_ = ex.DatePart("extract", "epoch", operand), ex.NUMERIC
             type_ = _type_of_answer(type_)
             return replace(aggregate, operand=operand, condition=condition, type=type_)
         if type_ is None or type_.category not in ex.NUMBERS:
@@ -356,6 +391,8 @@ class Measures:
         match expression:
             case ex.And() | ex.Or() | ex.Not():
                 return ex.rebuilt(expression, self._condition)
+            case ex.Membership():
+                return self._condition(ex.spell_out(expression))
             case ex.Comparison() | ex.Range() | ex.NullTest():
                 return ex.rebuilt(expression, self._number)
         raise _beyond_having()
@@ -375,14 +412,22 @@ class Measures:
                 return ex.rebuilt(expression, self._number)
             case ex.Deviation():
                 return self._bind_calculation(expression)[0]
-            case ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | Rounded() if _aggregates(
-                expression
-            ) or not _names(expression):
+            case (
+                ex.Arithmetic("/") | ex.Cast() | ex.NullIf() | ex.Coalesce() | ex.Case() | Rounded()
+            ) if _aggregates(expression) or not _names(expression):
                 return self._bind_calculation(expression)[0]
         raise _beyond_having()
 
 
 _KINDS: Final[tuple[ex.Category, ...]] = ("integer", "numeric", "float")
+_CONDITIONS: Final = (
+    ex.Comparison, ex.Range, ex.NullTest, ex.Membership, ex.And, ex.Or, ex.Not
+)  # fmt: skip
+
+
+def _number_of(aggregate: ex.Aggregate) -> ex.Aggregate:
+    """Return the aggregate that counts the values that another is of."""
+    return ex.Aggregate("count", aggregate.operand, aggregate.condition)
 
 
 def _aggregates(expression: ex.Expression) -> list[ex.Aggregate]:
@@ -397,14 +442,8 @@ def _type_of_answer(type_: ex.Type | None) -> ex.Type:
     """Return the type of the operand of MIN, MAX or a percentile; only numbers are answered."""
     if type_ is not None and type_.category in ex.NUMBERS:
         return type_
-    if type_ is not None and type_.category == "moment":
-        raise refusal(
-            "MIN, MAX and percentiles of dates are not supported: answers are numbers",
-            hint="ask for MIN(EXTRACT(YEAR FROM <column>)), or EPOCH for seconds since 1970; SELECT"
-            " DISTINCT <column> ... ORDER BY 1 lists the dates",
-        )
     raise refusal(
-        "MIN, MAX and percentiles are only supported for numbers",
+        "MIN, MAX and percentiles are only supported for numbers and dates",
         hint="SELECT DISTINCT <column> ... ORDER BY 1 lists the values in their order",
     )
 
@@ -449,6 +488,7 @@ class _Checker:
         self._scopes = scopes
         self._binder = Binder(scopes)
         self._measures = Measures(self._binder, has_having=text.having is not None)
+        self._fixed: list[tuple[str, str]] = []
 
     def query(self, matches: Sequence[ex.KeyMatch]) -> Query:
         """Check one clause after the other."""
@@ -470,7 +510,7 @@ class _Checker:
         query = Query(
             ex.joined(ex.And, conditions), keys, tuple(self._measures.found), having, order,
             text.limit, text.offset, tuple(self._binder.value(part)[0] for part in text.selected),
-            tuple(self._measures.formulas), self._measures.listed,
+            tuple(self._measures.formulas), self._measures.listed, tuple(self._fixed),
         )  # fmt: skip
         for part in (inner for one in query.evaluated for inner in ex.walk(one)):
             if not isinstance(part, ex.NullTest):
@@ -483,21 +523,35 @@ class _Checker:
         """Check the expressions of GROUP BY."""
         keys: list[Key] = []
         where = "SELECT DISTINCT" if self._text.is_distinct else "GROUP BY"
+        listed = [item.expression for item in self._text.items]
         for expression in self._keys_of_groups():
             if isinstance(expression, ex.Aggregate):
                 raise refusal("GROUP BY contains an aggregate")
             bound, type_ = self._binder.value(expression)
             if not ex.columns(bound):
+                if expression in listed and not self._text.is_distinct:
+                    continue
                 raise refusal(f"{where} contains a constant", hint=f"name columns in {where}")
             _require_grouped(type_)
-            if any(key.expression == bound for key in keys):
+            if all(key.expression != bound for key in keys):
+                keys.append(Key(self._name_of(bound), bound))
+        grouped = [key.expression for key in keys]
+        for expression in listed if grouped else ():
+            if _aggregates_in(expression):
                 continue
-            name = self._name_of(bound)
-            if any(key.name == name for key in keys):
-                raise refusal(
-                    "two groups have the same name", hint="name each with AS in the select list"
-                )
-            keys.append(Key(name, bound))
+            bound, type_ = self._binder.value(self._look_up(expression))
+            # What follows from the groups' values is one more of them, and divides no group.
+            if (
+                bound not in grouped
+                and ex.columns(bound)
+                and not ex.columns(_without(bound, grouped))
+            ):
+                _require_grouped(type_)
+                keys.append(Key(self._name_of(bound), bound))
+        if len({key.name for key in keys}) < len(keys):
+            raise refusal(
+                "two groups have the same name", hint="name each with AS in the select list"
+            )
         return tuple(keys)
 
     def _keys_of_groups(self) -> list[ex.Expression]:
@@ -534,6 +588,9 @@ class _Checker:
                 self._measures.show(item.expression, item.alias)
                 continue
             bound, _ = self._binder.value(self._look_up(item.expression))
+            if not ex.columns(bound):
+                self._fix(item, keys)
+                continue
             if all(key.expression != bound for key in keys):
                 raise refusal(
                     "the select list has columns that GROUP BY does not name",
@@ -542,6 +599,21 @@ class _Checker:
                 )
         if not self._measures.listed:  # groups are listed, as by SELECT DISTINCT
             self._measures.show(ex.Aggregate("count", None), None)
+
+    def _fix(self, item: ItemText, keys: Sequence[Key]) -> None:
+        """Let a constant of the select list stand beside the groups' values."""
+        value = item.expression
+        name = item.alias or "?column?"
+        while isinstance(value, ex.Cast):
+            value = value.operand
+        if not isinstance(value, ex.Literal) or value.kind not in _JSON:
+            raise refusal(
+                "the select list has a calculation without columns",
+                hint="write its result, a number or a quoted text",
+            )
+        if name in {*(key.name for key in keys), *(one for one, _ in self._fixed)}:
+            raise refusal("two columns have the same name", hint="name each with AS")
+        self._fixed.append((name, _JSON[value.kind](value.text)))
 
     def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
         """Check an item of ORDER BY."""
@@ -582,6 +654,21 @@ class _Checker:
                 return named[0] if named else expression
             case _:
                 return expression
+
+
+_JSON: Final[Mapping[str, Callable[[str], str]]] = {
+    "number": lambda text: json.dumps(float(text) if set(text) & set(".eE") else int(text)),
+    "string": json.dumps,
+    "boolean": str,
+    "null": lambda _: "null",
+}
+"""How constants are written as JSON, by their kinds."""
+
+
+def _without(expression: ex.Expression, parts: Sequence[ex.Expression]) -> ex.Expression:
+    """Put NULL in place of some parts of an expression."""
+    null = ex.Constant(None, ex.TEXT)
+    return ex.replace_parts(expression, lambda part: null if part in parts else None)
 
 
 def _require_grouped(type_: ex.Type) -> None:

@@ -7,6 +7,7 @@ not answered.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
@@ -130,6 +131,7 @@ LiteralKind = OneOf[
 ComparisonOperator = OneOf["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%"]
 Truth = OneOf["true", "false", "unknown"]
+PatternOperator = OneOf["LIKE", "ILIKE", "~", "~*"]
 AggregateFunction = OneOf["count", "distinct", "sum", "avg", "min", "max", "disc", "cont"]
 DateFunction = OneOf["extract", "date_part", "date_trunc"]
 
@@ -301,6 +303,15 @@ class Aggregate(Expression):
     # Type of the operand of MIN, MAX, percentiles, SUM and AVG, once it is checked
     type: Type | None = None
 
+    @property
+    def is_moment(self) -> bool:
+        """Whether it is a date or a time, in seconds since 1970."""
+        return (
+            self.share is not None
+            and isinstance(self.operand, DatePart)
+            and self.operand.field == "epoch"
+        )
+
 
 class Deviation(Expression):
     """``stddev(x)``, ``variance(x)`` and so on, by the sums that they follow from."""
@@ -381,13 +392,27 @@ class Range(Expression):
 
 
 class Pattern(Expression):
-    """``operand [NOT] LIKE pattern [ESCAPE escape]``, or ILIKE."""
+    """``operand [NOT] LIKE pattern [ESCAPE escape]``, or a regular expression, ``operand ~ …``."""
 
     operand: Expression
+    operator: PatternOperator
     pattern: Expression
-    escape: Expression | None
-    is_case_sensitive: bool
+    escape: Expression | None = None
     negated: bool = False
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether the pattern is a regular expression."""
+        return "~" in self.operator
+
+
+MAX_PATTERN: Final = 1_000
+"""The most characters of a pattern."""
+
+
+def refers_back(pattern: str) -> bool:
+    """Whether a regular expression has back references, which take long to match."""
+    return re.search(r"\\[1-9]", pattern) is not None
 
 
 class NullTest(Expression):
@@ -683,6 +708,12 @@ class Query(NamedTuple):
     selected: tuple[Expression, ...] = ()
     formulas: tuple[Formula, ...] = ()
     listed: tuple[int, ...] = ()
+    fixed: tuple[tuple[str, str], ...] = ()  # Constants of the select list: their names, as JSON
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the keys of groups name: constants come last."""
+        return (*(key.name for key in self.keys), *(name for name, _ in self.fixed))
 
     @property
     def shown(self) -> list[tuple[int, Measure | Formula]]:

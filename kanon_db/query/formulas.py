@@ -8,7 +8,7 @@ import operator as operators
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kanon_db.declaration.shown import ShownResult
 from kanon_db.errors import UnsupportedQueryError
@@ -199,7 +199,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Decimal, Decimal], Decimal]]] = {
     "*": operators.mul,
     "/": operators.truediv,
 }
-_COMPARISONS: Final[Mapping[str, Callable[[Decimal, Decimal], bool]]] = {
+COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": operators.eq, "<>": operators.ne, "<": operators.lt,
     "<=": operators.le, ">": operators.gt, ">=": operators.ge,
 }  # fmt: skip
@@ -232,6 +232,14 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
             case ex.NullIf(left, right):
                 one, other = number(left), number(right)
                 return None if one == other else one
+            case ex.Coalesce((operand, otherwise)):
+                inner = number(operand)
+                return number(otherwise) if inner is None else inner
+            case ex.Case(branches, default):
+                for when, then in branches:
+                    if _holds(when, group, places):
+                        return number(then)
+                return None if default is None else number(default)
             case ex.Arithmetic(operator, left, right):
                 one, other = number(left), number(right)
                 # What is divided by an estimate of 0 is not known.
@@ -258,8 +266,67 @@ def _holds(condition: ex.Expression, group: Group, places: dict[ex.Aggregate, in
             one, other = number(left), number(right)
             if one is None or other is None:
                 return None
-            return _COMPARISONS[operator](one, other)
+            return COMPARISONS[operator](one, other)
     raise TypeError(f"{type(condition).__name__} is not checked")
+
+
+class Between(NamedTuple):
+    """A number by estimates, and its bounds, infinite where none is certain."""
+
+    estimate: float | None
+    low: float
+    high: float
+
+
+class TruthRange(NamedTuple):
+    """The truth of a condition by estimates, and what it may be by bounds."""
+
+    estimate: bool | None
+    may_be_true: bool
+    may_be_false: bool
+    may_be_unknown: bool
+
+    @classmethod
+    def of(cls, condition: ex.Expression, leaf: Callable[[ex.Expression], Self]) -> Self:
+        """Tell the truth of a condition, in SQL's three-valued logic, from that of its leaves."""
+        match condition:
+            case ex.And(parts) | ex.Or(parts):
+                decisive = isinstance(condition, ex.Or)
+                inner = [cls.of(part, leaf) for part in parts]
+                estimates = [one.estimate for one in inner]
+                estimate = None if None in estimates else not decisive
+                if decisive in estimates:
+                    estimate = decisive
+                true = [one.may_be_true for one in inner]
+                false = [one.may_be_false for one in inner]
+                may_be = (any(true), all(false)) if decisive else (all(true), any(false))
+                return cls(estimate, *may_be, any(one.may_be_unknown for one in inner))
+            case ex.Not(part):
+                one = cls.of(part, leaf)
+                estimate = None if one.estimate is None else not one.estimate
+                return cls(estimate, one.may_be_false, one.may_be_true, one.may_be_unknown)
+            case ex.Range():
+                return cls.of(ex.spell_out(condition), leaf)
+        return leaf(condition)
+
+    @classmethod
+    def of_comparison(
+        cls, operator: ex.ComparisonOperator, one: Between, other: Between, *, may_be_unknown: bool
+    ) -> Self:
+        """Compare two numbers."""
+        estimate = None
+        if one.estimate is not None and other.estimate is not None:
+            estimate = COMPARISONS[operator](one.estimate, other.estimate)
+        is_same = one.low == one.high == other.low == other.high
+        may_meet = one.low <= other.high and other.low <= one.high
+        may_be: dict[str, tuple[bool, bool]] = {
+            "=": (may_meet, not is_same),
+            "<": (one.low < other.high, one.high >= other.low),
+            "<=": (one.low <= other.high, one.high > other.low),
+        }
+        for name, opposite in (("<>", "="), (">", "<="), (">=", "<")):
+            may_be[name] = may_be[opposite][::-1]
+        return cls(estimate, *may_be[operator], may_be_unknown)
 
 
 def common_spelling(group_key: str, without: str | None = None) -> str:

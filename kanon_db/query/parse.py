@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query._constructs import is_bare_alias, is_name
-from kanon_db.query._lexer import Lexeme, scan
+from kanon_db.query._lexemes import Lexeme, is_bare_alias, is_name, scan
 from kanon_db.query._syntax import ExpressionParser
 from kanon_db.query.expressions import (
     Aggregate,

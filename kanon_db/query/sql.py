@@ -156,10 +156,10 @@ def write(expression: ex.Expression, spell: Spelling, constants: Constants) -> s
             return f"({inner(operand)} IS {_not(negated)}NULL)"
         case ex.TruthTest(operand, truth, negated):
             return f"({inner(operand)} IS {_not(negated)}{truth.upper()})"
-        case ex.Pattern(operand, pattern, escape, is_case_sensitive, negated):
-            like = "LIKE" if is_case_sensitive else "ILIKE"
+        case ex.Pattern(operand, operator, pattern, escape, negated):
             ending = "" if escape is None else f" ESCAPE {inner(escape)}"
-            return f"({inner(operand)} {_not(negated)}{like} {inner(pattern)}{ending})"
+            no = ("!" if expression.is_regular else "NOT ") if negated else ""
+            return f"({inner(operand)} {no}{operator} {inner(pattern)}{ending})"
         case ex.Comparison(operator, left, right):
             return f"({inner(left)} {_operator(operator, left, right)} {inner(right)})"
         case ex.Range():

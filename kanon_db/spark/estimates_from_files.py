@@ -321,8 +321,8 @@ def _means_the_same(part: ex.Expression) -> bool:
             return function == "extract" and field.lower() in _FIELDS
         case ex.Cast(_, to):
             return to in _EXACT_TYPES
-        case ex.Pattern(_, _, escape, _, _):
-            return escape is None
+        case ex.Pattern(escape=escape):
+            return escape is None and not part.is_regular
         case _:
             return True
 

@@ -13,8 +13,8 @@ import pytest
 
 from kanon_db.answers.scope import Limits
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query._lexer import MAX_LEXEMES
-from kanon_db.query._syntax import MAX_PATTERN
+from kanon_db.query._lexemes import MAX_LEXEMES
+from kanon_db.query.expressions import MAX_PATTERN
 from kanon_db.query.parse import MAX_ITEMS, MAX_OPERATORS, MAX_PATTERNS, parse_query
 from kanon_db.session.psycopg_session import PsycopgSession
 from kanon_db.transfer.snapshot import MOST_BYTES

@@ -6,6 +6,8 @@ race, income (numeric), born (date), seen (timestamp) and the sensitive dx.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -116,13 +118,14 @@ SUPERSET = (
         " WHERE seen >= TO_TIMESTAMP('2021-01-01 00:00:00.000000', 'YYYY-MM-DD HH24:MI:SS.US')"
         " AND seen < TO_TIMESTAMP('2021-06-01 00:00:00.000000', 'YYYY-MM-DD HH24:MI:SS.US')"
         " GROUP BY DATE_TRUNC('month', seen) ORDER BY count DESC LIMIT 50000",
-        "write TIMESTAMP '2024-01-31 00:00'",
+        _EACH_INTERVAL,
         (
             (
                 "SELECT COUNT(*) AS count FROM published.people WHERE seen >= TIMESTAMP '2021-01-01"
                 " 00:00' AND seen < TIMESTAMP '2021-06-01 00:00'"
             ),
         ),
+        is_of_ranges=True,
     ),
     Asked(
         "Superset",
@@ -427,4 +430,15 @@ DBT = (
     ),
 )
 
-ASKED = PEOPLE + SUPERSET + METABASE + TABLEAU + PANDAS + DBT
+
+def _questions() -> Iterator[Asked]:
+    """Read what is answered on buckets and rows from asked.sql."""
+    tool = ""
+    for line in Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").splitlines()[1:]:
+        if line.startswith("-- "):
+            tool = line[3:]
+        else:
+            yield Asked(tool, line)
+
+
+ASKED = PEOPLE + SUPERSET + METABASE + TABLEAU + PANDAS + DBT + tuple(_questions())

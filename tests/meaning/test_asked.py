@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -71,13 +72,15 @@ def faults_of(parties: Parties, publication: str, question: str) -> list[str]:
         " FROM kanon.estimate($1::text)",
         asked_of(publication, question).replace('"db"', quoted(parties.analyst.info.dbname)),
     )
+    rows = truth(parties, question)
+    names = set(json.loads(answers[0][0])) & set(rows[0]) if answers and rows else set()
     found: dict[str, list[tuple[Any, ...]]] = {}
-    for key, *figures in answers:
-        found.setdefault(_key(json.loads(key)), []).append(tuple(figures))
-    names = set(json.loads(answers[0][0])) if answers else set()
+    for written, *figures in answers:
+        of_group = json.loads(written)
+        found.setdefault(_key({name: of_group[name] for name in names}), []).append(tuple(figures))
     faults = [] if answers else ["no rows"]
     is_cut = bool(_LIMIT.search(question)) or "having" in question.lower()
-    for row in truth(parties, question):
+    for row in rows:
         key = _key({name: value for name, value in row.items() if name in names})
         true: list[Any] = []
         for name, value in row.items():
@@ -91,9 +94,10 @@ def faults_of(parties: Parties, publication: str, question: str) -> list[str]:
             faults += [f"{key} is there" for (_, _, _, high) in found[key] if high < 1]
             continue
         assert len(true) == len(found[key]), (true, found[key])
-        for number, (aggregate, estimate, low, high) in zip(true, found[key], strict=True):
-            if number is None:
+        for printed, (aggregate, estimate, low, high) in zip(true, found[key], strict=True):
+            if printed is None:
                 continue
+            number = _seconds(printed) if isinstance(printed, str) else printed
             slack = 1e-6 * max(1.0, abs(number))
             if low is not None and low > number + slack:
                 faults.append(f"{key} {aggregate}: at least {low}, but {number} is true")
@@ -102,6 +106,10 @@ def faults_of(parties: Parties, publication: str, question: str) -> list[str]:
             if estimate is None:
                 faults.append(f"{key} {aggregate}: no estimate of {number}")
     return faults
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
 
 
 def _key(key: dict[str, Any]) -> str:

@@ -140,8 +140,8 @@ class Writer:
             case Range(operand, low, high, negated):
                 between = "not between" if negated else "BETWEEN"
                 return f"{inner(operand)} {between} {inner(low)} AND {inner(high)}"
-            case Pattern(operand, pattern, _, is_case_sensitive, negated):
-                word = "LIKE" if is_case_sensitive else "ilike"
+            case Pattern(operand, operator, pattern, _, negated):
+                word = operator if operator == "LIKE" else "ilike"
                 return f"{inner(operand)} {'NOT ' if negated else ''}{word} {self.write(pattern)}"
             case NullTest(operand, negated):
                 return f"{inner(operand)} IS{gap}{'NOT NULL' if negated else 'null'}"

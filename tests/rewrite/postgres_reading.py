@@ -356,9 +356,9 @@ def operation(node: Any) -> Expression:
                 pattern, escape = pattern.args
             return Pattern(
                 expression(node.lexpr),
+                "LIKE" if node.kind == KINDS.AEXPR_LIKE else "ILIKE",
                 expression(pattern),
                 optional(escape),
-                node.kind == KINDS.AEXPR_LIKE,
                 operator.startswith("!"),
             )
         case KINDS.AEXPR_DISTINCT | KINDS.AEXPR_NOT_DISTINCT:
@@ -404,6 +404,10 @@ def operation(node: Any) -> Expression:
                 return Comparison(operator, left, right)
             if operator == "||":
                 return Call("||", (left, right))
+            if operator.removeprefix("!") in ("~", "~*"):
+                return Pattern(
+                    left, operator.removeprefix("!"), right, negated=operator.startswith("!")
+                )
             require(operator in {"+", "-", "*", "/", "%"})
             return Arithmetic(operator, left, right)
     raise NotACountQueryError
@@ -483,7 +487,8 @@ def call(node: Any) -> Expression:
 
 FUNCTIONS = {
     "abs", "btrim", "ceil", "concat", "floor", "initcap", "left", "length", "lower", "ltrim",
-    "replace", "right", "rtrim", "strpos", "substr", "timezone", "trunc", "upper",
+    "regexp_replace", "replace", "right", "rtrim", "sign", "split_part", "strpos", "substr",
+    "timezone", "to_char", "trunc", "upper", "width_bucket",
 }  # fmt: skip
 SAME = {
     "ceiling": "ceil", "char_length": "length", "character_length": "length", "substring": "substr",

@@ -73,7 +73,7 @@ def test_dividing_by_no_record_at_all() -> None:
         ("SUM(age) / COUNT(*)", "cut to a whole number"),
         ("COUNT(*) % 2", "calculations with aggregates"),
         ("COUNT(*) + age", "calculations with aggregates"),
-        ("COUNT(*)::int", "calculations with aggregates"),
+        ("COUNT(*)::text", "calculations with aggregates"),
     ],
 )
 def test_refused(expression: str, what: str) -> None:

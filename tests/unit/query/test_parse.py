@@ -10,9 +10,8 @@ from string import ascii_letters, digits
 import pytest
 
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.query import _lexer
-from kanon_db.query._constructs import MAX_NESTING
-from kanon_db.query._lexer import MAX_LENGTH, Lexeme, scan
+from kanon_db.query import _lexemes
+from kanon_db.query._lexemes import MAX_LENGTH, MAX_NESTING, Lexeme, scan
 from kanon_db.query.expressions import (
     ALLOWED,
     Aggregate,
@@ -158,7 +157,7 @@ def test_no_refusal_repeats_the_query() -> None:
         f"a = to_date('{canary}', '{canary}')",
         f"a < b + INTERVAL '{canary}'",
         f"a <@ '{canary}'",
-        f"a = ANY ('{{{canary}}}')",
+        f"a = ANY ('{{{canary}')",
         f"a /* {canary}",
         f"a = '{canary}'::regclass",
         f"a::{canary} = 1",
@@ -180,7 +179,7 @@ def pieces(text: str) -> list[tuple[str, str]]:
 @pytest.mark.long
 def test_letters_are_those_of_ascii_the_underscore_and_all_that_is_not_ascii() -> None:
     usual = set(ascii_letters + "_") | {chr(code) for code in range(128, sys.maxunicode + 1)}
-    letters, more = re.compile(_lexer._LETTER), re.compile(_lexer._IN_WORD, re.VERBOSE)
+    letters, more = re.compile(_lexemes._LETTER), re.compile(_lexemes._IN_WORD, re.VERBOSE)
     every = "\n".join(map(chr, range(sys.maxunicode + 1)))
     assert set(letters.findall(every)) == usual
     assert set(more.findall(every)) == usual | set(digits + "$")
@@ -300,15 +299,12 @@ def test_what_was_opened_closes(query: str, reason: str) -> None:
         ("SELECT string_agg(a, ',') FROM t", "SELECT DISTINCT"),
         ("SELECT COUNT(*) FROM t WHERE translate(a, 'b', 'c') = 'x'", "ILIKE"),
         ("SELECT COUNT(*) FROM t WHERE substring(a FROM 1 FOR 2) = 'x'", "substr(x, 1, 3)"),
-        ("SELECT COUNT(*) FROM t WHERE split_part(a, ',', 2) = 'x'", "LIKE"),
         ("SELECT COUNT(*) FROM t WHERE a ^ 2 > 1", "x * x"),
-        ("SELECT COUNT(*) FROM t WHERE a = ANY ('{1}')", "ARRAY[...]"),
+        ("SELECT COUNT(*) FROM t WHERE a = ANY (b)", "ARRAY[...]"),
         ("SELECT COUNT(*) FROM t WHERE a[1] = 1", "do not subscript"),
         ("SELECT COUNT(*) FROM t WHERE int4range(1, 2) @> a", "<@ int4range"),
         ("SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t)", "write its number"),
         ("SELECT COUNT(*) FROM t FETCH FIRST 5 PERCENT ROWS ONLY", "ROWS ONLY"),
-        ("SELECT COUNT(*) FROM t WHERE greatest(a, b) > 1", "CASE"),
-        ("SELECT COUNT(*) FROM t WHERE to_char(a, 'YYYY') = '2020'", "EXTRACT"),
         ("SELECT COUNT(*) FROM t WHERE a > clock_timestamp()", "CURRENT_DATE"),
         ("SELECT COUNT(*) FROM t WHERE a IN (SELECT b FROM u)", "lookup table"),
         ("SELECT COUNT(*) FROM t WHERE EXISTS (SELECT 1)", "lookup table"),
@@ -318,8 +314,8 @@ def test_what_was_opened_closes(query: str, reason: str) -> None:
         ("SELECT COUNT(*) FROM t GROUP BY ROLLUP (a)", "a query for each"),
         ("SELECT COUNT(*) FROM t RIGHT JOIN s.u ON a = b", "LEFT JOIN"),
         ("SELECT COUNT(*) FROM t WHERE (a, b) = (1, 2)", "AND"),
-        ("SELECT COUNT(*) FROM t WHERE a BETWEEN SYMMETRIC 2 AND 1", "lower value first"),
-        ("SELECT COUNT(*) FROM t WHERE a ~ 'x'", "LIKE"),
+        ("SELECT COUNT(*) FROM t WHERE a BETWEEN SYMMETRIC b AND 1", "lower value first"),
+        ("SELECT COUNT(*) FROM t WHERE a ~~ 'x'", "LIKE"),
         ("SELECT COUNT(*) FROM t FOR UPDATE", "leave it out"),
         ("SELECT * FROM t", "SELECT DISTINCT"),
         ("SELECT COUNT(*) FROM (SELECT DISTINCT a FROM t) AS u", "COUNT(DISTINCT"),

@@ -1,0 +1,36 @@
+-- What tools send, one question a line, below the name of the tool; read by asked.py.
+-- values
+SELECT COUNT(*) FROM people WHERE race ~ '^[ab]' AND dx ~* 'FLU|cancer'
+SELECT COUNT(*) FROM people WHERE race !~ 'hi+t' OR dx !~* '^a'
+SELECT COUNT(*) FROM people WHERE race || dx ~ 'n.*u$'
+SELECT COUNT(*) FROM people WHERE regexp_like(dx, 'F', 'i') AND race LIKE ANY (ARRAY['a%', '%k'])
+SELECT COUNT(*) FROM people WHERE race NOT LIKE ALL (ARRAY['a%', 'w%']) AND dx LIKE ANY ('{f%,"c%"}')
+SELECT COUNT(*) FROM people WHERE race = ANY('{asian, "White "}') AND sex = ANY('{f}'::text[])
+SELECT race, COUNT(*) FROM people WHERE mod(age, 10) = 3 AND dx = 'flu' GROUP BY race
+SELECT COUNT(*) FROM people WHERE width_bucket(age, 20, 80, 6) = 2 AND dx <> 'flu'
+SELECT COUNT(*) FROM people WHERE width_bucket(income, 20000, 50000, 3) > 1
+SELECT COUNT(*) FROM people WHERE greatest(age, 40) > least(60, age) AND greatest(race, dx) = dx
+SELECT COUNT(*) FROM people WHERE split_part(race, 'i', 1) = 'as' AND split_part(dx, 'n', -1) = 'cer'
+SELECT COUNT(*) FROM people WHERE regexp_replace(race, '[aeiou]', '', 'g') = 'blck' OR regexp_replace(dx, 'F', 'f') = 'flu'
+SELECT COUNT(*) FROM people WHERE to_char(born, 'YYYY-MM') < '1960-06' AND dx = 'asthma'
+SELECT COUNT(*) FROM people WHERE to_char(date_trunc('month', born), 'Mon YYYY') = 'Jan 1970'
+SELECT COUNT(*) FROM people WHERE DATE(seen) = '2021-02-03' OR date('1970-01-01') > born
+SELECT COUNT(*) FROM people WHERE age BETWEEN SYMMETRIC 60 AND 30 AND born BETWEEN SYMMETRIC '1990-01-01'::date AND '1950-01-01'::date
+SELECT COUNT(*) FROM people WHERE CAST(income AS NUMERIC(10, 2)) > 30000 AND income::numeric(8) = 20000
+SELECT COUNT(*) FROM people WHERE sign(age - 40) = 1 AND dx = 'flu'
+-- Looker
+SELECT COALESCE(SUM(people.age), 0) AS "people.total" FROM people WHERE dx = 'flu'
+SELECT people.race, COALESCE(SUM(people.age) FILTER (WHERE dx = 'flu'), 0) AS total FROM people GROUP BY 1
+SELECT COALESCE(AVG(age), -1) AS a, COALESCE(COUNT(dx), 0) AS n FROM people WHERE age > 99
+SELECT COALESCE(SUM(age) / NULLIF(COUNT(dx), 0.0), 0) AS mean FROM people WHERE sex = 'm'
+SELECT CAST(SUM(age) AS NUMERIC(12, 2)) AS a, CAST(AVG(age) AS NUMERIC(10, 1)) AS b, AVG(age)::int AS c, COUNT(*)::bigint AS d FROM people WHERE dx = 'asthma'
+SELECT (TO_CHAR(DATE_TRUNC('month', people.born), 'YYYY-MM')) AS month, COUNT(*) AS n FROM people WHERE age > 60 GROUP BY 1 ORDER BY 1 DESC LIMIT 500
+SELECT (DATE(people.born)) AS day, COUNT(*) AS n FROM people WHERE age < 20 GROUP BY 1
+SELECT 'db' AS source, 1 AS one, race, COUNT(*) AS n FROM people GROUP BY 1, 2, 3
+SELECT CASE WHEN COUNT(*) > 50 THEN 1 WHEN COUNT(*) > 20 THEN 0.5 ELSE 0 END AS many, race FROM people WHERE dx = 'flu' GROUP BY race
+SELECT CASE WHEN SUM(age) > 4000 THEN AVG(age) ELSE 0 END AS a FROM people WHERE dx = 'flu'
+SELECT count(*) as failures, count(*) != 0 as should_warn, count(*) > 1000 as should_error FROM (SELECT dx FROM people WHERE dx IS NULL) AS dbt_internal_test
+SELECT MIN(born) AS "MIN(born)", MAX(born) AS "MAX(born)" FROM people WHERE dx = 'flu'
+SELECT sex, MAX(seen) AS last FROM people GROUP BY sex ORDER BY last DESC
+SELECT extract(epoch from date_trunc('year', born)) AS time, COUNT(*) AS n FROM people GROUP BY date_trunc('year', born) ORDER BY 1
+SELECT race, COUNT(*) AS n FROM people GROUP BY race HAVING COUNT(*) IN (80, 81) OR COALESCE(SUM(age), 0) > 10
