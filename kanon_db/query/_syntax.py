@@ -168,11 +168,11 @@ class ExpressionParser(CallParser):
         at = self.step()
         if not _ARRAY_TEXT.fullmatch(at.text):
             raise self.refuse("a text cannot be read as an array", LISTED, at)
-        found = _ELEMENT.findall(at.text[1:-1])
+        elements = _ELEMENT.findall(at.text[1:-1])
         return tuple(
             CONSTANTS["null"] if plain.strip().lower() == "null"
             else ex.Literal("string", quoted or plain.strip())
-            for quoted, plain in found
+            for quoted, plain in elements
         )  # fmt: skip
 
     def read_is(self, left: Expression) -> Expression:

@@ -170,7 +170,7 @@ GROWING = {
     f"{COUNT} {'(' * 30}a = 1 AND b = 2{' IS UNKNOWN)' * 30}": "operators",
     f"{COUNT} {WHENS} = 1": "each WHEN repeats it",
     f"SELECT COUNT({WHENS}) FROM typed": "each WHEN repeats it",
-    f"{COUNT} a LIKE '{'%' * (MAX_PATTERN + 1)}'": "pattern of LIKE",
+    f"{COUNT} a LIKE '{'%' * (MAX_PATTERN + 1)}'": "a pattern has more",
     f"{COUNT} {' OR '.join([*most_patterns(), *most_patterns()])}": "patterns of LIKE",
     f"{COUNT} a ILIKE 'a'" + " OR a ILIKE 'a'" * 500: "patterns of LIKE",
 }

@@ -88,7 +88,12 @@ ATTACKS = {
     "system column": f"{COUNT} WHERE ctid = '(0,1)'",
     "bucket": f"{COUNT} WHERE bucket_id = 1",
     "weight": f"{COUNT} WHERE weight > 0.5",
-    "regular expression": f"{COUNT} WHERE sick ~ '(x+x+)+y'",
+    "regular expression without an end": f"{COUNT} WHERE sick ~ '('",
+    "regular expression that grows": f"{COUNT} WHERE sick ~ '((a{{1,255}}){{1,255}}){{1,255}}'",
+    "regular expression that refers back": f"{COUNT} WHERE sick ~ '(a*)*\\1'",
+    "expression of another column": f"{COUNT} WHERE 'x' ~ sick",
+    "replacement that grows": f"{COUNT} WHERE regexp_replace(sick, 'a*', 'xxx', 'g') = 'x'",
+    "function in a regular expression": f"{COUNT} WHERE regexp_like(sick, public.spy()::text)",
     "json path": f"{COUNT} WHERE sick @? '$'",
     "collation": f"{COUNT} WHERE sick < 'a' COLLATE \"C\"",
     "at time zone": f"{COUNT} WHERE age = 1 AT TIME ZONE 'UTC'",
@@ -143,6 +148,17 @@ def test_attack(parties: Parties) -> None:
         ended = {name: sqlstate_of(lambda q=query: ask(q)) for name, query in ATTACKS.items()}
         # Refused for a reason: no class of errors that stands for something gone wrong.
         assert {name for name, state in ended.items() if state not in ("0A000", "42704")} == set()
+
+
+@pytest.mark.pitfall(25)
+def test_regular_expressions_do_not_backtrack(parties: Parties) -> None:
+    """Nested repetitions take exponential time where an engine backtracks; here they end."""
+    analyst = Functions(parties.analyst)
+    fetch(parties.analyst, "SET statement_timeout = '10s'")
+    for pattern in ("(x+x+)+y", "(x|xx)+$", "^(([a-z])+.)+[A-Z]([a-z])+$"):
+        query = f"{COUNT} WHERE sick || '{'x' * 900}' ~ '{pattern}'"
+        assert analyst.estimate(query)[2] >= 0
+    fetch(parties.analyst, "RESET statement_timeout")
 
 
 @pytest.mark.pitfall(11)

@@ -43,6 +43,7 @@ OTHERS = {
     "raw": "decode(md5((i * 7 % 13)::text), 'hex')",
     "doc": "jsonb_build_object('n', i * 7 % 13)",
 }
+MOMENTS = ("day", "moment", "instant")
 COLUMNS = {**NUMBERS, **FLOATS, **OTHERS}
 
 OF_ALL = (
@@ -91,7 +92,13 @@ def publications(parties: Parties) -> None:
 
 def aggregates_of(column: str) -> tuple[str, ...]:
     forms = OF_ALL if column in OTHERS else OF_NUMBERS
+    if column in MOMENTS:
+        forms = (*forms, "MIN({0})", "MAX({0}) FILTER (WHERE ill > 'd1')")
     return tuple(form.format(column) for form in (*forms, *(SUMS if column in NUMBERS else ())))
+
+
+def is_moment(aggregate: str) -> bool:
+    return aggregate.startswith(tuple(f"M{name}({of})" for name in ("IN", "AX") for of in MOMENTS))
 
 
 def bounds_of(parties: Parties, question: str) -> list[tuple[Any, ...]]:
@@ -100,9 +107,11 @@ def bounds_of(parties: Parties, question: str) -> list[tuple[Any, ...]]:
 
 
 def truths_of(parties: Parties, aggregates: Sequence[str], relation: str) -> list[float | None]:
-    """Ask the source; numbers of single precision are read as what they are."""
+    """Ask the source; numbers of single precision are read as what they are, dates as seconds."""
     fetch(parties.admin, f"SET search_path = {EXACT}, pg_catalog")
-    listed = ", ".join(f"({aggregate})::float8" for aggregate in aggregates)
+    listed = ", ".join(
+        f"({f'extract(epoch FROM {one})' if is_moment(one) else one})::float8" for one in aggregates
+    )
     (row,) = fetch(parties.admin, f"SELECT {listed} FROM {relation}")
     return list(row)
 
@@ -161,7 +170,8 @@ def test_what_is_published_as_it_is_has_exact_answers(parties: Parties, way: str
 def test_what_has_no_answer_is_refused(parties: Parties, way: str) -> None:
     """Sums of what is not finite, or no number, MIN of the latter, and other aggregates."""
     asked = [form.format(column) for column in FLOATS for form in SUMS[:1]]
-    asked += [f"{function}({column})" for column in OTHERS for function in ("SUM", "MIN")]
+    asked += [f"SUM({column})" for column in OTHERS]
+    asked += [f"MIN({column})" for column in OTHERS if column not in MOMENTS]
     asked += [form.format("word") for form in REFUSED]
     for aggregate in asked:
         with pytest.raises(psycopg.Error) as refused:

@@ -69,7 +69,14 @@ def conditions_of(value: st.SearchStrategy[Expression]) -> st.SearchStrategy[Exp
             Membership, value, st.lists(value, min_size=2, max_size=3).map(tuple), st.booleans()
         ),
         st.builds(Range, value, value, value, st.booleans()),
-        st.builds(Pattern, value, string, st.none(), st.booleans(), st.booleans()),
+        st.builds(
+            Pattern,
+            value,
+            st.sampled_from(["LIKE", "ILIKE", "~", "~*"]),
+            string,
+            st.none(),
+            st.booleans(),
+        ),
         st.builds(NullTest, value, st.booleans()),
     )
 
@@ -141,8 +148,8 @@ class Writer:
                 between = "not between" if negated else "BETWEEN"
                 return f"{inner(operand)} {between} {inner(low)} AND {inner(high)}"
             case Pattern(operand, operator, pattern, _, negated):
-                word = operator if operator == "LIKE" else "ilike"
-                return f"{inner(operand)} {'NOT ' if negated else ''}{word} {self.write(pattern)}"
+                no = ("!" if "~" in operator else "NOT ") if negated else ""
+                return f"{inner(operand)} {no}{operator} {self.write(pattern)}"
             case NullTest(operand, negated):
                 return f"{inner(operand)} IS{gap}{'NOT NULL' if negated else 'null'}"
             case TruthTest(operand, truth, negated):
@@ -189,7 +196,7 @@ PIECES = [
     " offset union with over filter unknown user left join on using like ilike escape case when"
     " then else end extract date_part sum avg asc desc nulls first values any all"
     " array fetch rows only at time zone interval current_date now left lower trim floor || <@"
-    " int4range [ ]".split(),
+    " int4range [ ] ~ !~* symmetric greatest mod regexp_like to_char width_bucket '{a}'".split(),
     *("1", ".5", "5.", "1e5", "0x1F", "'x'", "''", "'='", "'it''s'", '"Age"', '""', "E'x'"),
     *(
         "--",
@@ -247,13 +254,16 @@ def test_what_is_asked_is_read_as_by_postgresql(text: str) -> None:
 
 
 OPERANDS = ["a", "(b)", "1", "'x'", "NULL", "TRUE", "DATE '2020-01-31'", "COUNT(*)",
-            "INTERVAL '1 day'", "CURRENT_DATE", "upper(a)", "(SELECT COUNT(*) FROM t)"]  # fmt: skip
+            "INTERVAL '1 day'", "CURRENT_DATE", "upper(a)", "greatest(a, 1)", "mod(a, 2)",
+            "date(a)", "(SELECT COUNT(*) FROM t)"]  # fmt: skip
 PREFIXES = ["", "", "", "NOT", "-", "+", "NOT NOT", "- -"]
 SUFFIXES = [
     "", "", "", "IS NULL", "IS NOT TRUE", "IS UNKNOWN", "IN (1, a)", "NOT IN (1)", "LIKE 'x'",
     "NOT ILIKE 'x' ESCAPE '!'", "BETWEEN a AND 2", "NOT BETWEEN 1 AND - b",
     "BETWEEN b AT TIME ZONE 'UTC' AND 2", "= ANY (ARRAY[1, a])",
-    "<> ALL (ARRAY['x'])", "<@ int4range(1, 2)", "AT TIME ZONE 'UTC'", "::text",
+    "<> ALL (ARRAY['x'])", "LIKE ANY (ARRAY['x', 'y'])", "= ANY ('{1,\"2 \"}')", "~ 'x'", "!~* 'x'",
+    "BETWEEN SYMMETRIC 2 AND 1", "::numeric(8, 2)", "<@ int4range(1, 2)", "AT TIME ZONE 'UTC'",
+    "::text",
 ]  # fmt: skip
 INFIXES = ["AND", "OR", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", *COMPARISONS, *"+-*/%", "||"]
 

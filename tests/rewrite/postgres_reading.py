@@ -6,7 +6,9 @@ wraps the grammar of the server; tests skip without it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -322,6 +324,9 @@ def expression(node: Any) -> Expression:
             require(expression(target.val) == Aggregate("count", None))
             require(from_(relation, []).name in ("t", "people"))
             return WindowTotal(Aggregate("count", None), is_filtered=False)
+        case ast.MinMaxExpr():
+            function = "greatest" if node.op == enums.MinMaxOp.IS_GREATEST else "least"
+            return Call(function, tuple(map(expression, node.args)))
         case ast.CoalesceExpr():
             return Coalesce(tuple(map(expression, node.args)))
         case ast.ColumnRef():
@@ -369,16 +374,23 @@ def operation(node: Any) -> Expression:
             return Distinct(left, right, negated)
         case KINDS.AEXPR_NULLIF:
             return NullIf(expression(node.lexpr), expression(node.rexpr))
+        case KINDS.AEXPR_BETWEEN_SYM | KINDS.AEXPR_NOT_BETWEEN_SYM:
+            low, high = sorted(map(expression, node.rexpr), key=lambda end: in_order(end.text))
+            return Range(
+                expression(node.lexpr), low, high, node.kind == KINDS.AEXPR_NOT_BETWEEN_SYM
+            )
+        case KINDS.AEXPR_OP_ANY | KINDS.AEXPR_OP_ALL if operator in LIKES:
+            kind = Or if node.kind == KINDS.AEXPR_OP_ANY else And
+            tests = [
+                Pattern(
+                    expression(node.lexpr), LIKES[operator], one, None, operator.startswith("!")
+                )
+                for one in elements(node.rexpr)
+            ]
+            return kind(flat(kind, tests)) if len(tests) > 1 else tests[0]
         case KINDS.AEXPR_OP_ANY | KINDS.AEXPR_OP_ALL:
             require(operator == ("=" if node.kind == KINDS.AEXPR_OP_ANY else "<>"))
-            listed, to = node.rexpr, None
-            if isinstance(listed, ast.TypeCast):
-                require(len(listed.typeName.arrayBounds) == 1 and not listed.typeName.typmods)
-                to, listed = listed.typeName.names[-1].sval, listed.arg
-            require(isinstance(listed, ast.A_ArrayExpr))
-            items = tuple(map(expression, listed.elements))
-            if to is not None:
-                items = tuple(cast_to(item, to) for item in items)
+            items = elements(node.rexpr)
             if len(items) == 1:
                 return Comparison(operator, expression(node.lexpr), items[0])
             return Membership(expression(node.lexpr), items, operator == "<>")
@@ -411,6 +423,35 @@ def operation(node: Any) -> Expression:
             require(operator in {"+", "-", "*", "/", "%"})
             return Arithmetic(operator, left, right)
     raise NotACountQueryError
+
+
+LIKES = {"~~": "LIKE", "~~*": "ILIKE", "!~~": "LIKE", "!~~*": "ILIKE"}
+
+
+def in_order(text: str) -> Decimal | str:
+    """A number by its value, a date by its text."""
+    return text if text.count("-") > 1 else Decimal(text)
+
+
+def elements(node: Any) -> tuple[Expression, ...]:
+    """The elements of an array, also of one that is written as a text."""
+    to = None
+    if isinstance(node, ast.TypeCast):
+        require(len(node.typeName.arrayBounds) == 1 and not node.typeName.typmods)
+        to, node = node.typeName.names[-1].sval, node.arg
+    if isinstance(node, ast.A_ArrayExpr):
+        items = tuple(map(expression, node.elements))
+    else:
+        items = tuple(map(element, re.findall(r'(?:"[^"]*"|[^",])+', node.val.sval[1:-1])))
+    return items if to is None else tuple(cast_to(item, to) for item in items)
+
+
+def element(text: str) -> Literal:
+    """An element of an array that is a text: in quotes, spaces and NULL are ordinary."""
+    text = text.strip()
+    if text.startswith('"'):
+        return Literal("string", text.strip('"'))
+    return Literal("null", "") if text.lower() == "null" else Literal("string", text)
 
 
 def call(node: Any) -> Expression:
@@ -478,6 +519,17 @@ def call(node: Any) -> Expression:
             text, pattern = (part.text for part in args)
             require(pattern.upper() in ("YYYY-MM-DD", "YYYYMMDD"))
             return Literal("date", f"{text[:4]}-{text[-5:-3]}-{text[-2:]}")
+        case ["to_timestamp"]:
+            text, pattern = (part.text for part in args)
+            require(pattern.upper() == "YYYY-MM-DD HH24:MI:SS.US")
+            return Literal("timestamptz", datetime.fromisoformat(text).isoformat(" "))
+        case ["date"]:
+            return cast_to(args[0], "date")
+        case ["mod"]:
+            return Arithmetic("%", *args)
+        case ["regexp_like"]:
+            require(len(args) == 2 or args[2].text == "i")
+            return Pattern(args[0], "~" if len(args) == 2 else "~*", args[1])
         case ["pg_catalog", name] if name in FUNCTIONS:
             return Call(name, tuple(args))
         case [name] if SAME.get(name, name) in FUNCTIONS:
@@ -511,8 +563,13 @@ def cast(node: Any) -> Expression:
         require(isinstance(node.arg, ast.A_Const) and not node.typeName.typmods)
         return Literal("interval", node.arg.val.sval)
     require(schema in ([], ["pg_catalog"]) and name in TYPES)
-    require(not node.typeName.typmods and not node.typeName.arrayBounds)
-    return cast_to(expression(node.arg), name)
+    require(not node.typeName.arrayBounds)
+    inner = cast_to(expression(node.arg), name)
+    if node.typeName.typmods:
+        require(name == "numeric")
+        _, *scale = map(whole, node.typeName.typmods)
+        return Rounded(inner, scale[0] if scale else 0)
+    return inner
 
 
 def cast_to(inner: Expression, name: str) -> Expression:
