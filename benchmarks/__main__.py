@@ -24,6 +24,7 @@ SPEED = {
     "cells": "Assignment in cells",
     "weights": "Counts by learned weights",
     "draws": "Drawn records beside the true ones",
+    "plain_draws": "Plain SQL on drawn records, beside the truth",
     "several": "Several sensitive attributes",
     "attacks": "Attacks",
     "releases": "Several releases of the same people",

@@ -31,7 +31,7 @@ from kanon_db.errors import (
 )
 from kanon_db.figures import FigureRule, stricter
 from kanon_db.publications.registry import kind_named
-from kanon_db.query.layout import LIKELY, QIT, SAT
+from kanon_db.query.layout import DRAWN, LIKELY, QIT, SAT
 from kanon_db.session.protocol import Row, Session, fetch_one, settings
 from kanon_db.transfer.columns import ColumnType, column_types
 
@@ -42,7 +42,7 @@ FORMATS: Final = ("csv", "parquet")
 
 RELATIONS: Final[Mapping[str, str]] = {
     "view": "",
-    **{suffix.removeprefix("_"): suffix for suffix in (QIT, SAT, LIKELY)},
+    **{suffix.removeprefix("_"): suffix for suffix in (QIT, SAT, LIKELY, DRAWN)},
 }
 """What readers may want of a publication, and how its name ends there; rows are a view only."""
 
@@ -232,7 +232,8 @@ def _readable(session: Session, publication: Publication, relation: str) -> str:
         raise NotFoundError(
             "the publication has no such relation",
             detail=f'publication "{name}", relation {relation}',
-            hint="rows are a view only; buckets have wgt unless estimates => 'paper'",
+            hint="rows are a view only; buckets have wgt unless estimates => 'paper', and all kinds"
+            " draws after draws => true",
         )
     return str(found[0]["oid"])
 

@@ -404,7 +404,7 @@ _OTHERS: Final = (
     ),
     Operation(
         "draw", "records drawn from a publication: of buckets, each with one sensitive value",
-        "kanon_db.draws:draw", columns(record="jsonb"),
+        "kanon_db.publications.draws:draw", columns(record="jsonb"),
         request=DrawRequest, audience=EVERYBODY, is_many=True, is_stable=True, command=("draw",),
         details="A draw is made of the published relations and of chance alone, so it tells nothing"
         " that the publication does not tell. In buckets, each value is drawn exactly as often as"

@@ -127,7 +127,7 @@ BEGIN
         WHEN 'ending' THEN
             _may := NOT EXISTS (
                 SELECT FROM jsonb_path_query(_told.value, 'lax $[*]') AS s
-                WHERE coalesce(s #>> '{}', 'none') !~ '^(_[a-z]{3})?$');
+                WHERE coalesce(s #>> '{}', 'none') !~ '^(_[a-z]{3}|_draws)?$');
         WHEN 'columns' THEN
             -- Those of the caller are refused, too, but for another reason.
             _may := NOT EXISTS (

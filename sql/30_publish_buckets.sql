@@ -27,7 +27,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_buckets(
     accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false,
     estimates text DEFAULT 'capped',
-    figures jsonb DEFAULT NULL
+    figures jsonb DEFAULT NULL,
+    draws boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -47,7 +48,8 @@ DECLARE
         'accept', publish_buckets.accept::text,
         'dry_run', publish_buckets.dry_run,
         'estimates', publish_buckets.estimates,
-        'figures', publish_buckets.figures::text));
+        'figures', publish_buckets.figures::text,
+        'draws', publish_buckets.draws));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -70,10 +72,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_buckets IS 'publish a registered source as buckets, with a bound on guessing (F''-privacy)';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text, jsonb),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text, jsonb, boolean),
     kanon.python_publish_buckets(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text, jsonb),
+    kanon.publish_buckets(regclass, text, text, jsonb, integer, text, text[], boolean, jsonb, jsonb, boolean, text, jsonb, boolean),
     kanon.python_publish_buckets(jsonb)
 TO kanon_publisher;

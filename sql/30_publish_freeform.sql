@@ -25,7 +25,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_freeform(
     replace boolean DEFAULT false,
     accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false,
-    figures jsonb DEFAULT NULL
+    figures jsonb DEFAULT NULL,
+    draws boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -43,7 +44,8 @@ DECLARE
         'replace', publish_freeform.replace,
         'accept', publish_freeform.accept::text,
         'dry_run', publish_freeform.dry_run,
-        'figures', publish_freeform.figures::text));
+        'figures', publish_freeform.figures::text,
+        'draws', publish_freeform.draws));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -66,10 +68,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_freeform IS 'publish a registered source k-anonymously, each row with ranges and sets of its own';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb),
+    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb, boolean),
     kanon.python_publish_freeform(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb),
+    kanon.publish_freeform(regclass, text, integer, text, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb, boolean),
     kanon.python_publish_freeform(jsonb)
 TO kanon_publisher;

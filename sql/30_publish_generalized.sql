@@ -28,7 +28,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_generalized(
     replace boolean DEFAULT false,
     accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false,
-    figures jsonb DEFAULT NULL
+    figures jsonb DEFAULT NULL,
+    draws boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -49,7 +50,8 @@ DECLARE
         'replace', publish_generalized.replace,
         'accept', publish_generalized.accept::text,
         'dry_run', publish_generalized.dry_run,
-        'figures', publish_generalized.figures::text));
+        'figures', publish_generalized.figures::text,
+        'draws', publish_generalized.draws));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -72,10 +74,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_generalized IS 'publish a registered source k-anonymously, with ranges and sets that rows share';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean, jsonb),
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean, jsonb, boolean),
     kanon.python_publish_generalized(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean, jsonb),
+    kanon.publish_generalized(regclass, text, integer, text, jsonb, jsonb, jsonb, numeric, boolean, text[], boolean, jsonb, boolean, jsonb, boolean),
     kanon.python_publish_generalized(jsonb)
 TO kanon_publisher;

@@ -29,7 +29,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_model(
     readers text[] DEFAULT NULL,
     replace boolean DEFAULT false,
     accept jsonb DEFAULT '{}',
-    dry_run boolean DEFAULT false
+    dry_run boolean DEFAULT false,
+    draws boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -51,7 +52,8 @@ DECLARE
         'readers', publish_model.readers,
         'replace', publish_model.replace,
         'accept', publish_model.accept::text,
-        'dry_run', publish_model.dry_run));
+        'dry_run', publish_model.dry_run,
+        'draws', publish_model.draws));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -74,10 +76,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_model IS 'publish a model of a registered source, which readers ask and cannot read';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_model(regclass, text, text, jsonb, integer, text, jsonb, numeric, boolean, text[], jsonb, text[], boolean, jsonb, boolean),
+    kanon.publish_model(regclass, text, text, jsonb, integer, text, jsonb, numeric, boolean, text[], jsonb, text[], boolean, jsonb, boolean, boolean),
     kanon.python_publish_model(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_model(regclass, text, text, jsonb, integer, text, jsonb, numeric, boolean, text[], jsonb, text[], boolean, jsonb, boolean),
+    kanon.publish_model(regclass, text, text, jsonb, integer, text, jsonb, numeric, boolean, text[], jsonb, text[], boolean, jsonb, boolean, boolean),
     kanon.python_publish_model(jsonb)
 TO kanon_publisher;

@@ -27,7 +27,8 @@ CREATE OR REPLACE FUNCTION kanon.publish_suppressed(
     replace boolean DEFAULT false,
     accept jsonb DEFAULT '{}',
     dry_run boolean DEFAULT false,
-    figures jsonb DEFAULT NULL
+    figures jsonb DEFAULT NULL,
+    draws boolean DEFAULT false
 ) RETURNS TABLE(publication_id bigint, name text, guarantee text, records bigint, metrics jsonb, seconds double precision)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -47,7 +48,8 @@ DECLARE
         'replace', publish_suppressed.replace,
         'accept', publish_suppressed.accept::text,
         'dry_run', publish_suppressed.dry_run,
-        'figures', publish_suppressed.figures::text));
+        'figures', publish_suppressed.figures::text,
+        'draws', publish_suppressed.draws));
     _error  CONSTANT jsonb := _answer -> 'error';
 BEGIN
     -- RAISE does not accept NULL, so each combination of detail and hint has its own statement.
@@ -70,10 +72,10 @@ $function$;
 COMMENT ON FUNCTION kanon.publish_suppressed IS 'publish a registered source k-anonymously, with suppressed cells';
 
 REVOKE ALL ON FUNCTION
-    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb),
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb, boolean),
     kanon.python_publish_suppressed(jsonb)
 FROM PUBLIC, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION
-    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb),
+    kanon.publish_suppressed(regclass, text, integer, text[], text, jsonb, jsonb, jsonb, text[], boolean, jsonb, boolean, jsonb, boolean),
     kanon.python_publish_suppressed(jsonb)
 TO kanon_publisher;

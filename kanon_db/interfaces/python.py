@@ -14,7 +14,6 @@ from typing import Any, Final, Self
 
 import pandas as pd
 
-from kanon_db import draws
 from kanon_db.answers import estimates
 from kanon_db.catalog.entries import is_registered
 from kanon_db.declaration import RELATION, Operation
@@ -25,6 +24,7 @@ from kanon_db.exports import ExportReport, export
 from kanon_db.figures import FIGURES
 from kanon_db.interfaces.python_methods import Methods
 from kanon_db.operations import operations
+from kanon_db.publications.draws import DRAWS
 from kanon_db.session.progress import Watcher
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import Listener, PsycopgSession, open_connection
@@ -187,7 +187,7 @@ class Kanon(Methods):
             return rows
         if name == "draw":
             drawn = [json.loads(row.record) for row in rows]
-            return ResultFrame.of(pd.DataFrame(drawn), guarantee=draws.DRAWS)
+            return ResultFrame.of(pd.DataFrame(drawn), guarantee=DRAWS)
         names = [column.name for column in operation.result]
         frame = pd.DataFrame([operation.row(row) for row in rows], columns=names)
         if "group_key" in names:

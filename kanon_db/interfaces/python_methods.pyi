@@ -108,6 +108,7 @@ class Methods:
         dry_run: bool = ...,
         estimates: str = ...,
         figures: str | Mapping[str, Any] | None = ...,
+        draws: bool = ...,
     ) -> Published: ...
     def publish_generalized(
         self,
@@ -126,6 +127,7 @@ class Methods:
         accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
         figures: str | Mapping[str, Any] | None = ...,
+        draws: bool = ...,
     ) -> Published: ...
     def publish_freeform(
         self,
@@ -141,6 +143,7 @@ class Methods:
         accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
         figures: str | Mapping[str, Any] | None = ...,
+        draws: bool = ...,
     ) -> Published: ...
     def publish_suppressed(
         self,
@@ -158,6 +161,7 @@ class Methods:
         accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
         figures: str | Mapping[str, Any] | None = ...,
+        draws: bool = ...,
     ) -> Published: ...
     def publish_model(
         self,
@@ -177,4 +181,5 @@ class Methods:
         replace: bool = ...,
         accept: str | Mapping[str, Any] = ...,
         dry_run: bool = ...,
+        draws: bool = ...,
     ) -> Published: ...

@@ -25,6 +25,7 @@ from kanon_db.catalog.entries import (
 from kanon_db.catalog.sources import open_source_of, require_readable
 from kanon_db.declaration import unknown
 from kanon_db.errors import InfeasibleError, InvalidParameterError, SchemaMismatchError
+from kanon_db.publications.draws import check_draws
 from kanon_db.publications.kind import AttackTarget, Workload
 from kanon_db.publications.publish_request import COMBINED, RISKS
 from kanon_db.publications.registry import kind_named
@@ -55,7 +56,10 @@ def verify(session: Session, name: str) -> list[Check]:
                 holds=False,
             )
         ]
-    return _examine(session, publication).checks + accepted_checks(publication)
+    examined = _examine(session, publication)
+    # Whatever has taken the place of a published relation is not read.
+    drawn = check_draws(session, publication) if examined.metrics else []
+    return [*examined.checks, *drawn, *accepted_checks(publication)]
 
 
 def accepted_checks(publication: Publication) -> list[Check]:

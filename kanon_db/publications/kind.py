@@ -25,10 +25,10 @@ from kanon_db.algorithms.ground.computation import Proof, Pulse
 from kanon_db.catalog.entries import Publication, Source
 from kanon_db.errors import InvalidParameterError
 from kanon_db.metrics.count_queries import CountErrors, CountQuery, exact_counts, random_queries
-from kanon_db.publications.entities import Entities
 from kanon_db.publications.guarantees import Guarantee, InferenceBound
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.relations import Note, StagedRelations
+from kanon_db.publications.releases.entities import Entities
 from kanon_db.publications.results import Attack, Check, CountAccuracy, Examination
 from kanon_db.query.layout import CellDescription, Quotes
 from kanon_db.randomness import SeededRandom

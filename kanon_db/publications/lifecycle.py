@@ -25,6 +25,7 @@ from kanon_db.errors import (
     PermissionDeniedError,
     VerificationError,
 )
+from kanon_db.publications.draws import draws_note, has_draws, write_draws
 from kanon_db.publications.publish_request import COMBINED, LoadRequest
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.relations import ShownNames, StagedRelations
@@ -36,6 +37,7 @@ from kanon_db.publications.releases.ledger import (
 )
 from kanon_db.publications.releases.release_check import CombinedReleases, require_alone
 from kanon_db.publications.results import Published, require_checks
+from kanon_db.query.layout import DRAWN
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.protocol import (
     DUPLICATE_TABLE,
@@ -59,6 +61,8 @@ _WITHDRAWAL_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 60.0
 """Time after which attempts end; the caller's own lock_timeout comes first."""
 
+_LONGEST_NAME: Final = 63
+
 _CLOSED: Final = "withdrawn from kanon_db: nobody may read it"
 """Beginning of the comment on closed relations; see ``sql/20_withdrawing.sql``."""
 
@@ -68,6 +72,13 @@ def check_name(session: Session, name: str, suffixes: Sequence[str], *, replace:
 
     Nothing is locked: whoever finishes first gets the name.
     """
+    longest = max((name + suffix for suffix in suffixes), key=lambda one: len(one.encode()))
+    if len(longest.encode()) > _LONGEST_NAME:
+        raise InvalidParameterError(
+            "a publication cannot have this name",
+            detail=f'"{longest}" is longer than the {_LONGEST_NAME} bytes of a name',
+            hint="choose a shorter one",
+        )
     if session.fetch("SELECT 1 FROM kanon.publication WHERE name = $1::text", name):
         if not replace:
             raise name_is_taken(name)
@@ -131,7 +142,11 @@ def enter_publication(
         "seen": combined.seen,
         **ledger,
     }
-    notes = kind.all_notes(dataclasses.replace(publication, name=name), ShownNames(session))
+    named, quotes = dataclasses.replace(publication, name=name), ShownNames(session)
+    notes, suffixes = dict(kind.all_notes(named, quotes)), [*kind.made(publication.layout)]
+    if has_draws(publication):
+        notes[DRAWN] = draws_note(named, quotes)
+        suffixes.append(DRAWN)
     with refusal_of_owner(name):
         publication_id: int = _patiently(
             session,
@@ -139,7 +154,7 @@ def enter_publication(
             lambda: staging.publish(
                 name,
                 entry,
-                suffixes=kind.made(publication.layout),
+                suffixes=suffixes,
                 closed=kind.closed,
                 readers=publication.parameters["readers"],
                 notes=notes,
@@ -322,7 +337,8 @@ def load_publication(
     session.plan(PHASES)
     session.phase("reading the files")
     schema = published_schema(session)
-    check_name(session, given.name, kind.suffixes, replace=request.replace)
+    suffixes = [*kind.suffixes, DRAWN] if request.draws else kind.suffixes
+    check_name(session, given.name, suffixes, replace=request.replace)
     roles = check_readers(session, request.readers, schema)
     staging = StagedRelations.begin(session, schema)
     for suffix in kind.told:
@@ -333,13 +349,19 @@ def load_publication(
         given,
         name=staging.name,
         source=label,
-        parameters={**given.parameters, "readers": list(roles), "accept": accepted},
+        parameters={
+            **given.parameters,
+            "readers": list(roles),
+            "accept": accepted,
+            "draws": request.draws,
+        },
     )
     with roomy(session):
         staged = replace(staged, layout=kind.complete(staging, staged, Allowance.of(session)))
     session.phase("verifying")
     examined = kind.examine(session, staged, is_new=True)
     require_checks(examined.checks)
+    write_draws(staging, staged)
     session.phase("publishing")
     earlier = earlier_releases_elsewhere(session, label, roles)
     combined = require_alone(

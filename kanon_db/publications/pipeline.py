@@ -25,7 +25,7 @@ from kanon_db.algorithms.ground.arrays import IntArray, give_back, order_of, tak
 from kanon_db.catalog.entries import Publication, Source, published_schema, run_errand
 from kanon_db.catalog.sources import open_source, require_unchanged
 from kanon_db.errors import InfeasibleError, InvalidParameterError, RiskError
-from kanon_db.publications.entities import can_be_hashed, read_entities, stage_published
+from kanon_db.publications.draws import require_drawable, write_draws
 from kanon_db.publications.guarantees import (
     WarnsCaller,
     warn_of_gap,
@@ -36,9 +36,11 @@ from kanon_db.publications.lifecycle import check_name, enter_publication, relea
 from kanon_db.publications.publish_request import COMBINED, RISKS, PublishRequest, accepted_risks
 from kanon_db.publications.registry import kind_of
 from kanon_db.publications.relations import StagedRelations
+from kanon_db.publications.releases.entities import can_be_hashed, read_entities, stage_published
 from kanon_db.publications.releases.ledger import check_readers, earlier_releases
 from kanon_db.publications.releases.release_check import judge_release
 from kanon_db.publications.results import FIGURES, Examination, Published, require_checks
+from kanon_db.query.layout import DRAWN
 from kanon_db.randomness import SeededRandom
 from kanon_db.session import Session, fetch_one, undone
 from kanon_db.transfer.allowance import Allowance, Needs
@@ -360,7 +362,8 @@ def _publish(
     name = request.publication
     kind = kind_of(request).load()
     schema = published_schema(session)
-    check_name(session, name, kind.suffixes, replace=request.replace)
+    suffixes = [*kind.suffixes, DRAWN] if request.draws else kind.suffixes
+    check_name(session, name, suffixes, replace=request.replace)
     readers, keeps_grants = _readers(session, request, schema)
     staged = stage(session, request, source, types, readers)
     require_unchanged(session, source)
@@ -435,6 +438,8 @@ def stage(
         coded = read_coded(session, source.relation, read, room, most)
     records = coded or take_snapshot(session, source.relation, columns, room, most)
     records.hold(forecast.require(records.size()).memory, "the rows")
+    if request.draws:
+        require_drawable(kind_of(request).name, records.n_records)
     accepted |= accept_free_texts(request, source, records, [types[name] for name in published])
     described = describe_types(session, source.relation, published)
     check_comparable(session, source.relation, [*kind.comparable(source), *entity])
@@ -473,6 +478,7 @@ def stage(
             **count_kept(session, source, records.n_records),
         },
     )  # fmt: skip
+    write_draws(staging, publication)
     named = None if known is None else known.staging.name
     return StagedPublication(
         staging, publication, accepted, examined.metrics, published, upto, named, room

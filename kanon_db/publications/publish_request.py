@@ -134,6 +134,12 @@ class PublishRequest:
         " figures of accuracy, attacks and risks, and keep nothing.",
         default=False, follows=3,
     )  # fmt: skip
+    draws: bool = parameter(
+        FLAG,
+        "Also publish NAME_draws, a table of made-up records that were drawn once from the"
+        " publication, for tools that send count(*), avg and sum.",
+        default=False, follows=8,
+    )  # fmt: skip
     given: Mapping[str, Any] = field(default_factory=dict)
     is_tried: bool = False
     """Whether the draft is never published, so that it is drawn anew each time."""
@@ -214,4 +220,7 @@ class LoadRequest:
     )
     replace: bool = parameter(
         FLAG, "Replace the publication if it exists, in the same transaction.", default=False
+    )
+    draws: bool = parameter(
+        FLAG, "Also write NAME_draws, records that were drawn once from it.", default=False
     )

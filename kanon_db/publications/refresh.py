@@ -31,15 +31,7 @@ from kanon_db.errors import (
     PermissionDeniedError,
     TooFewError,
 )
-from kanon_db.publications.entities import (
-    RecognizedRecords,
-    StagedEntities,
-    can_be_hashed,
-    digest_of,
-    read_entities,
-    stage_published,
-    stage_unknown,
-)
+from kanon_db.publications.draws import write_draws
 from kanon_db.publications.kind import Job, Kind, Written
 from kanon_db.publications.lifecycle import (
     enter_publication,
@@ -55,6 +47,15 @@ from kanon_db.publications.pipeline import (
 from kanon_db.publications.publish_request import PublishRequest
 from kanon_db.publications.registry import DeclaredKind, kind_named
 from kanon_db.publications.relations import StagedRelations
+from kanon_db.publications.releases.entities import (
+    RecognizedRecords,
+    StagedEntities,
+    can_be_hashed,
+    digest_of,
+    read_entities,
+    stage_published,
+    stage_unknown,
+)
 from kanon_db.publications.releases.ledger import earlier_releases
 from kanon_db.publications.releases.release_check import require_compatible
 from kanon_db.publications.results import HELD, WAITING_WARNING, HeldRecords, require_checks
@@ -479,6 +480,7 @@ def refresh(
     session.phase("verifying")
     examined = kind.examine(session, new, is_new=True)
     require_checks(examined.checks)
+    write_draws(staging, new)
     session.phase("comparing releases")
     earlier = earlier_releases(
         session, source.source_id, state["grantees"], state["publication_id"]

@@ -25,7 +25,7 @@ class KindDescription(NamedTuple):
     linking: str = "Classes are rows with the same ranges and sets."  # What is linked
     not_covered: tuple[str, ...] = ()  # By its guarantee, besides what no kind covers
     hides_membership: bool = False  # Whether it says who is in the table
-    draws: bool = False  # Whether records can be drawn from it
+    draws: bool = True  # Whether records can be drawn from it
 
 
 _SHOWN: Final = (
@@ -148,7 +148,6 @@ register_kind(
                     " bound says"
                 ),
             ),
-            draws=True,
         ),
     )
 )
@@ -170,7 +169,6 @@ register_kind(
                 ),
                 _SHOWN,
             ),
-            draws=True,
         ),
     )
 )
@@ -195,7 +193,6 @@ register_kind(
                 "rows of others: whoever knows which row is somebody's can be certain of another's",
                 _SHOWN,
             ),
-            draws=True,
         ),
     )
 )
@@ -256,6 +253,7 @@ register_kind(
                 ),
             ),
             hides_membership=True,
+            draws=False,
         ),
     )
 )

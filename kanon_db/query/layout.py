@@ -50,6 +50,9 @@ SUFFIXES: Final = ("", LIKELY, QIT, SAT, SHARES, VALUES, CODES)
 """Suffixes of the view weighted by shares of buckets, that by learned weights, the quasi-identifier
 table, the sensitive table, the weights of sensitive values, and the store of codes."""
 
+DRAWN: Final = "_draws"
+"""Suffix of the table of records that were drawn once, if there is one."""
+
 Assignment = OneOf["random", "cells"]
 """Assignments of records to buckets."""
 

@@ -171,7 +171,7 @@ def _publishing(kind: DeclaredKind) -> SparkOperation:
     return SparkOperation(
         declared=replace(kind.operation, details=""), function="publishing:publish", hears=_BOTH,
         adds=(_SOURCE, _NEW_TARGET, _SOURCE_NAME, *_ROLES),
-        without=("source", "publication", "readers"),  # the target, and its file system
+        without=("source", "publication", "readers", "draws"),  # draws are made by load
         command=("publish", kind.name), fixed={"kind": kind.name},
     )  # fmt: skip
 

@@ -21,7 +21,6 @@ from kanon_db.declaration import parameters_of, read_request
 from kanon_db.errors import SchemaMismatchError, ServerError
 from kanon_db.operations import RegisterRequest
 from kanon_db.publications import KINDS
-from kanon_db.publications.entities import entity_statement, require_one_record
 from kanon_db.publications.guarantees import warn_of_gap
 from kanon_db.publications.lifecycle import (
     ForeignPublication,
@@ -33,6 +32,7 @@ from kanon_db.publications.lifecycle import (
 from kanon_db.publications.pipeline import accept_request, described_result, verify_written
 from kanon_db.publications.publish_request import COMBINED, LoadRequest
 from kanon_db.publications.registry import DeclaredKind
+from kanon_db.publications.releases.entities import entity_statement, require_one_record
 from kanon_db.publications.results import Examination, Published
 from kanon_db.query.expressions import type_in_range
 from kanon_db.query.layout import QIT, ROWS

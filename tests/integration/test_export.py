@@ -47,7 +47,7 @@ def ill(parties: Parties) -> Parties:
     own = create_source(
         parties.publisher, "data.ill", "age int, sex int, sick text", rows, ["age", "sex"], "sick"
     )
-    own.publish("data.ill", "ill", privacy='{"l": 3}')
+    own.publish("data.ill", "ill", privacy='{"l": 3}', draws=True)
     own.generalize("data.ill", "ill_rows", k=5)
     return parties
 

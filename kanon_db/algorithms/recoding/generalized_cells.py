@@ -446,6 +446,50 @@ class Axis:
         )
         return shares
 
+    def places(self, cells: IntArray, levels: FloatArray) -> FloatArray:
+        """Return where records lie that are in some ranges, and at levels from 0 to 1 of these.
+
+        The lower end of a range is -inf, the upper one inf; NaN where nothing is known.
+        """
+        first, last, own = self.first[cells], self.last[cells], self.own[cells]
+        base = self.inside(first, last)
+        inner = np.divide(levels - own, 1 - 2 * own, out=np.zeros(own.size), where=own < 1 / 2)
+        part = np.searchsorted(self.upto, self.upto[first] + inner * base, "right") - 1
+        places = np.asarray(self.points, dtype=np.float64)[np.clip(part, first, last)]
+        places[levels < own] = -np.inf
+        places[levels >= 1 - own] = np.inf
+        places[np.isnan(own) | (base == 0)] = np.nan
+        return places
+
+
+def spread_levels(cells: IntArray, random: np.random.Generator) -> FloatArray:
+    """Draw a level from 0 to 1 for each record, so that those of each cell are evenly apart.
+
+    Then each value of a cell is drawn as often as its share says, but for one record.
+    """
+    n_cells = int(cells.max(initial=-1)) + 1
+    order = random.permutation(cells.size)
+    order = order[np.argsort(cells[order], kind="stable")]
+    sizes = np.bincount(cells, minlength=n_cells)
+    rank = np.arange(cells.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    levels = np.empty(cells.size)
+    levels[order] = (rank + random.random(n_cells)[cells[order]]) / sizes[cells[order]]
+    return levels
+
+
+def draw_members(
+    ends: IntArray, shares: FloatArray, cells: IntArray, levels: FloatArray
+) -> IntArray:
+    """Return the places of the members that are at some levels of their sets.
+
+    Sets follow each other, up to their `ends`; `shares` are those of their members.
+    """
+    upto, starts = np.append(0.0, np.cumsum(shares)), np.append(0, ends[:-1])
+    first, last = starts[cells], ends[cells] - 1
+    wanted = upto[first] + levels * (upto[last + 1] - upto[first])
+    drawn: IntArray = np.clip(np.searchsorted(upto, wanted, "right") - 1, first, last)
+    return drawn
+
 
 @dataclass(frozen=True, eq=False)
 class RangeDistributions:

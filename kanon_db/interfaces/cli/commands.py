@@ -482,10 +482,11 @@ def _print_found(preview: CsvPreview) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--relation",
-    type=click.Choice(["view", "qit", "sat", "wgt"]),
+    type=click.Choice(["view", "qit", "sat", "wgt", "draws"]),
     default="view",
     show_default=True,
-    help="What to write. Buckets have tables QIT and SAT, and a view with learned weights, too.",
+    help="What to write. Buckets have tables QIT and SAT, and a view with learned weights, too;"
+    " draws are there if it was published with --draws.",
 )
 @click.option(
     "--format",

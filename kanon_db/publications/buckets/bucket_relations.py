@@ -42,6 +42,7 @@ from kanon_db.publications.relations import (
 from kanon_db.publications.results import Check
 from kanon_db.query.layout import (
     CODES,
+    DRAWN,
     LIKELY,
     QIT,
     SAT,
@@ -527,8 +528,8 @@ def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]
     name, layout = publication.name, publication.layout
     attributes, bucket_id = publication.all_sensitive, layout["bucket_id"]
     count, weight = (quotes.identifier(layout[column]) for column in ("count", "weight"))
-    view, qit, sat, bucket = (
-        quotes.identifier(part) for part in (name, name + QIT, name + SAT, bucket_id)
+    view, qit, sat, drawn, bucket = (
+        quotes.identifier(part) for part in (name, name + QIT, name + SAT, name + DRAWN, bucket_id)
     )
     value = " and ".join(map(quotes.identifier, attributes))
     together = ""
@@ -542,7 +543,8 @@ def bucket_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]
         "": Note(
             f"How to use: count with sum({weight}), never with count(*), and average with"
             f" sum(x * {weight}) / sum({weight}): there is a row for each record and each value of"
-            f" its bucket, and the weights of a record add up to 1. {counting_note(view)}",
+            f" its bucket, and the weights of a record add up to 1. In {drawn}, if there is such a"
+            f" table, count(*) is right. {counting_note(view)}",
             {
                 **dict.fromkeys(
                     layout["quasi_identifiers"],

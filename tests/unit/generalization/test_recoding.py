@@ -49,6 +49,36 @@ def test_null_does_not_count_in_the_variance_and_comes_last() -> None:
     assert sort_order(microdata).tolist() == [3, 1, 2, 0]
 
 
+def test_members_are_drawn_as_often_as_their_shares_say() -> None:
+    """In each cell, but for one record; and whatever the records of a cell have in common."""
+    random = np.random.default_rng(1)
+    cells = random.integers(0, 3, 1_000)
+    ends, shares = np.array([2, 3, 6]), np.array([0.25, 0.75, 1.0, 0.0, 0.5, 0.5])
+    levels = generalized_cells.spread_levels(cells, random)
+    drawn = generalized_cells.draw_members(ends, shares, cells, levels)
+    counts = np.bincount(drawn, minlength=6)
+    expected = shares * np.bincount(cells)[[0, 0, 1, 2, 2, 2]]
+    assert (np.abs(counts - expected) < 1).all()
+    assert counts[3] == 0
+    assert (np.searchsorted(ends, drawn, "right") == cells).all()
+    alone = drawn[cells == 0] == 0
+    assert 0.15 < alone[:50].mean() < 0.35
+    assert generalized_cells.spread_levels(cells[:0], random).size == 0
+
+
+def test_places_on_an_axis_are_as_likely_as_its_shares() -> None:
+    """The ends of a range first, then the parts in between; nothing where nothing is known."""
+    axis = generalized_cells.Axis(
+        is_each=True, upto=np.array([0.0, 0.1, 0.4, 0.5, 1.0]), points=np.array([7, 8, 9, 10]),
+        first=np.array([0, 1, 0]), last=np.array([3, 2, 1]), own=np.array([0.0, 0.25, np.nan]),
+    )  # fmt: skip
+    levels = (np.arange(1_000) + 0.5) / 1_000
+    places = [axis.places(np.full(1_000, cell), levels).tolist() for cell in range(3)]
+    assert Counter(places[0]) == {7: 100, 8: 300, 9: 100, 10: 500}
+    assert Counter(places[1]) == {-np.inf: 250, 8: 375, 9: 125, np.inf: 250}
+    assert np.isnan(places[2]).all()
+
+
 def listed(found: Ranges | Sets) -> list[object]:
     if isinstance(found, Sets):
         return [tuple(part.tolist()) for part in np.split(found.codes, found.ends[:-1])]
