@@ -595,8 +595,11 @@ _PATTERNS: Final = {
     "numbers": r"^\s*[-+]?([0-9]+|[0-9]{1,3}([.,][0-9]{3})+)([.,][0-9]+)?\s*%?$",
     "dates": r"^\s*([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}"
     r"|[0-9]{1,2}-[A-Za-z]{3}-[0-9]{2,4}|(19|20)[0-9]{2}(0[1-9]|1[0-2])([0-2][0-9]|3[01])$)",
+    "codes": r"^[[:alpha:]]{0,2}[0-9][[:alnum:].-]+$",
 }
 _MOSTLY: Final = 0.9
+_FEW_LENGTHS: Final = 0.2
+"""Up to this share, codes of another length are odd; of more, lengths just differ."""
 
 
 def _profile(
@@ -620,7 +623,9 @@ def _profile(
         f" count(DISTINCT lower(btrim(v))) AS folded, {matching},"
         # Codes are as long as those that begin with a zero, unless it got lost.
         " coalesce(sum(n) FILTER (WHERE v ~ '^[1-9][0-9]*$' AND length(v) = (SELECT"
-        " max(length(v)) FROM c WHERE v ~ '^0[0-9]+$') - 1), 0)::int8 AS shorter FROM c",
+        " max(length(v)) FROM c WHERE v ~ '^0[0-9]+$') - 1), 0)::int8 AS shorter,"
+        " (SELECT ARRAY[length, n] FROM (SELECT length(v)::int8 AS length, sum(n)::int8 AS n FROM c"
+        " WHERE num_nulls(v) = 0 GROUP BY 1) AS l ORDER BY n DESC, length LIMIT 1) AS usual FROM c",
     )
     texts = count_read_texts(snapshot, [column]).get(column.name)
     profile = ColumnProfile(
@@ -664,6 +669,10 @@ def _text_notes(row: Mapping[str, Any]) -> Iterator[str]:
     yield from _form_notes(row, "texts")
     if row["shorter"]:
         yield f"{row['shorter']:,} records have a code that may have lost a zero at its beginning"
+    length, usual = row["usual"] or (0, row["filled"])
+    unusual = row["filled"] - usual - row["shorter"]
+    if row["codes"] >= _MOSTLY * row["filled"] and 0 < unusual <= row["filled"] * _FEW_LENGTHS:
+        yield f"{unusual:,} records have a code of another length than {length}, which is usual"
     if row["padded"]:
         yield f"{row['padded']:,} records with blanks around the text"
     if row["folded"] < row["distinct"]:

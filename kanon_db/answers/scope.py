@@ -218,8 +218,8 @@ class PublishedTypes:
 
     def column(self, published: ColumnType) -> Column:
         """Return a column whose values are published as they are, or as their texts."""
-        column = plain_column(self.session, published)
-        described = self._describe(column.name)
+        described = self._describe(published.name)
+        column = self._plain(published, described)
         if published.type_name == "text" and (labels := self._labels(described)):
             return replace(column, type=Type("text", "label", labels=labels))
         if described.get("is_ordered") is False:
@@ -227,6 +227,11 @@ class PublishedTypes:
             type_ = replace(column.type, category=category, is_ordered=False, has_equality=False)
             return replace(column, type=type_)
         return column
+
+    def _plain(self, published: ColumnType, described: Mapping[str, Any]) -> Column:
+        prefix = described.get("prefix")
+        column = plain_column(self.session, published)
+        return replace(column, prefix=prefix) if isinstance(prefix, int) else column
 
     def cell(
         self, published: ColumnType, kind: str, mark: int | None, labels: object = None
@@ -241,8 +246,8 @@ class PublishedTypes:
             return CellDescription(self.column(published), "value", mark=mark)
         from kanon_db.query.cell_conditions import check_described  # not needed for buckets
 
-        column = plain_column(self.session, published)
-        described = self._describe(column.name)
+        described = self._describe(published.name)
+        column = self._plain(published, described)
         known = (
             check_described(labels) if kind == "label" and published.type_name == "text" else None
         )

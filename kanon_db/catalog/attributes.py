@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from kanon_db.declaration import (
     BOUND,
     MAX_WEIGHT,
+    RELATION,
     TEXT,
     ParameterType,
     choice,
@@ -18,6 +19,7 @@ from kanon_db.declaration import (
     options,
     parameter,
     unknown,
+    whole,
 )
 from kanon_db.errors import InvalidParameterError
 from kanon_db.query.layout import ANYTHING
@@ -182,6 +184,9 @@ def _read_round(value: Any, name: str) -> str | float:
     )
 
 
+MAX_PREFIX: Final = 100
+"""The most characters that may remain of a text that is shortened."""
+
 ROUND: Final = ParameterType("text", "str | float", _read_round)
 HIERARCHY: Final = ParameterType(
     "jsonb", "Mapping[str, Sequence[str]]", lambda given, _: Hierarchy.of(given)
@@ -213,6 +218,17 @@ class AttributeDescription:
         HIERARCHY, "Labels of each value, the narrowest first, that are published instead of sets.",
         default=None,
     )  # fmt: skip
+    prefix: int | None = parameter(
+        whole(most=MAX_PREFIX), "How many characters of its texts are read: the first ones.",
+        default=None,
+    )  # fmt: skip
+    areas: str | None = parameter(
+        RELATION, "A relation with the columns area and people, for texts that begin with an area.",
+        default=None,
+    )  # fmt: skip
+    least_people: int | None = parameter(
+        whole(sql="bigint"), "Areas with fewer people are read as zeros.", default=None
+    )
 
 
 def read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -232,12 +248,29 @@ def read_attributes(given: Mapping[str, Any]) -> Mapping[str, Any]:
                 hint="leave out the kind, which is categorical",
             )
         others = [key for key in (*BINNED, "lower", "upper") if key in described]
+        _require_prefix(found, others)
         if found.hierarchy is not None and (others or found.kind == "numeric"):
             raise InvalidParameterError(
                 "a column with a hierarchy has no ranges",
                 hint=f"leave out {', '.join(others) or 'the kind, which is numeric'}",
             )
     return given
+
+
+def _require_prefix(described: AttributeDescription, of_ranges: Sequence[str]) -> None:
+    """Refuse what does not go with a prefix, and areas without one."""
+    if described.prefix is not None and (of_ranges or described.kind == "numeric"):
+        raise InvalidParameterError(
+            "a column of which a prefix is read has no ranges",
+            detail="prefix is for texts, whose cells are sets",
+            hint=f"leave out {', '.join(of_ranges) or 'the kind, which is numeric'}",
+        )
+    of_areas = [described.areas, described.least_people]
+    if of_areas.count(None) == 1 or (None not in of_areas and described.prefix is None):
+        raise InvalidParameterError(
+            "areas, least_people and prefix belong together",
+            hint='write such as {"prefix": 3, "areas": "public.zip_people", "least_people": 20001}',
+        )
 
 
 # Which record of each entity is published: "latest by admission, max of cost".

@@ -31,6 +31,8 @@ from kanon_db.transfer.columns import (
     ColumnType,
     KeptRows,
     Relation,
+    ShortenedColumns,
+    ShortText,
     column_types,
     find_relation,
 )
@@ -206,6 +208,26 @@ class Source(NamedTuple):
         )
         return self._replace(relation=self.relation._replace(kept=kept))
 
+    def with_shortened(self, session: Session, types: Mapping[str, ColumnType]) -> Source:
+        """Return the source of which prefixes of some columns are read."""
+        texts = tuple(
+            ShortText(types[name], described["prefix"], described.get("large_areas"))
+            for name, described in self.attributes.items()
+            if "prefix" in described and name in types
+        )
+        if not texts:
+            return self
+        short = {text.column.name for text in texts}
+        # What has no role need not be readable.
+        rows = session.fetch(
+            "SELECT name FROM unnest($2::text[]) AS name"
+            " WHERE has_column_privilege(to_regclass($1::text), name, 'SELECT')",
+            self.relation.quoted(session),
+            [name for name in types if name not in short],
+        )
+        shortened = ShortenedColumns(texts, tuple(row["name"] for row in rows))
+        return self._replace(relation=self.relation._replace(shortened=shortened))
+
     @property
     def all_sensitive(self) -> tuple[str, ...]:
         """The columns to protect."""
@@ -349,10 +371,11 @@ def find_source(session: Session, relation: Relation) -> Source:
     described = {key: tuple(row[key]) for key in lists}
     attributes = json.loads(row["attributes"])
     found = Source(**{**row, **described, "relation": relation, "attributes": attributes})
-    if found.keep is None:
+    if found.keep is None and not any("prefix" in one for one in attributes.values()):
         return found
     _, oid, _ = find_relation(session, relation.quoted(session))
-    return found.with_kept(column_types(session, oid))
+    types = column_types(session, oid)
+    return found.with_kept(types).with_shortened(session, types)
 
 
 LOST_COLUMNS: Final = (

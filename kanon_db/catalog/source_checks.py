@@ -13,11 +13,19 @@ from typing import Any, Final
 
 from kanon_db.catalog.attributes import BINNED, UNITS
 from kanon_db.catalog.column_names import looks_identifying, looks_like_entity
-from kanon_db.catalog.entries import Source
+from kanon_db.catalog.entries import Source, require_harmless
 from kanon_db.catalog.names import require_plain
 from kanon_db.errors import DatabaseError, InvalidParameterError, NotFoundError, SchemaMismatchError
 from kanon_db.session.protocol import DATA_EXCEPTION_CLASS, Session, fetch_one
-from kanon_db.transfer.columns import ColumnType, incomparable, types_of
+from kanon_db.transfer.columns import (
+    ColumnType,
+    Relation,
+    ShortText,
+    column_types,
+    find_relation,
+    incomparable,
+    types_of,
+)
 
 
 def check_roles(source: Source) -> None:
@@ -119,6 +127,13 @@ def require_fitting(column: ColumnType, described: Mapping[str, Any]) -> None:
         )
     if "round" in described:
         _check_round(column, described["round"], where)
+    if "prefix" in described and column.type_category != "S":
+        hint = 'numbers are rounded: {"round": 100}' if is_numeric else "leave out prefix"
+        raise SchemaMismatchError(
+            "only texts can have a prefix",
+            detail=f"{where}: its type is {column.type_name}",
+            hint=f"{hint}, or publish a view that casts the column to text",
+        )
 
 
 def _where(column: ColumnType) -> str:
@@ -147,6 +162,105 @@ def _check_round(column: ColumnType, given: str | float, where: str) -> None:
         raise InvalidParameterError(
             "a date has no hours", detail=detail, hint='the least unit is "day"'
         )
+
+
+def read_prefix(
+    session: Session, relation: Relation, column: ColumnType, described: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Find the areas with enough people, and tell how long texts are, in counts alone."""
+    texts = (
+        f"(SELECT {column.read(session)}::text AS t FROM {relation.rows(session)}"
+        f" LIMIT {MOST_RECORDS}) AS s WHERE num_nulls(t) = 0"
+    )
+    lengths = session.fetch(
+        f"SELECT length(t) AS length, count(*) AS n FROM {texts} GROUP BY 1 ORDER BY n DESC, length"
+    )
+    if len(lengths) > 1:
+        counts = [f"{row['length']} in {row['n']:,} records" for row in lengths[:_MOST_LENGTHS]]
+        n_more = len(lengths) - len(counts)
+        more = f", and {n_more:,} other lengths" if n_more else ""
+        session.tell(
+            f'the texts of column "{column.name}" have different lengths: {", ".join(counts)}'
+            f"{more}; of each, the first {described['prefix']} characters are read"
+        )
+    if "areas" not in described:
+        return dict(described)
+    areas = _read_large_areas(session, described, _where(column))
+    short = ShortText(column, described["prefix"], areas)
+    area = f'left(t, {short.length}) COLLATE pg_catalog."C"'
+    few = fetch_one(
+        session,
+        f"SELECT count(*) AS n, count(DISTINCT {area}) AS areas FROM {texts}"
+        f" AND {area} <> ALL ($1::text[])",
+        list(areas),
+    )
+    session.tell(
+        f'column "{column.name}": {few["areas"]:,} areas have fewer than'
+        f" {described['least_people']:,} people, or none that are known; they are read as"
+        f" {short.small_area}, in {few['n']:,} records"
+    )
+    return {**described, "large_areas": list(areas)}
+
+
+_MOST_LENGTHS: Final = 5
+"""Lengths of texts that a notice lists."""
+
+_MOST_AREAS: Final = 20_000
+"""Areas with enough people that are kept with a source."""
+
+_AREAS_HINT: Final = (
+    "it has the columns area and people, with a row for each area; a view can name them so"
+)
+
+
+def _read_large_areas(
+    session: Session, described: Mapping[str, Any], where: str
+) -> tuple[str, ...]:
+    """Read which areas have enough people; shorter ones are made of those that begin alike."""
+    try:
+        relation, oid, _ = find_relation(session, described["areas"])
+    except NotFoundError:
+        raise NotFoundError(
+            "the relation of areas does not exist",
+            detail=where,
+            hint="name it with its schema, such as public.zip_people",
+        ) from None
+    require_harmless(session, relation, oid)
+    types = column_types(session, oid)
+    area, people = types.get("area"), types.get("people")
+    number = None if people is None else people.number(people.read(session))
+    if area is None or number is None or area.type_category != "S":
+        raise SchemaMismatchError(
+            "areas is no relation of areas and their people",
+            detail=f"{where}: {relation}",
+            hint=f"{_AREAS_HINT}; area is a text, people a number",
+        )
+    name = f"{area.read(session)}::text"
+    of_area = f'left({name}, {described["prefix"]}) COLLATE pg_catalog."C"'
+    row = fetch_one(
+        session,
+        f"WITH c AS (SELECT {of_area} AS area, {name} AS name, {number} AS people"
+        f" FROM {relation.rows(session)}) SELECT (SELECT count(*) - count(DISTINCT name) FROM c)"
+        " AS repeated, (SELECT count(*) FROM c WHERE people >= 0 AND people < 'Infinity') AS good,"
+        " (SELECT count(*) FROM c) AS n, ARRAY(SELECT area FROM c WHERE num_nulls(area) = 0"
+        f" GROUP BY area HAVING sum(people) >= $1::int8 ORDER BY area LIMIT {_MOST_AREAS + 1})"
+        " AS large",
+        str(described["least_people"]),
+    )
+    if row["repeated"] or row["good"] < row["n"]:
+        raise InvalidParameterError(
+            "areas must be there once, each with a number of people",
+            detail=f"{where}: {relation} has {row['repeated']:,} rows of areas that are NULL or"
+            f" there before, and {row['n'] - row['good']:,} without a number of people",
+            hint=_AREAS_HINT,
+        )
+    if len(row["large"]) > _MOST_AREAS:
+        raise InvalidParameterError(
+            "there are too many areas",
+            detail=f"{where}: {relation} has more than {_MOST_AREAS:,} with enough people",
+            hint="take a shorter prefix, or more people",
+        )
+    return tuple(row["large"])
 
 
 def _check_bounds(

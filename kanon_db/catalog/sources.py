@@ -15,7 +15,12 @@ from kanon_db.catalog.entries import (
     source_of,
 )
 from kanon_db.catalog.names import require_plain
-from kanon_db.catalog.source_checks import check_attribute, check_roles, warn_of_roles
+from kanon_db.catalog.source_checks import (
+    check_attribute,
+    check_roles,
+    read_prefix,
+    warn_of_roles,
+)
 from kanon_db.errors import (
     DatabaseError,
     InUseError,
@@ -91,6 +96,7 @@ def register_source(
     if arrival is not None:
         _check_arrival(session, relation, arrival)
     _check_aggregates(session, new)
+    described = dict(new.attributes)
     for column, attribute in new.attributes.items():
         if column not in quasi_identifiers:
             raise InvalidParameterError(
@@ -98,6 +104,9 @@ def register_source(
                 detail=f'"{column}" is not one of {", ".join(quasi_identifiers)}',
             )
         check_attribute(session, types[column], attribute)
+        if "prefix" in attribute:
+            described[column] = read_prefix(session, new.relation, types[column], attribute)
+    new = new._replace(attributes=described).with_shortened(session, types)
     warn_of_roles(session, new)
 
     try:

@@ -615,6 +615,7 @@ class Binder:
         if common_type(known) is None:
             raise misfit(one, one_type, other, other_type)
         _require_equality(one, other)
+        _require_short((one, other), (one, other))
         return (
             (self._given(one, known[-1]), one_type or known[-1]),
             (self._given(other, known[0]), other_type or known[0]),
@@ -628,6 +629,7 @@ class Binder:
         if ex.Literal("null", "") in (bound, *(item for item, _ in bindings)):
             raise refusal("a comparison with NULL is never true", hint="write IS NULL")
         _require_equality(bound, *(item for item, _ in bindings))
+        _require_short((bound,), [item for item, _ in bindings])
         known = [t for _, t in ((bound, type_), *bindings) if t is not None]
         common = common_type(known) if known else TEXT
         if common is None:
@@ -649,6 +651,7 @@ class Binder:
                 f"{pattern.operator} cannot compare a value of type {type_.name}",
                 hint="LIKE compares texts; a number is cast first, as in x::text LIKE '1%'",
             )
+        _require_short((operand,), (pattern.pattern,), ignored="%\\")
         escape = None if pattern.escape is None else self._given(pattern.escape, TEXT)
         written = self.value(pattern.pattern)[0]
         return ex.Pattern(operand, pattern.operator, written, escape, pattern.negated)
@@ -709,6 +712,27 @@ def _require_equality(*compared: ex.Expression) -> None:
                     " money to numeric, or a composite type to text",
                     detail=f'column "{column.name}"',
                 )
+
+
+def _require_short(
+    columns: Sequence[ex.Expression], constants: Sequence[ex.Expression], ignored: str = ""
+) -> None:
+    """Refuse a constant that is longer than the prefixes that a column is published as."""
+    longest = max(
+        (
+            len(one.text) - sum(map(one.text.count, ignored))
+            for one in constants
+            if isinstance(one, ex.Literal)
+        ),
+        default=0,
+    )
+    for column in columns:
+        if isinstance(column, ex.Column) and column.prefix and longest > column.prefix:
+            raise refusal(
+                "a constant is longer than what is published of a column's texts",
+                hint="compare it with as many characters as are published",
+                detail=f'column "{column.name}": the first {column.prefix} characters',
+            )
 
 
 def _order_as_source(bound: ex.Expression, type_: ex.Type) -> ex.Expression:

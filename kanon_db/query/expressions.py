@@ -199,6 +199,7 @@ class Column(Expression):
     # The publication's column that decides the value: this one, or the one that the lookup table is
     # joined on
     via: str = ""
+    prefix: int | None = None  # How many first characters of the source's texts are published
 
     @property
     def attribute(self) -> str:

@@ -365,6 +365,10 @@ def _columns(publication: Publication, source: Source) -> list[ColumnFacts]:
     """Say of each column of the source what readers see."""
     described = kind_named(publication.kind).description
     roles = dict.fromkeys(source.quasi_identifiers, ("quasi-identifier", described.cells))
+    for column, attribute in source.attributes.items():
+        if "prefix" in attribute:
+            shown = f"its first {attribute['prefix']} characters, {described.cells}"
+            roles[column] = ("quasi-identifier", shown)
     for column in source.coarsened:
         is_labelled = "hierarchy" in source.attributes[column]
         shown = "as a label of its hierarchy" if is_labelled else "coarsened, as a range of bins"

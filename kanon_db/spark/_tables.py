@@ -21,6 +21,7 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
+from kanon_db.catalog.attributes import COARSE
 from kanon_db.catalog.entries import Source
 from kanon_db.catalog.source_checks import check_roles, require_fitting
 from kanon_db.errors import InvalidParameterError, NotFoundError, SchemaMismatchError
@@ -165,6 +166,12 @@ def open_source(
             raise InvalidParameterError(
                 "attributes can only describe quasi-identifiers",
                 detail=f'"{column}" is not one of {", ".join(described.quasi_identifiers)}',
+            )
+        if any(key in attribute for key in (*COARSE, "prefix")):
+            raise InvalidParameterError(
+                "quasi-identifiers are not coarsened on Spark",
+                detail=f"{label}: {column}; PostgreSQL does so, in its own types",
+                hint="coarsen them in the source, as in a data frame, or publish in PostgreSQL",
             )
         require_fitting(types[column], attribute)
     return SparkSource(frame, described, types)

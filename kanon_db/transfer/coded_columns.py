@@ -359,7 +359,7 @@ class _SourceReader:
             listing = list_values(
                 self.session,
                 columns,
-                f"(SELECT {names} FROM {self.source.quoted(self.session)}{sample})",
+                f"(SELECT {names} FROM {self.source.columns(self.session, sample)})",
                 _MOST_LISTED,
                 _MOST_BYTES_LISTED,
             )
@@ -376,7 +376,7 @@ class _SourceReader:
                 "SELECT count(*) AS n,"
                 f" ARRAY[{', '.join(f'min({name})' for name in names)}]::int8[] AS least,"
                 f" ARRAY[{', '.join(f'max({name})' for name in names)}]::int8[] AS greatest"
-                f" FROM (SELECT {self._names} FROM {self.source.quoted(self.session)}) AS s",
+                f" FROM (SELECT {self._names} FROM {self.source.columns(self.session)}) AS s",
             )
         self.n_seen = max(self.n_seen, row["n"])
         extremes = zip(columns, row["least"], row["greatest"], strict=True)
@@ -400,7 +400,7 @@ class _SourceReader:
             f" string_agg({' || '.join(f'int8send(n.{name})' for name in numbers)}, ''::bytea)"
             f" AS numbers FROM (SELECT {part}"
             f"{', '.join(f'{number} AS {name}' for name, number in numbers.items())}"
-            f" FROM (SELECT {self._names} FROM {self.source.quoted(self.session)}) AS s"
+            f" FROM (SELECT {self._names} FROM {self.source.columns(self.session)}) AS s"
             f" LIMIT {self.most + 1}) AS n{grouped}"
         )
         n_records, packed = 0, [[np.empty(0, dtype=np.int64)] for _ in packings]

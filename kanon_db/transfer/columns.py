@@ -23,6 +23,7 @@ class Relation(NamedTuple):
     schema: str
     name: str
     kept: KeptRows | None = None  # which of its rows are read, if not all of them
+    shortened: ShortenedColumns | None = None  # columns of which only the beginnings are read
 
     def __str__(self) -> str:
         """Write it for people; statements use :meth:`quoted`."""
@@ -37,13 +38,20 @@ class Relation(NamedTuple):
         """Return the schema-qualified name, safe in a statement."""
         return session.identifier(self.schema, self.name)
 
+    def columns(self, session: Session, sample: str = "") -> str:
+        """Write what follows FROM to read the columns of all its rows, or of a sample, as ``s``."""
+        if self.shortened is None:
+            return f"{self.quoted(session)} AS s{sample}"
+        names = self.shortened.read(session)
+        return f"(SELECT {names} FROM {self.quoted(session)} AS s{sample}) AS s"
+
     def rows(self, session: Session, where: str = "true") -> str:
         """Write what follows FROM to read its rows, as ``s``.
 
         Of the rows that meet a condition, those are read that are kept.
         """
         if self.kept is None:
-            return f"{self.quoted(session)} AS s WHERE ({where})"
+            return f"{self.columns(session)} WHERE ({where})"
         return f"{self.kept.chosen(session, self, where)} AS s WHERE true"
 
 
@@ -123,6 +131,46 @@ class ColumnType(NamedTuple):
         return "numeric" if self.type_name in _NUMBERS else self.type_name
 
 
+class ShortText(NamedTuple):
+    """A column of texts of which the first characters are read: of ZIP codes, the area."""
+
+    column: ColumnType
+    length: int
+    # The beginnings that are read as they are; the others are read as zeros. None: all are.
+    large_areas: tuple[str, ...] | None = None
+
+    def read(self, session: Session) -> str:
+        """Return SQL for the column's values, of its own type."""
+        short = f"left({self.column.read(session)}::text, {self.length})"
+        if self.large_areas is not None:
+            listed = f"ARRAY[{', '.join(map(session.literal, self.large_areas))}]::text[]"
+            # PostgreSQL 14 looks up = ANY of many constants by their hashes, but not <> ALL.
+            is_large = f'({short}) COLLATE pg_catalog."C" = ANY ({listed})'
+            small = f"WHEN num_nulls({short}) = 0 THEN '{self.small_area}'"
+            short = f"CASE WHEN {is_large} THEN {short} {small} END"
+        return f"({short})::{self.column.type_name}"
+
+    @property
+    def small_area(self) -> str:
+        """What is read in the place of an area with few people."""
+        return "0" * self.length
+
+
+class ShortenedColumns(NamedTuple):
+    """The columns of a relation, some of which are read as their first characters."""
+
+    texts: tuple[ShortText, ...]
+    others: tuple[str, ...]  # those that the role may read
+
+    def read(self, session: Session) -> str:
+        """Write the select list of all of them."""
+        read = [session.identifier(name) for name in self.others]
+        read += [
+            f"{text.read(session)} AS {session.identifier(text.column.name)}" for text in self.texts
+        ]
+        return ", ".join(read)
+
+
 class KeptRows(NamedTuple):
     """Which row of each entity is read, instead of all of them, and what stands in it.
 
@@ -165,7 +213,7 @@ class KeptRows(NamedTuple):
             f" count(*) OVER {of_open} AS {alike}, row_number() OVER {of_all} AS {place},"
             # Entities that are equal may have several texts.
             f" first_value({_write_label(self.entity, entity)}) OVER {of_all} AS {whose}"
-            f" FROM {relation.quoted(session)} AS s WHERE ({where})"
+            f" FROM {relation.columns(session)} WHERE ({where})"
             f" WINDOW {window} AS (PARTITION BY {entity})) AS s WHERE s.{first} = 1"
             f" AND s.{place} = {self._write_rank(session, f's.{whose}', f's.{alike}')}"
             # Rows without an entity are no entity: all are read, and refused.
@@ -546,14 +594,18 @@ def describe_types(
         For each column, of these what applies: ``type``, SQL's name of the type behind its
         domains; the ``length`` of a ``char(n)``; the ``labels`` of an enumeration, in their order;
         its ``collation``, schema and name, if that is not the database's; ``is_ordered``, false if
-        its values are published as texts, or with another collation, whose order is not theirs.
+        its values are published as texts, or with another collation, whose order is not theirs; the
+        ``prefix`` of texts that is read.
     """
     rows = session.fetch(_TYPES, relation.quoted(session), list(columns))
+    texts = () if relation.shortened is None else relation.shortened.texts
+    short = {text.column.name: {"prefix": text.length} for text in texts}
     return {
         str(row["name"]): {
             key: list(value) if isinstance(value, list) else value
             for key, value in row.items()
             if key != "name" and value is not None
         }
+        | short.get(row["name"], {})
         for row in rows
     }

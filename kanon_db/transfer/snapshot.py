@@ -206,7 +206,7 @@ def expected_values(session: Session, source: Relation, columns: Sequence[str]) 
         read = selected(session, source, [column])
         with all_rows(session, source):
             (row,) = session.fetch(
-                f"EXPLAIN (FORMAT JSON) SELECT FROM (SELECT {read} FROM {source.quoted(session)})"
+                f"EXPLAIN (FORMAT JSON) SELECT FROM (SELECT {read} FROM {source.columns(session)})"
                 f" AS s GROUP BY s.{session.identifier(column)}"
             )
         expected += _read_plan(row)["Plan Rows"]

@@ -240,11 +240,12 @@ def create_odd_values(parties: Parties) -> None:
     """Values as files of statistical offices, registers and forms have them."""
     create_table(
         parties.publisher, "data.odd_values",
-        "hhid int, member int, zip text, born text, seen int, income int, loss int, codes text,"
-        " remark text, answer text",
+        "hhid int, member int, zip text, plus4 text, born text, seen int, income int, loss int,"
+        " codes text, remark text, answer text",
         [
             (
                 i // 5, i, "8902" if i % 20 == 0 else f"0{8900 + i % 7}",
+                f"0{8900 + i % 7}-1166" if i % 20 == 0 else f"0{8900 + i % 7}",
                 f"{1 + i % 28:02}.0{1 + i % 9}.19{40 + i % 60}", 20200101 + i % 28,
                 -666666666 if i % 2 else (9999999, 9999998)[i % 4 // 2] if i % 10 == 0 else i,
                 -9999 if i % 3 == 0 else i - 100, ("a", "a;b", "b;c", "c;a")[i % 4],
@@ -258,6 +259,8 @@ def create_odd_values(parties: Parties) -> None:
 ODD_NOTES = {
     "zip": "texts that look like numbers; 10 records have a code that may have lost a zero at its"
     " beginning",
+    "plus4": "texts that look like numbers, but for 10 records; 10 records have a code of another"
+    " length than 5, which is usual",
     "born": "texts that look like dates",
     "seen": "numbers that look like dates",
     "income": "100 records have -666666666, which may mean missing; 10 records have 9999998, which"

@@ -54,7 +54,6 @@ from kanon_db.spark.kinds.row_files import (
     make_recoded_schema,
     measure_rows,
     name_copied_columns,
-    refuse_coarsened,
     require_room,
     rows_of,
     write_rows,
@@ -233,10 +232,9 @@ class SparkFreeform(SparkRows):
     }
 
     def refuse(self, request: FreeformRequest, source: Source) -> None:
-        """Refuse methods that stay on one machine, and coarsened columns."""
+        """Refuse methods that stay on one machine."""
         super().refuse(request, source)
         check_partition_size(methods.partition_size(request), request.k)
-        refuse_coarsened(source)
 
     def make(self, job: SparkJob) -> SparkResult:
         """Match the records of each segment, and write the rows."""

@@ -22,7 +22,7 @@ from kanon_db.algorithms.recoding import Constraint, Microdata, cells_of_classes
 from kanon_db.algorithms.recoding.changing_classes import ineligible
 from kanon_db.algorithms.recoding.loss import Ncp
 from kanon_db.algorithms.recoding.microdata import Attribute
-from kanon_db.catalog.entries import Publication, Source
+from kanon_db.catalog.entries import Publication
 from kanon_db.publications.generalized import methods
 from kanon_db.publications.generalized.class_constraints import (
     ClassConstraints,
@@ -72,7 +72,6 @@ from kanon_db.spark.kinds.row_files import (
     make_recoded_schema,
     measure_rows,
     name_copied_columns,
-    refuse_coarsened,
     require_room,
     rows_of,
     write_rows,
@@ -275,11 +274,6 @@ class SparkGeneralized(SparkRows):
         "k_member": ("each class begins at the record that is furthest from the last one", _OTHERS),
         "initial": ("groups follow each other in the sorted order of all records", _OTHERS),
     }
-
-    def refuse(self, request: GeneralizedRequest, source: Source) -> None:
-        """Refuse methods that stay on one machine, and coarsened columns."""
-        super().refuse(request, source)
-        refuse_coarsened(source)
 
     def make(self, job: SparkJob) -> SparkResult:
         """Cut records into parts, find the classes in each, and write the rows."""

@@ -20,7 +20,7 @@ from kanon_db.algorithms.ground.arrays import AnyIntArray, CodeArray, FloatArray
 from kanon_db.algorithms.recoding.generalized_cells import Ranges, Sets
 from kanon_db.algorithms.recoding.microdata import Attribute
 from kanon_db.catalog.entries import Publication, Source
-from kanon_db.errors import InfeasibleError, InvalidParameterError
+from kanon_db.errors import InfeasibleError
 from kanon_db.metrics.count_queries import CountQuery, exact_counts
 from kanon_db.publications import KINDS
 from kanon_db.publications.kind import ComparedCounts, Workload, accuracy_of, compare_counts
@@ -147,17 +147,6 @@ def cell_losses(column: CodedQuasiIdentifier, cell: Column, extent: float) -> tu
 
 _MOST_BYTES = 2**28
 """Of sets that a machine keeps at a time."""
-
-
-def refuse_coarsened(source: Source) -> None:
-    """Refuse bins and hierarchies, whose cells PostgreSQL makes."""
-    if source.coarsened:
-        raise InvalidParameterError(
-            "quasi-identifiers are not coarsened on Spark",
-            detail=f"{source.relation}: {', '.join(source.coarsened)}; bins and labels are made by"
-            " PostgreSQL, in its own types",
-            hint="coarsen them in the source, as in a data frame, or publish in PostgreSQL",
-        )
 
 
 def require_room(columns: Sequence[CodedQuasiIdentifier], n_sets: int) -> None:
