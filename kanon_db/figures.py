@@ -21,6 +21,9 @@ from kanon_db.query.formulas import NOTHING, Estimated, Group
 _MOST: Final = 1000
 """The largest number that a rule may have."""
 
+_NEARLY: Final = 1e-6
+"""What a share of people may be off by, as it was divided."""
+
 
 @dataclass(frozen=True)
 class FigureRule:
@@ -72,6 +75,10 @@ class FigureRule:
         """Write a count as it is shown."""
         shown = self.number(n)
         return self.few if shown is None else f"{shown:,}"
+
+    def is_shown(self, share: float | None, n: float) -> bool:
+        """Tell whether a share of n people may be shown: it is none, or not of few of them."""
+        return share is None or self.number(math.ceil(share * n - _NEARLY)) is not None
 
     def sizes(self, numbers: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Show sizes of groups of people, each with how many groups have it."""

@@ -226,7 +226,7 @@ class HeldRecords(NamedTuple):
         return f"{number} {HELD[self.kind].said}" + (f": {self.why}" if self.why else "")
 
 
-def waits_in_words(waits: Mapping[str, Mapping[str, Any]]) -> str:
+def waits_in_words(waits: Mapping[str, Mapping[str, Any]], *, with_numbers: bool = True) -> str:
     """Say what waits since when, as the catalog keeps it, in one line.
 
     Examples
@@ -236,14 +236,14 @@ def waits_in_words(waits: Mapping[str, Mapping[str, Any]]) -> str:
     '7 records wait: at least 7 late since 2026-03-01; not known: corrected'
     """
     there = [(HELD[kind].short, waits[kind]) for kind in HELD if kind in waits]
-    held = [
-        f"{'' if one['is_exact'] else 'at least '}{one['records']:,} {short}"
-        f" since {one['since'][:10]}"
-        for short, one in there
-        if one["records"]
-    ]
+    held = []
+    for short, one in there:
+        if one["records"]:
+            n = f"{'' if one['is_exact'] else 'at least '}{one['records']:,} " * with_numbers
+            held.append(f"{n}{short} since {one['since'][:10]}")
     n_all = sum(one["records"] or 0 for _, one in there)
     wait = "1 record waits" if n_all == 1 else f"{n_all:,} records wait"
+    wait = wait if with_numbers else "records wait"
     unknown = ", ".join(short for short, one in there if one["records"] is None)
     said = [f"{wait}: {', '.join(held)}" if held else "none"]
     return "; ".join([*said, *([f"not known: {unknown}"] if unknown else [])])

@@ -25,6 +25,7 @@ from kanon_db.metrics.disclosure_risk import (
     marketer_risk,
     prosecutor_risk,
 )
+from kanon_db.publications.draws import check_draws
 from kanon_db.publications.examination import accepted_reasons, open_target
 from kanon_db.publications.guarantees import left_open, linked_in_words
 from kanon_db.publications.kind import AttackTarget, Kind, RandomQueries
@@ -205,7 +206,7 @@ class Facts:
     attacks: Sequence[Attack]
     checks: Sequence[Check]
     sizes: list[tuple[int, int]]  # Sizes of buckets or classes, each with how many there are
-    figures: FigureRule  # How people are counted in what is shown
+    figures: FigureRule | None  # How people are counted in what is shown, if there is a rule
     # For each quasi-identifier: 0 if each row shows its value, 1 if no row shows anything
     losses: Mapping[str, float]
     errors: list[ErrorsAt]
@@ -253,6 +254,8 @@ def gather(
     errors, losses = _useful(kind, target)
     sizes = _sizes(target, {**publication.metrics, **examined.metrics})
     entry = _entry(session, name)
+    waits = json.loads(entry["waits"] or "{}")
+    rule = stricter(publication.figures, figures)
     readers = access_to(session, [name])[name]
     releases = _releases(session, source, name, {one.name for one in readers.now})
     own = [release for release in releases if release.name == name]
@@ -271,7 +274,7 @@ def gather(
         published_at=entry["at"],
         published_by=entry["publisher"],
         reported_at=entry["now"],
-        waits=waits_in_words(json.loads(entry["waits"])) if entry["waits"] else "",
+        waits=waits_in_words(waits, with_numbers=rule is None) if waits else "",
         access=readers,
         columns=_columns(publication, source),
         risks=[(risk, RISKS.get(risk, ""), why) for risk, why in accepted_reasons(publication)],
@@ -282,9 +285,9 @@ def gather(
         others=others,
         inferences=_inferences(publication, attacks),
         attacks=attacks,
-        checks=examined.checks,
+        checks=[*examined.checks, *check_draws(session, publication)],
         sizes=sizes,
-        figures=stricter(publication.figures, figures) or FigureRule(),
+        figures=rule,
         losses=losses,
         errors=errors,
         releases=releases,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import kanon_db
@@ -15,7 +16,7 @@ from kanon_db.errors import ServerError
 from kanon_db.figures import FigureRule
 from kanon_db.publications.registry import kind_named
 from kanon_db.publications.results import Attack, Check, Remark, is_attack
-from kanon_db.reporting.facts import AT_RISK, Counted, Facts, InferenceFacts, LinkingRisk
+from kanon_db.reporting.facts import AT_RISK, Counted, Facts, LinkingRisk
 
 ROWS: Final[Mapping[Counted, str]] = {
     Counted.PEOPLE: "one row for each person",
@@ -67,10 +68,10 @@ _MEANINGS: Final[Mapping[str, str]] = {
 """The risks of linking, each with its definition and source."""
 
 
-def _figures(risk: LinkingRisk) -> tuple[float | None, ...]:
+def _figures(risk: LinkingRisk, facts: Facts) -> tuple[float | str | None, ...]:
     prosecutor, journalist = risk.prosecutor, risk.journalist
     return (
-        prosecutor.highest, prosecutor.average, prosecutor.at_risk,
+        prosecutor.highest, prosecutor.average, _share(facts, prosecutor.at_risk),
         None if journalist is None else journalist.highest,
         None if journalist is None else journalist.average,
         risk.marketer,
@@ -81,15 +82,15 @@ def linking_rows(facts: Facts) -> list[tuple[str, str, str, str]]:
     """Return the risks of linking: name, definition, in the original, in the publication."""
     linking = facts.linking
     nothing = (None,) * len(_MEANINGS)
-    figures = (_figures(one) if one else nothing for one in (linking.before, linking.after))
+    figures = (_figures(one, facts) if one else nothing for one in (linking.before, linking.after))
     rows = []
     for (name, meaning), before, after in zip(_MEANINGS.items(), *figures, strict=True):
-        said = NOT_MEASURED if after is None else _percent(after)
+        said = _tell_risk(after)
         if facts.shape == "model":
             said = "no rows are published"
         elif linking.after is None and linking.bound and name.startswith("Prosecutor"):
             said = f"at most {_percent(float(linking.bound))}"
-        rows.append((name, meaning, NOT_MEASURED if before is None else _percent(before), said))
+        rows.append((name, meaning, _tell_risk(before), said))
     return rows
 
 
@@ -112,8 +113,8 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
     if facts.shape == "buckets":
         alone = linked = "not prevented"
         row = (
-            f"quasi-identifiers are published as they are, and {_percent(facts.before.unique)} of"
-            f" the {who} are alone with theirs"
+            "quasi-identifiers are published as they are, and"
+            f" {_share(facts, facts.before.unique)} of the {who} are alone with theirs"
         )
         record = "rows of two tables with the same quasi-identifiers are linked"
     elif facts.shape == "model":
@@ -126,13 +127,13 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
         row = (
             f"quasi-identifiers fit at least {k} {who}, but for what the promise excepts;"
             f" together with what is published as it is ({', '.join(seen) or 'no column'}),"
-            f" {_percent(linking.alone)} of the rows are alone"
+            f" {_share(facts, linking.alone)} of the rows are alone"
         )
         record = (
             "by quasi-identifiers, a record elsewhere is linked to a group, not to a row; by"
             f" columns that are published as they are: {NOT_MEASURED}"
         )
-    verdict, measured = inference_test(facts.inferences, who, facts.figures)
+    verdict, measured = inference_test(facts, who)
     return [
         ("Singling out", "Can a record be isolated that is one person's?", alone, row),
         (
@@ -150,10 +151,9 @@ def three_tests(facts: Facts) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def inference_test(
-    inferences: Sequence[InferenceFacts], who: str, figures: FigureRule
-) -> tuple[str, str]:
+def inference_test(facts: Facts, who: str) -> tuple[str, str]:
     """Judge by figures whether values are inferred: the promise beside the best attack."""
+    inferences = facts.inferences
     if not inferences:
         return "nothing sensitive", "there is no sensitive column to infer"
     verdicts, measured = [], []
@@ -171,8 +171,8 @@ def inference_test(
         said = []
         if known.certain is not None:
             said.append(
-                f"the value of {_percent(known.certain)} of the {who} is certain, and that of"
-                f" {_percent(known.guessed)} the most frequent of those that are possible"
+                f"the value of {_share(facts, known.certain)} of the {who} is certain, and that of"
+                f" {_share(facts, known.guessed)} the most frequent of those that are possible"
             )
         if worst is not None:
             allowed = (
@@ -182,7 +182,7 @@ def inference_test(
             )
             said.append(
                 f"the best attack, {worst.attack}, is right for {_percent(worst.rate)} of"
-                f" {figures.words(worst.people)} {who}: {allowed}"
+                f" {_rule(facts).words(worst.people)} {who}: {allowed}"
             )
         said = said or ["no attack was played"]
         measured.append(
@@ -240,7 +240,8 @@ def write_page(facts: Facts) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    figures = facts.figures
+    facts, figures = _show_attacks(facts), _rule(facts)
+    environment.filters |= {"share": lambda share: _share(facts, share)}
     environment.filters |= {"percent": _percent, "number": _number, "people": figures.words}
     environment.filters |= {"attacker": _attacker, "verdict": verdict}
     described = kind_named(facts.kind).description
@@ -274,8 +275,48 @@ def write_page(facts: Facts) -> str:
         tests=three_tests(facts),
         wp216=_WP216,
         plots={name: Markup(svg) for name, svg in drawn.items()},  # noqa: S704  # our own
-        parameters={name: _plain(value) for name, value in facts.parameters.items()},
+        parameters={
+            name: figures.words(value) if name in _COUNTS else _plain(value)
+            for name, value in facts.parameters.items()
+        },
         version=kanon_db.__version__,
+    )
+
+
+_COUNTS: Final = ("suppressed", "not_kept")
+"""Parameters that count people."""
+
+
+def _rule(facts: Facts) -> FigureRule:
+    return facts.figures or FigureRule()
+
+
+def _share(facts: Facts, share: float | None) -> str:
+    """Write a share of the people; of few, that they are few."""
+    rule = _rule(facts)
+    return _percent(share) if rule.is_shown(share, facts.records) else rule.few
+
+
+def _tell_risk(risk: float | str | None) -> str:
+    if risk is None:
+        return NOT_MEASURED
+    return risk if isinstance(risk, str) else _percent(risk)
+
+
+def _show_attacks(facts: Facts) -> Facts:
+    """Leave out how often an attack is right about few people."""
+    rule = _rule(facts)
+
+    def show(attacks: Sequence[Attack]) -> list[Attack]:
+        return [
+            replace(line, rate=None, base_rate=None) if rule.number(line.people) is None else line
+            for line in attacks
+        ]
+
+    return replace(
+        facts,
+        attacks=show(facts.attacks),
+        inferences=[replace(one, attacks=show(one.attacks)) for one in facts.inferences],
     )
 
 

@@ -178,6 +178,30 @@ def test_files_and_reports_have_the_rule(parties: Parties, tmp_path: Path) -> No
         assert "300</b> records in the source" in report
 
 
+def test_a_report_tells_nothing_of_few(parties: Parties) -> None:
+    """Three people are unlike all others: none of the numbers that say so is in the report."""
+    rows = [(i // 40, f"t{i % 3}", f"d{i % 5}") for i in range(120)]
+    rows += [(97, "t7", "d1"), (98, "t8", "d2"), (99, "t9", "d9")]
+    kanon = create_source(parties.publisher, "data.few", "age int, town text, sick text", rows)
+    kanon.generalize("data.few", "few", k=20, max_suppressed="0.05", method="mondrian")
+    with parties.publisher.transaction():
+        asked = Kanon(PsycopgSession(parties.publisher))
+        exact, shown = asked.report("few"), asked.report("few", figures=RULE)
+    rare = {
+        "left out": ("<b>123</b> records in the source; 3 have no row", "fewer than 6 have no row"),
+        "alone": (">2.44 %</td>", ">fewer than 6</td>"),
+        "attacked": ('class="n">3</td>', 'class="n">fewer than 6</td>'),
+        "checked": ("3 suppressed", "every record is published once, or suppressed"),
+        "parameter": ("<code>suppressed</code></dt><dd><code>3</code>", "<dd><code>fewer"),
+    }  # fmt: skip
+    for what, (told, instead) in rare.items():
+        assert told in exact, what
+        assert told not in shown, what
+        assert instead in shown, what
+    assert exact.count("not shown") < shown.count("not shown")
+    kanon.drop("few")
+
+
 def test_a_refreshed_and_a_loaded_publication_keep_it(parties: Parties) -> None:
     names = Functions(parties.publisher).publications()
     found = fetch(
