@@ -38,7 +38,7 @@ from kanon_db.query.cell_conditions import (
     texts,
     value_at,
 )
-from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
+from kanon_db.query.expressions import DISCRETE_RANGES, NUMBERS, Column, Type, type_in_range
 from kanon_db.query.layout import (
     ANYTHING,
     DRAWN,
@@ -659,6 +659,13 @@ def _value_in_range(cell: CellDescription, range_: str, place: str) -> str:
     low = f"CASE WHEN lower_inf({range_}) THEN {greatest} ELSE {lower}::{type_.name} END"
     high = f"CASE WHEN upper_inf({range_}) THEN {lower}::{type_.name} ELSE {greatest} END"
     value = value_at(type_, place)
+    if type_.category in NUMBERS and not cell.is_discrete:
+        # With as many digits as the ends have, which are values of the source if both belong to it.
+        digits = f"greatest(scale({lower}), scale({upper}))"
+        value = (
+            f"CASE WHEN upper_inc({range_}) THEN round({place}::numeric, {digits})::{type_.name}"
+            f" ELSE {value} END"
+        )
     return (
         f"(CASE WHEN {place} = '-Infinity' THEN {low} WHEN {place} = 'Infinity' THEN {high}"
         f" WHEN {lower} > {value} THEN {low} WHEN {upper} < {value}"

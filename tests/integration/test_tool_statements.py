@@ -1,4 +1,7 @@
-"""The statements that BI tools send, on `<name>_draws`: their numbers are those of the source."""
+"""The statements that BI tools send, on `<name>_draws`: their numbers are those of the source.
+
+Those of Superset are what its version 6.1.0 wrote, but for line breaks.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,16 @@ STATEMENTS: Mapping[str, str] = {
         " TO_DATE('1960-01-01', 'YYYY-MM-DD') GROUP BY DATE_TRUNC('year', born) LIMIT 50000",
     "Superset, a series limit":
         "SELECT city AS city, ill AS ill, COUNT(*) AS count FROM {0}.{1} JOIN (SELECT ill AS ill__,"
-        " COUNT(*) AS mme_inner__ FROM {0}.{1} GROUP BY ill ORDER BY mme_inner__ DESC LIMIT 3) AS"
+        " COUNT(*) AS mme_inner__ FROM {0}.{1} GROUP BY ill ORDER BY COUNT(*) DESC LIMIT 3) AS"
         " series_limit ON ill = ill__ GROUP BY city, ill ORDER BY count DESC LIMIT 10000",
     "Superset, the number of rows":
-        "SELECT COUNT(*) AS rowcount FROM (SELECT city AS city, ill AS ill FROM {0}.{1}"
-        " GROUP BY city, ill LIMIT 10000) AS rowcount_qry",
+        "SELECT COUNT(*) AS rowcount FROM (SELECT city AS city, ill AS ill, COUNT(*) AS count"
+        " FROM {0}.{1} GROUP BY city, ill LIMIT 50000) AS rowcount_qry",
+    "Superset, a pivot table":
+        "SELECT city AS city, v AS v, sum(weight) AS \"SUM(weight)\", min(age) AS \"MIN(age)\","
+        " count(DISTINCT born) AS \"COUNT_DISTINCT(born)\" FROM {0}.{1} GROUP BY city, v"
+        " LIMIT 50000",
+    "Superset, values of a filter": "SELECT city AS city FROM {0}.{1} GROUP BY city LIMIT 50000",
     "Superset, big number": "SELECT COUNT(*) AS count FROM {0}.{1} LIMIT 50000",
     "Metabase, count by":
         'SELECT "{0}"."{1}"."city" AS "city", COUNT(*) AS "count", AVG("{0}"."{1}"."age") AS "avg"'
@@ -57,7 +65,8 @@ STATEMENTS: Mapping[str, str] = {
         ' "_"."city", "_"."d" from "{0}"."{1}" "_" where "_"."age" >= 30 and "_"."age" < 50)'
         ' "rows" group by "city" limit 1000001',
 }  # fmt: skip
-EXACT = ("Superset, big number", "Superset, the number of rows", "Metabase, a fingerprint",
+EXACT = ("Superset, big number", "Superset, the number of rows", "Superset, a pivot table",
+         "Superset, values of a filter", "Metabase, a fingerprint",
          "Superset, a time grain", "Metabase, by month", "Metabase, in bins",
          "Metabase, a nested question", "Power BI")  # fmt: skip
 """Those that ask for quasi-identifiers only, or for the sensitive attribute only."""
