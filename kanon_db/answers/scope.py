@@ -31,7 +31,6 @@ from kanon_db.query.check import LookupTable, check, check_relations, join
 from kanon_db.query.expressions import (
     CATEGORIES,
     DISCRETE_RANGES,
-    TEXT,
     Call,
     Category,
     Column,
@@ -50,12 +49,13 @@ from kanon_db.query.expressions import (
     walk,
 )
 from kanon_db.query.layout import (
+    CODES,
+    VALUES,
     Assignment,
     BucketLayout,
     BucketTables,
     CellDescription,
     CellLayout,
-    ClassTable,
     Lookup,
     RowView,
     Shares,
@@ -424,7 +424,7 @@ class OpenQuery:
         needed = [*request.query.evaluated, request.aggregate.operand, request.aggregate.condition]
         names = {*also, *(name for part in needed for name in attributes(part))}
         ways: list[type[StoredTypes | ViewTypes]] = [ViewTypes]
-        if layout.has_numbers(names):
+        if layout.coded and layout.coded >= names:
             ways.insert(0, StoredTypes)
         return [
             partial(way, self, request, layout, also, room, lists_values=lists_values)
@@ -443,16 +443,13 @@ class OpenQuery:
         """Whether a cell of a column of discrete ranges has too many values, or says nothing."""
         from kanon_db.query.likelihoods import MOST_GROUPED
 
-        name, classes = cell.column.sql, layout.classes
-        source, bound = f"{layout.view.view} AS c", []
-        if classes is not None and cell.column.name in classes.columns:  # each cell once
-            source = f"{classes.table} AS c WHERE c.{classes.attribute} = $1::text"
-            bound = [cell.column.name]
+        name, source = cell.column.sql, layout.view.view
+        if cell.column.name in layout.coded and not self.store.columns[cell.column.name].by_ends:
+            source = self.store.tables.of_column(cell.column.name)  # each cell once
         (row,) = self.fetch(
             f"SELECT coalesce(max(upper(c.{name}) - lower(c.{name})), 0) > {MOST_GROUPED}"
             f" OR coalesce(bool_or(lower_inf(c.{name}) OR upper_inf(c.{name})), false) AS wide"
-            f" FROM {source}",
-            *bound,
+            f" FROM {source} AS c"
         )
         return bool(row["wide"])
 
@@ -461,19 +458,15 @@ class OpenQuery:
         layout, name = self.layout, cell.column.name
         if not isinstance(layout, CellLayout) or cell.mark is None:
             return not hidden
-        statement = (
-            f"FROM {layout.view.view} AS c"
-            f" WHERE (substr(c.{layout.view.pattern}, {cell.mark}, 1) = '*') = $1::text::boolean"
+        if name in layout.coded:
+            column = self.store.columns[name]
+            return column.has_hidden if hidden else column.n_shown > 0
+        (row,) = self.fetch(
+            f"SELECT EXISTS (SELECT FROM {layout.view.view} AS c WHERE"
+            f" (substr(c.{layout.view.pattern}, {cell.mark}, 1) = '*') = $1::text::boolean)"
+            " AS has_some",
+            str(hidden),
         )
-        values = [str(hidden)]
-        if layout.classes is not None and name in layout.classes.columns:  # each cell once
-            own = layout.classes
-            statement = (
-                f"FROM {own.table} AS c WHERE c.{own.attribute} = $2::text"
-                f" AND c.{own.codes} IS NULL AND c.{own.hidden} = $1::text::boolean"
-            )
-            values.append(name)
-        (row,) = self.fetch(f"SELECT EXISTS (SELECT {statement}) AS has_some", *values)
         return bool(row["has_some"])
 
     def n_absent(self, column: Column, constants: Sequence[Constant]) -> int:
@@ -487,18 +480,16 @@ class OpenQuery:
             source = stored.tables.values
             where = f"c.{stored.tables.column_no} = {stored.columns[name].number}"
         else:
-            cell, classes = layout.cells[name], layout.classes
+            cell = layout.cells[name]
             if cell.labels is not None:
                 return 0  # a label stands for values that nobody need have
             source, where = layout.view.view, "true"
             if cell.mark is not None:
                 where = f"substr(c.{layout.view.pattern}, {cell.mark}, 1) <> '*'"
-            if classes is not None and name in classes.columns:
-                source = classes.table
-                where = (
-                    f"c.{classes.attribute} = {bound.write(Constant(name, TEXT))}"
-                    f" AND c.{classes.codes} IS NULL AND NOT c.{classes.hidden}"
-                )
+            if name in layout.coded and not self.store.columns[name].by_ends:
+                stored = self.store
+                source = stored.tables.of_column(name)
+                where = f"c.{stored.tables.code} < {stored.columns[name].n_shown}"
             if cell.kind == "set":
                 value, element = f"e.v{cell.element}", f", unnest(c.{column.sql}) AS e (v)"
         tests = [write(Comparison("=", column, one), lambda _: value, bound) for one in constants]
@@ -677,22 +668,21 @@ def cell_layout(session: Session, schema: str, publication: Publication) -> Cell
     n_rows = publication.records - left_out
     return CellLayout(
         view, cells, left_out, n_rows, is_paper=estimator == "paper",
-        classes=_class_table(session, schema, publication),
+        coded=_columns_with_codes(session, schema, publication),
     )  # fmt: skip
 
 
-def _class_table(session: Session, schema: str, publication: Publication) -> ClassTable | None:
-    """Return the table of classes, if there is one that the role may read."""
-    described = publication.layout.get("classes")
-    if not isinstance(described, dict):
-        return None
-    table = ClassTable.of(session, schema, publication.name, described)
+def _columns_with_codes(session: Session, schema: str, publication: Publication) -> frozenset[str]:
+    """Return the columns of the store, if there is one that the role may read."""
+    stored = publication.layout.get("store", {}).get("columns", [])
+    tables = [session.identifier(schema, publication.name + suffix) for suffix in (VALUES, CODES)]
     row = fetch_one(
         session,
-        "SELECT coalesce(has_table_privilege(to_regclass($1::text), 'SELECT'), false) AS may_read",
-        table.table,
+        "SELECT bool_and(coalesce(has_table_privilege(to_regclass(t), 'SELECT'), false))"
+        " AS may_read FROM unnest($1::text[]) AS t",
+        tables,
     )
-    return table if row["may_read"] else None
+    return frozenset(name for name, *_ in stored) if row["may_read"] else frozenset()
 
 
 _LAYOUTS: Final[Mapping[str, Callable[[Session, str, Publication], BucketLayout | CellLayout]]] = {

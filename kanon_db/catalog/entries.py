@@ -508,18 +508,11 @@ def _are_cells(given: Any) -> bool:
     )
 
 
-def _is_class_table(given: Any) -> bool:
-    if not isinstance(given, dict):
-        return False
-    names = ("attribute", "number", "records", "hidden", "codes")
-    lists = (given.get("columns"), given.get("ends", []))
-    return all(_is_name(given.get(name)) for name in names) and all(map(_are_names, lists))
-
-
 def _is_store(given: Any) -> bool:
     if not isinstance(given, dict):
         return False
-    names, columns = ("column_no", "code", "chunk", "codes"), given.get("columns")
+    names = ("column_no", "code", "chunk", "codes")
+    columns, chunks = given.get("columns"), given.get("chunks", [])
     return (
         all(_is_name(given.get(name)) for name in names)
         and type(given.get("records")) is int
@@ -527,6 +520,9 @@ def _is_store(given: Any) -> bool:
         and isinstance(columns, list)
         and all(isinstance(one, list) and len(one) > 3 for one in columns)
         and all(_is_name(one[0]) and all(type(n) is int for n in one[1:4]) for one in columns)
+        and all(type(is_so) is bool for one in columns for is_so in one[4:])
+        and isinstance(chunks, list)
+        and all(_are_numbers(one) and len(one) == 2 for one in chunks)
     )
 
 
@@ -548,7 +544,6 @@ _OPTIONAL: Final[Mapping[str, Callable[[Any], bool]]] = {
     "assignment": _is_name,
     "also_sensitive": _are_names,
     **dict.fromkeys(("types", "shares"), lambda given: isinstance(given, dict)),
-    "classes": _is_class_table,
     "store": _is_store,
 }
 """What a layout has, by name, and what that must be."""
@@ -597,9 +592,15 @@ def _require_sound(publication: Publication, n_bytes: int, columns: Sequence[str
             or sum(n * size for n, size in zip(counts, sizes, strict=True)) != n_rows
         ):
             raise _unsound(publication, "sizes")
-        stored = layout.get("store", {}).get("columns", ())
-        if {one[0] for one in stored} != {*names, *publication.all_sensitive} or not all(
-            1 <= n_values <= n_rows for _, _, n_values, *_ in stored
+        names |= {*publication.all_sensitive}
+    if is_buckets or "store" in layout:
+        stored, chunks = layout.get("store", {}), layout.get("store", {}).get("chunks", [])
+        coded = {one[0] for one in stored.get("columns", ())}
+        if (
+            not all(1 <= n_values <= n_rows for _, _, n_values, *_ in stored.get("columns", ()))
+            or (coded != names if is_buckets else not coded <= names)
+            or (chunks != [] if is_buckets else sum(n for n, _ in chunks) != n_rows and coded)
+            or any(n_classes > n_records for n_records, n_classes in chunks)
         ):
             raise _unsound(publication, "store")
 

@@ -1,13 +1,17 @@
 """The store of codes: its format, what writes it, what reads it, and what examines it.
 
-``<name>_val`` has the distinct values of each published column, in the column's own type, in
-PostgreSQL's order, NULL last: a code is a rank. ``<name>_cod`` has the codes, a chunk of whole
-buckets or classes at a time, in as few bytes as the number of values takes, the lowest byte first.
-Within a run of buckets of one size they are stored slot by slot, shape (bucket_size, n_buckets), so
-that a bucket's sum takes a few additions of vectors.
+``<name>_val`` has the distinct values of each published column, or its distinct cells, in the
+column's own type and in a fixed order, NULL last: a code is a rank. ``<name>_cod`` has the codes, a
+chunk of whole buckets or classes at a time, in as few bytes as the number of values takes, the
+lowest byte first.
 
-The records of a bucket take its slots in the order of their quasi-identifiers, its values in the
-order of their codes. So the store tells nothing that the other relations do not.
+Of buckets, values are in PostgreSQL's order. Within a run of buckets of one size their codes are
+stored slot by slot, shape (bucket_size, n_buckets), so that a bucket's sum takes a few additions of
+vectors. The records of a bucket take its slots in the order of their quasi-identifiers, its values
+in the order of their codes. Of rows, cells are in the order of their texts, and suppressed ones are
+the last; quasi-identifiers have a code for each class, of which the sizes are stored, too, other
+columns one for each record, class by class, all of it sorted. So the store tells nothing that the
+other relations do not.
 
 To compare it with them, the server hashes the rows of a table with seeds drawn anew, and the
 distinct values with the same ones. What each row's hashes and its bucket make together is added up:
@@ -20,7 +24,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +36,7 @@ from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.results import Check
 from kanon_db.query.layout import CODES, VALUES, BucketTables, Quotes, Side
 from kanon_db.session import Session, fetch_one
-from kanon_db.session.protocol import run_with_helper
+from kanon_db.session.protocol import Value, run_with_helper
 from kanon_db.transfer.columns import column_types, inverse_permutation, parts_of
 from kanon_db.transfer.values import RankedColumn
 
@@ -46,6 +50,8 @@ PAIRS_AT_ONCE: Final = 1 << 21
 """Pairs of a record and a value, or of groups of both, that are looked at together."""
 
 _COLUMNS: Final = ("column_no", "code", "chunk", "codes")
+_SIZES: Final = -1
+"""The number of the column with the sizes of classes."""
 
 
 class Run(NamedTuple):
@@ -127,25 +133,40 @@ class StoredColumn(NamedTuple):
     number: int
     n_values: int
     side: Side = 0
-    cells: Literal["value", "range", "set"] = "value"
-    per: Literal["record", "class"] = "record"
+    of_classes: bool = False  # Whether each class has a code; otherwise, each record has
+    has_hidden: bool = False  # Whether the last code is that of suppressed cells
+    # Whether one value holds all ranges, and a code says where in it each begins and ends: the end
+    # in the lower four bytes, the beginning in the upper four, both counted from its least value.
+    # The code of NULL is 0; a range without ends has 1 in the upper four.
+    by_ends: bool = False
 
     @classmethod
     def read(cls, described: Sequence[Any]) -> Self:
         """Read what a layout says of a column; int() admits nothing but numbers to statements."""
-        name, number, n_values, side = described[:4]
-        return cls(str(name), int(number), int(n_values), 1 if side else 0)
+        name, number, n_values, side, *more = described
+        own: Side = 1 if side else 0
+        return cls(str(name), int(number), int(n_values), own, *map(bool, more[:3]))
 
     @property
     def dtype(self) -> np.dtype[np.unsignedinteger]:
         """The type of its codes."""
-        return code_type(self.n_values)
+        return np.dtype("<u8") if self.by_ends else code_type(self.n_values)
+
+    @property
+    def n_shown(self) -> int:
+        """How many values there are but for that of suppressed cells."""
+        return self.n_values - self.has_hidden
+
+    def n_codes(self, chunk: Chunk) -> int:
+        """Return how many codes the column has in a chunk."""
+        return chunk.n_classes if self.of_classes else chunk.n_records
 
     def fits(self, codes: bytes | None, chunk: Chunk) -> bool:
         """Whether these are codes of values of the column, for each record of a chunk."""
-        if codes is None or len(codes) != chunk.n_records * self.dtype.itemsize:
+        if codes is None or len(codes) != self.n_codes(chunk) * self.dtype.itemsize:
             return False
-        return int(np.frombuffer(codes, self.dtype).max()) < self.n_values
+        most = 1 << 63 if self.by_ends else self.n_values
+        return int(np.frombuffer(codes, self.dtype).max(initial=0)) < most
 
 
 def code_type(n_values: int) -> np.dtype[np.unsignedinteger]:
@@ -172,8 +193,6 @@ class CodeTables:
         stored = layout["store"]
         column_no, code, chunk, in_bytes = (quotes.identifier(stored[one]) for one in _COLUMNS)
         columns = [StoredColumn.read(one) for one in stored["columns"]]
-        sizes, firsts = (list(map(int, layout[one])) for one in ("sizes", "first_bucket_ids"))
-        counts = np.diff(firsts, append=int(layout["n_buckets"]) + 1).tolist()
         return cls(
             values=quotes.identifier(schema, name + VALUES),
             codes=quotes.identifier(schema, name + CODES),
@@ -182,8 +201,37 @@ class CodeTables:
             chunk=chunk,
             bytes=in_bytes,
             columns={column.name: column for column in columns},
-            chunks=chunks_of_buckets(zip(sizes, counts, strict=True), int(stored["records"])),
+            chunks=_chunks(layout),
         )
+
+    def of_column(self, name: str) -> str:
+        """Write a relation with the values of a column."""
+        return (
+            f"(SELECT * FROM {self.values} AS a"
+            f" WHERE a.{self.column_no} = {self.columns[name].number})"
+        )
+
+    @property
+    def stored(self) -> Mapping[str, StoredColumn]:
+        """The columns by their names, and the sizes of classes, if there are any, by `""`."""
+        has_classes = any(chunk.n_classes for chunk in self.chunks)
+        return {**self.columns, "": SIZES_OF_CLASSES} if has_classes else self.columns
+
+
+SIZES_OF_CLASSES: Final = StoredColumn("", _SIZES, 1 << 32, of_classes=True)
+"""The column with how many records each class has."""
+
+
+def _chunks(layout: Mapping[str, Any]) -> list[Chunk]:
+    stored = layout["store"]
+    if "chunks" in stored:
+        return [
+            Chunk(number, int(n_records), (), int(n_classes))
+            for number, (n_records, n_classes) in enumerate(stored["chunks"])
+        ]
+    sizes, firsts = (list(map(int, layout[one])) for one in ("sizes", "first_bucket_ids"))
+    counts = np.diff(firsts, append=int(layout["n_buckets"]) + 1).tolist()
+    return chunks_of_buckets(zip(sizes, counts, strict=True), int(stored["records"]))
 
 
 T = TypeVar("T", covariant=True)
@@ -217,9 +265,9 @@ class Store:
 
         Raises VerificationError where they cannot be what was published.
         """
-        codes = self._read(chunk, names)
+        codes, stored = self._read(chunk, names), self.tables.stored
         if len(codes) != len(names) or not all(
-            self.columns[name].fits(own, chunk) for name, own in codes.items()
+            stored[name].fits(own, chunk) for name, own in codes.items()
         ):
             raise VerificationError(
                 "the codes of a publication are not those that were published",
@@ -229,7 +277,8 @@ class Store:
         return codes
 
     def _read(self, chunk: Chunk, names: Sequence[str]) -> dict[str, bytes]:
-        numbers = {self.columns[name].number: name for name in names}
+        stored = self.tables.stored
+        numbers = {stored[name].number: name for name in names}
         if not numbers:
             return {}
         t = self.tables
@@ -243,17 +292,23 @@ class Store:
 
     def values(self, name: str) -> str:
         """Write the query of a column's codes ``i`` and values ``v``."""
-        t = self.tables
-        return (
-            f"SELECT t.{t.code} AS i, t.{self.session.identifier(name)} AS v FROM {t.values} AS t"
-            f" WHERE t.{t.column_no} = {self.columns[name].number}"
-        )
+        t, own = self.tables, self.session.identifier(name)
+        return f"SELECT v.{t.code} AS i, v.{own} AS v FROM {t.of_column(name)} AS v"
 
     def each(self, names: Sequence[str], of: ChunkReader[T]) -> Iterator[T]:
         """Yield what is read of the codes of each chunk."""
         for chunk in self.chunks:
             self.session.heartbeat()
             yield of.of(chunk, self.codes(chunk, names), self.session.heartbeat)
+
+    def all_codes(self, names: Sequence[str]) -> dict[str, AnyIntArray]:
+        """Read all codes of some columns, in the order of the chunks."""
+        stored = self.tables.stored
+        read = [self.codes(chunk, names) for chunk in self.chunks]
+        return {
+            name: np.frombuffer(b"".join(codes[name] for codes in read), stored[name].dtype)
+            for name in names
+        }
 
     def in_slots(self, name: str) -> AnyIntArray:
         """Read the code of a column for each slot of all buckets."""
@@ -264,9 +319,10 @@ class Store:
         return everywhere
 
     def arrays(self, chunk: Chunk, names: Sequence[str]) -> dict[str, AnyIntArray]:
-        """Read the codes of some columns in a chunk, shape (n_records,)."""
+        """Read the codes of some columns in a chunk, of each record or class."""
+        stored = self.tables.stored
         return {
-            name: np.frombuffer(codes, self.columns[name].dtype)
+            name: np.frombuffer(codes, stored[name].dtype)
             for name, codes in self._read(chunk, names).items()
         }
 
@@ -277,7 +333,7 @@ class StoreWriter:
     def __init__(self, staging: StagedRelations, columns: Mapping[str, str], source: str) -> None:
         """Create the two tables; `columns` has SQL for each published column, from `source`."""
         session = staging.session
-        self._session, self._staging = session, staging
+        self.session, self._staging = session, staging
         self._names = {one: free_column_name(one, columns) for one in _COLUMNS}
         own = {one: session.identifier(name) for one, name in self._names.items()}
         shown = ", ".join(f"{sql} AS {session.identifier(name)}" for name, sql in columns.items())
@@ -292,39 +348,49 @@ class StoreWriter:
             f" ''::bytea AS {own['codes']}",
             uncompressed=[self._names["codes"]],
         )
-        self._own = own
-        self._written: list[StoredColumn] = []
-
-    def write(self, column: RankedColumn, side: Side, parts: Iterator[AnyIntArray]) -> None:
-        """Write a column's values, and its codes, of which there is an array for each chunk."""
-        session, own = self._session, self._own
-        stored = StoredColumn(column.name, len(self._written), column.n_values, side)
-        session.fetch(
-            f"INSERT INTO {self._relation(VALUES)} ({own['column_no']}, {own['code']},"
-            f" {session.identifier(column.name)})"
-            f" SELECT {stored.number}, v.code, v.value FROM {column.table} AS v"
-            " ORDER BY v.code"
+        values, codes = (
+            session.identifier(staging.schema, staging.name + suffix) for suffix in (VALUES, CODES)
         )
-        for chunk, codes in enumerate(parts):
-            session.fetch(
-                f"INSERT INTO {self._relation(CODES)} VALUES ($1::int4, $2::int4, $3::bytea)",
-                str(stored.number),
-                str(chunk),
-                codes.astype(stored.dtype).tobytes(),
-            )
-        self._written.append(stored)
+        self.columns: dict[str, StoredColumn] = {}
+        self.tables = CodeTables(
+            values, codes, own["column_no"], own["code"], own["chunk"], own["codes"],
+            self.columns, [],
+        )  # fmt: skip
 
-    def layout(self) -> dict[str, Any]:
-        """Return what the publication's layout says of the store."""
+    def write_values(self, column: StoredColumn, values: str, *bound: Value) -> None:
+        """Write the values of a column: `values` is a query of ``code`` and ``value``."""
+        session, tables = self.session, self.tables
+        session.fetch(
+            f"INSERT INTO {tables.values} ({tables.column_no}, {tables.code},"
+            f" {session.identifier(column.name)})"
+            f" SELECT {column.number}, v.code, v.value FROM ({values}) AS v ORDER BY v.code",
+            *bound,
+        )
+        self.columns[column.name] = column
+
+    def write_codes(self, column: StoredColumn, chunk: int, codes: AnyIntArray) -> None:
+        """Write the codes of a column in a chunk."""
+        self.session.fetch(
+            f"INSERT INTO {self.tables.codes} VALUES ($1::int4, $2::int4, $3::bytea)",
+            str(column.number),
+            str(chunk),
+            codes.astype(column.dtype).tobytes(),
+        )
+
+    def layout(self, chunks: Sequence[Chunk] | None = None) -> dict[str, Any]:
+        """Return what the publication's layout says of the store.
+
+        `chunks`: those of classes.
+        """
         self._staging.analyze(VALUES)
-        return {
+        described = {
             **self._names,
             "records": RECORDS_OF_CHUNK,
-            "columns": [list(c) for c in self._written],
+            "columns": [list(c) for c in self.columns.values()],
         }
-
-    def _relation(self, suffix: str) -> str:
-        return self._session.identifier(self._staging.schema, self._staging.name + suffix)
+        if chunks is not None:
+            described["chunks"] = [[chunk.n_records, chunk.n_classes] for chunk in chunks]
+        return described
 
 
 def write_bucket_codes(
@@ -343,7 +409,10 @@ def write_bucket_codes(
     of_side: tuple[Side, Side] = (0, 1)
     for side, columns in zip(of_side, (records, values), strict=True):
         for column in columns:
-            writer.write(column, side, (chunk.cut(column.codes) for chunk in chunks))
+            stored = StoredColumn(column.name, len(writer.columns), column.n_values, side)
+            writer.write_values(stored, f"SELECT code, value FROM {column.table} AS c")
+            for chunk in chunks:
+                writer.write_codes(stored, chunk.number, chunk.cut(column.codes))
     return writer.layout()
 
 
@@ -377,7 +446,7 @@ def check_bucket_codes(
     and those of which bytes are compared.
     """
     session.step("checking the codes")
-    differing = _count_loose_values(session, codes) + _count_loose_chunks(session, codes)
+    differing = count_loose_values(session, codes) + count_loose_chunks(session, codes)
     if not differing:
         differing = sum(
             _SideCheck(session, tables, codes, side, placed_by, bytewise).count_differences()
@@ -388,8 +457,13 @@ def check_bucket_codes(
     )
 
 
-def _count_loose_values(session: Session, codes: CodeTables) -> int:
-    """Count the columns whose values are not distinct, in order, and each in a row of its own."""
+def count_loose_values(
+    session: Session, codes: CodeTables, key: Callable[[str], str] = "{}".format
+) -> int:
+    """Count the columns whose values are not distinct, in order, and each in a row of its own.
+
+    `key`: writes what values, given as SQL, are put in order by.
+    """
     own = {name: session.identifier(name) for name in codes.columns}
     everything = ", ".join(f"v.{sql}" for sql in own.values())
     differing = 0
@@ -397,21 +471,23 @@ def _count_loose_values(session: Session, codes: CodeTables) -> int:
         stored = fetch_one(
             session,
             f"SELECT count(*) AS n, coalesce(max(place), 0) AS places, count(*) FILTER (WHERE"
-            f" v.{codes.code} + 1 IS DISTINCT FROM place OR shown <> own) AS amiss"
-            f" FROM (SELECT v.{codes.code}, dense_rank() OVER (ORDER BY v.{own[name]}) AS place,"
+            f" v.{codes.code} + 1 IS DISTINCT FROM place OR shown <> own OR is_hidden AND own > 0)"
+            f" AS amiss FROM (SELECT v.{codes.code}, v.{codes.code} >= {column.n_shown}"
+            f" AS is_hidden, dense_rank() OVER (ORDER BY v.{codes.code} >= {column.n_shown},"
+            f" {key(f'v.{own[name]}')}) AS place,"
             f" num_nonnulls({everything}) AS shown, num_nonnulls(v.{own[name]}) AS own"
-            f" FROM {codes.values} AS v WHERE v.{codes.column_no} = {column.number}) AS v",
+            f" FROM {codes.of_column(name)} AS v) AS v",
         )
         differing += (stored["n"], stored["places"], stored["amiss"]) != (*[column.n_values] * 2, 0)
     (row,) = session.fetch(f"SELECT count(*) AS n FROM {codes.values}")
     return differing + int(row["n"] != sum(column.n_values for column in codes.columns.values()))
 
 
-def _count_loose_chunks(session: Session, codes: CodeTables) -> int:
+def count_loose_chunks(session: Session, codes: CodeTables) -> int:
     """Count the rows of codes that are not there, or should not be, or have another length."""
     expected = {
-        (column.number, chunk.number): chunk.n_records * column.dtype.itemsize
-        for column in codes.columns.values()
+        (column.number, chunk.number): column.n_codes(chunk) * column.dtype.itemsize
+        for column in codes.stored.values()
         for chunk in codes.chunks
     }
     (row,) = session.fetch(f"SELECT count(*) AS n FROM {codes.codes}")
@@ -467,7 +543,7 @@ class _SideCheck:
         self._start = np.uint64(secrets.randbits(64))
         self._hashes = self._of_values()
         self._ranks = {
-            name: byte_ranks(session, self._of_column(name), session.identifier(name), codes.code)
+            name: byte_ranks(session, codes.of_column(name), session.identifier(name), codes.code)
             for name in self._columns
             if name in bytewise
         }
@@ -574,7 +650,7 @@ class _SideCheck:
                 row = fetch_one(
                     session,
                     f"SELECT string_agg(int8send({self._hash(name, 'v')}), ''::bytea ORDER BY"
-                    f" v.{codes.code}) AS hashes FROM {self._of_column(name)} AS v",
+                    f" v.{codes.code}) AS hashes FROM {codes.of_column(name)} AS v",
                 )
                 hashes = np.frombuffer(row["hashes"], dtype=">u8").astype(np.uint64)
                 if np.unique(hashes).size == hashes.size:
@@ -589,10 +665,3 @@ class _SideCheck:
     def _hash(self, name: str, alias: str) -> str:
         own = f"{alias}.{self._session.identifier(name)}"
         return f"hash_record_extended(ROW({own}), {self._seeds[name]})"
-
-    def _of_column(self, name: str) -> str:
-        codes = self._codes
-        return (
-            f"(SELECT * FROM {codes.values} AS a"
-            f" WHERE a.{codes.column_no} = {self._columns[name].number})"
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, Self
 from typing import Literal as OneOf
@@ -30,18 +30,15 @@ It is made from the other relations alone, and spares the estimator its calculat
 question.
 """
 
-CLASSES: Final = "_cls"
-"""Suffix of the table that has the view's rows as numbers, for the estimator."""
-
-RECODED_SUFFIXES: Final = (*ROW_SUFFIXES, SHARES, CLASSES)
-"""Suffixes of the relations of rows with ranges and sets."""
-
-CLASSED_SUFFIXES: Final = (*ROW_SUFFIXES, CLASSES)
-"""Suffixes of the relations of rows, and of their numbers."""
-
 VALUES: Final = "_val"
 CODES: Final = "_cod"
 """Suffixes of the tables of distinct values, and of their codes (`kanon_db.publications.codes`)."""
+
+CODED_SUFFIXES: Final = (*ROW_SUFFIXES, VALUES, CODES)
+"""Suffixes of the relations of rows, and of the codes of their cells."""
+
+RECODED_SUFFIXES: Final = (*CODED_SUFFIXES, SHARES)
+"""Suffixes of the relations of rows with ranges and sets."""
 
 QIT: Final = "_qit"
 SAT: Final = "_sat"
@@ -261,45 +258,6 @@ class RowView(NamedTuple):
         )
 
 
-class ClassTable(NamedTuple):
-    """The published rows as numbers; every name is quoted.
-
-    It has three kinds of rows: a distinct cell of a column (``attribute``) with its ``number``, the
-    ``records`` that have it, whether it is ``hidden`` (suppressed), and the cell itself in the
-    column of its own name; the numbers of a column (``codes``, two bytes each, the lower one first)
-    in the block ``number``; and, without an attribute, the sizes of a block's classes, four bytes
-    each. Quasi-identifiers have a number for each class, other columns one for each row, class by
-    class.
-
-    Ranges of whole numbers, or of days, that are too many to have numbers are kept by their ends:
-    one cell holds all ends, and a code has eight bytes: the end of a range in the lower four, its
-    beginning in the upper four, both counted from the least value. The code of NULL is 0; a range
-    without ends has 1 in the upper four.
-    """
-
-    table: str
-    attribute: str
-    number: str
-    records: str
-    hidden: str
-    codes: str
-    columns: frozenset[str]  # The columns whose cells have numbers; not quoted
-    ends: frozenset[str] = (
-        frozenset()
-    )  # The columns whose ranges are kept by their ends; not quoted
-
-    @classmethod
-    def of(cls, quotes: Quotes, schema: str, name: str, described: Mapping[str, Any]) -> Self:
-        """Read the table's description from a layout."""
-        own = ("attribute", "number", "records", "hidden", "codes")
-        return cls(
-            table=quotes.identifier(schema, name + CLASSES),
-            **{column: quotes.identifier(str(described[column])) for column in own},
-            columns=frozenset(map(str, described["columns"])),
-            ends=frozenset(map(str, described.get("ends", ()))),
-        )
-
-
 RARITY: Final = 0.3
 """A value is as likely in a suppressed cell as this power of how often it is kept, since frequent
 values need not be suppressed. Chosen on three tables, where mean errors of counts are a third of
@@ -316,7 +274,7 @@ class CellLayout(NamedTuple):
     # Whether the paper's estimator is asked for: suppressed cells have each value as often as kept
     # cells have it
     is_paper: bool = False
-    classes: ClassTable | None = None  # None where the role may not read it
+    coded: frozenset[str] = frozenset()  # The columns whose cells have codes that the role may read
 
     @property
     def rarity(self) -> float:
@@ -327,11 +285,6 @@ class CellLayout(NamedTuple):
     def columns(self) -> dict[str, Column]:
         """All columns that a query may name."""
         return {name: cell.column for name, cell in self.cells.items()}
-
-    def has_numbers(self, names: Collection[str]) -> bool:
-        """Whether the table of classes has the cells of some columns."""
-        own = self.classes
-        return own is not None and own.columns | own.ends >= {*names}
 
 
 class Lookup(NamedTuple):

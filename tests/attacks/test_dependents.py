@@ -32,7 +32,7 @@ from tests.profiles import long_but
 BEFORE, CAME = 120, 40
 DENIED = "42501"
 
-OF_ROWS = ("", "_row", "_cls")
+OF_ROWS = ("", "_row", "_val", "_cod")
 RELATIONS = {kind: ("", "_qit", "_sat", "_cod") if kind == "buckets" else OF_ROWS for kind in KINDS}
 
 DEPENDENTS: dict[str, str] = {

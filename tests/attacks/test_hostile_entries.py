@@ -40,12 +40,23 @@ FIGURES: dict[str, Sequence[object]] = {
             "records": 0,
             "columns": [["age", 0, 10**12, 0], ["sick", 0, -1, 1]],
         },
+        *(
+            {
+                "column_no": "column_no",
+                "code": "code",
+                "chunk": "chunk",
+                "codes": "codes",
+                "records": 1,
+                "columns": [["age", 0, 2, 0, flag]],
+                "chunks": chunks,
+            }
+            for flag, chunks in ((True, [[10**12, 1]]), (True, [[1]]), (True, "x"), (2, []))
+        ),
     ),
     "sensitive": (None, "nobody", [], 10**8),
     "quasi_identifiers": ([], [None], ["nobody"], [{"name": "nobody", "cell": "range"}], "age"),
     "others": (["nobody"], None, {}),
     "columns": ("age", [10**8], DELETED),
-    "classes": ([], {"codes": 1}, "x", {"columns": ["nobody"]}),
     "types": ([], {"age": None}, {"age": {"type": ["x"]}}, "x"),
     "pattern": (10**8, [], {}),
     "weighted": ([1], "sick", None),

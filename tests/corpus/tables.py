@@ -154,7 +154,7 @@ def _write_store(
         ((n_values,),) = fetch(
             connection, f"SELECT count(*) FROM published.{name}_val WHERE column_no = {number}"
         )
-        described.append([column, number, n_values, int(table == "sat"), "value", "record"])
+        described.append([column, number, n_values, int(table == "sat")])
     for table, repeated in (("qit", ""), ("sat", ", generate_series(1, t.count)")):
         own = [one for one in described if named[one[0]] == table]
         codes = ", ".join(

@@ -23,7 +23,8 @@ from kanon_db.answers.rows import (
     stored_types,
 )
 from kanon_db.errors import UnsupportedQueryError
-from kanon_db.publications.rows import class_table, distinct_cells
+from kanon_db.publications.codes import StoredColumn
+from kanon_db.publications.rows import cell_codes, distinct_cells
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import (
     Functions,
@@ -127,7 +128,7 @@ def test_an_average_of_records_that_are_not_expected(
     """A suppressed cell may have any value: the average lies within bounds, but is not known."""
     query = "SELECT AVG(price) FROM few WHERE age = 99 AND price < 5"
     found = asked(parties, query)
-    monkeypatch.setattr(scope, "_class_table", lambda *_: None)
+    monkeypatch.setattr(scope, "_columns_with_codes", lambda *_: frozenset())
     assert found == asked(parties, query)
     assert found[0][2:4] == (None, None)
     assert found[0][4:6] == (pytest.approx(1), pytest.approx(2))
@@ -156,7 +157,7 @@ def test_what_is_too_much_at_once_is_counted_in_another_way(
     monkeypatch.setattr(module, limit, most)
     for query, rows in zip(MANY, wanted, strict=True):
         assert_same(asked(parties, query), rows)
-    monkeypatch.setattr(scope, "_class_table", lambda *_: None)
+    monkeypatch.setattr(scope, "_columns_with_codes", lambda *_: frozenset())
     for query, rows in zip(MANY, wanted, strict=True):
         assert_same(asked(parties, query), rows)
 
@@ -196,19 +197,20 @@ def test_a_class_may_be_larger_than_a_block(
     parties: Parties, kind: str, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is read at a time does not grow with the classes."""
-    monkeypatch.setattr(distinct_cells, "_BLOCK", 3)
+    monkeypatch.setattr(distinct_cells, "ROWS_OF_CHUNK", 3)
     kanon = Package(parties.publisher)
     kanon.call(f"publish_{kind}", "data.spelled", "parts", k=k, replace=True)
-    largest = value(
-        parties.admin, "SELECT max(length(codes)) FROM published.parts_cls WHERE attribute = 'sick'"
-    )
-    assert largest == 2 * 3
+    sizes = fetch(
+        parties.admin, "SELECT length(codes) FROM published.parts_cod WHERE column_no ="
+        " (SELECT min(column_no) FROM published.parts_val WHERE sick IS NOT NULL)",
+    )  # fmt: skip
+    assert max(sizes) == (3,)
     assert all(good for *_, good in kanon.verify("parts"))
     for condition in ("sick = 'flu'", "sick = 'flu' AND score = 0", "price = 1 OR age > 25"):
         query = f"SELECT COUNT(*) FROM parts WHERE {condition}"
         found = asked(parties, query)
         with monkeypatch.context() as patch:
-            patch.setattr(scope, "_class_table", lambda *_: None)
+            patch.setattr(scope, "_columns_with_codes", lambda *_: frozenset())
             assert_same(found, asked(parties, query))
 
 
@@ -224,8 +226,8 @@ def test_what_the_sample_shows_does_not_matter_later(
 
 WIDE = ("wide_classes", "wide_graph")
 ENDED = ["born", "wage"]
-CELL = "attribute = 'born' AND codes IS NULL"
-CODES = "attribute = 'born' AND codes IS NOT NULL"
+CELL = "published.{0}_val WHERE born IS NOT NULL"
+CODES = f"WHERE column_no = (SELECT min(column_no) FROM {CELL})"
 QUESTIONS = (
     "SELECT COUNT(*) FROM {} WHERE born < '1990-01-01'",
     "SELECT COUNT(*) FROM {} WHERE NOT born BETWEEN '1985-01-01' AND '1990-01-01' AND wage > 5000",
@@ -268,19 +270,21 @@ def wide(parties: Parties) -> None:
     kanon = Package(parties.publisher)
     kanon.register("data.wide", ["born", "wage", "sex"], "sick", insensitive=["ward"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(class_table, "MOST_NUMBERED", 9)
-        patch.setattr(class_table, "MOST_CELLS", 8)  # fewer, as they are
+        patch.setattr(cell_codes, "MOST_NUMBERED", 9)
+        patch.setattr(cell_codes, "MOST_CELLS", 8)  # fewer, as they are
         kanon.generalize("data.wide", "wide_classes", k=3, method="mondrian")
         kanon.freeform("data.wide", "wide_graph", k=3)
 
 
 def ended(parties: Parties, name: str) -> object:
-    query = "SELECT layout -> 'classes' -> 'ends' FROM kanon.publication WHERE name = $1"
-    return value(parties.admin, query, name)
+    """The columns whose ranges are known by their ends."""
+    columns = "SELECT layout -> 'store' -> 'columns' FROM kanon.publication WHERE name = $1"
+    return [own.name for own in map(StoredColumn.read, value(parties.admin, columns, name))
+            if own.by_ends]  # fmt: skip
 
 
 def test_no_column_has_both_ends_and_shares() -> None:
-    assert class_table.MOST_CELLS <= class_table.MOST_NUMBERED
+    assert cell_codes.MOST_CELLS <= cell_codes.MOST_NUMBERED
 
 
 @pytest.mark.parametrize("name", WIDE)
@@ -288,7 +292,7 @@ def test_ends_are_those_of_the_rows(parties: Parties, name: str) -> None:
     assert ended(parties, name) == ENDED
     assert holds(parties.admin, name)
     whole = f"SELECT daterange(min(lower(born)), max(upper(born))) FROM published.{name}"
-    cell = f"SELECT born FROM published.{name}_cls WHERE {CELL}"
+    cell = f"SELECT born FROM {CELL}".format(name)
     assert value(parties.admin, cell) == value(parties.admin, whole)
 
 
@@ -301,11 +305,11 @@ def test_both_ways_give_the_same_answers(
     for question in (*QUESTIONS, *OTHERWISE):
         query = question.format(name)
         found = asked(parties, query)
-        with monkeypatch.context() as patch:  # types are read from the table of classes alone
+        with monkeypatch.context() as patch:  # types are read from the store alone
             patch.setattr(stored_types.ViewTypes, "all", lambda _: iter(()))
             assert (asked(parties, query) == found) == (question in QUESTIONS), query
         with monkeypatch.context() as patch:
-            patch.setattr(scope, "_class_table", lambda *_: None)
+            patch.setattr(scope, "_columns_with_codes", lambda *_: frozenset())
             assert_same(found, asked(parties, query))
 
 
@@ -318,18 +322,24 @@ def test_so_many_values_are_not_tried(parties: Parties, monkeypatch: pytest.Monk
 
 
 CHANGES = (
-    f"UPDATE {{}} SET born = daterange(lower(born) - 1, upper(born)) WHERE {CELL}",
-    f"UPDATE {{}} SET born = daterange(lower(born), upper(born) + 1) WHERE {CELL}",
-    f"UPDATE {{}} SET born = daterange(lower(born) + 1, upper(born)) WHERE {CELL}",
-    f"UPDATE {{}} SET born = daterange(lower(born), NULL) WHERE {CELL}",
-    f"UPDATE {{}} SET born = NULL WHERE {CELL}",
-    f"UPDATE {{}} SET records = records - 1 WHERE {CELL}",
-    f"UPDATE {{}} SET number = 1 WHERE {CELL}",
-    f"DELETE FROM {{}} WHERE {CELL}",
-    f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE {CELL}",
-    f"UPDATE {{}} SET codes = set_byte(codes, 0, 1 + get_byte(codes, 0)) WHERE {CODES}",
-    f"UPDATE {{}} SET codes = codes || '\\x0000000000000000'::bytea WHERE {CODES}",
-    f"DELETE FROM {{}} WHERE {CODES}",
+    *(
+        f"WITH c AS (SELECT ctid FROM {CELL}) UPDATE published.{{0}}_val AS v SET {change}"
+        " FROM c WHERE c.ctid = v.ctid"
+        for change in (
+            "born = daterange(lower(born) - 1, upper(born))",
+            "born = daterange(lower(born), upper(born) + 1)",
+            "born = daterange(lower(born) + 1, upper(born))",
+            "born = daterange(lower(born), NULL)",
+            "born = NULL",
+            "code = 1",
+            "wage = int8range(1, 2)",
+        )
+    ),
+    f"DELETE FROM {CELL}",
+    f"INSERT INTO published.{{0}}_val SELECT * FROM {CELL}",
+    f"UPDATE published.{{0}}_cod SET codes = set_byte(codes, 0, 1 + get_byte(codes, 0)) {CODES}",
+    f"UPDATE published.{{0}}_cod SET codes = codes || '\\x0000000000000000'::bytea {CODES}",
+    f"DELETE FROM published.{{0}}_cod {CODES}",
 )
 CODED = ("substr(codes, 2)", "set_byte(codes, 7, 255)", "set_byte(codes, 3, 127)", "''::bytea")
 
@@ -338,13 +348,15 @@ CODED = ("substr(codes, 2)", "set_byte(codes, 7, 255)", "set_byte(codes, 3, 127)
 def test_what_is_changed_is_found(parties: Parties, name: str) -> None:
     for change in CHANGES:
         with parties.admin.transaction(force_rollback=True):
-            fetch(parties.admin, change.format(f"published.{name}_cls"))
+            fetch(parties.admin, change.format(name))
             assert not numbers_hold(parties, name), change
     for codes in CODED:
         with parties.admin.transaction(force_rollback=True):
-            table = f"published.{name}_cls"
-            fetch(parties.admin, f"UPDATE {table} SET codes = {codes} WHERE {CODES}")
-            with pytest.raises(psycopg.Error, match="changed"):
+            fetch(
+                parties.admin,
+                f"UPDATE published.{{0}}_cod SET codes = {codes} {CODES}".format(name),
+            )
+            with pytest.raises(psycopg.Error, match=r"publish again|changed"):
                 Functions(parties.admin).estimate(QUESTIONS[0].format(name))
 
 
@@ -355,7 +367,7 @@ def test_ranges_without_an_end_have_none(parties: Parties, monkeypatch: pytest.M
         "data.topped", ["born", "wage", "sex"], "sick", insensitive=["ward"],
         attributes={"wage": {"top": 8000}},
     )  # fmt: skip
-    monkeypatch.setattr(class_table, "MOST_NUMBERED", 9)
+    monkeypatch.setattr(cell_codes, "MOST_NUMBERED", 9)
     kanon.generalize("data.topped", "endless", k=3, method="mondrian")
     assert ended(parties, "endless") == ["born"]
     assert holds(parties.admin, "endless")
@@ -440,18 +452,19 @@ def test_cells_that_change_places_are_found(parties: Parties, name: str) -> None
 @pytest.mark.parametrize("name", SORTS)
 def test_a_cell_that_is_listed_twice_is_found(parties: Parties, name: str) -> None:
     """Half of the rows with a value have another number, of the same value."""
-    table = f"published.{name}_cls"
+    table = f"published.{name}_val"
+    own = f"column_no = (SELECT min(column_no) FROM {table} WHERE town IS NOT NULL)"
     with parties.admin.transaction(force_rollback=True):
-        n = value(parties.admin, f"SELECT max(number) FROM {table} WHERE attribute = 'town'")
-        last = value(
-            parties.admin,
-            f"SELECT town FROM {table} WHERE attribute = 'town' AND number = $1::int4", n,
-        )  # fmt: skip
-        assert last is None  # NULL comes last
+        n = value(parties.admin, f"SELECT max(kanon_code) FROM {table} WHERE {own}")
+        (last,) = fetch(
+            parties.admin, f"SELECT town FROM {table} WHERE {own} AND kanon_code = $1::int4", n
+        )
+        assert last == (None,)  # NULL comes last
         fetch(
             parties.admin,
-            f"UPDATE {table} SET town = NULL WHERE attribute = 'town' AND number = $1::int4 - 1", n,
-        )  # fmt: skip
+            f"UPDATE {table} SET town = NULL WHERE {own} AND kanon_code = $1::int4 - 1",
+            n,
+        )
         assert not numbers_hold(parties, name)
 
 
@@ -459,13 +472,13 @@ def test_no_two_numbers_that_are_hashed_always_have_the_same_hash(parties: Parti
     """As some of those whose types are looked up have."""
     folded = "SELECT hashint8extended(1, 5) = hashint8extended(4294967296, 5)"
     assert value(parties.admin, folded)
-    assert "bigint" not in class_table._HASHES
-    assert not {"timestamp without time zone", "int8range", "tsrange"} & set(class_table._HASHES)
+    assert "bigint" not in cell_codes._HASHES
+    assert not {"timestamp without time zone", "int8range", "tsrange"} & set(cell_codes._HASHES)
 
 
 def test_rows_are_summed_up_a_part_at_a_time(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_table, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(cell_codes, "_ROWS_AT_ONCE", 7)
     for name in SORTS:
         assert all(good for *_, good in Package(parties.admin).verify(name))

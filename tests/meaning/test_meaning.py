@@ -238,14 +238,14 @@ FIGURES = ("estimate", "lower_bound", "upper_bound")
 
 
 def compared_ways(parties: Parties, question: str) -> tuple[str | None, int]:
-    """Say how answers from the table of classes and from the view differ, and which was used."""
+    """Say how answers from the store and from the view differ, and which was used."""
     stored, listed = stored_types.StoredTypes, stored_types.ViewTypes
     with (
         mock.patch.object(stored, "all", autospec=True, side_effect=stored.all) as by_number,
         mock.patch.object(listed, "all", autospec=True, side_effect=listed.all) as from_view,
     ):
         found = answered(parties, question)
-    with mock.patch.object(scope, "_class_table", return_value=None):
+    with mock.patch.object(scope, "_columns_with_codes", return_value=frozenset()):
         wanted = answered(parties, question)
     differ = differing(found, wanted, *FIGURES, "std_error")
     return differ, by_number.call_count - from_view.call_count
@@ -259,7 +259,7 @@ def compared_ways(parties: Parties, question: str) -> tuple[str | None, int]:
     ),
 )
 def test_both_ways_give_the_same_answers(parties: Parties, way: str, table: str) -> None:
-    """Types of records are stored in the table of classes, or listed from the view."""
+    """Types of records are read from the store, or listed from the view."""
     faults = {}
     for question in drawn(parties, way, table, seed=29):
         asked = question.replace(FROM, f"{way}_{table}")

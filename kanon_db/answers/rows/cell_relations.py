@@ -1,14 +1,14 @@
-"""Reads the distinct cells of columns as arrays, from the table of classes or the view."""
+"""Reads the distinct cells of columns as arrays, from the store of codes or the view."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kanon_db.algorithms.ground.arrays import IntArray
+from kanon_db.algorithms.ground.arrays import FloatArray, IntArray
 from kanon_db.algorithms.recoding.generalized_cells import Axis
 from kanon_db.answers.rows.cell_columns import (
     KnownCells,
@@ -25,6 +25,9 @@ from kanon_db.query.expressions import TEXT
 from kanon_db.query.layout import CellDescription, CellLayout, is_vague
 from kanon_db.query.sql import Constants, number_columns, speller, write
 
+if TYPE_CHECKING:
+    from kanon_db.publications.codes import Store
+
 _CELL: Final = [("n", ">i8"), ("hidden", "?"), ("known", ">f8")]
 _RANGE: Final = [
     *_CELL, ("low", ">i8"), ("high", ">i8"), ("is_null", "?"), ("from_all", "?"), ("to_all", "?"),
@@ -38,14 +41,18 @@ class CellRelations:
     """The distinct cells of a publication's columns, by their numbers."""
 
     layout: CellLayout
-    is_stored: bool  # Whether the table of classes has the numbers; else the view's cells get some
+    store: Store | None  # What has the numbers; without it, the view's cells get some
     required: Sequence[ex.Expression] = ()  # What all rows of the view must meet
+    # How many records have each cell, of columns of the store some of whose cells are suppressed
+    counts: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def cells(self, name: str, constants: Constants) -> str:
         """Write the cells of a column: ``number``, ``cell``, ``records`` and ``hidden``."""
         cell = self.layout.cells[name]
-        of_column = self._stored_cells if self.is_stored else self._cells_of_view
-        written = of_column(name, constants)
+        if self.store is not None:
+            written = _write_cells(self.store, name)
+        else:
+            written = self._cells_of_view(name, constants)
         if cell.labels is None:
             return written
         json = f"{constants.write(ex.Constant(cell.labels, TEXT))}::jsonb"
@@ -53,17 +60,6 @@ class CellRelations:
         return (
             f"SELECT t.number, {members} AS cell, t.records, t.hidden FROM ({written}) AS t"
             f" LEFT JOIN ({labels(json).write()}) AS l ON l.label = t.cell"
-        )
-
-    def _stored_cells(self, name: str, constants: Constants) -> str:
-        own = self.layout.classes
-        if own is None:
-            raise NotReadError
-        attribute = constants.write(ex.Constant(name, TEXT))
-        return (
-            f"SELECT t.{own.number} AS number, t.{self.layout.cells[name].column.sql} AS cell,"
-            f" t.{own.records} AS records, t.{own.hidden} AS hidden FROM {own.table} AS t"
-            f" WHERE t.{own.attribute} = {attribute} AND t.{own.codes} IS NULL"
         )
 
     def _cells_of_view(self, name: str, constants: Constants) -> str:
@@ -148,7 +144,7 @@ class CellRelations:
             return f"SELECT c.number AS i, c.cell AS v FROM ({self.cells(name, inner)}) AS c"
 
         def read(row: Mapping[str, Any]) -> KnownCells:
-            cells = _cells(np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
+            cells = self._cells(name, np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
             domain = ColumnValues(write, cells.n.size)
             return ValueColumn(name, cells, domain, self.layout.rarity)
 
@@ -174,7 +170,7 @@ class CellRelations:
         )
 
         def read(row: Mapping[str, Any]) -> KnownCells:
-            cells = _cells(np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
+            cells = self._cells(name, np.frombuffer(row[f"c{place}"] or b"", np.dtype(_CELL)))
             members = np.frombuffer(row[f"m{place}"] or b"", np.dtype(_MEMBER))
             return SetColumn(
                 name, cells, _texts(row[f"v{place}"] or [], cell),
@@ -229,7 +225,7 @@ class CellRelations:
                 packed["low"].astype(np.int64), packed["high"].astype(np.int64),
                 packed["is_null"], packed["from_all"], packed["to_all"], at, of_ends,
             )  # fmt: skip
-            cells = _cells(packed)
+            cells = self._cells(name, packed)
             return RangeColumn(
                 name, cell,
                 Cells(cells.n, cells.u, cells.hidden, ends.anything, ends.endless),
@@ -237,6 +233,12 @@ class CellRelations:
             )  # fmt: skip
 
         return sql, read
+
+    def _cells(self, name: str, packed: Any) -> Cells:
+        none = np.zeros(packed.size, dtype=np.bool_)
+        u = 1 - packed["known"].astype(np.float64)
+        n = self.counts.get(name, packed["n"].astype(np.float64))
+        return Cells(n, u, packed["hidden"], none, none)
 
     def _axis(self, name: str, constants: Constants, place: int) -> str:
         type_ = self.layout.cells[name].column.type
@@ -288,15 +290,17 @@ class CellRelations:
         return ranks[0][:, 0], ranks[0][:, 1], ranks[1][:, 0], ranks[1][:, 1], known[0], known[1]
 
 
+def _write_cells(store: Store, name: str) -> str:
+    """Write the stored cells of a column; how many records each has is not among its values."""
+    return (
+        f"SELECT t.i AS number, t.v AS cell, 1 AS records,"
+        f" t.i >= {store.columns[name].n_shown} AS hidden FROM ({store.values(name)}) AS t"
+    )
+
+
 _Reader = Callable[[Mapping[str, Any]], KnownCells]
 
 _PACKED: Final = "int8send(c.records::int8) || boolsend(c.hidden) || float8send({}::float8)"
-
-
-def _cells(packed: Any) -> Cells:
-    none = np.zeros(packed.size, dtype=np.bool_)
-    u = 1 - packed["known"].astype(np.float64)
-    return Cells(packed["n"].astype(np.float64), u, packed["hidden"], none, none)
 
 
 def _texts(values: Sequence[str | None], cell: CellDescription) -> Domain:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.catalog.entries import Publication
 from kanon_db.query import expressions as ex
 from kanon_db.session.protocol import Row, Session, Value
+
+if TYPE_CHECKING:
+    from kanon_db.publications.codes import Store
 
 Flags = NDArray[np.bool_]
 
@@ -81,7 +84,7 @@ class Truths:
 class Cells:
     """The distinct cells of a column."""
 
-    n: FloatArray  # (n_cells,): records of each
+    n: FloatArray  # (n_cells,): records of each; 1 where none is suppressed, so nobody asks
     u: FloatArray  # The share of them whose value is not known
     hidden: Flags  # Whether it is suppressed, could be anything, or has no end on one side
     anything: Flags
@@ -298,6 +301,10 @@ class StatementRunner(Protocol):
     @property
     def publication(self) -> Publication:
         """What is read."""
+
+    @property
+    def store(self) -> Store:
+        """The codes of its cells."""
 
     def fetch(self, statement: str, *values: Value) -> list[Row]:
         """Run a statement."""

@@ -1,9 +1,8 @@
-"""Reads the types of records: from a publication's table of classes, or from its view."""
+"""Reads the types of records: from a publication's store of codes, or from its view."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,21 +24,19 @@ from kanon_db.answers.rows.pieces import Pieces
 from kanon_db.answers.tries import StatementTries
 from kanon_db.catalog.entries import changed
 from kanon_db.errors import UnsupportedQueryError
+from kanon_db.publications.codes import SIZES_OF_CLASSES
 from kanon_db.query import expressions as ex
 from kanon_db.query.cell_conditions import ANY_END, BEGINS, place_of
-from kanon_db.query.layout import CellLayout, ClassTable
+from kanon_db.query.layout import CellLayout
 from kanon_db.query.likelihoods import apart_from_required
 from kanon_db.query.sql import Request
 
 _COLUMN_BYTES: Final = 5_000_000
-"""What a column of a block takes, as it is read and as numbers, rounded up."""
-
-Block = dict[str, bytes]
-"""The numbers of each column, by its name; the sizes of classes have the name ``""``."""
+"""What a column of a chunk takes, as it is read and as numbers, rounded up."""
 
 
 class StoredTypes:
-    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` of a table of classes."""
+    """:class:`~kanon_db.answers.rows.evidence.KnownTypes` of a store of codes."""
 
     def __init__(
         self,
@@ -51,18 +48,14 @@ class StoredTypes:
         *,
         lists_values: bool,
     ) -> None:
-        if layout.classes is None:
-            raise TypeError("there is no table of classes")
         self._runner, self._request, self._layout = runner, request, layout
-        self._classes: ClassTable = layout.classes
+        self._store = runner.store
         self.pieces = Pieces.of(request, layout, also, lists_values=lists_values)
         places = self.pieces.places
         if len(places) * _COLUMN_BYTES > room:
             raise NotReadError
         self._of_classes = {
-            name: place
-            for name, place in places.items()
-            if layout.cells[name].column.sql in layout.view.quasi_identifiers
+            name: place for name, place in places.items() if self._store.columns[name].of_classes
         }
         self._of_rows = {n: place for n, place in places.items() if n not in self._of_classes}
         self._needs_all = bool(layout.left_out or self.pieces.marked)
@@ -77,20 +70,14 @@ class StoredTypes:
 
     def all(self) -> Iterator[tuple[dict[int, IntArray], FloatArray]]:
         """Return the numbers of the cells of each type, by the column, and its records."""
-        n_rows = 0
-        for block in self._blocks(list(self.pieces.places)):
-            sizes = self._sizes_of(block)
+        for sizes, written in self._chunks(list(self.pieces.places)):
             codes = {
-                place: self._numbers(block, name, place, sizes.size)
-                for name, place in self._of_classes.items()
+                place: self._numbers(name, written) for name, place in self._of_classes.items()
             }
             n = sizes.astype(np.float64)
-            n_own = int(sizes.sum())
-            n_rows += n_own
             if self._of_rows:
                 codes_of_rows = {
-                    place: self._numbers(block, name, place, n_own)
-                    for name, place in self._of_rows.items()
+                    place: self._numbers(name, written) for name, place in self._of_rows.items()
                 }
                 class_of_row = np.repeat(np.arange(sizes.size), sizes)
                 met = self._require_rows(codes_of_rows)
@@ -102,19 +89,19 @@ class StoredTypes:
                 n = np.ones(class_of_row.size)
             if n.size:
                 yield self._together(codes, n)
-        if n_rows != self._layout.n_rows:
-            raise changed(self._runner.publication)
 
     def _evidence(self) -> CellEvidence:
         """Read the cells, and ask; arithmetic may fail on values that no record has together."""
         runner, places = self._runner, self.pieces.places
-        relations = CellRelations(self._layout, is_stored=True)
-        numbered = [name for name in places if name not in self._classes.ends]
+        stored = self._store.columns
+        counts = {name: self._count(name) for name in places if stored[name].has_hidden}
+        relations = CellRelations(self._layout, self._store, counts=counts)
+        numbered = [name for name in places if not stored[name].by_ends]
         columns = {
             places[name]: column for name, column in relations.read(runner, numbered).items()
         }
         for name in places:
-            if name in self._classes.ends:
+            if stored[name].by_ends:
                 columns[places[name]] = self._range_cells(name)
         self._columns = columns
         self._sizes = {place: column.cells.n.size for place, column in columns.items()}
@@ -134,24 +121,14 @@ class StoredTypes:
 
     def _range_cells(self, name: str) -> KnownCells:
         """Find the distinct ranges of a column of which each class has the ends."""
-        own, cell = self._classes, self._layout.cells[name]
-        place = place_of(cell.column.type, f"lower(t.{cell.column.sql})")
+        cell = self._layout.cells[name]
+        place = place_of(cell.column.type, "lower(t.v)")
         (row,) = self._runner.fetch(
-            f"SELECT ({place})::int8 AS low, (upper(t.{cell.column.sql}) - lower("
-            f"t.{cell.column.sql}))::int8 AS n FROM {own.table} AS t"
-            f" WHERE t.{own.attribute} = $1::text AND t.{own.codes} IS NULL",
-            name,
+            f"SELECT ({place})::int8 AS low, (upper(t.v) - lower(t.v))::int8 AS n"
+            f" FROM ({self._store.values(name)}) AS t"
         )
-        codes_of_blocks: list[tuple[IntArray, Any]] = []
-        for block in self._blocks([name]):
-            sizes = self._sizes_of(block)
-            codes = self._read(block, name, sizes.size, "<i8")
-            values, number = np.unique(codes, return_inverse=True)
-            codes_of_blocks.append((values, np.bincount(number, sizes, values.size)))
-        codes, number = np.unique(
-            np.concatenate([one for one, _ in codes_of_blocks] or [np.empty(0, dtype=np.int64)]),
-            return_inverse=True,
-        )
+        of_chunks = [np.unique(self._read(name, written)) for _, written in self._chunks([name])]
+        codes = np.unique(np.concatenate(of_chunks or [np.empty(0, dtype=np.int64)]))
         low, end = codes >> BEGINS, codes & ((1 << BEGINS) - 1)
         is_null, is_anything = codes == 0, codes == ANY_END
         least, n_values = row["low"], row["n"]
@@ -161,10 +138,9 @@ class StoredTypes:
         if not (is_range | is_null | is_anything).all():
             raise changed(self._runner.publication)
         self._ended[name] = codes
-        n = np.bincount(number, np.concatenate([n for _, n in codes_of_blocks]), codes.size)
         none = np.zeros(codes.size, dtype=np.bool_)
         ends = RangeEnds(least + low, least + end - 1, is_null, is_anything, is_anything)
-        cells = Cells(n.astype(np.float64), np.ones(codes.size), none, is_anything, is_anything)
+        cells = Cells(np.ones(codes.size), np.ones(codes.size), none, is_anything, is_anything)
         return RangeColumn(name, cell, cells, ends, None)
 
     def _together(
@@ -198,40 +174,32 @@ class StoredTypes:
                 met = one if met is None else met & one
         return met
 
-    def _sizes_of(self, block: Block) -> IntArray:
-        written = block.get("", b"")
-        if not written or len(written) % 4:
-            raise changed(self._runner.publication)
-        return np.frombuffer(written, dtype="<u4").astype(np.int64)
+    def _count(self, name: str) -> FloatArray:
+        """Count the records that have each cell of a quasi-identifier."""
+        n = np.zeros(self._store.columns[name].n_values)
+        for sizes, written in self._chunks([name]):
+            n += np.bincount(self._read(name, written), sizes, n.size)
+        return n
 
-    def _numbers(self, block: Block, name: str, place: int, n: int) -> IntArray:
+    def _numbers(self, name: str, written: Mapping[str, bytes]) -> IntArray:
+        codes = self._read(name, written)
         if name in self._ended:
-            codes = self._read(block, name, n, "<i8")
             return np.searchsorted(self._ended[name], codes).astype(np.int64)
-        numbers = self._read(block, name, n, "<u2")
-        if n and not int(numbers.max()) < self._sizes[place]:
-            raise changed(self._runner.publication)
-        return numbers
+        return codes
 
-    def _read(self, block: Block, name: str, n: int, type_: str) -> IntArray:
-        written = block.get(name, b"")
-        if len(written) != np.dtype(type_).itemsize * n:
-            raise changed(self._runner.publication)
-        return np.frombuffer(written, dtype=type_).astype(np.int64)
+    def _read(self, name: str, written: Mapping[str, bytes]) -> IntArray:
+        return np.frombuffer(written[name], self._store.columns[name].dtype).astype(np.int64)
 
-    def _blocks(self, names: Sequence[str]) -> Iterator[Block]:
-        """Read the numbers of columns, block by block."""
-        own = self._classes
-        rows = self._runner.stream(
-            1 + len(names),
-            f"SELECT coalesce(t.{own.attribute}, '') AS attribute, t.{own.number} AS block,"
-            f" t.{own.codes} AS codes FROM {own.table} AS t WHERE t.{own.codes} IS NOT NULL"
-            f" AND (t.{own.attribute} IS NULL OR t.{own.attribute} = ANY ($1::text[]))"
-            f" ORDER BY t.{own.number}",
-            list(names),
-        )
-        for _, of_block in groupby(rows, key=lambda row: row["block"]):
-            yield {str(row["attribute"]): row["codes"] for row in of_block}
+    def _chunks(self, names: Sequence[str]) -> Iterator[tuple[IntArray, Mapping[str, bytes]]]:
+        """Read the sizes of classes, and the codes of columns, chunk by chunk."""
+        if sum(chunk.n_records for chunk in self._store.chunks) != self._layout.n_rows:
+            raise changed(self._runner.publication)
+        for chunk in self._store.chunks:
+            written = self._store.codes(chunk, ["", *names])
+            sizes = np.frombuffer(written[""], SIZES_OF_CLASSES.dtype).astype(np.int64)
+            if int(sizes.sum()) != chunk.n_records:
+                raise changed(self._runner.publication)
+            yield sizes, written
 
 
 class ViewTypes:
@@ -251,7 +219,7 @@ class ViewTypes:
         rest, required = apart_from_required(request, layout, also)
         self.pieces = Pieces.of(rest, layout, also, lists_values=lists_values)
         names = list(self.pieces.places)
-        relations = CellRelations(layout, is_stored=False, required=required)
+        relations = CellRelations(layout, None, required)
         types, n = relations.types(runner, names, room)
         self._codes = {place: types[:, place] for place in range(len(names))}
         self._n = n.astype(np.float64)

@@ -23,10 +23,12 @@ from kanon_db.algorithms.ground.arrays import (
     taken,
 )
 from kanon_db.catalog.names import free_column_name
+from kanon_db.errors import VerificationError
+from kanon_db.publications.codes import Chunk, CodeTables, Store, StoredColumn, StoreWriter
 from kanon_db.publications.kind import Job
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.query.cell_conditions import ANY_END, BEGINS, holds_anything, is_endless
-from kanon_db.query.layout import CELLS, ClassTable, RowView
+from kanon_db.query.layout import CELLS, RowView
 from kanon_db.randomness import SecureRandom
 from kanon_db.session import Session, fetch_one
 from kanon_db.session.protocol import grouping_by_hash, joining_by_hash
@@ -264,8 +266,11 @@ def _read(
 CODES: Final = 2**63
 """Bound on the digits of a row in one number; also the base of the codes of ends."""
 
-_BLOCK: Final = 1 << 18
-"""Rows that are written, and read, at a time; a larger class is written as several."""
+ROWS_OF_CHUNK: Final = 1 << 18
+"""Rows that are written, and read, at a time; a larger class is written as several.
+
+They are fewer than records of buckets: numbers of combinations of cells take eight bytes each.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,8 +347,8 @@ class NumberedRows:
         ]
         return texts, pattern_of_class
 
-    def blocks(self) -> Iterator[tuple[int, dict[str, bytes]]]:
-        """Return the number of each block, and the bytes of each column in it, by its name.
+    def chunks(self) -> Iterator[tuple[Chunk, dict[str, AnyIntArray]]]:
+        """Return each chunk, and the codes of each column in it, by its name.
 
         The sizes of classes are those of the column ``""``.
         """
@@ -351,33 +356,23 @@ class NumberedRows:
         ends = np.cumsum(sizes)
         number, first, first_row = 0, 0, 0
         while first < sizes.size:
-            last = int(np.searchsorted(ends, first_row + _BLOCK, side="right"))
+            last = int(np.searchsorted(ends, first_row + ROWS_OF_CHUNK, side="right"))
             last_row = int(ends[last - 1])
             some = class_of[first:last]
-            written = {"": sizes[first:last].astype("<u4").tobytes()}
-            for name, numbers in zip(self.cells, self.of_classes, strict=True):
-                width = "<i8" if name in self.ends else "<u2"
-                written[name] = numbers[some].astype(width).tobytes()
+            codes: dict[str, AnyIntArray] = {"": sizes[first:last]}
+            codes |= {n: own[some] for n, own in zip(self.cells, self.of_classes, strict=True)}
             for name, of_rows in zip(self.others, self.of_rows, strict=True):
-                written[name] = of_rows[first_row:last_row].astype("<u2").tobytes()
-            yield number, written
+                codes[name] = of_rows[first_row:last_row]
+            yield Chunk(number, last_row - first_row, (), last - first), codes
             number, first, first_row = number + 1, last, last_row
 
     def _parts(self) -> tuple[IntArray, IntArray]:
-        """Divide classes larger than a block; return the class and the size of each part."""
-        n_parts = -(-self.sizes // _BLOCK)
+        """Divide classes larger than a chunk; return the class and the size of each part."""
+        n_parts = -(-self.sizes // ROWS_OF_CHUNK)
         class_of = np.repeat(np.arange(self.sizes.size), n_parts)
-        sizes = np.full(class_of.size, _BLOCK, dtype=np.int64)
-        sizes[np.cumsum(n_parts) - 1] = self.sizes - (n_parts - 1) * _BLOCK
+        sizes = np.full(class_of.size, ROWS_OF_CHUNK, dtype=np.int64)
+        sizes[np.cumsum(n_parts) - 1] = self.sizes - (n_parts - 1) * ROWS_OF_CHUNK
         return class_of, sizes
-
-    def records(self) -> Iterator[tuple[str, IntArray]]:
-        """Return how many rows have each cell of a column; ends count as a single cell."""
-        for name, numbers in zip(self.cells, self.of_classes, strict=True):
-            own = np.zeros_like(numbers) if name in self.ends else numbers
-            yield name, np.bincount(own, self.sizes).astype(np.int64)
-        for name, of_rows in zip(self.others, self.of_rows, strict=True):
-            yield name, np.bincount(of_rows)
 
 
 def packing(bases: Sequence[int]) -> list[tuple[int, int]]:
@@ -476,12 +471,12 @@ class SpecialCells:
 
 
 class CellNumbers:
-    """Finds the numbers of cells, which the table of classes has already."""
+    """Finds the numbers of cells: their codes, which the store has already."""
 
     def __init__(
-        self, session: Session, view: RowView, table: ClassTable, described: Mapping[str, Any]
+        self, session: Session, view: RowView, tables: CodeTables, described: Mapping[str, Any]
     ) -> None:
-        self.session, self.view, self.table = session, view, table
+        self.session, self.view, self.tables = session, view, tables
         row = fetch_one(session, "SELECT to_regclass($1::text)::oid::text AS oid", view.view)
         self._oid = row["oid"]
         self._types = column_types(session, self._oid)
@@ -524,57 +519,54 @@ class CellNumbers:
 
     def special(self, name: str) -> SpecialCells:
         """Look up the numbers of the cells of a column that are not compared."""
-        table = self.table
+        column = self.tables.columns[name]
         row = fetch_one(
             self.session,
-            f"SELECT coalesce(min(o.{table.number}) FILTER (WHERE o.{table.hidden}), -1) AS hidden,"
-            f" coalesce(min(o.{table.number}) FILTER (WHERE NOT o.{table.hidden}"
-            f" AND num_nulls(o.{self.session.identifier(name)}) = 1), -1) AS null"
-            f" FROM {table.table} AS o WHERE o.{table.codes} IS NULL"
-            f" AND o.{table.attribute} = $1::text",
-            name,
+            f"SELECT coalesce(min(o.{self.tables.code}), -1) AS null"
+            f" FROM {self.tables.of_column(name)} AS o WHERE o.{self.tables.code} <"
+            f" {column.n_shown} AND num_nulls(o.{self.session.identifier(name)}) = 1",
         )
-        return SpecialCells(int(row["hidden"]), int(row["null"]))
+        return SpecialCells(column.n_shown if column.has_hidden else -1, int(row["null"]))
 
     def stored(self, most: int) -> NumberedRows | None:
-        """Read the numbers of all rows as the table has them; None where these are no numbers.
+        """Read the codes of all rows as the store has them; None where these are no codes.
 
         No more than `most` rows can have been published.
         """
-        table = self.table
-        cells = [name for name in self._places if name in table.columns | table.ends]
-        others = [name for name in self._others if name in table.columns]
-        types: dict[str, np.dtype[np.integer]] = {"": np.dtype("<u4")}
-        types |= dict.fromkeys((*cells, *others), np.dtype("<u2"))
-        types |= dict.fromkeys(table.ends, np.dtype("<i8"))
-        parts: dict[str, list[AnyIntArray]] = {
-            name: [np.empty(0, dtype=of_column)] for name, of_column in types.items()
-        }
-        for row in self.session.stream(
-            1,
-            f"SELECT coalesce(t.{table.attribute}, '') AS attribute, t.{table.codes} AS codes"
-            f" FROM {table.table} AS t WHERE t.{table.codes} IS NOT NULL ORDER BY t.{table.number}",
-        ):
-            name, codes = row["attribute"], row["codes"]
-            if name not in types or len(codes) % types[name].itemsize:
-                return None
-            parts[name].append(np.frombuffer(codes, dtype=types[name]))
-        found = {name: np.concatenate(of_column) for name, of_column in parts.items()}
-        sizes = found[""].astype(np.int64)
-        n_rows = int(sizes.sum())
-        if n_rows > most:
+        stored, store = self.tables.columns, Store(self.session, self.tables)
+        cells = [name for name in self._places if name in stored]
+        others = [name for name in self._others if name in stored]
+        if sum(chunk.n_records for chunk in store.chunks) > most:
             return None
-        for names, n in ((cells, sizes.size), (others, n_rows)):
-            if any(found[name].size != n or found[name].min(initial=0) < 0 for name in names):
-                return None
-        of_classes, of_rows = ([found[name] for name in names] for names in (cells, others))
-        bases = [
-            CODES if name in table.ends else 2 + int(found[name].max(initial=0))
-            for name in (*cells, *others)
-        ]
+        try:
+            found = store.all_codes(["", *cells, *others])
+        except VerificationError:
+            return None
+        sizes = found[""].astype(np.int64)
+        if any(
+            int(of_chunk.sum()) != chunk.n_records
+            for chunk, of_chunk in zip(
+                store.chunks, np.split(sizes, np.cumsum([c.n_classes for c in store.chunks])),
+                strict=False,
+            )
+        ):  # fmt: skip
+            return None
+        of_classes = [found[n].view("<i8") if n in self.ends else found[n] for n in cells]
+        of_rows = [found[name] for name in others]
         class_of_row = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
+        bases = [self.base(name) for name in (*cells, *others)]
         packed = packed_rows(bases, of_classes, class_of_row, of_rows)
-        return NumberedRows.of(cells, others, bases, packed, table.ends)
+        return NumberedRows.of(cells, others, bases, packed, self.ends)
+
+    @property
+    def ends(self) -> frozenset[str]:
+        """The columns whose ranges are known by their ends."""
+        return frozenset(name for name, own in self.tables.columns.items() if own.by_ends)
+
+    def base(self, name: str) -> int:
+        """Return more than the largest digit of a column."""
+        column = self.tables.columns[name]
+        return CODES if column.by_ends else 1 + column.n_values
 
     def looked_up(self, names: Sequence[str]) -> tuple[list[str], str]:
         """Write the digits of the cells of some columns, and the joins that find their numbers.
@@ -584,7 +576,7 @@ class CellNumbers:
         digits, joins = list[str](), ""
         for i, name in enumerate(names):
             value = f"v.{self.session.identifier(name)}"
-            if name in self.table.ends:
+            if self.tables.columns[name].by_ends:
                 digits.append(f"{self._code(name, value)} + 1")
                 continue
             number = self._number(value, f"d{i}", self.special(name), self.hidden(name, "v"))
@@ -597,15 +589,12 @@ class CellNumbers:
         when = f"WHEN num_nulls({value}) = 0 THEN -1"
         if hidden != "false":
             when += f" WHEN {hidden} THEN {special.hidden}"
-        return f"coalesce({alias}.{self.table.number}, CASE {when} ELSE {special.null} END)"
+        return f"coalesce({alias}.{self.tables.code}, CASE {when} ELSE {special.null} END)"
 
     def _code(self, name: str, value: str) -> str:
         """Write the ends of a range as a code; -1 if it has none within what holds all."""
-        own, table = self.session.identifier(name), self.table
-        low = (
-            f"(SELECT lower(o.{own}) FROM {table.table} AS o WHERE o.{table.codes} IS NULL"
-            f" AND o.{table.attribute} = {self.session.literal(name)} LIMIT 1)"
-        )
+        own = self.session.identifier(name)
+        low = f"(SELECT lower(o.{own}) FROM {self.tables.of_column(name)} AS o LIMIT 1)"
         begins, ends = (f"({end}({value}) - {low})::int8" for end in ("lower", "upper"))
         is_within = f"{begins} >= 0 AND {begins} < {ends} AND {ends} < {1 << (BEGINS - 1)}"
         return (
@@ -614,12 +603,13 @@ class CellNumbers:
         )
 
     def _join(self, name: str, value: str, alias: str) -> str:
-        table, equal = self.table, self._types[name].operator(self.session, "=")
+        tables, equal = self.tables, self._types[name].operator(self.session, "=")
+        column = tables.columns[name]
         return (
-            f" LEFT JOIN {table.table} AS {alias}"
+            f" LEFT JOIN {tables.values} AS {alias}"
             f" ON {value} {equal} {alias}.{self.session.identifier(name)}"
-            f" AND {alias}.{table.attribute} = {self.session.literal(name)}"
-            f" AND {alias}.{table.codes} IS NULL AND NOT {alias}.{table.hidden}"
+            f" AND {alias}.{tables.column_no} = {column.number}"
+            f" AND {alias}.{tables.code} < {column.n_shown}"
         )
 
 
@@ -642,16 +632,15 @@ _ENDS: Final = [("number", ">i4"), ("kind", ">i4"), ("low", ">i8"), ("high", ">i
 
 
 def write_ends(
-    numbering: CellNumbers, name: str, cells: CellColumn, records: IntArray
+    writer: StoreWriter, type_: str, name: str, cells: CellColumn, records: IntArray
 ) -> AnyIntArray | None:
-    """Write the cell that holds all ranges of a column.
+    """Write the cell that holds all ranges of a column, which are of this type.
 
-    Returns the code of each range (:class:`~kanon_db.query.layout.ClassTable`), shape (n_cells +
-    1,), and -1 for suppressed cells; None if they are no ranges of whole numbers or days, or one
-    has no end. `records`, shape (n_cells,), says how many rows have each.
+    Returns the code of each range (:class:`~kanon_db.publications.codes.StoredColumn`), shape
+    (n_cells + 1,), and -1 for suppressed cells; None if they are no ranges of whole numbers or
+    days, or one has no end. `records`, shape (n_cells,), says how many rows have each.
     """
-    session, table = numbering.session, numbering.table
-    type_ = numbering.type_of(name)
+    session = writer.session
     if type_ not in _PLACES:
         return None
     place, value = _PLACES[type_]
@@ -679,21 +668,17 @@ def write_ends(
     least, most = int(begins.min()), int(ends.max())
     if max(-least, most) > _LARGEST or most - least >= _MOST:
         return None
-    column = session.identifier(name)
-    of_all = ", ".join(value.format(f"${n}::int8") for n in (3, 4))
-    session.fetch(
-        f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.records},"
-        f" {table.hidden}, {column})"
-        f" SELECT $1::text, 0, $2::int8, false, {type_}({of_all})",
-        name, str(int(records.sum())), str(least), str(most),
-    )  # fmt: skip
+    of_all = ", ".join(value.format(f"${n}::int8") for n in (1, 2))
+    column = StoredColumn(name, len(writer.columns), 1, of_classes=True, by_ends=True)
+    values = f"SELECT 0 AS code, {type_}({of_all}) AS value"
+    writer.write_values(column, values, str(least), str(most))
     codes = np.full(1 + cells.n_cells, -1, dtype=np.int64)
     codes[:-1][used] = np.where(found["kind"][used] == _ANYTHING, ANY_END, 0)
     codes[:-1][there] = (begins - least) << BEGINS | (ends - least)
     return codes
 
 
-def count_loose_ends(session: Session, table: ClassTable, rows: NumberedRows) -> int:
+def count_loose_ends(session: Session, tables: CodeTables, rows: NumberedRows) -> int:
     """Count the columns whose cell of all ranges is not the smallest one, or is not there."""
     differing = 0
     for name, codes in zip(rows.cells, rows.of_classes, strict=True):
@@ -701,9 +686,7 @@ def count_loose_ends(session: Session, table: ClassTable, rows: NumberedRows) ->
             continue
         sql = f"t.{session.identifier(name)}"
         (found,) = session.fetch(
-            f"SELECT min(upper({sql}) - lower({sql}))::int8 AS n FROM {table.table} AS t"
-            f" WHERE t.{table.attribute} = $1::text AND t.{table.codes} IS NULL",
-            name,
+            f"SELECT min(upper({sql}) - lower({sql}))::int8 AS n FROM {tables.of_column(name)} AS t"
         )
         ends = codes & ((1 << BEGINS) - 1)
         there = codes[ends > 0]

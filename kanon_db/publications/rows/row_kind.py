@@ -49,7 +49,7 @@ from kanon_db.publications.relations import (
     counting_note,
 )
 from kanon_db.publications.results import Attack, Check, Examination
-from kanon_db.publications.rows.class_table import check_value_shares, count_class_differences
+from kanon_db.publications.rows.cell_codes import check_value_shares, count_class_differences
 from kanon_db.publications.rows.distinct_cells import (
     CellColumn,
     CellTable,
@@ -78,10 +78,11 @@ from kanon_db.publications.rows.row_relations import (
 from kanon_db.query.layout import (
     ANYTHING,
     CELLS,
-    CLASSED_SUFFIXES,
-    CLASSES,
+    CODED_SUFFIXES,
+    CODES,
     ROWS,
     SHARES,
+    VALUES,
     Quotes,
     RowView,
 )
@@ -119,7 +120,8 @@ def row_notes(publication: Publication, quotes: Quotes) -> Mapping[str, Note]:
     return {
         "": Note(" ".join(use), dict(_columns(publication, quotes))),
         SHARES: Note(FOR_THE_ESTIMATOR),
-        CLASSES: Note(FOR_THE_ESTIMATOR),
+        VALUES: Note(FOR_THE_ESTIMATOR),
+        CODES: Note(FOR_THE_ESTIMATOR),
     }
 
 
@@ -171,7 +173,7 @@ AT_ONCE: Final = "at_once"
 class RowKind(Kind):
     """A kind that publishes all columns whose role allows it, in a materialized view."""
 
-    suffixes: Sequence[str] = CLASSED_SUFFIXES
+    suffixes: Sequence[str] = CODED_SUFFIXES
     closed = (ROWS, CELLS)
     told = (ROWS,)
     examine_rows: Callable[[Session, RowView, Publication, ClassSizes], Examination]
@@ -194,10 +196,10 @@ class RowKind(Kind):
         return [suffix for suffix in self.suffixes if suffix != CELLS or has_numbers]
 
     def digested(self, layout: Mapping[str, Any]) -> Sequence[str]:
-        """Name the numbers of the rows, from which these follow if all columns have them."""
-        classes = layout.get("classes", {})
-        told = {layout.get("pattern"), *classes.get("columns", ()), *classes.get("ends", ())}
-        return (CLASSES,) if told >= set(layout["columns"]) else ("",)
+        """Name the codes of the rows, from which these follow if all columns have them."""
+        stored = {name for name, *_ in layout.get("store", {}).get("columns", ())}
+        is_told = {layout.get("pattern"), *stored} >= set(layout["columns"])
+        return (VALUES, CODES) if is_told else ("",)
 
     def columns(self, source: Source, types: Mapping[str, ColumnType]) -> list[str]:  # noqa: ARG002
         """Read only what is published."""
@@ -218,7 +220,7 @@ class RowKind(Kind):
         if not all(check.holds for check in relations):
             return Examination(relations, {})
         sizes, numbered = None, []
-        if "classes" in publication.layout:
+        if "store" in publication.layout:
             sizes, check = count_class_differences(session, view, schema, publication)
             numbered.append(check)
         if sizes is None:

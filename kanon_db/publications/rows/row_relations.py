@@ -21,7 +21,7 @@ from kanon_db.publications.guarantees import check_exposure, measure_exposure
 from kanon_db.publications.kind import Job
 from kanon_db.publications.relations import DecodedRows, StagedRelations
 from kanon_db.publications.results import Check
-from kanon_db.publications.rows.class_table import write_classes, write_value_shares
+from kanon_db.publications.rows.cell_codes import write_cell_codes, write_value_shares
 from kanon_db.publications.rows.distinct_cells import CellTable, ShownRows
 from kanon_db.query.expressions import DISCRETE_RANGES, Column, Type, type_in_range
 from kanon_db.query.layout import CELLS, ROWS, CellDescription, RowView
@@ -391,8 +391,8 @@ def write_estimator_tables(
     matches: int | None,
 ) -> dict[str, Any]:
     """Write the numbers of cells, and the shares of values in them; see :func:`finish_rows`."""
-    written = write_classes(staging, view, layout, rows)
-    found = {**layout, "classes": written.layout}
+    written = write_cell_codes(staging, view, layout, rows)
+    found = {**layout, "store": written.layout}
     if cells is not None:
         found["shares"] = write_value_shares(staging, written, cells, matches)
     return found

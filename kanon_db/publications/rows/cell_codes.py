@@ -1,10 +1,10 @@
-"""Writes and checks the tables that the estimator reads beside a view of rows.
+"""Writes and checks what the estimator reads beside a view of rows.
 
-The table of classes has each class of rows with the same cells once, with its size; the other
-columns follow row by row. The table of shares has how often each value occurs in each distinct
-cell. Both follow from the published rows alone, whatever their order, so they tell nothing that the
-rows do not. Hashes of all cells, with seeds drawn anew each time, tell whether a view has the rows
-of the table.
+The store of codes has each class of rows with the same cells once, with its size; the other columns
+follow row by row. The table of shares has how often each value occurs in each distinct cell. Both
+follow from the published rows alone, whatever their order, so they tell nothing that the rows do
+not. Hashes of all cells, with seeds drawn anew each time, tell whether a view has the rows of the
+store.
 """
 
 from __future__ import annotations
@@ -32,11 +32,19 @@ from kanon_db.algorithms.recoding.generalized_cells import (
     SetDistributions,
 )
 from kanon_db.catalog.entries import Publication
-from kanon_db.catalog.names import free_column_name
+from kanon_db.publications.codes import (
+    SIZES_OF_CLASSES,
+    Chunk,
+    CodeTables,
+    Store,
+    StoredColumn,
+    StoreWriter,
+    count_loose_chunks,
+    count_loose_values,
+)
 from kanon_db.publications.relations import StagedRelations
 from kanon_db.publications.results import Check
 from kanon_db.publications.rows.distinct_cells import (
-    CODES,
     CellColumn,
     CellNumbers,
     ClassSizes,
@@ -48,7 +56,7 @@ from kanon_db.publications.rows.distinct_cells import (
     write_ends,
 )
 from kanon_db.query.cell_conditions import ends_of, is_endless, labels, members_of, texts, value_at
-from kanon_db.query.layout import CLASSES, SHARES, CellDescription, ClassTable, RowView
+from kanon_db.query.layout import SHARES, CellDescription, RowView
 from kanon_db.query.layout import Shares as WhatIsKnown
 from kanon_db.session import Row, Session, fetch_one
 from kanon_db.session.protocol import Value, grouping_by_hash, run_with_helper
@@ -83,7 +91,7 @@ _ROWS_AT_ONCE: Final = 1 << 20
 
 
 def shows_rows(numbering: CellNumbers, rows: NumberedRows) -> bool:
-    """Tell whether the rows of the view are those of the table of classes."""
+    """Tell whether the rows of the view are those of the store."""
     hashing = _Hashing(numbering, rows)
     return hashing.of_view() == hashing.of_table()
 
@@ -111,10 +119,7 @@ class _Hashing:
             }
             for names, columns in ((rows.cells, rows.of_classes), (rows.others, rows.of_rows))
         )
-        self._bases = [
-            CODES if name in rows.ends else 2 + int(numbers.max(initial=0))
-            for name, numbers in (*self._cells.items(), *self._others.items())
-        ]
+        self._bases = [numbering.base(name) for name in (*self._cells, *self._others)]
 
     def of_view(self) -> tuple[int, int]:
         """Return how many rows the view has, and the sum."""
@@ -182,16 +187,14 @@ class _Hashing:
 
     def _of_cells(self, name: str) -> WordArray | None:
         """Return the hash of each cell of a column, by its number; None if two have the same."""
-        table = self._numbering.table
+        tables = self._numbering.tables
         row = fetch_one(
             self._numbering.session,
             f"SELECT string_agg(int8send({self._hash(name, 't')}), ''::bytea"
-            f" ORDER BY t.{table.number}) AS hashes FROM {table.table} AS t"
-            f" WHERE t.{table.attribute} = $1::text AND t.{table.codes} IS NULL",
-            name,
+            f" ORDER BY t.{tables.code}) AS hashes FROM {tables.of_column(name)} AS t",
         )
         found = np.frombuffer(row["hashes"], dtype=">u8").astype(np.uint64)
-        shown = np.delete(found, [n for n in [self._numbering.special(name).hidden] if n >= 0])
+        shown = found[: tables.columns[name].n_shown]
         return found if np.unique(shown).size == shown.size else None
 
     def _hash(self, name: str, alias: str) -> str:
@@ -219,108 +222,89 @@ class _Hashing:
 # view.
 
 MOST_NUMBERED: Final = 1 << 16
-"""Distinct cells that may be numbered in a column: a number takes two bytes."""
+"""Distinct cells that may be numbered in a column."""
 
 
 @dataclass(frozen=True)
-class WrittenClasses:
-    """The table of classes, as it was written."""
+class WrittenCodes:
+    """The store of codes, as it was written."""
 
     layout: dict[str, Any]  # what the publication's layout keeps of it
-    table: ClassTable
-    # Shape (n_cells,); how many classes have each cell, for each quasi-identifier whose cells have
-    # numbers.
-    classes_of_cells: dict[str, IntArray]
+    tables: CodeTables
+    # Shape (n_cells,); how many records and classes have each cell, for each quasi-identifier whose
+    # cells have numbers.
+    counts_of_cells: dict[str, tuple[IntArray, IntArray]]
 
 
-def write_classes(
+def write_cell_codes(
     staging: StagedRelations, view: RowView, described: Mapping[str, Any], rows: ShownRows
-) -> WrittenClasses:
-    """Write the table of classes."""
+) -> WrittenCodes:
+    """Write the store of codes."""
     session = staging.session
     session.step("numbering the cells of the rows")
-    table, layout = _create_table(staging, view, described)
-    numbering = CellNumbers(session, view, table, described)
+    shown = [str(cell["name"]) for cell in described["quasi_identifiers"]]
+    shown += [str(name) for name in described["others"]]
+    writer = StoreWriter(
+        staging, {name: f"c.{session.identifier(name)}" for name in shown}, f"{view.view} AS c"
+    )
+    numbering = CellNumbers(session, view, writer.tables, described)
     loose = _loosely_equal(session, view)
     found: dict[str, AnyIntArray | None] = {}
-    ended: dict[str, AnyIntArray] = {}
     for name, column in rows.others.items():
         cells = CellColumn.of_values(column.values, column.codes)
         records = np.bincount(column.codes, minlength=cells.n_cells)
-        found[name] = _number(numbering, name, cells, records, 0, is_loose=name in loose)
+        found[name] = _number(writer, numbering, name, cells, records, is_loose=name in loose)
     sizes = np.bincount(rows.combination_of_row)
     for name, cells in rows.cells.items():
         of_cell = np.bincount(cells.of_combination + 1, sizes, minlength=1 + cells.n_cells)
-        hidden, records = int(of_cell[0]), of_cell[1:].astype(np.int64)
+        records = of_cell[1:].astype(np.int64)
+        has_hidden = bool(of_cell[0])
         is_loose = name in loose and not cells.is_spelled_once
-        found[name] = _number(numbering, name, cells, records, hidden, is_loose=is_loose)
-        if found[name] is None and not hidden:
-            codes = write_ends(numbering, name, cells, records)
-            if codes is not None:
-                ended[name] = codes
-    staging.analyze(CLASSES)
-    numbers = {name: of_cell for name, of_cell in found.items() if of_cell is not None}
-    coded = numbers | ended
+        found[name] = _number(
+            writer, numbering, name, cells, records,
+            is_loose=is_loose, of_classes=True, has_hidden=has_hidden,
+        )  # fmt: skip
+        if found[name] is None and not has_hidden:
+            found[name] = write_ends(writer, numbering.type_of(name), name, cells, records)
+    coded = {name: of_cell for name, of_cell in found.items() if of_cell is not None}
     named = [name for name in rows.cells if name in coded]
-    others = [name for name in rows.others if name in numbers]
+    others = [name for name in rows.others if name in coded]
     of_combinations = {name: _of_combinations(coded[name], rows.cells[name]) for name in named}
-    of_rows = [numbers[name][rows.others[name].codes] for name in others]
-    bases = [CODES if name in ended else 2 + int(coded[name].max()) for name in (*named, *others)]
+    of_rows = [coded[name][rows.others[name].codes] for name in others]
+    bases = [numbering.base(name) for name in (*named, *others)]
     packed = packed_rows(bases, list(of_combinations.values()), rows.combination_of_row, of_rows)
-    numbered = NumberedRows.of(named, others, bases, packed, frozenset(ended))
-    is_complete = numbered is not None
-    layout["columns"] = [*others, *(n for n in named if n in numbers)] if is_complete else []
-    layout["ends"] = list(ended) if is_complete else []
-    if numbered is not None:
-        _write_blocks(session, table, numbered)
+    numbered = NumberedRows.of(named, others, bases, packed, numbering.ends)
+    if numbered is None:  # values that are not equal to themselves
+        writer.columns.clear()
+        return WrittenCodes(writer.layout([]), writer.tables, {})
     # Combinations that look the same are one class.
-    ids = (1 + _of_combinations(found[name], cells) for name, cells in rows.cells.items())
+    ids = (
+        1 + _of_combinations(None if name in numbering.ends else found[name], cells)
+        for name, cells in rows.cells.items()
+    )
     merged = np.unique(sort_keys(ids), return_index=True)[1]
-    return WrittenClasses(
-        layout,
-        table,
+    return WrittenCodes(
+        writer.layout(_write_chunks(writer, numbered)),
+        writer.tables,
         {
-            name: np.bincount(of_combination[merged])
+            name: (
+                np.bincount(of_combination, sizes).astype(np.int64),
+                np.bincount(of_combination[merged]),
+            )
             for name, of_combination in of_combinations.items()
-            if name in numbers and of_combination.min() >= 0
+            if name not in numbering.ends and of_combination.min() >= 0
         },
     )
 
 
-def _create_table(
-    staging: StagedRelations, view: RowView, described: Mapping[str, Any]
-) -> tuple[ClassTable, dict[str, Any]]:
-    """Create the table, without rows; return it with its layout."""
-    session = staging.session
-    names = [*view.columns]
-    layout: dict[str, Any] = {}
-    for own in ("attribute", "number", "records", "hidden", "codes"):
-        layout[own] = free_column_name(own, names)
-        names.append(layout[own])
-    table = ClassTable.of(session, staging.schema, staging.name, layout | {"columns": []})
-    cells = [str(cell["name"]) for cell in described["quasi_identifiers"]]
-    shown = [*cells, *(str(name) for name in described["others"])]
-    columns = ", ".join(f"c.{session.identifier(name)}" for name in shown)
-    staging.create_table(
-        CLASSES,
-        f"SELECT ''::text AS {table.attribute}, 0::int4 AS {table.number}, 0::int8 AS"
-        f" {table.records}, false AS {table.hidden}, {columns}, ''::bytea AS {table.codes}"
-        f" FROM {view.view} AS c",
-        uncompressed=[layout["codes"]],
-    )
-    return table, layout
-
-
-def _write_blocks(session: Session, table: ClassTable, rows: NumberedRows) -> None:
-    for block, written in rows.blocks():
-        for name, numbers in written.items():
-            session.fetch(
-                f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.codes})"
-                " VALUES (nullif($1::text, ''), $2::int4, $3::bytea)",
-                name,
-                str(block),
-                numbers,
-            )
+def _write_chunks(writer: StoreWriter, rows: NumberedRows) -> list[Chunk]:
+    chunks = []
+    for chunk, codes in rows.chunks():
+        for name, of_column in codes.items():
+            column = writer.columns[name] if name else SIZES_OF_CLASSES
+            writer.write_codes(column, chunk.number, of_column)
+        chunks.append(chunk)
+    return chunks
 
 
 def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntArray:
@@ -333,18 +317,18 @@ def _of_combinations(of_cell: AnyIntArray | None, cells: CellColumn) -> AnyIntAr
 def count_class_differences(
     session: Session, view: RowView, schema: str, publication: Publication
 ) -> tuple[ClassSizes | None, Check]:
-    """Compare the table of classes with what follows from it, and its rows with the view's.
+    """Compare the store with what follows from it, and its rows with the view's.
 
     There are no sizes unless all quasi-identifiers have numbers, and these are right.
     """
     session.step("checking the numbers of cells")
     name, described = publication.name, publication.layout
-    table = ClassTable.of(session, schema, name, described["classes"])
-    numbering = CellNumbers(session, view, table, described)
+    tables = CodeTables.of(session, schema, name, described)
+    numbering = CellNumbers(session, view, tables, described)
     rows, differing = None, 0
-    if table.columns or table.ends:
+    if tables.columns:
         rows = numbering.stored(publication.records)
-        differing = 1 if rows is None else _count_differences(session, table, rows)
+        differing = 1 if rows is None else _count_differences(session, tables, rows)
     if rows is not None and not differing and not shows_rows(numbering, rows):
         differing = 1
     check = Check(
@@ -376,13 +360,15 @@ def _loosely_equal(session: Session, view: RowView) -> set[str]:
 
 
 def _number(
+    writer: StoreWriter,
     numbering: CellNumbers,
     name: str,
     cells: CellColumn,
     records: IntArray,  # shape (n_cells,); how many rows have each cell
-    n_hidden: int,  # in how many rows it is suppressed
     *,
     is_loose: bool,
+    of_classes: bool = False,
+    has_hidden: bool = False,  # whether it is suppressed in some rows
 ) -> AnyIntArray | None:
     """Write the distinct cells of a column with their numbers, unless there are too many.
 
@@ -390,40 +376,38 @@ def _number(
     the order of the rows, which have to be read for it. Returns the number of each cell, and of the
     suppressed ones, shape (n_cells + 1,); -1 where there is none.
     """
-    session, table = numbering.session, numbering.table
+    session = numbering.session
     bound: list[Value] = []
     if is_loose:
         column, hidden = f"v.{session.identifier(name)}", numbering.hidden(name, "v")
         shown = (
-            "SELECT DISTINCT ON (hidden, value) value, hidden, sum(records) OVER (PARTITION BY"
-            f" hidden, value)::int8 AS records FROM (SELECT {column} AS value, {hidden} AS hidden,"
-            f" count(*) AS records FROM {numbering.view.view} AS v GROUP BY 1, 2, {label(column)})"
+            f"SELECT DISTINCT ON (hidden, value) value, hidden FROM (SELECT {column} AS value,"
+            f" {hidden} AS hidden FROM {numbering.view.view} AS v GROUP BY 1, 2, {label(column)})"
             f" AS spelled ORDER BY hidden, value, {_text('value')}"
         )
     else:
         numbered, (of_cell,) = with_numbers(session, cells.table, (1, f"r.{cells.number}"))
         shown = (
-            "SELECT value, hidden, sum(records)::int8 AS records FROM ("
+            "SELECT value, hidden FROM ("
             f"SELECT c.{cells.cell} AS value, false AS hidden, c.{of_cell} AS records"
             f" FROM {numbered} AS c UNION ALL SELECT NULL, true, $2::int4) AS cell"
             " WHERE records > 0 GROUP BY value, hidden"
         )
-        bound = [int4_bytes(records), str(n_hidden)]
+        bound = [int4_bytes(records), str(int(has_hidden))]
     counted = session.identifier("pg_temp", f"kanon_cells_{secrets.token_hex(8)}")
     with fix_labels(session), grouping_by_hash(session):
         session.fetch(
             f"CREATE TEMPORARY TABLE {counted} ON COMMIT DROP AS {shown} LIMIT {MOST_NUMBERED + 1}",
             *bound,
         )
-        row = fetch_one(session, f"SELECT count(*) AS n FROM {counted}")
-        is_few = int(row["n"]) <= MOST_NUMBERED
+        n_values = int(fetch_one(session, f"SELECT count(*) AS n FROM {counted}")["n"])
+        is_few = n_values <= MOST_NUMBERED
         if is_few:
-            session.fetch(
-                f"INSERT INTO {table.table} ({table.attribute}, {table.number}, {table.records},"
-                f" {table.hidden}, {session.identifier(name)})"
-                f" SELECT $1::text, row_number() OVER (ORDER BY hidden, {_text('value')}) - 1,"
-                f" records, hidden, value FROM {counted} ORDER BY 2",
-                name,
+            number = len(writer.columns)
+            writer.write_values(
+                StoredColumn(name, number, n_values, 0, of_classes, has_hidden),
+                f"SELECT row_number() OVER (ORDER BY hidden, {_text('value')}) - 1 AS code, value"
+                f" FROM {counted} AS c",
             )
         session.fetch(f"DROP TABLE {counted}")
     return numbering.of_cells(name, cells) if is_few else None
@@ -433,42 +417,28 @@ def _text(value: str) -> str:
     return f'{label(value)} COLLATE "C"'
 
 
-def _count_differences(session: Session, table: ClassTable, rows: NumberedRows) -> int:
-    """Count the columns and blocks that are not those of the rows."""
-    differing = 0
-    for name, records in rows.records():
-        by = f"t.{table.hidden}, {_text(f't.{session.identifier(name)}')}"
-        with fix_labels(session):
-            found = session.fetch(
-                f"SELECT t.{table.number} AS number, t.{table.records} AS records,"
-                f" row_number() OVER (ORDER BY {by}) - 1 AS place"
-                f" FROM {table.table} AS t WHERE t.{table.attribute} = $1::text"
-                f" AND t.{table.codes} IS NULL ORDER BY 3",
-                name,
-            )
-        places = list(range(len(found)))
-        differing += (
-            [row["number"] for row in found] != places
-            or [row["place"] for row in found] != places
-            or [row["records"] for row in found] != records.tolist()
+def _count_differences(session: Session, tables: CodeTables, rows: NumberedRows) -> int:
+    """Count the columns and chunks that are not those of the rows."""
+    with fix_labels(session):
+        differing = count_loose_values(session, tables, _text)
+    differing += count_loose_chunks(session, tables) + count_loose_ends(session, tables, rows)
+    if differing:
+        return differing
+    of_columns = zip((*rows.cells, *rows.others), (*rows.of_classes, *rows.of_rows), strict=True)
+    for name, own in of_columns:
+        if name not in rows.ends:
+            differing += np.unique(own).size != tables.columns[name].n_values
+    chunks = list(rows.chunks())
+    if [chunk for chunk, _ in chunks] != list(tables.chunks):
+        return differing + 1
+    store = Store(session, tables)
+    for chunk, codes in chunks:
+        stored = store.arrays(chunk, list(codes))
+        differing += sum(
+            not np.array_equal(stored[name], own.astype(stored[name].dtype))
+            for name, own in codes.items()
         )
-    differing += count_loose_ends(session, table, rows)
-    written = dict(rows.blocks())
-    n_stored = 0
-    for row in session.stream(
-        1,
-        f"SELECT coalesce(t.{table.attribute}, '') AS attribute, t.{table.number} AS block,"
-        f" t.{table.codes} AS codes FROM {table.table} AS t WHERE t.{table.codes} IS NOT NULL",
-    ):
-        n_stored += 1
-        differing += written.get(row["block"], {}).get(row["attribute"]) != row["codes"]
-    others = fetch_one(
-        session,
-        f"SELECT count(*) AS n FROM {table.table} AS t WHERE t.{table.codes} IS NULL"
-        f" AND (t.{table.attribute} = ANY ($1::text[])) IS NOT TRUE",
-        sorted(table.columns | table.ends),
-    )
-    return differing + (n_stored != sum(map(len, written.values()))) + int(others["n"])
+    return differing
 
 
 # The ends of a column's ranges cut its values into parts. The table has a row for each distinct
@@ -493,7 +463,7 @@ ShareLine = dict[str, Any]
 
 def write_value_shares(
     staging: StagedRelations,
-    classes: WrittenClasses,  # the table of the distinct cells, and how many classes have each
+    written: WrittenCodes,
     cells: Mapping[str, CellDescription],  # the quasi-identifiers, in the view's order
     matches: int | None,
 ) -> dict[str, WhatIsKnown]:
@@ -506,7 +476,7 @@ def write_value_shares(
     session.step("finding the shares of values in cells")
     lines: list[ShareLine] = []
     known: dict[str, WhatIsKnown] = {}
-    counted = _counted(session, classes, cells, matches)
+    counted = _counted(session, written, cells, matches)
     for (name, cell), rows in zip(cells.items(), counted, strict=True):
         found, own = (_of_ranges if cell.kind == "range" else _of_sets)(session, cell, rows)
         session.heartbeat()
@@ -531,7 +501,7 @@ def check_value_shares(session: Session, view: RowView) -> Check:
 
 def _counted(
     session: Session,
-    classes: WrittenClasses,
+    written: WrittenCodes,
     cells: Mapping[str, CellDescription],
     matches: int | None,
 ) -> Iterator[list[Row]]:
@@ -539,22 +509,19 @@ def _counted(
     # Among the records that share all cells, at least one has each value of a set and each end of a
     # range, unless the column was coarsened. Where a freeform cell covers as many originals as it
     # has matches, each is as likely to be its own: one in so many records has it.
-    table = classes.table
     for name, cell in cells.items():
-        n_classes = classes.classes_of_cells.get(name)
-        if n_classes is None or n_classes.size > MOST_CELLS:
+        n_records, n_classes = written.counts_of_cells.get(name, (None, None))
+        if n_records is None or n_classes is None or n_classes.size > MOST_CELLS:
             yield []
             continue
-        numbered, (its_classes,) = with_numbers(
-            session,
-            f"(SELECT * FROM {table.table} AS t WHERE t.{table.codes} IS NULL"
-            f" AND t.{table.attribute} = {session.literal(name)})",
-            (1, f"r.{table.number}"),
+        place = f"r.{written.tables.code}"
+        numbered, (records, its_classes) = with_numbers(
+            session, written.tables.of_column(name), (1, place), (2, place)
         )
         value = f"n.{cell.column.sql}"
         witnesses = f"n.{its_classes}"
         if matches is not None:  # not a whole number
-            witnesses = f"n.{table.records} / {matches}::float8"
+            witnesses = f"n.{records} / {matches}::float8"
         shown = {"members": "c.cell"}
         if cell.kind == "range":
             shown = dict(zip(("low", "high"), ends_of(cell, "c.cell"), strict=True))
@@ -563,12 +530,12 @@ def _counted(
         if cell.kind == "range":
             where += f" AND NOT {is_endless(value)}"
         counted = (
-            f"(SELECT {value} AS cell, n.{table.records} AS records,"
+            f"(SELECT {value} AS cell, n.{records} AS records,"
             f" ({witnesses})::float8 AS witnesses FROM {numbered} AS n WHERE {where})"
         )
         described = [] if cell.labels is None else [cell.labels]
         if described:
-            kept = "$2::text::jsonb"
+            kept = "$3::text::jsonb"
             members = members_of("c.cell", "l", texts(kept).write())
             counted = (
                 f"(SELECT {members} AS cell, c.records, c.witnesses FROM {counted} AS c"
@@ -578,6 +545,7 @@ def _counted(
             yield session.fetch(
                 f"SELECT c.cell::text AS cell, {listed}, c.records, c.witnesses"
                 f" FROM {counted} AS c",
+                int4_bytes(n_records),
                 int4_bytes(n_classes),
                 *described,
             )
