@@ -6,6 +6,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA kanon FROM PUBLIC;
 GRANT USAGE ON SCHEMA kanon TO kanon_owner, kanon_publisher, kanon_analyst, kanon_user;
 GRANT SELECT ON kanon.progress, kanon.publications TO kanon_publisher, kanon_analyst, kanon_user;
 GRANT SELECT ON kanon.setting TO kanon_owner, kanon_publisher, kanon_analyst, kanon_user;
+GRANT INSERT, UPDATE, DELETE ON kanon.setting TO kanon_owner;
 
 -- Only kanon_owner writes. Whoever may UPDATE or DELETE could also lock a whole table.
 REVOKE ALL ON kanon.source, kanon.publication FROM kanon_publisher;
@@ -81,7 +82,7 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_sweep(), kanon.owner_withdraw(kanon.publication, text), kanon.withdrawn(),
     kanon.withdrawn_mark(), kanon.closed(), kanon.closed_mark(bigint), kanon.owner_mark(regclass, text),
     kanon.owner_close_all(kanon.publication), kanon.owner_make_way(text[]),
-    kanon.owner_take_away(regclass[], text[])
+    kanon.owner_take_away(regclass[], text[]), kanon.here(), kanon.come_home()
 TO kanon_owner;
 
 -- Restored publications: a dump does not have the rights on tables' types.

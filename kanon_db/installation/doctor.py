@@ -14,11 +14,8 @@ from kanon_db.catalog.entries import EMPTY_CATALOG, OWNER, REFILL_CATALOG, publi
 from kanon_db.cluster.cluster_folder import ENVIRONMENT
 from kanon_db.declaration import EVERYBODY
 from kanon_db.errors import DatabaseError, PermissionDeniedError, ServerError
-from kanon_db.installation.install import (
-    dependents,
-    migration_script,
-    read_new_name,
-)
+from kanon_db.installation.extension import EXTENSION, PUBLISHED, is_available, read_version
+from kanon_db.installation.install import dependents, read_new_name
 from kanon_db.installation.interpreter import (
     can_import,
     import_paths,
@@ -33,7 +30,7 @@ from kanon_db.installation.service import (
     is_superuser,
     logins,
 )
-from kanon_db.installation.sql_objects import function_names
+from kanon_db.installation.sql_objects import function_names, migration_script
 from kanon_db.session.protocol import fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession, open_connection
 
@@ -148,6 +145,7 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
         yield Diagnosis("kanon_db", "broken", state, remedy)
         return
     yield from _examine_functions(session)
+    yield _examine_extension(session)
     for role in (*EVERYBODY, OWNER):
         yield _examine_role(session, role)
     if not rows[0]["usable"]:
@@ -165,6 +163,25 @@ def _examine_installation(session: PsycopgSession) -> Iterator[Diagnosis]:
     n = fetch_one(session, "SELECT count(*) AS n FROM kanon.publications")["n"]
     yield Diagnosis("publications", "ok", f"{n} readable by this role")
     yield from _examine_publications(session)
+
+
+def _examine_extension(session: PsycopgSession) -> Diagnosis:
+    """Say whether PostgreSQL knows the installation as an extension."""
+    version = read_version(session)
+    if version is not None:
+        is_ok = version == kanon_db.__version__
+        return _judge("extension", f"{EXTENSION} {version}", is_ok=is_ok)
+    if (
+        is_available(session)
+        and _needs_python(session)
+        and session.fetch(
+            "SELECT FROM kanon.setting WHERE (name, value) = ('published_schema', $1::text)",
+            PUBLISHED,
+        )
+    ):
+        found = "installed by statements, while the server has the extension's files"
+        return Diagnosis("extension", "warning", found, "kanon install")
+    return Diagnosis("extension", "ok", "none: installed by statements")
 
 
 def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:

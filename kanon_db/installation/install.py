@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
-
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
+from typing import Any, Final
 
 import kanon_db
 from kanon_db.catalog.entries import OWNER
@@ -21,16 +15,12 @@ from kanon_db.errors import (
     PermissionDeniedError,
     ServerError,
 )
-from kanon_db.installation._existing_publications import (
-    find_again,
-    give_back,
-    repair_restored,
+from kanon_db.installation.extension import (
+    PUBLISHED,
+    become_extension,
+    update_extension,
 )
-from kanon_db.installation.interpreter import (
-    package_digest,
-    resource_directory,
-    server_paths,
-)
+from kanon_db.installation.interpreter import server_paths
 from kanon_db.installation.service import (
     QUEUE,
     WORKER,
@@ -42,7 +32,15 @@ from kanon_db.installation.service import (
     owning,
     require_rights,
 )
-from kanon_db.installation.sql_objects import replace_objects, run_script
+from kanon_db.installation.sql_objects import (
+    ROLES,
+    create_language,
+    migration_script,
+    object_scripts,
+    revisions,
+    run_script,
+)
+from kanon_db.publications.registry import kind_named
 from kanon_db.session import fetch_one
 from kanon_db.session.progress import Watcher
 from kanon_db.session.psycopg_session import (
@@ -97,10 +95,6 @@ def dependents(
 
 _ENCODINGS: Final = ("UTF8", "SQL_ASCII")
 """Of databases: in SQL_ASCII, texts are UTF-8 where whoever wrote them says so."""
-
-
-_PUBLISHED: Final = "published"
-"""The schema of publications, unless the first installation names another."""
 
 
 @dataclass(frozen=True)
@@ -170,50 +164,42 @@ def install(
                 )
             paths = []
             if not queued:
-                _create_language(session)
+                create_language(session)
                 paths = server_paths(session)
                 actions.append(f"server imports kanon_db from {', '.join(paths)}")
-            for role in EVERYBODY:
-                _create_role(session, role)
-            _create_owner(session)
+            scripts = object_scripts(paths, is_service=queued, watches=watches)
+            run_script(connection, ROLES, scripts.pop(ROLES))
             before = _revision(session)
-            schema = _choose_schema(session, published_schema or _PUBLISHED)
+            schema = _choose_schema(session, published_schema or PUBLISHED)
             if published_schema not in (None, schema):
                 actions.append(
                     f'schema "{published_schema}" ignored: publications stay in schema "{schema}",'
                     " which the first installation chose"
                 )
-            for name in ("kanon", schema):
-                _create_schema(session, name, is_ours=before is not None)
+            require_trusted(session, schema)
+            _create_schema(session)
+            session.fetch("SELECT set_config('kanon.published_schema', $1::text, true)", schema)
             with owning(session):
                 session.phase("migrating the catalog")
-                run_script(connection, "migrations", migration_script(before))
+                actions += update_extension(session)
+                run_script(connection, "migrations", migration_script(_revision(session)))
                 found = f"catalog at revision {_revision(session)}"
                 actions.append(f"{found}, was {before or 'absent'}")
-                session.fetch(
-                    "INSERT INTO kanon.setting (name, value) VALUES ('published_schema', $1::text)"
-                    " ON CONFLICT ON CONSTRAINT setting_pkey DO NOTHING",
-                    schema,
-                )
-                session.fetch(
-                    "INSERT INTO kanon.setting (name, value) VALUES ('package', $1::text)"
-                    " ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value",
-                    package_digest(),
-                )
                 if queued:
                     actions.append(install_queue(session))
                 session.phase("replacing SQL objects")
-                n_files = replace_objects(session, paths, is_service=queued, watches=watches)
-                actions.append(f"{n_files} SQL objects replaced")
-                # Before the first GRANT, after which readers are noted by their numbers.
-                is_elsewhere = find_again(session)
-                _grant(session, schema)
+                for number, (name, text) in enumerate(scripts.items()):
+                    session.done(number, len(scripts))
+                    run_script(connection, name, text)
+                actions.append(f"{len(scripts)} SQL objects replaced")
                 actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
                 session.phase("looking after publications")
+                session.fetch("SELECT kanon.come_home()")
                 actions += give_back(session, schema)
-                actions += repair_restored(session, schema, is_elsewhere=is_elsewhere)
+                actions += repair_restored(session, schema)
                 session.fetch("SELECT kanon.owner_note_readers(p) FROM kanon.publication AS p")
                 session.fetch("SELECT kanon.owner_sweep()")
+            actions += [] if queued else become_extension(session, schema)
     if queued:
         actions.append(
             "operations are jobs, since the server has no PL/Python or you are no superuser: let"
@@ -245,7 +231,7 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 raise ServerError(
                     "kanon_db is not installed in this database", hint="there is nothing to do"
                 )
-            schema = _choose_schema(session, _PUBLISHED)
+            schema = _choose_schema(session, PUBLISHED)
             rows = session.fetch("SELECT name FROM kanon.publication ORDER BY name")
             if rows and not drop_publications:
                 raise InUseError(
@@ -271,8 +257,9 @@ def uninstall(dsn: str, *, drop_publications: bool = False) -> list[str]:
                 )
             _refuse_dependents(session, schema)
             is_queued = is_service(session)
-            session.fetch("DROP SCHEMA kanon CASCADE")
-            session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")
+            session.fetch("DELETE FROM kanon.publication")
+            session.fetch(f"DROP SCHEMA {session.identifier(schema)} CASCADE")  # the extension, too
+            session.fetch("DROP SCHEMA IF EXISTS kanon CASCADE")
             if is_queued:
                 session.fetch(f"DROP SCHEMA {QUEUE} CASCADE")
             is_used = _roles_of_ours(session, is_queued=is_queued)
@@ -338,60 +325,6 @@ def _require_encoding(session: PsycopgSession) -> None:
         )
 
 
-def _create_language(session: PsycopgSession) -> None:
-    if not session.fetch("SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"):
-        version = fetch_one(session, "SELECT current_setting('server_version') AS value")["value"]
-        raise ServerError(
-            "the server has no PL/Python",
-            detail=f"PostgreSQL {version}: extension plpython3u is not available",
-            hint=f"apt-get install postgresql-plpython3-{version.split('.')[0]}, or"
-            " kanon install --service, where workers run what PL/Python would",
-        )
-    session.fetch("CREATE EXTENSION IF NOT EXISTS plpython3u WITH SCHEMA pg_catalog")
-
-
-def _create_role(session: PsycopgSession, role: str) -> None:
-    rows = session.fetch(
-        "SELECT rolsuper OR rolbypassrls OR rolcreaterole AS powerful, rolcanlogin AS login"
-        " FROM pg_roles WHERE rolname = $1::text",
-        role,
-    )
-    if not rows:
-        session.fetch(f"CREATE ROLE {session.identifier(role)} NOLOGIN")
-    elif rows[0]["powerful"]:
-        raise PermissionDeniedError(
-            "a role of this name exists and is too powerful",
-            detail=f'role "{role}" is superuser, bypasses row security or creates roles',
-            hint=f"ALTER ROLE {session.identifier(role)} NOSUPERUSER NOBYPASSRLS NOCREATEROLE, or"
-            " rename it",
-        )
-
-
-def _create_owner(session: PsycopgSession) -> None:
-    """Create the role that owns publications, which nobody may become."""
-    rows = session.fetch(
-        "SELECT r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolcreatedb OR r.rolcanlogin"
-        " OR r.rolreplication OR EXISTS (SELECT FROM pg_auth_members AS m"
-        " JOIN pg_roles AS u ON u.oid = m.member"
-        # Who has created a role, and is no superuser, keeps the right to grant it.
-        " WHERE r.oid IN (m.roleid, m.member)"
-        " AND (u.rolname <> current_user OR u.rolsuper))"
-        " AS powerful"
-        " FROM pg_roles AS r WHERE r.rolname = $1::text",
-        OWNER,
-    )
-    if not rows:
-        session.fetch(f"CREATE ROLE {session.identifier(OWNER)} NOLOGIN")
-    elif rows[0]["powerful"]:
-        raise PermissionDeniedError(
-            "the role that is to own publications can do too much, or somebody can become it",
-            detail=f'role "{OWNER}" may log in, has an attribute, has a member or is one',
-            hint=f"rename it, or ALTER ROLE {OWNER} NOLOGIN and revoke it from its members; if an"
-            " administrator has installed kanon_db in another database of this server, which is one"
-            " of PostgreSQL 16 or later, connect as this one",
-        )
-
-
 def _choose_schema(session: PsycopgSession, wanted: str) -> str:
     """Return the schema of publications, which the first installation chose for good."""
     if session.fetch("SELECT 1 WHERE to_regclass('kanon.setting') IS NULL"):
@@ -400,30 +333,19 @@ def _choose_schema(session: PsycopgSession, wanted: str) -> str:
     return str(rows[0]["value"]) if rows else wanted
 
 
-def _create_schema(session: PsycopgSession, schema: str, *, is_ours: bool) -> None:
-    """Create a schema; take an existing one only if it is empty or kanon_db's own.
-
-    Uninstalling would drop whatever else is in it.
-    """
-    require_trusted(session, schema)
+def _create_schema(session: PsycopgSession) -> None:
+    """Create the schema of kanon_db; take an existing one only if it is empty or ours."""
     rows = session.fetch(
         "SELECT EXISTS (SELECT FROM pg_depend AS d"
         " WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) AS filled"
-        " FROM pg_namespace AS n WHERE n.nspname = $1::text",
-        schema,
+        " FROM pg_namespace AS n WHERE n.nspname = 'kanon'"
     )
     if not rows:
-        if is_ours and session.fetch("SELECT 1 FROM kanon.publication LIMIT 1"):
-            raise ServerError(
-                "the schema of the publications is missing",
-                detail=f'schema "{schema}"',
-                hint="`kanon doctor` looks for it; it may have been renamed",
-            )
-        session.fetch(f"CREATE SCHEMA {session.identifier(schema)}")
-    elif rows[0]["filled"] and not is_ours:
+        session.fetch("CREATE SCHEMA kanon")
+    elif rows[0]["filled"] and _revision(session) is None:
         raise PermissionDeniedError(
             "a schema of this name exists and is not empty",
-            detail=f'schema "{schema}"',
+            detail='schema "kanon"',
             hint=NOT_ADOPTED,
         )
 
@@ -433,29 +355,6 @@ def _revision(session: PsycopgSession) -> str | None:
         return None
     rows = session.fetch("SELECT version_num FROM kanon.alembic_version")
     return str(rows[0]["version_num"]) if rows else None
-
-
-@dataclass(frozen=True)
-class Revision:
-    """A state of the catalog, which a migration of this package makes."""
-
-    revision: str
-    follows: str | None  # The one before
-    message: str  # What the migration does
-    is_head: bool  # Whether it is the last
-
-    def __str__(self) -> str:
-        head = " (head)" if self.is_head else ""
-        return f"{self.follows or '<base>'} -> {self.revision}{head}, {self.message}"
-
-
-def revisions() -> list[Revision]:
-    """List the states of the catalog that this package knows, the last one first."""
-    known = ScriptDirectory.from_config(_alembic_config()).walk_revisions()
-    return [
-        Revision(one.revision, one.down_revision, one.doc, one.is_head)  # type: ignore[arg-type]  # no branches
-        for one in known
-    ]
 
 
 def current_revision(dsn: str) -> str | None:
@@ -482,44 +381,6 @@ def stamp(dsn: str, revision: str) -> None:
             _lock(session)
             with owning(session):
                 session.fetch("UPDATE kanon.alembic_version SET version_num = $1::text", revision)
-
-
-def _alembic_config(output: io.StringIO | None = None) -> Config:
-    config = Config(output_buffer=output)
-    config.set_main_option("script_location", str(resource_directory("migrations")))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def migration_script(current: str | None, target: str = "head") -> str:
-    """Return the SQL that brings the catalog from one revision (None: nothing) to another.
-
-    Raises ServerError when a newer package made the catalog.
-    """
-    script = io.StringIO()
-    config = _alembic_config(script)
-    try:
-        command.upgrade(config, f"{current}:{target}" if current else target, sql=True)
-    except CommandError:
-        raise ServerError(
-            "the installation is newer than this package",
-            detail=f"its catalog is at revision {current}, which is not known here",
-            hint="pip install --upgrade kanon_db",
-        ) from None
-    return script.getvalue()
-
-
-def _grant(session: PsycopgSession, schema: str) -> None:
-    name = session.identifier(schema)
-    session.fetch(f"REVOKE ALL ON SCHEMA {name} FROM PUBLIC")
-    session.fetch(f"REVOKE CREATE ON SCHEMA {name} FROM kanon_publisher")
-    session.fetch(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {session.identifier(OWNER)}")
-    session.fetch(f"GRANT USAGE ON SCHEMA {name} TO {', '.join(EVERYBODY)}")
-    if not fetch_one(
-        session,
-        "SELECT has_database_privilege('kanon_publisher', current_database(), 'TEMPORARY') AS held",
-    )["held"] or is_superuser(session):
-        session.fetch(f"GRANT TEMPORARY ON DATABASE {_database(session)} TO kanon_publisher")
 
 
 def _database(session: PsycopgSession) -> str:
@@ -571,3 +432,100 @@ def _drop_roles(session: PsycopgSession, roles: Sequence[str]) -> None:
 def _describe_owned(session: PsycopgSession, role: str) -> list[str]:
     """Describe what a role owns: that of people, since any member may have given it away."""
     return [str(row["name"]) for row in session.fetch(_OWNED, role)]
+
+
+# Where the roles of a dump are missing, whoever restores it owns its relations. Only who owns a
+# relation can give it the mark of a publication.
+_UNOWNED: Final = """
+SELECT c.relname::text AS name, CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE'
+    WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END AS kind
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_roles AS r ON r.oid = c.relowner
+WHERE n.nspname = $1::text AND r.rolname <> $2::text
+  AND (r.rolname = current_user OR r.rolsuper AND (
+    SELECT u.rolsuper FROM pg_roles AS u WHERE u.rolname = current_user))
+  AND (c.relkind IN ('r', 'v', 'm') AND EXISTS (
+        SELECT FROM kanon.publication AS p WHERE c.relname = ANY (p.relations)
+        AND starts_with(obj_description(c.oid, 'pg_class'), kanon.mark(p.publication_id)))
+    OR c.relkind = 'S' AND EXISTS (SELECT FROM kanon.budget AS b WHERE b.counter = c.relname))
+ORDER BY c.relname
+"""
+
+
+def give_back(session: PsycopgSession, schema: str) -> list[str]:
+    """Make restored relations and counters belong to the owner of all publications again.
+
+    Returns what was done, for people to read.
+    """
+    rows = session.fetch(_UNOWNED, schema, OWNER)
+    for row in rows:
+        name, owner = session.identifier(schema, row["name"]), session.identifier(OWNER)
+        session.fetch(f"ALTER {row['kind']} {name} OWNER TO {owner}")
+        if row["kind"] != "SEQUENCE":
+            session.fetch("SELECT kanon.owner_close_type($1::text::regclass)", name)
+    return [f"{len(rows)} relations of publications belong to {OWNER} again"] if rows else []
+
+
+# Publications that nobody may replace or drop any more: the dump's grants were lost.
+_LOST: Final = """
+SELECT p.name, p.kind, p.relations, p.published_by::text AS publisher,
+       -- Whoever published wrote the entry: it may be anything, and must stop nothing.
+       ARRAY(SELECT r.name #>> '{}' FROM jsonb_path_query(
+            p.parameters, '$.readers[*] ? (@.type() == "string")') AS r (name)) AS readers,
+       EXISTS (SELECT FROM pg_roles WHERE rolname = p.published_by) AS has_publisher
+FROM kanon.publication AS p
+WHERE EXISTS (SELECT FROM kanon.setting AS s WHERE s.name = 'home' AND s.value <> kanon.here())
+  AND EXISTS (SELECT FROM kanon.owned(p))
+  AND NOT EXISTS (
+    SELECT FROM kanon.owned(p) AS o JOIN pg_class AS c ON c.oid = o.relation
+    CROSS JOIN aclexplode(c.relacl) AS a WHERE a.is_grantable AND a.grantee <> c.relowner)
+ORDER BY p.publication_id
+"""
+
+
+def repair_restored(session: PsycopgSession, schema: str) -> list[str]:
+    """Grant publications to those who were named when they were published, after a restore.
+
+    Returns what was done, for people to read.
+    """
+    # Only in another database than the one where kanon_db was last installed, and only publications
+    # whose grants were lost altogether. Elsewhere, a role of the same name may be a stranger, and
+    # what has been granted and revoked since then stays as it is.
+    lost = session.fetch(_LOST)
+    done = [
+        _grant_again(session, schema, publication)
+        for publication in lost
+        if publication["has_publisher"]
+    ]
+    if any(not publication["has_publisher"] for publication in lost):
+        missing = sorted(
+            {publication["publisher"] for publication in lost if not publication["has_publisher"]}
+        )
+        return [*done, f"there is no role {', '.join(missing)}: create it, and install again"]
+    session.fetch("INSERT INTO kanon.setting (name, value) VALUES ('home', kanon.here())")
+    return done
+
+
+def _grant_again(session: PsycopgSession, schema: str, publication: Any) -> str:
+    closed = kind_named(publication["kind"]).load().closed
+    wanted = publication["readers"]
+    rows = session.fetch(
+        "SELECT rolname::text AS role FROM pg_roles WHERE rolname = ANY ($1::text[])", wanted
+    )
+    readers = [row["role"] for row in rows]
+    publisher = session.identifier(publication["publisher"])
+    for relation in publication["relations"]:
+        name = session.identifier(schema, relation)
+        if relation[len(publication["name"]) :] in closed:
+            session.fetch(f"GRANT SELECT ON {name} TO {publisher}")
+            continue
+        for reader in readers:
+            session.fetch(f"GRANT SELECT ON {name} TO {session.identifier(reader)}")
+        session.fetch(f"GRANT SELECT ON {name} TO {publisher} WITH GRANT OPTION")
+    missing = sorted(set(wanted) - set(readers))
+    return (
+        f'publication "{publication["name"]}" granted again to {publication["publisher"]},'
+        " who published it,"
+        f" and to its readers {', '.join(readers) or '(none)'}"
+        + (f"; there is no role {', '.join(missing)}" if missing else "")
+    )

@@ -1,4 +1,4 @@
-"""Writes the SQL functions of the declared operations, and replaces all SQL objects.
+"""Writes the SQL functions of the declared operations, and collects all SQL objects.
 
 Each operation has two functions. One in PL/Python imports the package, calls it and returns JSON.
 The one that people call is in PL/pgSQL: it passes its parameters on as JSON, and returns rows or
@@ -7,20 +7,25 @@ raises the error that came back. So a client sees only its message, detail, hint
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
 
 import psycopg
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 
 import kanon_db
 from kanon_db.declaration import EVERYBODY, Operation, Parameter, ResultColumn
-from kanon_db.errors import DatabaseError, InUseError, ServerError
-from kanon_db.installation.interpreter import preamble, resource_directory
+from kanon_db.errors import InUseError, PermissionDeniedError, ServerError
+from kanon_db.installation.interpreter import package_digest, preamble, resource_directory
 from kanon_db.installation.service import POWERFUL
 from kanon_db.operations import operations
-from kanon_db.session import SETTINGS
-from kanon_db.session.protocol import DEPENDENT_OBJECTS
+from kanon_db.session import SETTINGS, fetch_one
 from kanon_db.session.psycopg_session import PsycopgSession
 
 HEADER: Final = (
@@ -213,68 +218,94 @@ def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-_OUTDATED = """
-SELECT p.oid::regprocedure::text AS function FROM pg_proc AS p
-JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[]::int4[])
-    AS o (name, arguments, result, defaults) ON o.name = p.proname
-WHERE p.pronamespace = 'kanon'::regnamespace AND (
-    pg_get_function_identity_arguments(p.oid) <> o.arguments
-    OR pg_get_function_result(p.oid) <> o.result
-    OR p.pronargdefaults > o.defaults)
+_PACKAGE: Final = """
+INSERT INTO kanon.setting (name, value) VALUES ('package', '{digest}')
+ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value;
 """
 
+_OUTDATED: Final = """
+DO $outdated$
+DECLARE
+    _outdated record;
+BEGIN
+    FOR _outdated IN
+        SELECT p.oid::pg_catalog.regprocedure::text AS name, EXISTS (
+            SELECT FROM pg_catalog.pg_depend AS d WHERE d.objid = p.oid AND d.deptype = 'e'
+                AND d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass) AS is_member
+        FROM pg_catalog.pg_proc AS p
+        JOIN (VALUES {declared}) AS o (name, arguments, result, defaults) ON o.name = p.proname
+        WHERE p.pronamespace = pg_catalog.to_regnamespace('kanon') AND (
+            pg_catalog.pg_get_function_identity_arguments(p.oid) <> o.arguments
+            OR pg_catalog.pg_get_function_result(p.oid) <> o.result
+            OR p.pronargdefaults > o.defaults)
+    LOOP
+        BEGIN
+            IF _outdated.is_member THEN
+                EXECUTE 'ALTER EXTENSION kanon DROP FUNCTION ' || _outdated.name;
+            END IF;
+            EXECUTE 'DROP FUNCTION ' || _outdated.name;
+        EXCEPTION WHEN dependent_objects_still_exist THEN
+            RAISE EXCEPTION USING ERRCODE = 'object_in_use', MESSAGE =
+                'other objects depend on a function whose parameters or results have changed',
+                DETAIL = 'function ' || _outdated.name, HINT =
+                'first drop the views that call it, and create them again afterwards';
+        END;
+    END LOOP;
+END
+$outdated$;
+"""
+"""Drops functions with other parameters or results, which CREATE OR REPLACE would keep."""
 
+
+ROLES: Final = "00_roles.sql"
 _WATCHING: Final = "95_watch.sql"
-"""Creates the event trigger, which takes a superuser."""
+"""Creates event triggers, which takes a superuser."""
 _GENERATED: Final = "30_"
 
 
-def replace_objects(
-    session: PsycopgSession, paths: Sequence[str], *, is_service: bool, watches: bool
-) -> int:
-    """Replace the SQL objects; return the number of their files.
+def object_scripts(paths: Sequence[str], *, is_service: bool, watches: bool) -> dict[str, str]:
+    """Return what replaces the SQL objects, by names that are in their order.
 
-    Parameters
-    ----------
-    session : PsycopgSession
-    paths : sequence of str
-        Folders from which PL/Python imports kanon_db.
-    is_service : bool
-        Whether operations are jobs of a worker, rather than run in PL/Python.
-    watches : bool
-        Whether to watch GRANT with an event trigger.
-
-    Raises
-    ------
-    InUseError
-        When a view or another object depends on a function whose parameters, or results, have
-        changed.
-    ServerError
-        When the server refuses an object.
+    `paths`: from where PL/Python imports the package; `watches`: whether event triggers do.
     """
-    _drop_outdated(session)
+    declared = operations()
     texts = _texts("")
+    texts["02_outdated"] = _drop_outdated(declared.values())
+    texts["03_package"] = _PACKAGE.format(digest=package_digest())
     if is_service:
         # What is called the same takes the place of the other.
         texts |= _texts("service")
-        for operation in operations().values():
+        for operation in declared.values():
             texts[f"{_GENERATED}{operation.name}.sql"] = function_sql(operation, is_service=True)
     if not watches:
         del texts[_WATCHING]
-    declared = operations()
     questions = [name for name, one in declared.items() if one.is_question]
     marks = {
         ENVIRONMENT_MARK: preamble(paths),
         "'{operations}'": f"'{{{','.join(declared)}}}'",
         "'{questions}'": f"'{{{','.join(questions)}}}'",
+        "'{everybody}'": f"'{{{','.join(EVERYBODY)}}}'",
         "{powerful}": POWERFUL,
     }
-    for number, (name, text) in enumerate(sorted(texts.items())):
-        session.done(number, len(texts))
+    for name, text in texts.items():
         for mark, meaning in marks.items():
             text = text.replace(mark, meaning)  # noqa: PLW2901
-        run_script(session.connection, name, text)
-    return len(texts)
+        texts[name] = text
+    return dict(sorted(texts.items()))
+
+
+def _drop_outdated(declared: Iterable[Operation]) -> str:
+    rows = (
+        f"({_quote(one.name)}, {_quote(function_arguments(one))},"
+        f" {_quote(function_result(one))}, {n_defaults(one)})"
+        for one in declared
+    )
+    return _OUTDATED.format(declared=", ".join(rows))
+
+
+def resource_text(name: str) -> str:
+    """Read a SQL file."""
+    return (resource_directory("sql") / name).read_text(encoding="utf-8")
 
 
 def _texts(folder: str) -> dict[str, str]:
@@ -283,27 +314,51 @@ def _texts(folder: str) -> dict[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in files}
 
 
-def _drop_outdated(session: PsycopgSession) -> None:
-    """Drop functions with other parameters or results, which CREATE OR REPLACE would keep."""
-    declared = list(operations().values())
-    outdated = session.fetch(
-        _OUTDATED,
-        [operation.name for operation in declared],
-        [function_arguments(operation) for operation in declared],
-        [function_result(operation) for operation in declared],
-        [str(n_defaults(operation)) for operation in declared],
-    )
-    for row in outdated:
-        try:
-            session.fetch(f"DROP FUNCTION {row['function']}")
-        except DatabaseError as error:
-            if error.sqlstate != DEPENDENT_OBJECTS:
-                raise
-            raise InUseError(
-                "other objects depend on a function whose parameters or results have changed",
-                detail=f"function {row['function']}",
-                hint="first drop the views that call it, and create them again afterwards",
-            ) from None
+def migration_script(current: str | None, target: str = "head") -> str:
+    """Return the SQL that brings the catalog from one revision (None: nothing) to another.
+
+    Raises ServerError when a newer package made the catalog.
+    """
+    script = io.StringIO()
+    try:
+        command.upgrade(_migrations(script), f"{current}:{target}" if current else target, sql=True)
+    except CommandError:
+        raise ServerError(
+            "the installation is newer than this package",
+            detail=f"its catalog is at revision {current}, which is not known here",
+            hint="pip install --upgrade kanon_db",
+        ) from None
+    return script.getvalue()
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A state of the catalog, which a migration of this package makes."""
+
+    revision: str
+    follows: str | None  # The one before
+    message: str  # What the migration does
+    is_head: bool  # Whether it is the last
+
+    def __str__(self) -> str:
+        head = " (head)" if self.is_head else ""
+        return f"{self.follows or '<base>'} -> {self.revision}{head}, {self.message}"
+
+
+def revisions() -> list[Revision]:
+    """List the states of the catalog that this package knows, the last one first."""
+    known = ScriptDirectory.from_config(_migrations()).walk_revisions()
+    return [
+        Revision(one.revision, one.down_revision, one.doc, one.is_head)  # type: ignore[arg-type]  # no branches
+        for one in known
+    ]
+
+
+def _migrations(script: TextIO | None = None) -> Config:
+    config = Config(output_buffer=script)
+    config.set_main_option("script_location", str(resource_directory("migrations")))
+    config.set_main_option("path_separator", "os")
+    return config
 
 
 def function_names(*, is_service: bool) -> set[str]:
@@ -313,11 +368,36 @@ def function_names(*, is_service: bool) -> set[str]:
     return {name for text in texts.values() for name in created.findall(text)}
 
 
+def create_language(session: PsycopgSession) -> None:
+    """Create PL/Python, where the server has it."""
+    if not session.fetch("SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"):
+        version = fetch_one(session, "SELECT current_setting('server_version') AS value")["value"]
+        raise ServerError(
+            "the server has no PL/Python",
+            detail=f"PostgreSQL {version}: extension plpython3u is not available",
+            hint=f"apt-get install postgresql-plpython3-{version.split('.')[0]}, or"
+            " kanon install --service, where workers run what PL/Python would",
+        )
+    session.fetch("CREATE EXTENSION IF NOT EXISTS plpython3u WITH SCHEMA pg_catalog")
+
+
 def run_script(connection: psycopg.Connection, name: str, text: str) -> None:
-    """Run several statements; an error names the script."""
+    """Run several statements; an error names the script, unless it is the script that refuses."""
     try:
         connection.execute(text.encode())
     except psycopg.Error as error:
+        found = error.diag
+        if found.source_function == "exec_stmt_raise" and found.sqlstate in _REFUSALS:
+            raise _REFUSALS[found.sqlstate](
+                str(found.message_primary),
+                detail=found.message_detail or "",
+                hint=found.message_hint or "",
+            ) from None
         raise ServerError(
-            "a SQL object cannot be installed", detail=f"{name}: {error.diag.message_primary}"
+            "a SQL object cannot be installed", detail=f"{name}: {found.message_primary}"
         ) from error
+
+
+_REFUSALS: Final = {
+    refusal.sqlstate: refusal for refusal in (InUseError, PermissionDeniedError, ServerError)
+}

@@ -548,7 +548,12 @@ SET lock_timeout = '100ms'  -- somebody may hold up what is theirs, and nobody e
 AS $function$
 DECLARE
     _until       CONSTANT timestamptz := clock_timestamp() + '3 s'::interval;
-    _left        text[] := ARRAY(
+    _left        text[];
+    _failed      jsonb;
+    _publication kanon.publication;
+BEGIN
+    PERFORM kanon.come_home();
+    _left := ARRAY(
         SELECT p.name FROM kanon.publication AS p
         JOIN kanon.release AS r ON r.publication_id = p.publication_id
         JOIN kanon.grants(NULL) AS g ON g.publication_id = p.publication_id
@@ -557,9 +562,6 @@ DECLARE
             SELECT FROM kanon.readers(p) AS n WHERE NOT EXISTS (
                 SELECT FROM kanon.release_reader AS d WHERE d.release_id = r.release_id
                     AND d.role = n.role AND d.until IS NULL)));
-    _failed      jsonb;
-    _publication kanon.publication;
-BEGIN
     LOOP
         _failed := '{}';
         FOR _publication IN SELECT p.* FROM kanon.publication AS p WHERE p.name = ANY (_left) LOOP

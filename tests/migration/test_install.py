@@ -17,8 +17,9 @@ from alembic.script import ScriptDirectory
 from kanon_db.errors import InUseError, ServerError
 from kanon_db.installation import doctor
 from kanon_db.installation.doctor import examine
-from kanon_db.installation.install import current_revision, install, revisions, uninstall
+from kanon_db.installation.install import current_revision, install, uninstall
 from kanon_db.installation.interpreter import resource_directory
+from kanon_db.installation.sql_objects import revisions
 from tests.integration.parties import (
     Connection,
     Functions,
@@ -105,7 +106,7 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
 
     def bring() -> None:
         monkeypatch.setattr(
-            "kanon_db.installation.install.resource_directory",
+            "kanon_db.installation.sql_objects.resource_directory",
             lambda name: resources.get(name) or resource_directory(name),
         )
 

@@ -276,6 +276,30 @@ def worker_command(
     run_worker(choose_dsn(dsn, directory), key, options)
 
 
+@click.command("extension", cls=Command)
+@click.argument(
+    "folder", required=False, type=click.Path(path_type=Path, file_okay=False, exists=True)
+)
+@click.option(
+    "--from", "earlier", multiple=True, metavar="VERSION",
+    help="Also write how to update from this version; it is written from versions whose files are"
+    " in the folder.",
+)  # fmt: skip
+@database_options
+def extension_command(
+    folder: Path | None, earlier: tuple[str, ...], dsn: str | None, directory: Path, as_json: bool
+) -> None:
+    """Write the files by which CREATE EXTENSION kanon installs kanon_db.
+
+    They go where the server, on this machine, looks for extensions; or into a folder.
+    """
+    from kanon_db.installation.extension import write_extension
+
+    chosen = "" if folder else choose_dsn(dsn, directory)
+    files = [str(path) for path in write_extension(folder, dsn=chosen, earlier=earlier)]
+    console.print_outcome("\n".join(files), {"files": files}, as_json=as_json)
+
+
 @click.command("uninstall", cls=Command)
 @database_options
 @click.option("--drop-publications", is_flag=True, help="Also drop the published relations.")
@@ -329,7 +353,8 @@ def db() -> None:
 @database_options
 def db_current(dsn: str | None, directory: Path, as_json: bool) -> None:
     """Print the revision of the catalog in a database."""
-    from kanon_db.installation.install import current_revision, revisions
+    from kanon_db.installation.install import current_revision
+    from kanon_db.installation.sql_objects import revisions
 
     current = current_revision(choose_dsn(dsn, directory))
     is_head = current == revisions()[0].revision
@@ -340,7 +365,7 @@ def db_current(dsn: str | None, directory: Path, as_json: bool) -> None:
 @db.command("history")
 def db_history(as_json: bool) -> None:
     """List the revisions that this package knows, the last one first."""
-    from kanon_db.installation.install import revisions
+    from kanon_db.installation.sql_objects import revisions
 
     known = revisions()
     console.print_outcome("\n".join(map(str, known)), {"revisions": known}, as_json=as_json)
@@ -351,7 +376,8 @@ def db_history(as_json: bool) -> None:
 @database_options
 def db_upgrade(sql: bool, dsn: str | None, directory: Path, as_json: bool) -> None:  # noqa: ARG001
     """Print the migrations that `kanon install` would run in a database."""
-    from kanon_db.installation.install import current_revision, migration_script
+    from kanon_db.installation.install import current_revision
+    from kanon_db.installation.sql_objects import migration_script
 
     script = migration_script(current_revision(choose_dsn(dsn, directory)))
     console.print_outcome(script, {"sql": script}, as_json=as_json)
@@ -846,8 +872,9 @@ def add_operations(group: click.Group) -> None:
 
 
 for command in (
-    local, install_command, uninstall_command, doctor, db, service, worker_command, version, load,
-    query, export, publications, demo, recommend, report, spark, mcp_command,
+    local, install_command, extension_command, uninstall_command, doctor, db, service,
+    worker_command, version, load, query, export, publications, demo, recommend, report, spark,
+    mcp_command,
 ):  # fmt: skip
     main.add_command(command)
 add_operations(main)
