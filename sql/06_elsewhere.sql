@@ -1,4 +1,4 @@
--- here(), come_home(): a catalog that was restored in another database than its own.
+-- here(), come_home(), is_lost(): a catalog that was restored in another database than its own.
 CREATE OR REPLACE FUNCTION kanon.here() RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -14,7 +14,7 @@ COMMENT ON FUNCTION kanon.here IS 'what a dump that is restored elsewhere does n
 -- Roles and relations are looked up by their names, since their numbers are those of anybody here:
 -- so first, each role gets one of nobody's, from the end, which no two rows have. The numbers of an
 -- earlier try are there already.
-CREATE OR REPLACE FUNCTION kanon.come_home() RETURNS void
+CREATE OR REPLACE FUNCTION kanon.come_home(again boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -22,7 +22,9 @@ DECLARE
     _here  CONSTANT text := kanon.here();
     _table text;
 BEGIN
-    IF EXISTS (SELECT FROM kanon.setting AS s WHERE s.name = 'numbers' AND s.value = _here) THEN
+    IF NOT again AND EXISTS (
+        SELECT FROM kanon.setting AS s WHERE s.name = 'numbers' AND s.value = _here)
+    THEN
         RETURN;
     END IF;
     FOREACH _table IN ARRAY ARRAY['release_reader', 'budget', 'job'] LOOP
@@ -48,10 +50,27 @@ BEGIN
     INSERT INTO kanon.setting (name, value) VALUES ('numbers', _here)
     ON CONFLICT ON CONSTRAINT setting_pkey DO UPDATE SET value = excluded.value;
     PERFORM kanon.owner_note_readers(p) FROM kanon.publication AS p;
+    -- From then on, a role that is made anew under a name is a stranger.
+    IF NOT EXISTS (SELECT FROM kanon.publication AS p WHERE kanon.is_lost(p)) THEN
+        UPDATE kanon.setting SET value = _here WHERE name = 'home';
+    END IF;
 END
 $function$;
 COMMENT ON FUNCTION kanon.come_home IS
     'finds roles and relations of a restored catalog again, by their names';
+
+CREATE OR REPLACE FUNCTION kanon.is_lost(publication kanon.publication) RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    RETURN NOT EXISTS (
+        SELECT FROM kanon.owned(publication) AS o JOIN pg_class AS c ON c.oid = o.relation
+        CROSS JOIN aclexplode(c.relacl) AS a WHERE a.is_grantable AND a.grantee <> c.relowner);
+END
+$function$;
+COMMENT ON FUNCTION kanon.is_lost IS
+    'whether nobody may replace or drop a publication any more: the dump''s grants were lost';
 
 -- A dump has settings; what an installation has chosen before it is restored gives way to them.
 CREATE OR REPLACE FUNCTION kanon.replace_setting() RETURNS trigger

@@ -88,6 +88,7 @@ DECLARE
         SELECT s.name FROM kanon.owner_staged(caller, given ->> 'prefix',
             ARRAY(SELECT jsonb_array_elements_text(given -> 'tables'))) AS s);
     _table  text;
+    _guard  CONSTANT text := format('%I.require_visible', _schema);
     _query  text;
 BEGIN
     IF cardinality(_tables) <> jsonb_array_length(given -> 'tables') THEN
@@ -95,9 +96,10 @@ BEGIN
             ERRCODE = '42501';
     END IF;
     IF given ? 'layout' THEN
+        PERFORM kanon.owner_provide_guard(_schema);
         EXECUTE format('CREATE VIEW %s AS %s', _view, CASE cardinality(_tables)
-            WHEN 2 THEN kanon.weighted_join(given -> 'layout', _tables[1], _tables[2])
-            ELSE kanon.learned_join(given -> 'layout', _tables[1], _tables[2], _tables[3]) END);
+            WHEN 2 THEN kanon.weighted_join(given -> 'layout', _guard, _tables[1], _tables[2])
+            ELSE kanon.learned_join(given -> 'layout', _guard, _tables[1], _tables[2], _tables[3]) END);
     ELSE
         _query := format('SELECT * FROM %s', _tables[1]);
         IF given ? 'number' THEN
@@ -126,23 +128,44 @@ END
 $function$;
 COMMENT ON FUNCTION kanon.owner_create_view IS 'creates a view of a publication';
 
-CREATE OR REPLACE FUNCTION kanon.require_visible(has_rows boolean) RETURNS boolean
-LANGUAGE plpgsql STABLE PARALLEL SAFE
+-- It lies beside the views that call it, and belongs to no extension, so that a dump takes it along to
+-- where no kanon_db is. They call it with the rights of readers, who may be members of no role of ours.
+CREATE OR REPLACE FUNCTION kanon.owner_provide_guard(schema text) RETURNS void
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
-    IF NOT has_rows THEN
-        RAISE EXCEPTION USING ERRCODE = '40001',
-            MESSAGE = 'the publication took the place of another after this transaction began to read',
-            HINT = 'repeat what failed, in a new transaction';
+    IF to_regprocedure(format('%I.require_visible(boolean)', schema)) IS NOT NULL THEN
+        RETURN;
     END IF;
-    RETURN true;
+    EXECUTE format($create$
+        CREATE FUNCTION %I.require_visible(has_rows boolean) RETURNS boolean
+        LANGUAGE plpgsql STABLE PARALLEL SAFE
+        SET search_path = pg_catalog, pg_temp
+        AS $guard$
+        BEGIN
+            IF NOT has_rows THEN
+                RAISE EXCEPTION USING ERRCODE = '40001',
+                    MESSAGE = 'the publication took the place of another after this transaction began to read',
+                    HINT = 'repeat what failed, in a new transaction';
+            END IF;
+            RETURN true;
+        END
+        $guard$
+        $create$, schema);
+    EXECUTE format($comment$
+        COMMENT ON FUNCTION %I.require_visible IS
+        'true, or a serialization failure where a snapshot is older than the rows of a publication'
+        $comment$, schema);
+EXCEPTION WHEN unique_violation THEN
+    NULL;  -- somebody else has just made it
 END
 $function$;
-COMMENT ON FUNCTION kanon.require_visible IS
-    'true, or a serialization failure where a snapshot is older than the rows of a publication';
+COMMENT ON FUNCTION kanon.owner_provide_guard IS 'creates the function that views of buckets call, once';
 
-CREATE OR REPLACE FUNCTION kanon.weighted_join(layout jsonb, qit text, sat text) RETURNS text
+CREATE OR REPLACE FUNCTION kanon.weighted_join(
+    layout jsonb, guard text, qit text, sat text
+) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -157,7 +180,7 @@ BEGIN
     -- The condition has no column, so the server checks it once, before it reads a row.
     RETURN format(
         'SELECT %s, %s, s.%I::float8 / %s AS %I FROM %s AS q JOIN %s AS s ON s.%I = q.%I'
-        ' WHERE kanon.require_visible(EXISTS (SELECT FROM %7$s))',
+        ' WHERE %10$s(EXISTS (SELECT FROM %7$s))',
         (SELECT string_agg(format('q.%I', name), ', ' ORDER BY position)
          FROM jsonb_array_elements_text(layout -> 'quasi_identifiers')
               WITH ORDINALITY AS c (name, position)),
@@ -166,14 +189,15 @@ BEGIN
               || ARRAY(SELECT jsonb_array_elements_text(layout -> 'also_sensitive')))
               WITH ORDINALITY AS c (name, position)),
         layout ->> 'count', _size, layout ->> 'weight',
-        qit, sat, layout ->> 'bucket_id', layout ->> 'bucket_id');
+        qit, sat, layout ->> 'bucket_id', layout ->> 'bucket_id', guard);
 END
 $function$;
 COMMENT ON FUNCTION kanon.weighted_join IS
     'a query that joins QIT and SAT, weighting each possible value by its share of the bucket';
 
-CREATE OR REPLACE FUNCTION kanon.learned_join(layout jsonb, qit text, sat text, learned text)
-RETURNS text
+CREATE OR REPLACE FUNCTION kanon.learned_join(
+    layout jsonb, guard text, qit text, sat text, learned text
+) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp
 AS $function$
@@ -210,7 +234,7 @@ BEGIN
         'WITH records (%1$s, bucket, bit) AS ('
         'SELECT %2$s, q.%3$s, (ARRAY[%4$s])%5$s + q.%3$s'
         ' + (ARRAY[%6$s])%5$s * row_number() OVER (PARTITION BY q.%3$s ORDER BY %7$s)'
-        ' FROM %8$s AS q WHERE kanon.require_visible(EXISTS (SELECT FROM %8$s))'
+        ' FROM %8$s AS q WHERE %21$s(EXISTS (SELECT FROM %8$s))'
         '), weights AS MATERIALIZED ('
         'SELECT ARRAY[w.%9$s] AS value, w.%10$s AS parts, w.%11$s AS planes,'
         ' row_number() OVER () AS number FROM %12$s AS w'
@@ -238,7 +262,7 @@ BEGIN
          FROM unnest(_columns) WITH ORDINALITY AS c (c, i)),
         (SELECT string_agg(format('(get_bit(p.d%1$s, (r.bit %% %2$s)::integer) << %1$s)', d, 8 * _bytes),
                            ' + ' ORDER BY d) FROM unnest(_digits) AS d),
-        quote_ident(layout ->> 'weight'), sat, 8 * _bytes);
+        quote_ident(layout ->> 'weight'), sat, 8 * _bytes, guard);
 END
 $function$;
 COMMENT ON FUNCTION kanon.learned_join IS

@@ -32,7 +32,7 @@ SECURITY DEFINER  -- as kanon_owner, see above
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
-    PERFORM kanon.come_home();
+    PERFORM kanon.come_home(false);
     -- Before anything is locked: nobody waits for who may not do it.
     PERFORM kanon.require_told(NEW.caller, NEW.task, NEW.given);
     NEW.answer := CASE NEW.task

@@ -262,7 +262,7 @@ SECURITY DEFINER  -- as kanon_owner, see above
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
-    PERFORM kanon.come_home();
+    PERFORM kanon.come_home(false);
     NEW.answer := CASE NEW.task
         WHEN 'classify' THEN kanon.owner_classify(NEW.caller, NEW.given, NEW.inputs)
         WHEN 'members' THEN kanon.owner_members(NEW.caller, NEW.given)

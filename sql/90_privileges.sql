@@ -36,8 +36,6 @@ GRANT EXECUTE ON FUNCTION
     kanon.is_administrator(oid), kanon.mark(bigint), kanon.reached(oid)
 TO kanon_owner, kanon_publisher, kanon_analyst, kanon_user;
 GRANT EXECUTE ON FUNCTION kanon.fingerprint(oid) TO kanon_owner, kanon_publisher;
--- The views of buckets call it with the rights of readers, who may be members of no role of ours.
-GRANT EXECUTE ON FUNCTION kanon.require_visible(boolean) TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
     kanon.owner_analyze(oid, jsonb), kanon.owner_close_type(regclass),
     kanon.owner_create_table(oid, jsonb),
@@ -53,8 +51,8 @@ GRANT EXECUTE ON FUNCTION
     kanon.is_own_staged(oid, text), kanon.is_plain(text), kanon.releases_of(jsonb),
     kanon.ticket(oid, bigint),
     kanon.require_own_description(oid, oid), kanon.require_told(oid, text, jsonb),
-    kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text),
-    kanon.learned_join(jsonb, text, text, text),
+    kanon.require_readable(oid, kanon.source), kanon.weighted_join(jsonb, text, text, text),
+    kanon.learned_join(jsonb, text, text, text, text), kanon.owner_provide_guard(text),
     kanon.base_names(oid[]), kanon.bases(oid), kanon.earlier_releases(oid[], oid[], bigint),
     kanon.earlier_named(oid[], text[], oid[], bigint), kanon.name_elsewhere(text),
     kanon.source_elsewhere(text),
@@ -82,7 +80,8 @@ GRANT EXECUTE ON FUNCTION
     kanon.owner_sweep(), kanon.owner_withdraw(kanon.publication, text), kanon.withdrawn(),
     kanon.withdrawn_mark(), kanon.closed(), kanon.closed_mark(bigint), kanon.owner_mark(regclass, text),
     kanon.owner_close_all(kanon.publication), kanon.owner_make_way(text[]),
-    kanon.owner_take_away(regclass[], text[]), kanon.here(), kanon.come_home()
+    kanon.owner_take_away(regclass[], text[]), kanon.here(), kanon.come_home(boolean),
+    kanon.is_lost(kanon.publication)
 TO kanon_owner;
 
 -- Restored publications: a dump does not have the rights on tables' types.

@@ -193,7 +193,7 @@ def _examine_functions(session: PsycopgSession) -> Iterator[Diagnosis]:
         " 'search_path=pg_catalog, kanon_queue, pg_temp'], false)"
         " AND p.prosqlbody IS NULL AS open,"
         " EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
-        " WHERE a.grantee = 0 AND p.proname <> 'require_visible') AS exposed"  # readers' views do
+        " WHERE a.grantee = 0) AS exposed"
         " FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace"
         " WHERE n.nspname = 'kanon'",
         OWNER,

@@ -194,9 +194,10 @@ def install(
                 actions.append(f"{len(scripts)} SQL objects replaced")
                 actions.append(f"privileges granted to {' and '.join(EVERYBODY)}")
                 session.phase("looking after publications")
-                session.fetch("SELECT kanon.come_home()")
                 actions += give_back(session, schema)
-                actions += repair_restored(session, schema)
+                is_elsewhere = bool(session.fetch(_ELSEWHERE))
+                session.fetch("SELECT kanon.come_home($1::text::boolean)", str(is_elsewhere))
+                actions += repair_restored(session, schema) if is_elsewhere else []
                 session.fetch("SELECT kanon.owner_note_readers(p) FROM kanon.publication AS p")
                 session.fetch("SELECT kanon.owner_sweep()")
             actions += [] if queued else become_extension(session, schema)
@@ -466,7 +467,10 @@ def give_back(session: PsycopgSession, schema: str) -> list[str]:
     return [f"{len(rows)} relations of publications belong to {OWNER} again"] if rows else []
 
 
-# Publications that nobody may replace or drop any more: the dump's grants were lost.
+_ELSEWHERE: Final = (
+    "SELECT FROM kanon.setting AS s WHERE s.name = 'home' AND s.value <> kanon.here()"
+)
+
 _LOST: Final = """
 SELECT p.name, p.kind, p.relations, p.published_by::text AS publisher,
        -- Whoever published wrote the entry: it may be anything, and must stop nothing.
@@ -474,12 +478,7 @@ SELECT p.name, p.kind, p.relations, p.published_by::text AS publisher,
             p.parameters, '$.readers[*] ? (@.type() == "string")') AS r (name)) AS readers,
        EXISTS (SELECT FROM pg_roles WHERE rolname = p.published_by) AS has_publisher
 FROM kanon.publication AS p
-WHERE EXISTS (SELECT FROM kanon.setting AS s WHERE s.name = 'home' AND s.value <> kanon.here())
-  AND EXISTS (SELECT FROM kanon.owned(p))
-  AND NOT EXISTS (
-    SELECT FROM kanon.owned(p) AS o JOIN pg_class AS c ON c.oid = o.relation
-    CROSS JOIN aclexplode(c.relacl) AS a WHERE a.is_grantable AND a.grantee <> c.relowner)
-ORDER BY p.publication_id
+WHERE kanon.is_lost(p) AND EXISTS (SELECT FROM kanon.owned(p)) ORDER BY p.publication_id
 """
 
 

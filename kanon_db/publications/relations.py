@@ -186,7 +186,9 @@ SELECT v.relkind::text IS NOT DISTINCT FROM $3::text AND (
         WHERE r.ev_class = v.oid AND (
             d.refclassid <> 'pg_class'::regclass OR d.refobjid <> v.oid
             AND d.refobjid NOT IN (SELECT to_regclass(name) FROM unnest($2::text[]) AS name))
-            AND d.refobjid <> 'kanon.require_visible'::regproc
+            AND d.refobjid IS DISTINCT FROM (
+                SELECT to_regprocedure(format('%I.require_visible(boolean)', s.value))
+                FROM kanon.setting AS s WHERE s.name = 'published_schema')
             -- What sorts and compares values of an extension's type belongs to a superuser.
             AND NOT EXISTS (
                 SELECT FROM pg_operator AS o JOIN pg_roles AS u ON u.oid = o.oprowner AND u.rolsuper

@@ -552,7 +552,7 @@ DECLARE
     _failed      jsonb;
     _publication kanon.publication;
 BEGIN
-    PERFORM kanon.come_home();
+    PERFORM kanon.come_home(false);
     _left := ARRAY(
         SELECT p.name FROM kanon.publication AS p
         JOIN kanon.release AS r ON r.publication_id = p.publication_id
