@@ -242,8 +242,10 @@ def test_schemas(parties: Parties, party: str) -> None:
 
 @pytest.mark.pitfall(5)
 def test_nothing_for_public(parties: Parties) -> None:
-    """Nothing of ours is anybody's by membership in PUBLIC, present or by default, but for what views
-    call with the rights of any reader; it reads nothing."""
+    """Nothing of ours is anybody's by membership in PUBLIC, present or by default.
+
+    But for what views call with the rights of any reader, which reads nothing.
+    """
     rows = [(i % 9, i % 4) for i in range(60)]
     kanon = create_source(parties.publisher, "data.for_public", "age int, sick int", rows)
     kanon.publish("data.for_public", "for_public", privacy='{"l": 2}')
