@@ -35,6 +35,12 @@ BEGIN
         END IF;
         EXECUTE pg_catalog.format('ALTER EXTENSION kanon ADD %s %s', _object.type, _object.identity);
     END LOOP;
+    -- What a script grants counts as the extension's, and dumps leave it out; but the schema of
+    -- publications is the user's.
+    DELETE FROM pg_catalog.pg_init_privs AS i
+    USING pg_catalog.pg_namespace AS n JOIN kanon.setting AS s
+        ON s.name = 'published_schema' AND s.value = n.nspname
+    WHERE i.classoid = 'pg_catalog.pg_namespace'::pg_catalog.regclass AND i.objoid = n.oid;
     -- What travels with a dump: all rows but secrets, and what follows from the package.
     FOR _object IN
         SELECT c.oid, CASE c.relname
