@@ -179,8 +179,8 @@ def _examine_extension(session: PsycopgSession) -> Diagnosis:
             PUBLISHED,
         )
     ):
-        found = "installed by statements, while the server has the extension's files"
-        return Diagnosis("extension", "warning", found, "kanon install")
+        value = "installed by statements, while the server has the extension's files"
+        return Diagnosis("extension", "warning", value, "kanon install")
     return Diagnosis("extension", "ok", "none: installed by statements")
 
 

@@ -386,15 +386,15 @@ def run_script(connection: psycopg.Connection, name: str, text: str) -> None:
     try:
         connection.execute(text.encode())
     except psycopg.Error as error:
-        found = error.diag
-        if found.source_function == "exec_stmt_raise" and found.sqlstate in _REFUSALS:
-            raise _REFUSALS[found.sqlstate](
-                str(found.message_primary),
-                detail=found.message_detail or "",
-                hint=found.message_hint or "",
+        report = error.diag
+        if report.source_function == "exec_stmt_raise" and report.sqlstate in _REFUSALS:
+            raise _REFUSALS[report.sqlstate](
+                str(report.message_primary),
+                detail=report.message_detail or "",
+                hint=report.message_hint or "",
             ) from None
         raise ServerError(
-            "a SQL object cannot be installed", detail=f"{name}: {found.message_primary}"
+            "a SQL object cannot be installed", detail=f"{name}: {report.message_primary}"
         ) from error
 
 
