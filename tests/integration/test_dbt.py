@@ -65,6 +65,39 @@ def test_rows_are_failures(parties: Parties) -> None:
             fetch(parties.publisher, statement(name))
 
 
+def test_any_model_is_measured(parties: Parties) -> None:
+    """By the macros as dbt reads them: a failure for each bound that does not hold."""
+    create_table(parties.publisher, "data.\"o'clock\"", "age int, sick int",
+                 [(i % 5, i % 3) for i in range(60)])  # fmt: skip
+    texts = [
+        (PACKAGE / "macros" / f"{name}.sql").read_text()
+        for name in ("kanon_publication", "disclosive_classes")
+    ]
+    macros = re.findall(r"{% macro (?:arguments|literal|failing_measures)\(.*?{%-? endmacro %}",
+                        "\n".join(texts), re.DOTALL)  # fmt: skip
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, extensions=["jinja2.ext.do"])  # noqa: S701  # SQL, no HTML
+    environment.globals.update(
+        dbt=SimpleNamespace(escape_single_quotes=lambda text: text.replace("'", "''")),
+        adapter=SimpleNamespace(quote=lambda name: f'"{name}"'),
+        tojson=json.dumps,
+    )
+    environment.globals["kanon_db"] = environment.from_string(
+        "\n".join(macros).replace("kanon_db.", "")
+    ).module
+
+    def failures(bounds: dict[str, Any]) -> list[Any]:
+        text = environment.globals["kanon_db"].failing_measures(
+            '"data"."o\'clock"', ["age"], bounds
+        )
+        return fetch(parties.publisher, text)
+
+    assert failures({"k": 12, "entity": None}) == []
+    assert len(failures({"k": 13, "entity": None})) == 1
+    assert failures({"sensitive": ["sick"], "l": 3, "entity": None}) == []
+    l_measures = failures({"sensitive": ["sick"], "l": 4, "entity": None})
+    assert [(value, bound) for _, value, bound, *_ in l_measures] == [(3, 4), (3, 4)]
+
+
 def test_the_example_on_the_page_has_parameters_that_there_are() -> None:
     (block,) = blocks(PAGES / "howto" / "workers.md", "jinja")
     given: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import kanon_db
@@ -258,3 +260,21 @@ def test_systemd_reads_the_units(tmp_path: Path) -> None:
             cwd=tmp_path, capture_output=True, text=True,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_versions_agree() -> None:
+    """Of the package, of the extension for PGXN, and of the package for dbt."""
+    meta = json.loads((ROOT / "META.json").read_text())
+    project = yaml.safe_load((ROOT / "dbt" / "dbt_project.yml").read_text())
+    versions = {meta["version"], meta["provides"]["kanon"]["version"], project["version"]}
+    assert versions == {kanon_db.__version__}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github").glob("*.yml")) + sorted((ROOT / ".github").glob("ISSUE*/*"))
+)
+def test_files_for_the_host_are_read(path: Path) -> None:
+    read = yaml.safe_load(path.read_text())
+    assert isinstance(read, dict)
+    if path.parent.name == "ISSUE_TEMPLATE" and path.stem != "config":
+        assert read.keys() == {"name", "description", "body"}
