@@ -130,6 +130,8 @@ COMMENT ON FUNCTION kanon.owner_create_view IS 'creates a view of a publication'
 
 -- It lies beside the views that call it, and belongs to no extension, so that a dump takes it along to
 -- where no kanon_db is. They call it with the rights of readers, who may be members of no role of ours.
+-- `kanon install` makes it, since the first two publishers would wait for each other; the script of the
+-- extension does not, since a dump creates it after the extension.
 CREATE OR REPLACE FUNCTION kanon.owner_provide_guard(schema text) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -157,6 +159,8 @@ BEGIN
         COMMENT ON FUNCTION %I.require_visible IS
         'true, or a serialization failure where a snapshot is older than the rows of a publication'
         $comment$, schema);
+    EXECUTE format('ALTER FUNCTION %I.require_visible OWNER TO kanon_owner', schema);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %I.require_visible TO PUBLIC', schema);
 EXCEPTION WHEN unique_violation THEN
     NULL;  -- somebody else has just made it
 END

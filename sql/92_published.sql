@@ -47,12 +47,6 @@ BEGIN
     EXECUTE pg_catalog.format('GRANT USAGE, CREATE ON SCHEMA %I TO kanon_owner', _schema);
     EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %s', _schema,
                               pg_catalog.array_to_string('{everybody}'::text[], ', '));
-    -- Views call it where it is by now.
-    IF pg_catalog.to_regprocedure('kanon.require_visible(boolean)') IS NOT NULL THEN
-        EXECUTE pg_catalog.format('ALTER FUNCTION kanon.require_visible(boolean) SET SCHEMA %I', _schema);
-        EXECUTE pg_catalog.format('ALTER FUNCTION %I.require_visible(boolean) OWNER TO kanon_owner', _schema);
-        EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %I.require_visible(boolean) TO PUBLIC', _schema);
-    END IF;
     IF pg_catalog.current_setting('is_superuser') = 'on' OR NOT pg_catalog.has_database_privilege(
         'kanon_publisher', pg_catalog.current_database(), 'TEMPORARY')
     THEN

@@ -200,6 +200,7 @@ def install(
                 actions += repair_restored(session, schema) if is_elsewhere else []
                 session.fetch("SELECT kanon.owner_note_readers(p) FROM kanon.publication AS p")
                 session.fetch("SELECT kanon.owner_sweep()")
+                session.fetch("SELECT kanon.owner_provide_guard($1::text)", schema)
             actions += [] if queued else become_extension(session, schema)
     if queued:
         actions.append(

@@ -36,7 +36,9 @@ BEGIN
         EXECUTE pg_catalog.format('ALTER EXTENSION kanon ADD %s %s', _object.type, _object.identity);
     END LOOP;
     -- What a script grants counts as the extension's, and dumps leave it out; but the schema of
-    -- publications is the user's.
+    -- publications is the user's. PostgreSQL forgets such a grant only where ALTER EXTENSION drops its
+    -- object, and adds no schema that contains the extension. In any other, the extension would come
+    -- first in dumps, which then could not create the schema.
     DELETE FROM pg_catalog.pg_init_privs AS i
     USING pg_catalog.pg_namespace AS n JOIN kanon.setting AS s
         ON s.name = 'published_schema' AND s.value = n.nspname

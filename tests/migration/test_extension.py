@@ -319,8 +319,6 @@ def test_an_installation_becomes_the_extension(
             installed, "CREATE EXTENSION kanon VERSION 'unpackaged'; ALTER EXTENSION kanon UPDATE"
         )
         psql(installed, "DROP EXTENSION IF EXISTS kanon; DROP TABLE kanon.planted")
-        # An installation from before views' function lay beside them.
-        psql(installed, "ALTER FUNCTION published.require_visible SET SCHEMA kanon")
         install(installed)
         assert value(admin, "SELECT extversion FROM pg_extension WHERE extname = 'kanon'") == (
             kanon_db.__version__
