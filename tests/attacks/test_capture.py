@@ -51,7 +51,8 @@ def foreign_objects(admin: Connection) -> list[tuple[str, str]]:
         " WHERE n.nspname IN ('kanon', 'published') AND NOT r.rolsuper"
         " AND (r.rolname, o.name) NOT IN"
         " (('kanon_owner', 'answer_question'), ('kanon_owner', 'run_errand'),"
-        " ('kanon_owner', 'watch_grants'), ('kanon_owner', 'keep_publications'))",
+        " ('kanon_owner', 'watch_grants'), ('kanon_owner', 'keep_publications'),"
+        " ('kanon_owner', 'require_visible'))",
     )
 
 

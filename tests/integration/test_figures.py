@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from kanon_db.errors import InvalidParameterError
 from kanon_db.interfaces import cli
-from kanon_db.interfaces.cli.question_commands import NUMBERS
+from kanon_db.interfaces.cli.commands import NUMBERS
 from kanon_db.interfaces.python import Kanon
 from kanon_db.session.psycopg_session import PsycopgSession
 from tests.integration.parties import Functions, Parties, create_source, fetch, hearing, value

@@ -382,7 +382,7 @@ class TestDoctor:
             ("REVOKE USAGE ON SCHEMA kanon FROM kanon_analyst", "role kanon_analyst"),
             ("REVOKE USAGE ON SCHEMA published FROM kanon_publisher", "role kanon_publisher"),
             ("DROP VIEW kanon.publications", "kanon_db"),
-            ("DROP SCHEMA published", "schema published"),
+            ("DROP SCHEMA published CASCADE", "schema published"),
         ):
             with psycopg.connect(database, autocommit=True) as admin:
                 fetch(admin, break_it)

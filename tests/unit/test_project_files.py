@@ -86,7 +86,8 @@ def test_one_license() -> None:
 def test_the_image_has_all_that_the_package_is_built_from() -> None:
     """What the build reads must be copied into the image, and not be ignored."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    built = {*project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"], "pyproject.toml"}
+    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    built = {*(name.removeprefix("/") for name in included), "pyproject.toml"}
     image = (ROOT / "docker" / "Dockerfile").read_text()
     kept = (ROOT / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
     for name in built:
