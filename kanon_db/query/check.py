@@ -537,7 +537,7 @@ class _Checker:
                 keys.append(Key(self._name_of(bound), bound))
         grouped = [key.expression for key in keys]
         for expression in listed if grouped else ():
-            if _aggregates_in(expression):
+            if ex.has_aggregate(expression):
                 continue
             bound, type_ = self._binder.value(self._look_up(expression))
             # What follows from the groups' values is one more of them, and divides no group.
@@ -561,7 +561,7 @@ class _Checker:
         written = [item.expression for item in self._text.items]
         ordered = [self._look_up(one.expression, by_alias=True) for one in self._text.order]
         has_more = self._text.group or self._text.having is not None
-        if has_more or any(map(_aggregates_in, (*written, *ordered))):
+        if has_more or any(map(ex.has_aggregate, (*written, *ordered))):
             raise refusal(
                 "SELECT DISTINCT is only supported for columns, without aggregates and GROUP BY",
                 hint="leave DISTINCT out: the groups of GROUP BY are distinct",
@@ -571,7 +571,7 @@ class _Checker:
     def _name_of(self, bound: ex.Expression) -> str:
         """Name a group by its first alias in the select list, or as PostgreSQL would."""
         for item in self._text.items:
-            if item.alias is None or _aggregates_in(item.expression):
+            if item.alias is None or ex.has_aggregate(item.expression):
                 continue
             if self._binder.value(self._look_up(item.expression))[0] == bound:
                 return item.alias
@@ -584,7 +584,7 @@ class _Checker:
             self._measures.show(ex.Aggregate("count", None), None)
             return
         for item in self._text.items:
-            if _aggregates_in(item.expression):
+            if ex.has_aggregate(item.expression):
                 self._measures.show(item.expression, item.alias)
                 continue
             bound, _ = self._binder.value(self._look_up(item.expression))
@@ -618,7 +618,7 @@ class _Checker:
     def _order(self, ordered: OrderText, keys: Sequence[Key]) -> Order:
         """Check an item of ORDER BY."""
         expression = self._look_up(ordered.expression, by_alias=True)
-        if _aggregates_in(expression):
+        if ex.has_aggregate(expression):
             key, measure = None, self._measures.place(expression)
         else:
             bound, _ = self._binder.value(expression)
@@ -633,7 +633,7 @@ class _Checker:
 
     def _look_up(self, expression: ex.Expression, *, by_alias: bool = False) -> ex.Expression:
         """Look up a number or an alias in the select list; `by_alias` prefers it to a column."""
-        items = self._text.items
+        items = self._text.grouped or self._text.items
         match expression:
             case ex.Literal("number", digits) if digits.isdecimal():
                 if not 1 <= int(digits[:9]) <= len(items):
@@ -647,7 +647,7 @@ class _Checker:
                     item.expression
                     for item in items
                     if item.alias == name
-                    or (by_alias and not item.alias and _aggregate_name(item.expression) == name)
+                    or (by_alias and not item.alias and ex.aggregate_name(item.expression) == name)
                 ]
                 if len(named) > 1 and any(other != named[0] for other in named):
                     raise refusal("two items of the select list have the same name")
@@ -678,24 +678,6 @@ def _require_grouped(type_: ex.Type) -> None:
             f"values of type {type_.name} cannot be compared or grouped, as in PostgreSQL",
             hint="COUNT(<column>) and <column> IS NULL tell who has a value",
         )
-
-
-def _aggregates_in(expression: ex.Expression) -> bool:
-    """Whether an expression has aggregates."""
-    return any(isinstance(part, ex.Aggregate) for part in ex.walk(expression))
-
-
-def _aggregate_name(expression: ex.Expression) -> str:
-    """Return PostgreSQL's name for an aggregate that AS does not name, for ORDER BY."""
-    match expression:
-        case ex.Aggregate(function=("cont" | "disc") as function):
-            return f"percentile_{function}"
-        case ex.Aggregate(function="distinct"):
-            return "count"
-        case ex.Aggregate(function=function) | ex.Deviation(function=function):
-            return function
-        case _:
-            return ""
 
 
 _TYPE_NAMES: Final = {

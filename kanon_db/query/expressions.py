@@ -522,6 +522,23 @@ def columns(expression: Expression | None) -> frozenset[Column]:
     return frozenset(inner for inner in walk(expression) if isinstance(inner, Column))
 
 
+def has_aggregate(expression: Expression) -> bool:
+    """Whether an expression has aggregates."""
+    return any(isinstance(part, Aggregate) for part in walk(expression))
+
+
+def aggregate_name(expression: Expression) -> str | None:
+    """Return PostgreSQL's name for an aggregate that AS does not name."""
+    match expression:
+        case Aggregate(function=("cont" | "disc") as function):
+            return f"percentile_{function}"
+        case Aggregate(function="distinct"):
+            return "count"
+        case Aggregate(function=function) | Deviation(function=function):
+            return function
+    return None
+
+
 def attributes(expression: Expression | None) -> frozenset[str]:
     """Return the publication's columns that an expression depends on."""
     return frozenset(column.attribute for column in columns(expression))
@@ -644,7 +661,8 @@ class OrderText(NamedTuple):
 class QueryText(NamedTuple):
     """A whole query: its clauses, the columns that subqueries in FROM select, and DISTINCT.
 
-    `databases` are the names of databases that relations are qualified with.
+    `databases` are the names of databases that relations are qualified with; `grouped` are the
+    items of a subquery with groups, in which its GROUP BY looks up names and numbers.
     """
 
     items: tuple[ItemText, ...]
@@ -659,6 +677,7 @@ class QueryText(NamedTuple):
     selected: tuple[Expression, ...] = ()
     is_distinct: bool = False
     databases: frozenset[str] = frozenset()
+    grouped: tuple[ItemText, ...] = ()
 
 
 class Key(NamedTuple):

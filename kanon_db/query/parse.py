@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from kanon_db.errors import UnsupportedQueryError
 from kanon_db.query._lexemes import Lexeme, is_bare_alias, is_name, scan
+from kanon_db.query._subqueries import (
+    COLUMNS,
+    WHOLE_ROWS,
+    FilteredRelation,
+    PartsBudget,
+    flatten_query,
+    flatten_subquery,
+    group_relation,
+)
 from kanon_db.query._syntax import ExpressionParser
 from kanon_db.query.expressions import (
     Aggregate,
-    And,
     Comparison,
     Distinct,
     Expression,
@@ -26,9 +33,8 @@ from kanon_db.query.expressions import (
     TruthTest,
     WindowTotal,
     children,
-    joined,
+    has_aggregate,
     refusal,
-    replace_parts,
     walk,
 )
 
@@ -57,182 +63,11 @@ _PATTERN_COST: Final = 20
 _WRITTEN_TWICE: Final = (Distinct, Range, TruthTest)
 """Tests whose operands some statements repeat, which doubles them at each level of nesting."""
 
-MAX_PARTS: Final = 50_000
-"""The most parts of all expressions that replace the columns of subqueries."""
-
-ONLY: Final = "a subquery in FROM can only name columns and filter with WHERE"
-_BEYOND: Final = (
-    "write SELECT <columns> FROM <publication> WHERE ... there, and all else outside; the groups of"
-    " a column are counted by COUNT(DISTINCT <column>)"
-)
-
-
-class PartsBudget:
-    """Counts down from :data:`MAX_PARTS` while columns of subqueries are replaced."""
-
-    def __init__(self) -> None:
-        self._left = MAX_PARTS
-
-    def take(self, n: int) -> None:
-        """Spend parts before they are made; refuse the query when too few are left."""
-        self._left -= n
-        if self._left < 0:
-            raise refusal(
-                "the columns of a subquery become too long", hint="repeat their names less often"
-            )
-
-
-class FilteredRelation(NamedTuple):
-    """A relation in FROM, as expressions and a condition over the publication."""
-
-    publication: RelationText
-    budget: PartsBudget  # For the expressions that replace its columns
-    # The qualifiers of its columns in the outer query; empty for the publication itself
-    alias: tuple[str, ...] = ()
-    # The expression that each column stands for; None for columns of the publication
-    columns: dict[str, Expression] | None = None
-    where: Expression | None = None  # The condition on the publication's records
-    # All columns that subqueries select, whether the query mentions them or not
-    selected: tuple[Expression, ...] = ()
-
-    def over_publication(self, expression: Expression) -> Expression:
-        """Rewrite an expression on these columns as one on the publication's columns."""
-        # Raises UnsupportedQueryError when a name is none of these columns, or the result would be
-        # too long.
-        sizes: dict[Name, int] = {}
-        for name in (part for part in walk(expression) if isinstance(part, Name)):
-            if name not in sizes:
-                sizes[name] = sum(1 for _ in walk(self._look_up(name)))
-            self.budget.take(sizes[name])
-        return replace_parts(
-            expression, lambda part: self._look_up(part) if isinstance(part, Name) else None
-        )
-
-    def has(self, name: str) -> bool:
-        """Whether the relation may have a column of this name."""
-        return self.columns is None or name in self.columns
-
-    def _look_up(self, name: Name) -> Expression:
-        *qualifier, column = name.parts
-        if qualifier and not (
-            tuple(qualifier) == self.alias
-            if self.alias
-            else self.publication.answers_to(tuple(qualifier))
-        ):
-            raise refusal(
-                "a column is qualified with a name that FROM does not have",
-                hint="write only the column's name",
-            )
-        if self.columns is None:
-            own = self.publication.alias or self.publication.name
-            return Name((own, column), position=name.position)
-        if column not in self.columns:
-            raise refusal(
-                "the query names a column that its subquery does not have",
-                hint="list the column in the subquery; strings need single quotes, not double"
-                " quotes",
-            )
-        return self.columns[column]
-
-
-def flatten_subquery(
-    source: FilteredRelation, items: Sequence[ItemText] | None, where: Expression | None
-) -> FilteredRelation:
-    """Return a subquery as expressions over the publication; `items` is None for ``*``."""
-    condition = None if where is None else source.over_publication(_plain(where))
-    parts = [part for part in (source.where, condition) if part is not None]
-    columns = source.columns
-    if items is not None:
-        columns = {}
-        for item in items:
-            name = _name_of(item)
-            if name in columns:
-                raise refusal("two columns of a subquery have the same name", hint="use AS")
-            columns[name] = source.over_publication(_plain(item.expression))
-    selected = source.selected if items is None else (*source.selected, *(columns or {}).values())
-    return source._replace(columns=columns, where=joined(And, parts), selected=selected)
-
-
-def beyond(position: int | None = None) -> UnsupportedQueryError:
-    """Make the error for a clause that only the outer query may have."""
-    return refusal(ONLY, position, _BEYOND)
-
-
-def flatten_query(text: QueryText, source: FilteredRelation) -> QueryText:
-    """Replace a query's relation by the publication, and its columns by expressions on that."""
-    if text.lookups:
-        raise refusal(
-            "a subquery cannot be joined", hint="join the lookup table to the publication itself"
-        )
-    over = source.over_publication
-    items = tuple(
-        ItemText(over(item.expression), item.alias or _own_name(item.expression))
-        for item in text.items
-    )
-    named = {item.alias: new.expression for item, new in zip(text.items, items, strict=True)}
-
-    def key(expression: Expression, *, by_alias: bool) -> Expression:
-        """Resolve a name as GROUP BY does or, by alias first, as ORDER BY does."""
-        replacement = expression
-        match expression:
-            case Name((name,)) if source.columns is None:
-                return expression  # the publication's columns come first, or last: known later
-            case Name((name,)) if name in named and (by_alias or not source.has(name)):
-                if any(
-                    item.alias == name and new.expression != named[name]
-                    for item, new in zip(text.items, items, strict=True)
-                ):
-                    raise refusal("two items of the select list have the same name")
-                replacement = named[name]
-            case Literal("number"):
-                return expression
-            case _:
-                replacement = over(expression)
-        if isinstance(replacement, Literal):
-            raise refusal("GROUP BY or ORDER BY contains a constant", hint="name columns")
-        return replacement
-
-    where = None if text.where is None else over(text.where)
-    conditions = [part for part in (source.where, where) if part is not None]
-    return text._replace(
-        items=items,
-        publication=source.publication,
-        where=joined(And, conditions),
-        group=tuple(key(expression, by_alias=False) for expression in text.group),
-        having=None if text.having is None else over(text.having),
-        order=tuple(
-            OrderText(key(one.expression, by_alias=True), one.is_descending, one.nulls_first)
-            for one in text.order
-        ),
-        selected=source.selected,
-    )
-
-
-def _own_name(expression: Expression) -> str | None:
-    return expression.parts[-1] if isinstance(expression, Name) else None
-
-
-def _name_of(item: ItemText) -> str:
-    if isinstance(item.expression, Literal):
-        raise refusal("a column of a subquery is a constant", hint="write the constant outside")
-    name = item.alias or _own_name(item.expression)
-    if name is None:
-        raise refusal("a column of a subquery has no name", hint="name it with AS")
-    return name
-
-
-def _plain(expression: Expression) -> Expression:
-    if any(isinstance(part, Aggregate) for part in walk(expression)):
-        raise beyond()
-    return expression
-
-
 _TOTAL: Final = (
     "ask SELECT AVG(...) FROM <publication> first, and write its number; shares of the total are"
     " 100.0 * COUNT(*) / (SELECT COUNT(*) FROM <publication>)"
 )
 _CLAUSES: Final = ("where", "group", "having", "order", "limit", "offset", "fetch")
-_OUTER_CLAUSES: Final = ("join", "left", "inner", *_CLAUSES[1:])
 
 
 class QueryParser(ExpressionParser):
@@ -251,21 +86,10 @@ class QueryParser(ExpressionParser):
         if self.takes("with"):
             self.read_common_tables()
         self.require("select")
-        is_distinct = self.takes("distinct")
-        if is_distinct and self.here.is_word("on"):
-            hint = "write SELECT DISTINCT a, b, or GROUP BY a, b"
-            raise self.refuse("SELECT DISTINCT ON is not supported", hint)
-        items = self.read_list(self.read_item)
-        source = self.read_source()
-        lookups = tuple(self.read_lookups())
-        where = self.read_expression() if self.takes("where") else None
-        group = self.read_list(self.read_expression) if self.takes("group", "by") else ()
-        having = self.read_expression() if self.takes("having") else None
-        order = self.read_list(self.read_order) if self.takes("order", "by") else ()
-        limit, offset = self.read_rows()
+        text = self.read_select()
         if self.here.kind != "end":
             raise self.refuse_next()
-        if any(total.name != source.publication.name for total in self._totals):
+        if any(total.name != text.publication.name for total in self._totals):
             raise refusal(
                 "a subselect asks another relation than the query",
                 hint="write SUM(COUNT(*)) OVER () for the total of all groups",
@@ -274,11 +98,32 @@ class QueryParser(ExpressionParser):
             raise refusal(
                 "a common table expression is not used", hint="leave it out, or select from it"
             )
+        return text._replace(databases=frozenset(self._databases))
+
+    def read_select(self) -> QueryText:
+        """Read what stands behind SELECT, as a query over the publication."""
+        text, source, items = self.read_clauses()
+        return flatten_query(text, source, items)
+
+    def read_clauses(self) -> tuple[QueryText, FilteredRelation, tuple[ItemText, ...] | None]:
+        """Read the clauses of a SELECT as written; the items are None for ``*``."""
+        is_distinct = self.takes("distinct")
+        if is_distinct and self.here.is_word("on"):
+            hint = "write SELECT DISTINCT a, b, or GROUP BY a, b"
+            raise self.refuse("SELECT DISTINCT ON is not supported", hint)
+        items = None if self.takes("*") else self.read_list(self.read_item)
+        source = self.read_source()
+        lookups = tuple(self.read_lookups())
+        where = self.read_expression() if self.takes("where") else None
+        group = self.read_list(self.read_expression) if self.takes("group", "by") else ()
+        having = self.read_expression() if self.takes("having") else None
+        order = self.read_list(self.read_order) if self.takes("order", "by") else ()
+        limit, offset = self.read_rows()
         text = QueryText(
-            items, source.publication, lookups, where, group, having, order, limit, offset,
-            is_distinct=is_distinct, databases=frozenset(self._databases),
+            items or (), source.publication, lookups, where, group, having, order, limit, offset,
+            is_distinct=is_distinct,
         )  # fmt: skip
-        return flatten_query(text, source) if source.alias else text
+        return text, source, items
 
     def read_common_tables(self) -> None:
         """Read what stands after WITH."""
@@ -302,28 +147,23 @@ class QueryParser(ExpressionParser):
         self._named[name] = relation._replace(alias=(name,))
 
     def read_subquery(self) -> FilteredRelation:
-        """Read a SELECT in parentheses that only names columns and filters."""
+        """Read a SELECT in parentheses: one that names columns and filters, or one with groups."""
         self.open()
         self.require("select")
-        if self.here.is_word("distinct"):
-            raise beyond(self.here.position)
-        items = None if self.takes("*") else self.read_list(self.read_item)
-        source = self.read_source()
-        where = self.read_expression() if self.takes("where") else None
-        if self.here.is_word(*_OUTER_CLAUSES) or self.here.is_symbol(","):
-            raise beyond(self.here.position)
+        text, source, items = self.read_clauses()
         self.close()
-        return flatten_subquery(source, items, where)
+        is_plain = text == QueryText(text.items, text.publication, where=text.where)
+        has_groups = source.groups or any(has_aggregate(item.expression) for item in text.items)
+        if is_plain and not has_groups:
+            return flatten_subquery(source, items, text.where)
+        return group_relation(flatten_query(text, source, items), self._parts)
 
     def read_item(self) -> ItemText:
         """Read an item of the select list."""
         if self.here.is_symbol("*"):
             if self.ahead(-1).is_word("distinct"):
                 raise self.refuse("DISTINCT is not supported with *", "name the columns")
-            raise self.refuse(
-                "the select list has columns that GROUP BY does not name",
-                "write COUNT(*), or SELECT DISTINCT and the names of columns",
-            )
+            raise self.refuse(WHOLE_ROWS, COLUMNS)
         expression = self.read_expression()
         if self.takes("as") or is_bare_alias(self.here):
             return ItemText(expression, self.read_name())
