@@ -659,11 +659,7 @@ class OrderText(NamedTuple):
 
 
 class QueryText(NamedTuple):
-    """A whole query: its clauses, the columns that subqueries in FROM select, and DISTINCT.
-
-    `databases` are the names of databases that relations are qualified with; `grouped` are the
-    items of a subquery with groups, in which its GROUP BY looks up names and numbers.
-    """
+    """A whole query: its clauses, with what they mean on the publication itself."""
 
     items: tuple[ItemText, ...]
     publication: RelationText
@@ -674,9 +670,10 @@ class QueryText(NamedTuple):
     order: tuple[OrderText, ...] = ()
     limit: int | None = None
     offset: int = 0
-    selected: tuple[Expression, ...] = ()
+    selected: tuple[Expression, ...] = ()  # The columns that subqueries in FROM select
     is_distinct: bool = False
-    databases: frozenset[str] = frozenset()
+    databases: frozenset[str] = frozenset()  # Names of databases that qualify relations
+    # The items of a subquery with groups, in which its GROUP BY looks up names and numbers
     grouped: tuple[ItemText, ...] = ()
 
 

@@ -34,3 +34,11 @@ SELECT MIN(born) AS "MIN(born)", MAX(born) AS "MAX(born)" FROM people WHERE dx =
 SELECT sex, MAX(seen) AS last FROM people GROUP BY sex ORDER BY last DESC
 SELECT extract(epoch from date_trunc('year', born)) AS time, COUNT(*) AS n FROM people GROUP BY date_trunc('year', born) ORDER BY 1
 SELECT race, COUNT(*) AS n FROM people GROUP BY race HAVING COUNT(*) IN (80, 81) OR COALESCE(SUM(age), 0) > 10
+-- Power BI
+SELECT * FROM (SELECT race, COUNT(*) AS n FROM people WHERE age > 30 GROUP BY race) AS x WHERE n > 50 ORDER BY n DESC
+SELECT race, n FROM (SELECT race, sex, COUNT(*) AS n FROM people GROUP BY race, sex) AS t WHERE sex = 'f' AND n > 10 ORDER BY 2 DESC LIMIT 2
+WITH g AS (SELECT dx, COUNT(*) AS n, AVG(age) AS a FROM people GROUP BY dx) SELECT dx, n * 2 AS m, a FROM g WHERE a > 30 OR n < 20
+SELECT "source"."race" AS "race", "source"."count" AS "count" FROM (SELECT race, COUNT(*) AS "count" FROM people WHERE dx = 'flu' GROUP BY race) AS "source" WHERE "source"."count" > 3 LIMIT 2000
+SELECT q.sex, q.m FROM (SELECT sex, SUM(age) AS m FROM people GROUP BY sex ORDER BY 2) AS q WHERE q.m > 0
+select unique_field, n_records from (select dx as unique_field, count(*) as n_records from people where dx is not null group by dx having count(*) > 1) dbt_internal_test
+SELECT * FROM (SELECT COUNT(*) AS n, SUM(age) AS s FROM people WHERE sex = 'm') AS q

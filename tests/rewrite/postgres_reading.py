@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -49,6 +49,7 @@ from kanon_db.query.expressions import (
     TruthTest,
     WindowTotal,
     replace_parts,
+    walk,
 )
 
 pglast = pytest.importorskip("pglast", reason="needs pglast, PostgreSQL's grammar")
@@ -86,23 +87,38 @@ def read(query: str) -> QueryText:
     require(len(statements) == 1)
     select = statements[0].stmt
     require(isinstance(select, ast.SelectStmt))
-    require(filled(select) <= CLAUSES | {"withClause", "distinctClause"})
-    require(not select.groupDistinct and select.distinctClause in (None, (None,)))  # no ON
-    named: dict[str, Inner] = {}
+    named: dict[str, Inner | QueryText] = {}
     if select.withClause is not None:
         require(not select.withClause.recursive)
         for one in select.withClause.ctes:
             require(filled(one) == {"ctename", "ctequery"})
             require(one.ctename not in named)
             named[one.ctename] = inner_of(one.ctequery, named)
-    require(len(select.fromClause or ()) == 1)
-    lookups: list[LookupText] = []
-    source = inner_from(select.fromClause[0], named)
+    text = select_of(select, named)
     require(not named)
-    publication = source[0] if source else from_(select.fromClause[0], lookups)
+    return text
+
+
+def select_of(select: Any, named: dict[str, Inner | QueryText]) -> QueryText:
+    require(filled(select) <= CLAUSES | {"withClause", "distinctClause"})
+    require(not select.groupDistinct and select.distinctClause in (None, (None,)))  # no ON
+    require(len(select.fromClause or ()) == 1)
+    return written(select, inner_from(select.fromClause[0], named))
+
+
+def written(select: Any, source: Inner | Groups | None) -> QueryText:
+    """The clauses of a SELECT, over what its FROM means."""
+    lookups: list[LookupText] = []
+    is_whole = has_star(select)
+    require(not is_whole or isinstance(source, Groups))
+    if source is None:
+        publication = from_(select.fromClause[0], lookups)
+        publication = publication._replace(schema=publication.schema or "published")
+    else:
+        publication = source.text.publication if isinstance(source, Groups) else source[0]
     text = QueryText(
-        tuple(item(target) for target in select.targetList or ()),
-        publication._replace(schema=publication.schema or "published"),
+        () if is_whole else tuple(item(target) for target in select.targetList or ()),
+        publication,
         tuple(lookups),
         optional(select.whereClause),
         tuple(expression(key) for key in select.groupClause or ()),
@@ -112,14 +128,91 @@ def read(query: str) -> QueryText:
         0 if select.limitOffset is None else whole(select.limitOffset),
         is_distinct=select.distinctClause is not None,
     )
+    if isinstance(source, Groups):
+        return source.asked(text, is_whole=is_whole)
     return text if source is None else put_in(text, *source)
+
+
+def has_star(select: Any) -> bool:
+    targets = select.targetList or ()
+    fields = targets[0].val.fields if targets and isinstance(targets[0].val, ast.ColumnRef) else ()
+    return len(targets) == 1 and len(fields) == 1 and isinstance(fields[0], ast.A_Star)
+
+
+def has_aggregates(part: Expression | None) -> bool:
+    return any(isinstance(inner, Aggregate) for inner in walk(part))
+
+
+class Groups(NamedTuple):
+    """A subquery with groups, whose columns are groups' values and aggregates."""
+
+    alias: str
+    text: QueryText
+
+    def asked(self, outer: QueryText, *, is_whole: bool) -> QueryText:
+        """The query that gives what another makes of the groups: HAVING is its WHERE."""
+        columns = {}
+        for one in self.text.items:
+            match one.expression:
+                case Name(parts=(*_, name)):
+                    pass
+                case Aggregate(function=name):
+                    name = {"distinct": "count"}.get(name, name)
+                    name = f"percentile_{name}" if name in ("cont", "disc") else name
+                case Deviation(function=name):
+                    pass
+                case _:
+                    name = None
+            columns[one.alias or name] = one.expression
+
+        def mean(name: Name) -> Expression:
+            *qualifier, column = name.parts
+            require(qualifier in ([], [self.alias]) and column in columns)
+            return columns[column]
+
+        conditions = [] if outer.where is None else flat(And, [meant(outer.where, mean)])
+        before = [one for one in conditions if not has_aggregates(one)]
+        after = [one for one in conditions if has_aggregates(one)]
+        shown = [ItemText(columns[name], name) for name in columns] if is_whole else [
+            ItemText(
+                meant(one.expression, mean),
+                one.alias or (one.expression.parts[-1] if isinstance(one.expression, Name)
+                              else None),
+            )
+            for one in outer.items
+        ]  # fmt: skip
+        named = {one.alias: one.expression for one in shown}
+
+        def key(one: OrderText) -> OrderText:
+            match one.expression:
+                case Literal("number", place) if place.isdecimal() and int(place) <= len(shown):
+                    return one._replace(expression=shown[int(place) - 1].expression)
+                case Name((name,)) if name in named:
+                    return one._replace(expression=named[name])
+            return one._replace(expression=meant(one.expression, mean))
+
+        own = self.text
+        return own._replace(
+            items=tuple(shown),
+            grouped=own.grouped or own.items,
+            where=together(own.where, before),
+            having=together(own.having, after),
+            order=tuple(map(key, outer.order)) or own.order,
+            limit=own.limit if outer.limit is None else outer.limit,
+            offset=outer.offset or own.offset,
+        )
+
+
+def together(one: Expression | None, more: list[Expression]) -> Expression | None:
+    parts = [part for part in (one, *more) if part is not None]
+    return And(flat(And, parts)) if len(parts) > 1 else (parts or [None])[0]
 
 
 Inner = tuple[RelationText, Any, Any, tuple[Expression, ...]]
 """The publication, a function of names to what they mean, the condition, and all columns."""
 
 
-def inner_from(node: Any, named: dict[str, Inner]) -> Inner | None:
+def inner_from(node: Any, named: dict[str, Inner | QueryText]) -> Inner | Groups | None:
     """A subquery in FROM, or one of WITH, by its alias; None for anything else."""
     if isinstance(node, ast.RangeSubselect):
         require(not node.lateral and node.alias is not None and node.alias.colnames is None)
@@ -130,6 +223,8 @@ def inner_from(node: Any, named: dict[str, Inner]) -> Inner | None:
         alias = node.relname if node.alias is None else node.alias.aliasname
     else:
         return None
+    if isinstance(found, QueryText):
+        return Groups(alias, found)
 
     def mean(name: Name) -> Expression:
         *qualifier, column = name.parts
@@ -139,11 +234,18 @@ def inner_from(node: Any, named: dict[str, Inner]) -> Inner | None:
     return (found[0], mean, *found[2:])
 
 
-def inner_of(select: Any, named: dict[str, Inner]) -> Inner:
-    require(isinstance(select, ast.SelectStmt))
-    require(filled(select) <= {"targetList", "fromClause", "whereClause", "limitOption", "op"})
+def inner_of(select: Any, named: dict[str, Inner | QueryText]) -> Inner | QueryText:
+    require(isinstance(select, ast.SelectStmt) and select.withClause is None)
     require(len(select.fromClause or ()) == 1)
     source = inner_from(select.fromClause[0], named)
+    plain = {"targetList", "fromClause", "whereClause", "limitOption", "op"}
+    is_plain = filled(select) <= plain and not isinstance(select.fromClause[0], ast.JoinExpr)
+    if isinstance(source, Groups) or not is_plain or not (
+        has_star(select) or not any(has_aggregates(item(t).expression) for t in select.targetList)
+    ):  # fmt: skip
+        require(filled(select) <= CLAUSES | {"distinctClause"})
+        require(not select.groupDistinct and select.distinctClause in (None, (None,)))
+        return written(select, source)
     if source is None:
         relation = from_(select.fromClause[0], [])
         relation = relation._replace(schema=relation.schema or "published")
@@ -160,8 +262,7 @@ def inner_of(select: Any, named: dict[str, Inner]) -> Inner:
         where = meant(where, mean)
         condition = where if condition is None else And(flat(And, [condition, where]))
     targets = select.targetList
-    fields = targets[0].val.fields if isinstance(targets[0].val, ast.ColumnRef) else ()
-    if len(targets) == 1 and len(fields) == 1 and isinstance(fields[0], ast.A_Star):
+    if has_star(select):
         return publication, mean, condition, columns
     listed: dict[str, Expression] = {}
     for target in map(item, targets):
@@ -622,6 +723,7 @@ def canonical(text: QueryText) -> QueryText:
         having=tidy(text.having),
         order=tuple(order._replace(expression=tidy(order.expression)) for order in text.order),
         selected=tuple(map(tidy, text.selected)),
+        grouped=tuple(one._replace(expression=tidy(one.expression)) for one in text.grouped),
     )
 
 
